@@ -1,0 +1,169 @@
+//! A plan as terrane shows and judges it: typed from the engine's plan JSON, sensitive values already gone.
+//!
+//! Not here: drawing it (`cli::view::plan`).
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    pub engine_version: String,
+    /// Resource changes other than no-op and read, in the engine's order. A no-op that moves, imports or
+    /// is generated counts as a change.
+    pub changes: Vec<ResourceChange>,
+    /// What the engine found different from its state, outside any change of ours.
+    pub drift: Vec<ResourceChange>,
+    /// Outputs that change, by name.
+    pub outputs: BTreeMap<String, OutputChange>,
+    /// Whether the engine stopped early; such a plan is never applied.
+    pub errored: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ResourceChange {
+    /// As the engine writes it: `module.cluster.azurerm_subnet.nodes["a"]`.
+    pub address: String,
+    /// `module.cluster`, or empty in the root module.
+    pub module: String,
+    pub resource_type: String,
+    pub mode: Mode,
+    pub action: Action,
+    pub moved_from: Option<String>,
+    /// The id it is imported by; empty string when unknown.
+    pub importing: Option<String>,
+    /// Paths whose change forces the replacement, such as `default_node_pool[0].vnet_subnet_id`.
+    pub replace_because: Vec<String>,
+    /// The engine's `action_reason`, such as `replace_because_tainted`, if it gave one.
+    pub reason: Option<String>,
+    /// Attributes that differ, deepest paths, in order.
+    pub attributes: Vec<AttributeChange>,
+    /// How many attributes stay as they are.
+    pub unchanged: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    Managed,
+    Data,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// Nothing but a move or an import.
+    NoOp,
+    Create,
+    Read,
+    Update,
+    /// Deleted first, then created.
+    DeleteCreate,
+    /// Created first, then deleted.
+    CreateDelete,
+    Delete,
+    /// Leaves the state, stays in the world.
+    Forget,
+}
+
+impl Action {
+    pub fn is_replace(self) -> bool {
+        matches!(self, Self::DeleteCreate | Self::CreateDelete)
+    }
+
+    /// Whether something that exists goes away.
+    pub fn destroys(self) -> bool {
+        self.is_replace() || self == Self::Delete
+    }
+}
+
+/// One attribute, or one leaf inside of one, that differs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AttributeChange {
+    /// `tags.env`, `rules[0].port`, `labels["a.b"]`.
+    pub path: String,
+    pub before: PlanValue,
+    pub after: PlanValue,
+    pub forces_replacement: bool,
+}
+
+/// A value in a plan. A sensitive one never gets this far.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PlanValue {
+    /// Not there on this side.
+    Absent,
+    Known(Value),
+    /// Known after apply.
+    Unknown,
+    Sensitive,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OutputChange {
+    pub action: Action,
+    pub before: PlanValue,
+    pub after: PlanValue,
+}
+
+/// How much a plan does, in numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanCounts {
+    pub create: usize,
+    pub update: usize,
+    pub replace: usize,
+    pub delete: usize,
+    pub import: usize,
+    pub moved: usize,
+    pub forget: usize,
+    pub outputs: usize,
+}
+
+impl Plan {
+    pub fn counts(&self) -> PlanCounts {
+        let mut counts = PlanCounts {
+            outputs: self.outputs.len(),
+            ..PlanCounts::default()
+        };
+        for change in &self.changes {
+            match change.action {
+                Action::NoOp | Action::Read => {}
+                Action::Create => counts.create += 1,
+                Action::Update => counts.update += 1,
+                Action::DeleteCreate | Action::CreateDelete => counts.replace += 1,
+                Action::Delete => counts.delete += 1,
+                Action::Forget => counts.forget += 1,
+            }
+            counts.import += usize::from(change.importing.is_some());
+            counts.moved += usize::from(change.moved_from.is_some());
+        }
+        counts
+    }
+
+    /// No resource change but no-op, no output change, no move, import or forget.
+    pub fn is_empty(&self) -> bool {
+        self.counts() == PlanCounts::default()
+    }
+
+    /// Whether anything that exists goes away.
+    pub fn destroys(&self) -> bool {
+        self.changes.iter().any(|change| change.action.destroys())
+    }
+}
+
+impl PlanCounts {
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            create: self.create + other.create,
+            update: self.update + other.update,
+            replace: self.replace + other.replace,
+            delete: self.delete + other.delete,
+            import: self.import + other.import,
+            moved: self.moved + other.moved,
+            forget: self.forget + other.forget,
+            outputs: self.outputs + other.outputs,
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! A project as it is after its file was read and checked: everything resolved that can be resolved
+//! without running anything.
+//!
+//! Not here: parsing and checking (`config`), the graph (`graph`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::diagnostic::Location;
+use crate::engine::EngineRequirement;
+use crate::ids::StackName;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Project {
+    pub name: String,
+    /// Ties clones and worktrees to one home; written by `init`.
+    pub id: Option<String>,
+    pub engine: EngineRequirement,
+    /// Engines at once in a change set.
+    pub parallelism: Option<usize>,
+    pub platforms: Vec<String>,
+    pub strict_secrets: bool,
+    /// By name; `order` ascending is bottom to top.
+    pub layers: BTreeMap<String, i64>,
+    pub targets: BTreeMap<String, Target>,
+    pub contexts: BTreeMap<String, Context>,
+    /// Enabled stacks only, `for_each` and `discover` expanded, by name.
+    pub stacks: BTreeMap<StackName, Stack>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Target {
+    pub name: String,
+    pub writers: Vec<String>,
+    pub lane: LaneScope,
+    /// Allowed providers, `namespace/type`; empty: any.
+    pub providers: Vec<String>,
+    pub backend: Backend,
+}
+
+impl Target {
+    /// Whether local work may apply here: the word `anyone` is among the writers.
+    pub fn is_open(&self) -> bool {
+        self.writers.iter().any(|writer| writer == "anyone")
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LaneScope {
+    #[default]
+    Target,
+    Stack,
+}
+
+/// Where the states of a target live.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Backend {
+    /// terrane's own state service.
+    #[default]
+    Terrane,
+    /// A backend of the engine. Values may hold `env()` and names, so they are expressions that
+    /// `config::eval` turns into text for one stack.
+    Engine {
+        kind: String,
+        settings: BTreeMap<String, Input>,
+    },
+}
+
+/// A named bundle of environment and variables.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Context {
+    pub name: String,
+    pub priority: i64,
+    pub env: BTreeMap<String, Input>,
+    /// Names or globs taken over from the caller's environment.
+    pub pass_env: Vec<String>,
+    pub vars: BTreeMap<String, Input>,
+    /// Written into the stack's snapshot with mode 0600.
+    pub files: BTreeMap<String, Input>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Stack {
+    pub name: StackName,
+    /// The root module's directory, relative to the project's root, `/`-separated; `""` is the root.
+    pub path: String,
+    pub target: String,
+    pub layer: String,
+    pub labels: BTreeSet<String>,
+    /// The name of its state.
+    pub state: String,
+    pub engine: EngineRequirement,
+    pub inputs: BTreeMap<String, Input>,
+    /// Relative to the project's root.
+    pub var_files: Vec<String>,
+    pub edges: Vec<Edge>,
+    /// Names of attached contexts, weakest first: by priority, then by name.
+    pub contexts: Vec<String>,
+    pub wait: Wait,
+    pub confirm: Confirm,
+    pub protected: bool,
+    pub watch: Vec<String>,
+    pub include: Vec<String>,
+    pub artifacts: Vec<String>,
+    pub timeout_plan: Option<Duration>,
+    pub timeout_apply: Option<Duration>,
+    #[serde(skip)]
+    pub declared_at: Location,
+}
+
+/// What upstreams must have reached before this stack starts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Wait {
+    #[default]
+    Verified,
+    Applied,
+}
+
+/// Whether a person confirms the apply.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Confirm {
+    #[default]
+    Manual,
+    Auto,
+}
+
+/// A typed dependency of the stack that holds it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Edge {
+    pub upstream: StackName,
+    pub kind: EdgeKind,
+    #[serde(skip)]
+    pub at: Location,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EdgeKind {
+    /// Comes after, takes nothing.
+    Order,
+    /// The upstream's output `output` is used by this stack's input `input`.
+    Output { output: String, input: String },
+}
+
+/// A value of the project file, as far as it is known before anything ran.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Input {
+    Known(Value),
+    /// Needs an upstream's output, the asker's environment or a secret: evaluated in the stage that
+    /// needs it, by `config::eval`. Holds no value of either.
+    Expression(Expression),
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Expression {
+    /// HCL source of the expression.
+    pub text: String,
+    /// Names that are fixed where it stands: `each`, `project`, `target`, `stack`, `git`, `dir`.
+    pub names: BTreeMap<String, Value>,
+    /// What it needs from elsewhere.
+    pub needs: Needs,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Needs {
+    /// `stack.NAME.output.KEY`.
+    pub outputs: BTreeSet<(StackName, String)>,
+    /// `env("NAME")` without a default, and with one.
+    pub env: BTreeSet<String>,
+    /// `secret("REF")`.
+    pub secrets: BTreeSet<String>,
+}
