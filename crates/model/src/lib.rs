@@ -3,10 +3,12 @@
 //! Not here: clocks, disks, sockets, environment, randomness. They come as arguments, and
 //! this crate's `clippy.toml` bans the rest.
 
+pub mod changeset;
 pub mod diagnostic;
 pub mod engine;
 pub mod ids;
 pub mod plan;
 pub mod project;
+pub mod run;
 pub mod secret;
 pub mod tree;
