@@ -17,6 +17,8 @@ pub struct RunSpec {
     pub contexts: Vec<Context>,
     /// Runs of the same change set that come first.
     pub upstreams: Vec<Upstream>,
+    /// The state behind each stack whose outputs this one takes, in the change set or not.
+    pub output_states: BTreeMap<StackName, String>,
     pub engine: EnginePin,
     /// Digest of the snapshot it runs on.
     pub source: String,
