@@ -5,7 +5,9 @@
 
 pub mod asker;
 pub mod changesets;
+pub mod changed;
 pub mod engines;
+pub mod formatting;
 pub mod home;
 pub mod locks;
 pub mod outputs;

@@ -69,7 +69,9 @@ pub enum Status {
     Interrupting,
     Finished,
     /// Nothing goes on by itself; the way on is a new request.
-    Stopped { why: String },
+    Stopped {
+        why: String,
+    },
 }
 
 impl Status {

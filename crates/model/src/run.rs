@@ -33,11 +33,22 @@ pub struct Run {
 pub enum RunState {
     /// Waits for its upstreams or for a place among `-j`.
     Queued,
-    Planning { since: Timestamp },
+    Planning {
+        since: Timestamp,
+    },
     /// A plan lies ready. `confirmed`: somebody who saw it, or said so beforehand, wants it applied.
-    Planned { plan: PlanRecord, confirmed: bool },
-    Applying { plan: PlanRecord, since: Timestamp },
-    Finished { outcome: Outcome, at: Timestamp },
+    Planned {
+        plan: PlanRecord,
+        confirmed: bool,
+    },
+    Applying {
+        plan: PlanRecord,
+        since: Timestamp,
+    },
+    Finished {
+        outcome: Outcome,
+        at: Timestamp,
+    },
 }
 
 /// What is remembered of a plan beside the plan itself.
@@ -76,15 +87,28 @@ pub struct SealedHead {
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Outcome {
     /// Only a plan was asked for, and it has changes.
-    Planned { plan: PlanRecord },
+    Planned {
+        plan: PlanRecord,
+    },
     /// Only a plan was asked for, and it needs values that do not exist yet.
-    Deferred { on: Vec<Awaited> },
+    Deferred {
+        on: Vec<Awaited>,
+    },
     Unchanged,
-    Applied { counts: PlanCounts, serial: Option<i64> },
-    Failed { problem: Problem },
-    Skipped { because: Skip },
+    Applied {
+        counts: PlanCounts,
+        serial: Option<i64>,
+    },
+    Failed {
+        problem: Problem,
+    },
+    Skipped {
+        because: Skip,
+    },
     /// The runner was lost while the engine was applying: what happened is not known.
-    Unknown { kept: Option<String> },
+    Unknown {
+        kept: Option<String>,
+    },
 }
 
 /// An upstream value that is known only after the upstream was applied.
@@ -99,7 +123,10 @@ pub struct Awaited {
 #[serde(tag = "why", rename_all = "snake_case")]
 pub enum Skip {
     /// An upstream did not end well. `through` is the nearest one, if it is another.
-    Poisoned { by: StackName, through: Option<StackName> },
+    Poisoned {
+        by: StackName,
+        through: Option<StackName>,
+    },
     /// Nobody said yes.
     NotConfirmed,
     /// The change set was interrupted before this run began.
@@ -161,16 +188,29 @@ pub enum RunEvent {
         /// Only a plan was asked for.
         review: bool,
     },
-    Deferred { on: Vec<Awaited> },
+    Deferred {
+        on: Vec<Awaited>,
+    },
     Confirmed,
     ApplyStarted,
     /// The plan may no longer be applied and is made afresh.
-    PlanVoided { why: String },
-    ApplyFinished { counts: PlanCounts, serial: Option<i64> },
-    Failed { problem: Problem },
-    Skipped { because: Skip },
+    PlanVoided {
+        why: String,
+    },
+    ApplyFinished {
+        counts: PlanCounts,
+        serial: Option<i64>,
+    },
+    Failed {
+        problem: Problem,
+    },
+    Skipped {
+        because: Skip,
+    },
     /// Its process is known to be gone; a plan simply starts again.
-    RunnerLost { kept: Option<String> },
+    RunnerLost {
+        kept: Option<String>,
+    },
 }
 
 impl RunState {
@@ -207,9 +247,10 @@ impl Outcome {
     /// Whether dependents may go on.
     pub fn is_good(&self) -> bool {
         match self {
-            Self::Planned { .. } | Self::Deferred { .. } | Self::Unchanged | Self::Applied { .. } => {
-                true
-            }
+            Self::Planned { .. }
+            | Self::Deferred { .. }
+            | Self::Unchanged
+            | Self::Applied { .. } => true,
             Self::Failed { .. } | Self::Skipped { .. } | Self::Unknown { .. } => false,
         }
     }

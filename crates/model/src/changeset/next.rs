@@ -18,14 +18,17 @@ pub enum Step {
 /// Everything that can happen now without anybody's word. The caller commits the steps and asks again
 /// until there are none.
 pub fn next(set: &ChangeSet, runs: &[Run]) -> Vec<Step> {
-    let board = Board { set, runs, by_stack: runs.iter().map(|run| (&run.stack, run)).collect() };
+    let board = Board {
+        set,
+        runs,
+        by_stack: runs.iter().map(|run| (&run.stack, run)).collect(),
+    };
     match set.status {
         Status::Planning | Status::Confirmed => board.steps(),
         Status::Interrupting => board.wind_down(),
-        Status::AwaitingConfirm
-        | Status::Waiting
-        | Status::Finished
-        | Status::Stopped { .. } => Vec::new(),
+        Status::AwaitingConfirm | Status::Waiting | Status::Finished | Status::Stopped { .. } => {
+            Vec::new()
+        }
     }
 }
 
@@ -46,7 +49,11 @@ enum Way {
 impl Board<'_> {
     fn steps(&self) -> Vec<Step> {
         let mut steps = Vec::new();
-        let running = self.runs.iter().filter(|run| run.state.is_running()).count();
+        let running = self
+            .runs
+            .iter()
+            .filter(|run| run.state.is_running())
+            .count();
         let mut places = self.set.request.parallelism.saturating_sub(running);
         // Applies first: a place used for them frees dependents sooner than another plan does.
         for run in self.runs {
@@ -97,7 +104,9 @@ impl Board<'_> {
             .map(skip)
             .collect();
         if steps.is_empty() && !self.runs.iter().any(|run| run.state.is_running()) {
-            steps.push(Step::Become(Status::Stopped { why: "interrupted".to_owned() }));
+            steps.push(Step::Become(Status::Stopped {
+                why: "interrupted".to_owned(),
+            }));
         }
         steps
     }
@@ -140,7 +149,9 @@ impl Board<'_> {
         let mut awaited = Vec::new();
         let mut waits = false;
         for need in &run.upstreams {
-            let Some(upstream) = self.by_stack.get(&need.stack) else { continue };
+            let Some(upstream) = self.by_stack.get(&need.stack) else {
+                continue;
+            };
             let review = self.set.request.action == Action::Plan;
             match &upstream.state {
                 RunState::Finished { outcome, .. } => match outcome {
@@ -149,7 +160,10 @@ impl Board<'_> {
                         let outputs: Vec<String> =
                             need.outputs.intersection(&plan.outputs).cloned().collect();
                         if !outputs.is_empty() {
-                            awaited.push(Awaited { stack: need.stack.clone(), outputs });
+                            awaited.push(Awaited {
+                                stack: need.stack.clone(),
+                                outputs,
+                            });
                         }
                     }
                     Outcome::Deferred { .. } if need.outputs.is_empty() => {}
@@ -181,13 +195,17 @@ impl Board<'_> {
     }
 
     fn upstreams(&self, run: &Run) -> impl Iterator<Item = &Run> {
-        run.upstreams.iter().filter_map(|need| self.by_stack.get(&need.stack).copied())
+        run.upstreams
+            .iter()
+            .filter_map(|need| self.by_stack.get(&need.stack).copied())
     }
 }
 
 fn poisoned(nearest: &StackName, outcome: &Outcome) -> Way {
     let (by, through) = match outcome {
-        Outcome::Skipped { because: Skip::Poisoned { by, .. } } => (by.clone(), Some(nearest.clone())),
+        Outcome::Skipped {
+            because: Skip::Poisoned { by, .. },
+        } => (by.clone(), Some(nearest.clone())),
         Outcome::Skipped { .. }
         | Outcome::Failed { .. }
         | Outcome::Unknown { .. }

@@ -19,17 +19,35 @@ pub fn advance(state: &RunState, event: RunEvent, now: Timestamp) -> Result<RunS
         (S::Queued, E::PlanStarted) => S::Planning { since: now },
         (S::Queued, E::Deferred { on }) => finish(Outcome::Deferred { on }),
         (S::Planning { .. }, E::NothingToChange) => finish(Outcome::Unchanged),
-        (S::Planning { .. }, E::PlanFinished { plan, review: true, .. }) => {
-            finish(Outcome::Planned { plan })
-        }
-        (S::Planning { .. }, E::PlanFinished { plan, confirmed, review: false }) => {
-            S::Planned { plan, confirmed }
-        }
+        (
+            S::Planning { .. },
+            E::PlanFinished {
+                plan, review: true, ..
+            },
+        ) => finish(Outcome::Planned { plan }),
+        (
+            S::Planning { .. },
+            E::PlanFinished {
+                plan,
+                confirmed,
+                review: false,
+            },
+        ) => S::Planned { plan, confirmed },
         (S::Planning { .. }, E::RunnerLost { .. }) => S::Queued, // a plan holds nothing: it starts again
-        (S::Planned { plan, .. }, E::Confirmed) => S::Planned { plan: plan.clone(), confirmed: true },
-        (S::Planned { plan, confirmed: true }, E::ApplyStarted) => {
-            S::Applying { plan: plan.clone(), since: now }
-        }
+        (S::Planned { plan, .. }, E::Confirmed) => S::Planned {
+            plan: plan.clone(),
+            confirmed: true,
+        },
+        (
+            S::Planned {
+                plan,
+                confirmed: true,
+            },
+            E::ApplyStarted,
+        ) => S::Applying {
+            plan: plan.clone(),
+            since: now,
+        },
         // The seal is checked before anything is changed, so a voided plan is simply made again.
         (S::Applying { .. }, E::PlanVoided { .. }) => S::Queued,
         (S::Applying { .. }, E::ApplyFinished { counts, serial }) => {
@@ -43,7 +61,12 @@ pub fn advance(state: &RunState, event: RunEvent, now: Timestamp) -> Result<RunS
         (S::Queued | S::Planned { .. }, E::Skipped { because }) => {
             finish(Outcome::Skipped { because })
         }
-        (state, event) => return Err(Refusal { state: state.word(), event: event.word() }),
+        (state, event) => {
+            return Err(Refusal {
+                state: state.word(),
+                event: event.word(),
+            });
+        }
     })
 }
 
