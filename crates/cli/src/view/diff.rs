@@ -112,7 +112,7 @@ mod tests {
                             Line::Old(line) => keep_old.then_some(*line),
                             Line::New(line) => (!keep_old).then_some(*line),
                         })
-                        .map(|line| format!("{line}\n"))
+                        .flat_map(|line| [line, "\n"])
                         .collect()
                 };
                 assert_eq!(
@@ -126,9 +126,8 @@ mod tests {
     #[test]
     fn huge_texts_are_bounded() {
         let text = |from: usize| {
-            (from..from + 3000)
-                .map(|n| format!("{n}\n"))
-                .collect::<String>()
+            let lines: Vec<String> = (from..from + 3000).map(|n| n.to_string()).collect();
+            lines.join("\n")
         };
         let (before, after) = (text(0), text(5000));
         let all = lines(&before, &after);

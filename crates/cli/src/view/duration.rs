@@ -13,9 +13,9 @@ pub fn human(span: Duration) -> String {
     let seconds = span.as_secs();
     match seconds {
         0 => format!("0.{} s", span.subsec_millis() / 100),
-        ..MINUTE => format!("{seconds} s"),
-        ..HOUR => format!("{} m {:02} s", seconds / MINUTE, seconds % MINUTE),
-        ..DAY => format!("{} h {:02} m", seconds / HOUR, seconds % HOUR / MINUTE),
+        1..MINUTE => format!("{seconds} s"),
+        MINUTE..HOUR => format!("{} m {:02} s", seconds / MINUTE, seconds % MINUTE),
+        HOUR..DAY => format!("{} h {:02} m", seconds / HOUR, seconds % HOUR / MINUTE),
         _ => format!("{} d {:02} h", seconds / DAY, seconds % DAY / HOUR),
     }
 }
@@ -36,12 +36,12 @@ pub fn ago(span: Duration) -> String {
     let seconds = span.as_secs();
     let (number, noun) = match seconds {
         ..5 => return "just now".to_owned(),
-        ..MINUTE => (seconds, "second"),
-        ..HOUR => (seconds / MINUTE, "minute"),
-        ..DAY => (seconds / HOUR, "hour"),
+        5..MINUTE => (seconds, "second"),
+        MINUTE..HOUR => (seconds / MINUTE, "minute"),
+        HOUR..DAY => (seconds / HOUR, "hour"),
         _ => match seconds / DAY {
             days @ ..60 => (days, "day"),
-            days @ ..730 => (days / 30, "month"),
+            days @ 60..730 => (days / 30, "month"),
             days => (days / 365, "year"),
         },
     };

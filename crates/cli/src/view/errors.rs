@@ -97,8 +97,8 @@ mod tests {
         <bold red>error:</> could not read `terrane.hcl` of
                this project
                permission denied (os error 13)
-        <bold cyan>hint:</> make it readable: `chmod u+r
-              terrane.hcl`
+        <bold cyan>hint:</> make it readable:
+              `chmod u+r terrane.hcl`
         ");
     }
 

@@ -150,24 +150,28 @@ fn stack_block(result: &StackResult, name: &str, look: Look) -> String {
             String::new()
         }
         StackResult::Poisoned { by, through } => {
-            let mut words = format!("skipped, poisoned by `{}`", clean(by));
-            if !through.is_empty() {
-                let between: Vec<String> = through
-                    .iter()
-                    .map(|stack| format!("`{}`", clean(stack)))
-                    .collect();
-                words.push_str(&format!(" through {}", text::list(&between)));
-            }
-            line(Mark::Skipped, &words)
+            let quoted = |stack: &String| format!("`{}`", clean(stack));
+            let between: Vec<String> = through.iter().map(quoted).collect();
+            let way = match between.as_slice() {
+                [] => String::new(),
+                between => format!(" through {}", text::list(between)),
+            };
+            line(
+                Mark::Skipped,
+                &format!("skipped, poisoned by {}{way}", quoted(by)),
+            )
         }
         StackResult::Failed(failure) => {
-            line(Mark::Failed, &failure.headline("failed while")) + &failure.body(look)
+            line(Mark::Failed, &failure.headline("failed while"))
+                + &failure.body("the failure", look)
         }
         StackResult::Interrupted(failure) => {
-            line(Mark::Failed, &failure.headline("interrupted while")) + &failure.body(look)
+            line(Mark::Failed, &failure.headline("interrupted while"))
+                + &failure.body("the interruption", look)
         }
         StackResult::Unknown(failure) => {
-            line(Mark::Unknown, &failure.headline("unknown: lost while")) + &failure.body(look)
+            line(Mark::Unknown, &failure.headline("unknown: lost while"))
+                + &failure.body("it was lost", look)
         }
     }
 }
@@ -177,29 +181,28 @@ impl Failure {
         format!("{how} {}, after {}", clean(&self.stage), human(self.after))
     }
 
-    fn body(&self, look: Look) -> String {
-        let mut out = String::new();
-        let mut push = |words: &str| {
-            for line in text::wrap(words, look.room(4)) {
-                out.push_str(format!("    {line}").trim_end());
-                out.push('\n');
-            }
-        };
-        for line in &self.lines {
-            push(line);
-        }
+    /// What is below the headline; `end` is what the state was kept from: a failure, a stop.
+    fn body(&self, end: &str, look: Look) -> String {
+        let lines = self
+            .lines
+            .iter()
+            .flat_map(|line| text::wrap(line, look.room(4)));
+        let mut out: String = lines
+            .flat_map(|line| ["    ".to_owned(), line, "\n".to_owned()])
+            .collect();
         for diagnostic in &self.diagnostics {
             out.push_str(&diagnostics::render(diagnostic, 4, look));
         }
         if let Some(kept) = self.kept {
             let changed = match kept.changed {
-                0 => "nothing changed before the failure".to_owned(),
-                n => format!("{} changed before the failure", count(n, "resource")),
+                0 => "nothing".to_owned(),
+                n => count(n, "resource"),
             };
-            out.push_str(&format!(
-                "    state kept: serial {} ({changed})\n",
+            let line = format!(
+                "    state kept: serial {} ({changed} changed before {end})\n",
                 kept.serial
-            ));
+            );
+            out.push_str(&line);
         }
         out
     }
@@ -221,13 +224,8 @@ fn verdict(outcome: &Outcome, look: Look) -> String {
         .filter(|(number, _)| *number > 0)
         .map(|(number, word)| format!("{number} {word}"))
         .collect();
-    let how = if tally.failed == 0 && tally.interrupted > 0 {
-        "was interrupted"
-    } else {
-        "stopped"
-    };
     let id = clean(&outcome.change_set);
-    let message = format!("change set {id} {how}: {}", parts.join(", "));
+    let message = format!("change set {id} stopped: {}", parts.join(", "));
     errors::render(&message, &[], &way_on(outcome, &tally), look)
 }
 

@@ -42,7 +42,7 @@ fn reads_as_heredoc(text: &str) -> bool {
 
 fn heredoc(text: &str) -> Vec<String> {
     let mut lines = vec!["<<EOT".to_owned()];
-    lines.extend(text.split_terminator('\n').map(|line| clean_line(line)));
+    lines.extend(text.split_terminator('\n').map(clean_line));
     lines.push("EOT".to_owned());
     lines
 }

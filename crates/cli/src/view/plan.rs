@@ -69,7 +69,7 @@ pub fn render(set: &PlanSet, full: bool, look: Look) -> String {
         .max();
     let mut out = String::new();
     if !set.heading.is_empty() {
-        out.push_str(&format!("{}\n\n", clean(&set.heading)));
+        out.extend([&*clean(&set.heading), "\n\n"]);
     }
     let mut after_block = false;
     for (n, stack) in set.stacks.iter().enumerate() {

@@ -17,6 +17,8 @@ use super::text::{self, clean};
 /// A wider terminal is no reason to move the numbers away from their rows.
 const WIDEST: usize = 100;
 const WIDEST_BAR: usize = 25;
+/// Waiting rows that are shown before rows that are done, when there is no room for all.
+const NEXT: usize = 3;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Frame {
@@ -85,18 +87,6 @@ impl Mark {
             Self::Unknown => "unknown",
         }
     }
-
-    /// Which rows stay when there is no room for all: what goes on or went wrong.
-    fn weight(self) -> usize {
-        match self {
-            Self::Failed | Self::Unknown => 0,
-            Self::Running => 1,
-            Self::Waiting => 2,
-            Self::Done => 3,
-            Self::Skipped => 4,
-            Self::Unchanged => 5,
-        }
-    }
 }
 
 impl Frame {
@@ -128,7 +118,17 @@ impl Frame {
             return (self.rows.iter().collect(), None);
         }
         let mut order: Vec<usize> = (0..self.rows.len()).collect();
-        order.sort_by_key(|at| self.rows[*at].mark.weight());
+        let waiting = |at: &&usize| self.rows[**at].mark == Mark::Waiting;
+        let next: Vec<usize> = order.iter().filter(waiting).take(NEXT).copied().collect();
+        // What goes on and went wrong, a few that come next, then what was done last.
+        order.sort_by_key(|&at| match self.rows[at].mark {
+            Mark::Failed | Mark::Unknown => (0, at),
+            Mark::Running => (1, at),
+            Mark::Waiting if next.contains(&at) => (2, at),
+            Mark::Done => (3, usize::MAX - at),
+            Mark::Waiting => (4, at),
+            Mark::Skipped | Mark::Unchanged => (5, at),
+        });
         let (kept, left) = order.split_at(room.saturating_sub(1).min(order.len()));
         let mut kept = kept.to_vec();
         kept.sort_unstable();
@@ -182,11 +182,9 @@ impl Frame {
     }
 
     fn bar(&self, width: usize, look: Look) -> String {
-        let full = if self.total == 0 {
-            0
-        } else {
-            self.done.min(self.total) * width / self.total
-        };
+        let full = (self.done.min(self.total) * width)
+            .checked_div(self.total)
+            .unwrap_or(0);
         let tip = usize::from(full < width);
         let drawn = format!(
             "{}{}",

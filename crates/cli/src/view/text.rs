@@ -7,6 +7,9 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::look::{Look, Sign};
 
+/// Two backticks further apart than this do not belong together.
+const LONGEST_LITERAL: usize = 120;
+
 /// The text on one line, with everything escaped that could move the cursor, turn the reading
 /// direction or hide. Whatever was written by others passes through here.
 pub fn clean(raw: &str) -> Cow<'_, str> {
@@ -151,7 +154,7 @@ pub fn wrap(text: &str, columns: usize) -> Vec<String> {
         let paragraph = clean(paragraph);
         let mut line = String::new();
         let mut used = 0;
-        for word in paragraph.split(' ').filter(|word| !word.is_empty()) {
+        for word in words(&paragraph) {
             let columns_of_word = width(word);
             if used > 0 && used + 1 + columns_of_word > columns {
                 lines.push(std::mem::take(&mut line));
@@ -167,6 +170,25 @@ pub fn wrap(text: &str, columns: usize) -> Vec<String> {
         lines.push(line);
     }
     lines
+}
+
+/// The pieces between which a line may be broken. What stands in backticks is one piece: a
+/// command is copied whole.
+fn words(paragraph: &str) -> Vec<&str> {
+    let mut words = Vec::new();
+    let mut rest = paragraph.trim_start_matches(' ');
+    while !rest.is_empty() {
+        let space = rest.find(' ').unwrap_or(rest.len());
+        let literal_end = rest[..space].find('`').and_then(|open| {
+            let close = open + 1 + rest[open + 1..].find('`')?;
+            let end = close + rest[close..].find(' ').unwrap_or(rest.len() - close);
+            (end - open <= LONGEST_LITERAL).then_some(end)
+        });
+        let (word, after) = rest.split_at(literal_end.unwrap_or(space));
+        words.push(word);
+        rest = after.trim_start_matches(' ');
+    }
+    words
 }
 
 /// `1 error`, `2 errors`.
@@ -246,6 +268,23 @@ mod tests {
                 "  kept as it is",
                 "much_longer_than_that",
                 "x"
+            ],
+        );
+    }
+
+    #[test]
+    fn what_is_in_backticks_stays_whole() {
+        assert_eq!(
+            wrap(
+                "run `terrane plan a` now, or `a much longer one` (`x y`), `",
+                18
+            ),
+            [
+                "run",
+                "`terrane plan a`",
+                "now, or",
+                "`a much longer one`",
+                "(`x y`), `"
             ],
         );
     }

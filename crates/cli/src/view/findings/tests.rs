@@ -367,7 +367,7 @@ fn every_span_of_a_difficult_text_can_be_shown() {
         .collect();
     for start in &offsets {
         for end in offsets.iter().filter(|end| *end >= start) {
-            for width in [0, 30, 80] {
+            for width in [0, 30, 80, usize::MAX] {
                 let finding = Finding::error("test", "wrong").at(span(text, *start, *end), "here");
                 let shown = seen(&[finding], text, Look::plain(width));
                 assert!(shown.contains("here"), "{start}..{end}: {shown}");

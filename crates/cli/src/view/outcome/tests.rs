@@ -144,10 +144,10 @@ fn interrupted_by_a_person() {
     set.deed = Deed::Destroy;
     insta::assert_snapshot!(render(&set, Look::ascii(100)), @"
     x k8s-prod   interrupted while applying, after 3 s
-        state kept: serial 19 (nothing changed before the failure)
+        state kept: serial 19 (nothing changed before the interruption)
       dns        skipped, poisoned by `k8s-prod`
 
-    error: change set c42 was interrupted: 1 interrupted, 1 skipped, 1 destroyed
+    error: change set c42 stopped: 1 interrupted, 1 skipped, 1 destroyed
     hint: the same command again destroys what is left
     ");
 }
@@ -165,7 +165,7 @@ fn a_runner_was_lost() {
     insta::assert_snapshot!(render(&set, Look::plain(100)), @"
     ? dns   unknown: lost while applying, after 3 s
         the machine stopped; nothing newer than serial 18 was written here
-        state kept: serial 18 (2 resources changed before the failure)
+        state kept: serial 18 (2 resources changed before it was lost)
 
     error: change set c42 stopped: 1 unknown
     hint: `terrane plan dns` shows what is left to do in `dns`

@@ -153,13 +153,10 @@ fn single(value: &PlanValue, ink: Ink, room: usize, sheet: Sheet) -> Shown {
         }
         return Shown::Value(vec![sheet.look.paint(ink, &flat(value, room, sheet))]);
     }
-    let lines = fold(value::lines(known, room), sheet);
-    Shown::Value(
-        lines
-            .iter()
-            .map(|line| sheet.look.paint(ink, line))
-            .collect(),
-    )
+    let painted = value::lines(known, room)
+        .into_iter()
+        .map(|line| sheet.look.paint(ink, &line));
+    Shown::Value(fold(painted.collect(), sheet))
 }
 
 /// A value on one line; a long one is cut, and says so.
@@ -173,7 +170,11 @@ fn flat(value: &PlanValue, room: usize, sheet: Sheet) -> String {
     if sheet.full || text::width(&whole) <= room {
         return whole;
     }
-    let size = format!(" ({} characters)", whole.chars().count());
+    let characters = match value {
+        PlanValue::Known(Value::String(text)) => text.chars().count(),
+        _ => whole.chars().count(),
+    };
+    let size = format!(" ({characters} characters)");
     format!(
         "{}{size}",
         text::cut(&whole, room.saturating_sub(size.len()), sheet.look)

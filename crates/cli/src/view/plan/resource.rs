@@ -203,9 +203,10 @@ fn known_later(change: &ResourceChange, indent: usize, sheet: Sheet) -> Vec<Stri
     } else {
         names.len().min(MOST_NEW)
     };
-    let mut words = format!("known after apply: {}", names[..most].join(", "));
-    if most < names.len() {
-        words.push_str(&format!(" and {} more", names.len() - most));
-    }
+    let rest = match names.len() - most {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let words = format!("known after apply: {}{rest}", names[..most].join(", "));
     text::wrap(&words, sheet.look.room(indent))
 }

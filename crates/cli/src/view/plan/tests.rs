@@ -496,7 +496,7 @@ fn values_of_a_new_resource() {
                         {
                           port  = 443
                       … 4 more lines, `--full` shows all
-          key         "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA… (302 characters)
+          key         "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA… (300 characters)
           policy      JSON
               {
                 "Version": "2012-10-17",
@@ -689,7 +689,7 @@ fn nothing_in_a_plan_can_move_the_cursor() {
         ],
     };
     for full in [false, true] {
-        for width in [0, 40, 200] {
+        for width in [0, 40, 200, usize::MAX] {
             let text = render(&set, full, Look::plain(width));
             assert!(
                 text.chars().all(|c| c == '\n' || !c.is_control()),

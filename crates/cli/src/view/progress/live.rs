@@ -9,7 +9,6 @@ use crate::view::text;
 const HIDE_CURSOR: &str = "\x1b[?25l";
 const SHOW_CURSOR: &str = "\x1b[?25h";
 const CLEAR_LINE_END: &str = "\x1b[K";
-const CLEAR_BELOW: &str = "\x1b[J";
 
 /// The size of the terminal now; it may be another at the next frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,34 +54,22 @@ impl<W: Write> Live<W> {
             screen.push_str(HIDE_CURSOR);
             self.hidden = true;
         }
-        self.back_to_top(&mut screen, size);
-        for line in &lines {
-            screen.push_str(line);
-            screen.push_str(CLEAR_LINE_END);
-            screen.push('\n');
-        }
-        screen.push_str(CLEAR_BELOW);
+        self.write_over(screen, &lines, size)?;
         self.drawn = lines;
-        // One write: a frame is never seen half drawn.
-        self.out.write_all(screen.as_bytes())?;
-        self.out.flush()
+        Ok(())
     }
 
     /// Prints lines that stay, above the frame; the next `draw` brings the frame back.
     pub fn print(&mut self, words: &str, size: Size) -> io::Result<()> {
-        self.clear(size)?;
-        self.out.write_all(words.as_bytes())?;
-        self.out.flush()
+        let lines: Vec<String> = words.lines().map(str::to_owned).collect();
+        self.write_over(String::new(), &lines, size)?;
+        self.drawn.clear();
+        Ok(())
     }
 
     /// Takes the frame away.
     pub fn clear(&mut self, size: Size) -> io::Result<()> {
-        let mut screen = String::new();
-        self.back_to_top(&mut screen, size);
-        screen.push_str(CLEAR_BELOW);
-        self.drawn.clear();
-        self.out.write_all(screen.as_bytes())?;
-        self.out.flush()
+        self.print("", size)
     }
 
     /// Leaves the last frame as it is and gives the cursor back.
@@ -90,18 +77,26 @@ impl<W: Write> Live<W> {
         self.show_cursor()
     }
 
-    fn back_to_top(&self, screen: &mut String, size: Size) {
+    /// Writes lines in the place of the last frame, and clears what is left of it. Line by line:
+    /// some terminals keep a screen that is cleared as a whole in their history.
+    fn write_over(&mut self, mut screen: String, lines: &[String], size: Size) -> io::Result<()> {
         // A narrower terminal has broken the lines of the last frame.
-        let rows: usize = self
-            .drawn
-            .iter()
-            .map(|line| text::width(line).div_ceil(size.width.max(1)).max(1))
-            .sum();
+        let broken = |line: &String| text::width(line).div_ceil(size.width.max(1)).max(1);
+        let rows: usize = self.drawn.iter().map(broken).sum();
         let rows = rows.min(size.height.saturating_sub(1));
         screen.push('\r');
-        if rows > 0 {
-            screen.push_str(&format!("\x1b[{rows}A"));
+        push_up(&mut screen, rows);
+        for line in lines {
+            screen.extend([line, CLEAR_LINE_END, "\n"]);
         }
+        let left = rows.saturating_sub(lines.len());
+        for _ in 0..left {
+            screen.extend([CLEAR_LINE_END, "\n"]);
+        }
+        push_up(&mut screen, left);
+        // One write: a frame is never seen half drawn.
+        self.out.write_all(screen.as_bytes())?;
+        self.out.flush()
     }
 
     fn show_cursor(&mut self) -> io::Result<()> {
@@ -118,5 +113,11 @@ impl<W: Write> Drop for Live<W> {
     fn drop(&mut self) {
         // Nobody is left to tell if the terminal is gone.
         drop(self.show_cursor());
+    }
+}
+
+fn push_up(screen: &mut String, rows: usize) {
+    if rows > 0 {
+        screen.extend(["\x1b[", &rows.to_string(), "A"]);
     }
 }

@@ -31,7 +31,7 @@ impl Plain {
     pub fn lines(&mut self, frame: &Frame) -> String {
         let mut out = String::new();
         if self.title.as_ref() != Some(&frame.title) {
-            out.push_str(&format!("{}\n", clean(&frame.title)));
+            out.extend([&*clean(&frame.title), "\n"]);
             self.title = Some(frame.title.clone());
         }
         let names = frame.rows.iter().map(|row| text::width(&clean(&row.stack)));

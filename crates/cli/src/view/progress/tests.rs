@@ -120,13 +120,13 @@ fn more_stacks_than_lines() {
     insta::assert_snapshot!(shown(&crowd(), Look::plain(80), 9), @"
     change set c42 on `azure`             00:41  ━━━━━━━━━━━━━━━━╸────────  13 of 20
     ✗ broken    failed while planning                                          00:02
+    ✓ done-10   applied 1 change                                               00:10
+    ✓ done-11   applied 1 change                                               00:11
     ● busy      planning                                                     1:02:03
     ○ later-0   waits for `busy`
     ○ later-1   waits for `busy`
     ○ later-2   waits for `busy`
-    ○ later-3   waits for `busy`
-    ○ later-4   waits for `busy`
-      … and 12 more done, 1 more waiting
+      … and 10 more done, 3 more waiting
     ");
 }
 
@@ -198,8 +198,9 @@ fn a_log_has_a_line_for_each_change() {
 /// Just enough of a terminal to see what `Live` leaves on it.
 #[derive(Default)]
 struct Screen {
-    rows: Vec<String>,
-    at: usize,
+    rows: Vec<Vec<char>>,
+    row: usize,
+    column: usize,
     cursor_shown: bool,
 }
 
@@ -207,6 +208,8 @@ impl Screen {
     fn feed(&mut self, bytes: &[u8]) {
         let mut rest = std::str::from_utf8(bytes).unwrap();
         while let Some(c) = rest.chars().next() {
+            self.rows
+                .resize(self.rows.len().max(self.row + 1), Vec::new());
             if let Some(sequence) = rest.strip_prefix("\x1b[") {
                 let end = sequence.find(|c: char| c.is_ascii_alphabetic()).unwrap();
                 self.control(&sequence[..end], &sequence[end..=end]);
@@ -214,36 +217,32 @@ impl Screen {
                 continue;
             }
             match c {
-                '\n' => self.at += 1,
-                '\r' => {}
-                _ => self.put(c),
+                '\n' => (self.row, self.column) = (self.row + 1, 0),
+                '\r' => self.column = 0,
+                _ => {
+                    let row = &mut self.rows[self.row];
+                    row.resize(row.len().max(self.column + 1), ' ');
+                    row[self.column] = c;
+                    self.column += 1;
+                }
             }
             rest = &rest[c.len_utf8()..];
         }
     }
 
-    /// Text only ever starts at the left: a line that is written over is a new one.
-    fn put(&mut self, c: char) {
-        self.rows
-            .resize(self.rows.len().max(self.at + 1), String::new());
-        self.rows[self.at].push(c);
-    }
-
     fn control(&mut self, argument: &str, kind: &str) {
         match (argument, kind) {
-            ("?25l", _) | ("?25", "l") => self.cursor_shown = false,
+            ("?25", "l") => self.cursor_shown = false,
             ("?25", "h") => self.cursor_shown = true,
-            (up, "A") => {
-                self.at -= up.parse::<usize>().unwrap();
-                // What is written next stands in the place of what was there.
-                for row in &mut self.rows[self.at..] {
-                    row.clear();
-                }
-            }
-            ("", "K") => {}
-            ("", "J") => self.rows.truncate(self.at),
+            (up, "A") => self.row -= up.parse::<usize>().unwrap(),
+            ("", "K") => self.rows[self.row].truncate(self.column),
             other => panic!("unexpected {other:?}"),
         }
+    }
+
+    fn text(&self) -> String {
+        let rows: Vec<String> = self.rows.iter().map(|row| row.iter().collect()).collect();
+        rows.join("\n").trim_end().to_owned()
     }
 }
 
@@ -263,7 +262,7 @@ fn frames_are_drawn_over_each_other() {
     let mut screen = Screen::default();
     screen.feed(&bytes);
     assert!(screen.cursor_shown);
-    insta::assert_snapshot!(screen.rows.join("\n"), @"
+    insta::assert_snapshot!(screen.text(), @"
     warning: something that stays
     change set c42 on `azure`               00:41  ━━━━━━━━━━━━╸────────────  2 of 4
     ✓ network    applied 1 change, verified                                    00:14
