@@ -1,0 +1,1 @@
+//! Where secret references lead: resolved in the stage that needs them, never stored.
