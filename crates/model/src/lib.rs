@@ -5,7 +5,9 @@
 
 pub mod diagnostic;
 pub mod engine;
+pub mod engine_event;
 pub mod ids;
+pub mod masking;
 pub mod plan;
 pub mod project;
 pub mod secret;
