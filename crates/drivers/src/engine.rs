@@ -2,8 +2,13 @@
 //!
 //! Not here: reading what it says (`model::engine_event`, `model::plan`), and when to call it (`control`).
 
+mod build;
 mod call;
 mod init;
+mod install;
+mod locate;
+mod openpgp;
+mod release;
 #[cfg(test)]
 mod tests;
 
@@ -19,11 +24,16 @@ use crate::process::{
     self, Capture, CaptureError, Captured, ChildSpec, Environment, Running, StartError,
 };
 
+pub use build::BuildError;
 pub use call::{EngineCall, Fmt, Init, LockFile, Plan, PlanMode};
 pub use init::{
     InitInputs, PluginCache, PluginCacheError, find_errored_state, fingerprint, forget_initialised,
     is_initialised, mark_initialised,
 };
+
+pub use install::{InstallError, InstallOptions, Progress, default_version, install};
+pub use locate::{LocateError, Search, list, locate};
+pub use release::{FetchReleaseError, ReleaseSource};
 
 /// An engine that is there, runs, and has told its version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -155,9 +155,10 @@ impl std::fmt::Display for Exit {
     }
 }
 
-/// Starts a program that has nothing more to do with us: its input is what we hand it, its output
-/// goes to `log`. Returns when it has taken all of the input. Wants a tokio runtime, which also reaps
-/// the child for as long as we live.
+/// Starts a program that has nothing more to do with us: its input is what we hand it, its complaints
+/// go to `log`. Its output is `stdout`, the file of a lock, which so stays held and is within its
+/// reach without a number being agreed on. Returns when it has taken all of the input. Wants a tokio
+/// runtime, which also reaps the child for as long as we live.
 ///
 /// The child stays in our process group until it calls [`become_session_leader`]: a group leader
 /// may not start a session.
@@ -167,15 +168,19 @@ pub async fn spawn_detached(
     env: &Environment,
     stdin: &[u8],
     log: &Path,
-    inherit: &[BorrowedFd<'_>],
+    stdout: &File,
 ) -> Result<u32, StartError> {
+    let inherited = |source| StartError::Inherit {
+        program: program.to_owned(),
+        source,
+    };
     let mut command = bare_command(program, env);
     command
         .args(args)
         .stdin(Stdio::piped())
-        .stdout(open_log(log)?)
+        .stdout(stdout.try_clone().map_err(inherited)?)
         .stderr(open_log(log)?);
-    let mut child = spawn(command, program, inherit)?;
+    let mut child = spawn(command, program, &[])?;
     let pid = child.id().unwrap_or_default();
     if let Some(mut pipe) = child.stdin.take() {
         let written = async {
@@ -188,6 +193,17 @@ pub async fn spawn_detached(
         })?;
     }
     Ok(pid)
+}
+
+/// Asks one process, a runner, to interrupt what it does. One that is gone already is no error.
+pub fn interrupt(pid: u32) -> io::Result<()> {
+    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
+        return Ok(());
+    };
+    match rustix::process::kill_process(pid, Signal::INT) {
+        Err(err) if err == rustix::io::Errno::SRCH => Ok(()),
+        sent => Ok(sent?),
+    }
 }
 
 /// Leaves the terminal and its signals for good. The first act of a detached program.

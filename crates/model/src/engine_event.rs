@@ -105,9 +105,9 @@ pub struct Range {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
-    pub line: usize,
-    pub column: usize,
-    pub byte: usize,
+    pub line: u64,
+    pub column: u64,
+    pub byte: u64,
 }
 
 /// The lines in question. Values of the expression are left out: they may be secret.
@@ -116,7 +116,7 @@ pub struct Snippet {
     /// The block it stands in, such as `resource "terraform_data" "a"`.
     pub context: Option<String>,
     pub code: String,
-    pub start_line: usize,
+    pub start_line: u64,
     pub highlight_start_offset: usize,
     pub highlight_end_offset: usize,
 }
@@ -179,13 +179,27 @@ pub struct OutputNote {
     pub action: Option<String>,
 }
 
+impl Diagnostic {
+    pub fn is_error(&self) -> bool {
+        self.severity == Severity::Error
+    }
+
+    pub fn file(&self) -> Option<String> {
+        self.range.as_ref().map(|range| range.filename.clone())
+    }
+
+    pub fn line(&self) -> Option<u64> {
+        self.range.as_ref().map(|range| range.start.line)
+    }
+}
+
 impl EngineEvent {
     /// Reads one line, whatever it is.
     pub fn parse(line: &str) -> Self {
         reader::parse_line(line)
     }
 
-    pub fn diagnostic(&self) -> Option<&Diagnostic> {
+    pub fn as_diagnostic(&self) -> Option<&Diagnostic> {
         match &self.kind {
             EventKind::Diagnostic(diagnostic) => Some(diagnostic),
             _ => None,

@@ -37,15 +37,14 @@ const COMMON: [&str; 15] = [
 #[derive(Clone, Default)]
 pub struct Mask {
     finder: Option<AhoCorasick>,
-    short: Vec<String>,
+    short: Vec<usize>,
 }
 
 impl Mask {
-    /// Takes secrets with the names people know them by.
-    pub fn new<'a>(secrets: impl IntoIterator<Item = (&'a str, &'a Secret)>) -> Self {
+    pub fn new(secrets: &[Secret]) -> Self {
         let mut forms = Vec::new();
         let mut short = Vec::new();
-        for (name, secret) in secrets {
+        for (index, secret) in secrets.iter().enumerate() {
             let value = secret.expose().trim();
             if value.is_empty() {
                 continue;
@@ -53,7 +52,7 @@ impl Mask {
             if is_maskable(value) {
                 forms.extend(coats(value));
             } else {
-                short.push(name.to_owned());
+                short.push(index);
             }
         }
         forms.sort_unstable();
@@ -70,8 +69,8 @@ impl Mask {
         }
     }
 
-    /// Names of secrets that are too short or too common to be masked in free text.
-    pub fn short(&self) -> &[String] {
+    /// Which of the given secrets are too short or too common to be masked in free text.
+    pub fn short(&self) -> &[usize] {
         &self.short
     }
 
@@ -80,7 +79,7 @@ impl Mask {
         self.finder.as_ref().is_some_and(|it| it.is_match(text))
     }
 
-    pub fn text(&self, text: &str) -> String {
+    pub fn mask_text(&self, text: &str) -> String {
         let Some(finder) = &self.finder else {
             return text.to_owned();
         };
@@ -109,7 +108,7 @@ impl Mask {
     }
 
     /// Masks every string of a value, keys included, and numbers that are a secret as a whole.
-    pub fn value(&self, value: &mut Value) {
+    pub fn mask_value(&self, value: &mut Value) {
         match value {
             Value::Null | Value::Bool(_) => {}
             Value::Number(number) => {
@@ -119,29 +118,31 @@ impl Mask {
             }
             Value::String(text) => {
                 if self.finds_in(text) {
-                    *text = self.text(text);
+                    *text = self.mask_text(text);
                 }
             }
-            Value::Array(items) => items.iter_mut().for_each(|item| self.value(item)),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.mask_value(item)),
             Value::Object(fields) => {
                 if fields.keys().any(|key| self.finds_in(key)) {
                     *fields = std::mem::take(fields)
                         .into_iter()
-                        .map(|(key, field)| (self.text(&key), field))
+                        .map(|(key, field)| (self.mask_text(&key), field))
                         .collect();
                 }
-                fields.values_mut().for_each(|field| self.value(field));
+                fields.values_mut().for_each(|field| self.mask_value(field));
             }
         }
     }
 
-    pub fn plan_value(&self, value: &mut PlanValue) {
+    pub fn mask_plan_value(&self, value: &mut PlanValue) {
         match value {
             PlanValue::Absent | PlanValue::Unknown | PlanValue::Sensitive => {}
-            PlanValue::Known(known @ (Value::Array(_) | Value::Object(_))) => self.value(known),
+            PlanValue::Known(known @ (Value::Array(_) | Value::Object(_))) => {
+                self.mask_value(known)
+            }
             PlanValue::Known(known) => {
                 let mut masked = known.clone();
-                self.value(&mut masked);
+                self.mask_value(&mut masked);
                 if masked != *known {
                     *value = PlanValue::Sensitive;
                 }
@@ -150,19 +151,19 @@ impl Mask {
     }
 
     /// Masks all values of a plan.
-    pub fn plan(&self, plan: &mut Plan) {
+    pub fn mask_plan(&self, plan: &mut Plan) {
         if self.finder.is_none() {
             return;
         }
         for change in plan.changes.iter_mut().chain(&mut plan.drift) {
             for attribute in &mut change.attributes {
-                self.plan_value(&mut attribute.before);
-                self.plan_value(&mut attribute.after);
+                self.mask_plan_value(&mut attribute.before);
+                self.mask_plan_value(&mut attribute.after);
             }
         }
         for output in plan.outputs.values_mut() {
-            self.plan_value(&mut output.before);
-            self.plan_value(&mut output.after);
+            self.mask_plan_value(&mut output.before);
+            self.mask_plan_value(&mut output.after);
         }
     }
 }

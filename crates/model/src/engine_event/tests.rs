@@ -196,7 +196,10 @@ fn init_is_only_messages() {
 fn an_error_says_where() {
     for stream in of_each_engine!("error") {
         let events = EventReader::read_all(stream);
-        let found: Vec<_> = events.iter().filter_map(EngineEvent::diagnostic).collect();
+        let found: Vec<_> = events
+            .iter()
+            .filter_map(EngineEvent::as_diagnostic)
+            .collect();
         insta::allow_duplicates! {
             insta::assert_json_snapshot!(found, @r#"
             [

@@ -4,12 +4,12 @@ use super::*;
 
 fn mask(values: &[&str]) -> Mask {
     let secrets: Vec<Secret> = values.iter().copied().map(Secret::new).collect();
-    Mask::new(values.iter().copied().zip(&secrets))
+    Mask::new(&secrets)
 }
 
 #[track_caller]
 fn check(secret: &str, text: &str, expected: &str) {
-    assert_eq!(mask(&[secret]).text(text), expected);
+    assert_eq!(mask(&[secret]).mask_text(text), expected);
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn base64_is_found_wherever_it_begins() {
 #[test]
 fn overlapping_secrets_leave_no_tail() {
     assert_eq!(
-        mask(&["abcdef", "defghi"]).text("xabcdefghix"),
+        mask(&["abcdef", "defghi"]).mask_text("xabcdefghix"),
         "x(secret)x"
     );
 }
@@ -80,16 +80,16 @@ fn lines_of_a_key_file_are_masked_one_by_one() {
 fn short_and_common_values_are_reported_not_masked() {
     let mask = mask(&["true", "5432", "Password", "long enough"]);
     assert_eq!(
-        mask.text("true 5432 Password long enough"),
+        mask.mask_text("true 5432 Password long enough"),
         "true 5432 Password (secret)"
     );
-    assert_eq!(mask.short(), ["true", "5432", "Password"]);
+    assert_eq!(mask.short(), [0, 1, 2]);
 }
 
 #[test]
 fn values_are_masked_inside_out() {
     let mut value = json!({"a": ["x hunter2!", 12_345_678], "hunter2!": true, "n": 1});
-    mask(&["hunter2!", "12345678"]).value(&mut value);
+    mask(&["hunter2!", "12345678"]).mask_value(&mut value);
     assert_eq!(
         value,
         json!({"a": ["x (secret)", "(secret)"], "(secret)": true, "n": 1})

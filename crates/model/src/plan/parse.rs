@@ -51,7 +51,7 @@ pub fn parse(json: &[u8]) -> Result<Plan, ParsePlanError> {
                 .insert(name.clone(), output_change(action, delta));
         }
     }
-    sensitive_values(&raw).plan(&mut plan);
+    sensitive_values(&raw).mask_plan(&mut plan);
     Ok(plan)
 }
 
@@ -248,7 +248,7 @@ fn sensitive_values(raw: &RawPlan<'_>) -> Mask {
         collect(&delta.before, &delta.before_sensitive, &mut found);
         collect(&delta.after, &delta.after_sensitive, &mut found);
     }
-    Mask::new(found.iter().map(|secret| ("", secret)))
+    Mask::new(&found)
 }
 
 fn collect(value: &Value, sensitive: &Value, found: &mut Vec<Secret>) {
