@@ -6,7 +6,9 @@
 pub mod changeset;
 pub mod diagnostic;
 pub mod engine;
+pub mod engine_event;
 pub mod ids;
+pub mod masking;
 pub mod plan;
 pub mod project;
 pub mod run;
