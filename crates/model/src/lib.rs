@@ -6,7 +6,9 @@
 pub mod diagnostic;
 pub mod engine;
 pub mod ids;
+pub mod lock;
 pub mod plan;
 pub mod project;
 pub mod secret;
+pub mod state;
 pub mod tree;
