@@ -8,9 +8,12 @@ pub mod diagnostic;
 pub mod engine;
 pub mod engine_event;
 pub mod ids;
+
+pub mod lock;
 pub mod masking;
 pub mod plan;
 pub mod project;
 pub mod run;
 pub mod secret;
+pub mod state;
 pub mod tree;
