@@ -20,7 +20,8 @@ cleanup() {
 trap cleanup EXIT
 
 cp -R examples/quickstart "$scratch/quickstart"
-export PATH=$target/debug:$(dirname "$TERRANE_TEST_TOFU"):$PATH
+PATH=$target/debug:$(dirname "$TERRANE_TEST_TOFU"):$PATH
+export PATH
 # A home of the demo's own: no state in the project, none in the user's data directory.
 export TERRANE_HOME=$scratch/home
 cd "$scratch/quickstart"

@@ -14,7 +14,8 @@ trap 'rm -rf "$scratch"' EXIT
 cp -R "$repository/examples/quickstart" "$scratch/quickstart"
 
 export TERRANE_HOME=$scratch/home
-export PATH=$target/debug:$(dirname "$TERRANE_TEST_TOFU"):$PATH
+PATH=$target/debug:$(dirname "$TERRANE_TEST_TOFU"):$PATH
+export PATH
 printf 'A copy of examples/quickstart with a home of its own; both go away with this shell.\n' >&2
 printf 'After a change of terrane: cargo build --package terrane --manifest-path %s/Cargo.toml\n' "$repository" >&2
 cd "$scratch/quickstart"

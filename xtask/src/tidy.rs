@@ -3,6 +3,7 @@
 //! Not here: reading the disk (`tree`). Each rule is a function from the files to what is wrong.
 
 mod bans;
+mod links;
 mod manifests;
 mod sources;
 mod tree;
@@ -52,6 +53,7 @@ const RULES: &[Rule] = &[
     bans::no_path_of_one_machine,
     bans::sql_stays_in_store,
     bans::processes_are_born_in_one_place,
+    links::links_lead_somewhere,
 ];
 
 /// Every problem, sorted by place.

@@ -260,3 +260,18 @@ fn a_test_module_at_the_end_may_start_one() {
     );
     finds(&[("crates/control/src/runs.rs", text)], "");
 }
+
+#[test]
+fn a_link_that_leads_nowhere() {
+    let page = "see [a](../README.md#top), [b](guide) and [c](https://example.io/x)\n\
+                ```\n[d](no/link/in/code)\n```\n[e](lost.md)\n[f](../../outside.md)\n";
+    finds(
+        &[
+            ("docs/index.md", page),
+            ("docs/guide/start.md", "# Start\n"),
+            ("README.md", "# Read\n"),
+        ],
+        "docs/index.md:5: the link to `lost.md` leads nowhere\n\
+         docs/index.md:6: the link to `../../outside.md` leads nowhere",
+    );
+}
