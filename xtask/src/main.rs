@@ -78,9 +78,11 @@ fn check_docs(root: &Path) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// The repository's root: the parent of this crate's directory.
+/// The repository's root: the parent of this crate's directory. Cargo says at run time where that
+/// is now; where it was when this was compiled is only the second best.
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+    std::env::var_os("CARGO_MANIFEST_DIR")
+        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from)
         .parent()
         .map_or_else(|| PathBuf::from("."), Path::to_path_buf)
 }
