@@ -61,7 +61,7 @@ pub fn since(
         stacks_touched(project, &reach, &paths).into_keys().collect();
     // Blocks can change only if a project file did.
     if paths.iter().any(|path| path.ends_with(".hcl")) {
-        let tree = CommitTree::open(git, &base).map_err(failed)?;
+        let tree = CommitTree::new(git, &base).map_err(failed)?;
         let lookup = |name: &str| env.get(name).cloned();
         let around = Surroundings { env: &lookup, git_commit: None, git_branch: None };
         match config::load(&tree, &around).project {

@@ -132,7 +132,7 @@ pub async fn begin(
         parallelism: wanted.parallelism.max(1),
         lanes: lanes(project, wanted),
         source,
-        commit: open.git.as_ref().and_then(|git| git.head().map(str::to_owned)),
+        commit: open.git.as_ref().and_then(|git| git.head().ok().flatten()),
         dirty: open.git.as_ref().is_some_and(|git| git.is_dirty().unwrap_or(true)),
     };
     let id = control.store.change_set_insert(&request, &specs, control.now()).await?;
@@ -256,14 +256,12 @@ fn keep_source(
     open: &OpenProject,
     project: &Project,
 ) -> Result<String, PrepareError> {
+    let stacks = project.stacks.values();
     let extras = Extras {
-        stacks: project
-            .stacks
-            .values()
-            .map(|stack| (stack.path.clone(), stack.include.clone()))
-            .collect(),
+        stack_dirs: stacks.clone().map(|stack| stack.path.clone()).collect(),
+        include: stacks.flat_map(included).collect(),
     };
-    let source = snapshot::collect(&open.root, &extras)?;
+    let source = snapshot::collect(&open.root, open.git.as_ref(), &extras)?;
     let path = control.home.snapshot(&source.digest);
     if !path.exists() {
         let keep = |source| PrepareError::Keep { path: path.clone(), source };
@@ -279,6 +277,15 @@ fn keep_source(
         std::fs::rename(&temporary, &path).map_err(keep)?;
     }
     Ok(source.digest)
+}
+
+/// Globs of a stack start at its module.
+fn included(stack: &Stack) -> impl Iterator<Item = String> {
+    let dir = Some(stack.path.as_str()).filter(|path| !path.is_empty());
+    stack.include.iter().map(move |glob| match dir {
+        Some(dir) => format!("{dir}/{glob}"),
+        None => glob.clone(),
+    })
 }
 
 fn spec(
@@ -341,7 +348,8 @@ fn waits_for(
     if wanted.action == Action::Destroy {
         return graph
             .downstreams(name)
-            .filter(|stack| wanted.stacks.contains(stack))
+            .into_iter()
+            .filter(|stack| wanted.stacks.contains(*stack))
             .map(|stack| Upstream { stack: stack.clone(), outputs: BTreeSet::new() })
             .collect();
     }

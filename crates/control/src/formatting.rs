@@ -32,7 +32,7 @@ pub enum FormatError {
 impl FormatError {
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::Engine(err) => err.hint(),
+            Self::Engine(err) => Some(err.hint()),
             Self::Call(_) | Self::Refused { .. } | Self::File { .. } => None,
         }
     }

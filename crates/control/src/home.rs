@@ -13,6 +13,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use drivers::snapshot::Slot;
 use model::ids::{RunId, StackName};
 use store::{Keyring, OpenStoreError, Store};
 
@@ -96,7 +97,7 @@ impl Home {
 
     /// A short name of this home among all homes of the machine.
     pub(crate) fn tag(&self) -> String {
-        let digest = drivers::snapshot::digest_hex(self.root.as_os_str().as_encoded_bytes());
+        let digest = drivers::snapshot::sha256(self.root.as_os_str().as_encoded_bytes());
         digest[..12].to_owned()
     }
 
@@ -114,8 +115,17 @@ impl Home {
         self.run_dir(run).join(name)
     }
 
-    pub fn slot(&self, stack: &StackName, number: usize) -> PathBuf {
-        self.root.join("slots").join(stack.as_str()).join(number.to_string())
+    /// Where slot locks and slots of a stack are.
+    pub(crate) fn slots(&self, stack: &StackName) -> PathBuf {
+        self.root.join("slots").join(stack.as_str())
+    }
+
+    pub(crate) fn slot(&self, stack: &StackName, number: usize) -> Result<Slot, globset::Error> {
+        // What engines and we write beside the source stays when another source is laid out.
+        let keep = ["errored.tfstate", "terrane_override.tf.json", ".terraform.initialised"];
+        let keep = keep.map(|name| format!("**/{name}"));
+        let base = self.slots(stack);
+        Slot::new(base.join(number.to_string()), base.join(format!("{number}.manifest")), &keep)
     }
 
     pub fn snapshot(&self, digest: &str) -> PathBuf {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use drivers::git::{GitError, Repository};
+use drivers::git::{Git, GitError, Repository};
 use drivers::tree::DirTree;
 use model::config::{self, Loaded, Surroundings};
 
@@ -55,14 +55,16 @@ pub fn open(
     root: &Path,
     env: &BTreeMap<String, String>,
 ) -> Result<OpenProject, OpenProjectError> {
-    let git = Repository::find(root)?;
+    let git = Git::new(env).repository(root)?;
     let lookup = |name: &str| env.get(name).cloned();
     let around = Surroundings {
         env: &lookup,
-        git_commit: git.as_ref().and_then(|git| git.head().map(str::to_owned)),
-        git_branch: git.as_ref().and_then(|git| git.branch().map(str::to_owned)),
+        git_commit: git.as_ref().map(Repository::head).transpose()?.flatten(),
+        git_branch: git.as_ref().map(Repository::branch).transpose()?.flatten(),
     };
-    let loaded = config::load(&DirTree::new(root), &around);
+    let tree = DirTree::new(root)
+        .map_err(|source| OpenProjectError::Path { path: root.to_owned(), source })?;
+    let loaded = config::load(&tree, &around);
     let identity = identify(root, &loaded, git.as_ref());
     Ok(OpenProject { root: root.to_owned(), loaded, git, identity })
 }
@@ -74,12 +76,12 @@ fn identify(root: &Path, loaded: &Loaded, git: Option<&Repository>) -> Identity 
     }
     let (place, from) = match git {
         Some(git) => {
-            let inside = root.strip_prefix(git.toplevel()).unwrap_or(root);
+            let inside = root.strip_prefix(git.top()).unwrap_or(root);
             (git.common_dir().join(inside), IdentitySource::GitDirectory)
         }
         None => (root.to_owned(), IdentitySource::Path),
     };
     let name = project.map_or("project", |project| project.name.as_str());
-    let digest = drivers::snapshot::digest_hex(place.as_os_str().as_encoded_bytes());
+    let digest = drivers::snapshot::sha256(place.as_os_str().as_encoded_bytes());
     Identity { id: format!("{name}-{}", &digest[..12]), from }
 }

@@ -37,9 +37,13 @@ pub async fn recover(control: &Control, set: &ChangeSet) -> Result<Vec<Found>, C
         let kept = match &run.state {
             RunState::Applying { .. } => {
                 let spec = control.store.run_spec(run.id).await?;
-                let slot = control.home.slot(&spec.stack.name, 0);
-                let dir = drivers::snapshot::Slot::new(&slot).tree().join(&spec.stack.path);
-                let kept = adopt_errored_state(control, run.id, &spec, &dir).await;
+                let kept = match control.home.slot(&spec.stack.name, 0) {
+                    Ok(slot) => {
+                        let dir = slot.tree().join(&spec.stack.path);
+                        adopt_errored_state(control, run.id, &spec, &dir).await
+                    }
+                    Err(_) => None,
+                };
                 // A lock that cannot be released now is found again by the next look.
                 drop(control.store.lock_release_run(run.id).await);
                 kept

@@ -77,7 +77,6 @@ async fn start<'a>(
     global: &Global,
     process: &Process,
 ) -> Result<Watcher<'a>, CommandError> {
-    let look = process.look(global);
     let failed = |err: &dyn std::error::Error| CommandError::from_error(err);
     if wanted.action != Action::Plan
         && let Some(set) = changesets::find_same(control, wanted).await.map_err(|err| failed(&err))?
@@ -87,14 +86,11 @@ async fn start<'a>(
     }
     let wishes = changesets::requirements(project, &wanted.stacks);
     let path = process.env.get("PATH").map(std::ffi::OsStr::new);
-    let engines = engines::find(wishes, path, &control.cache).map_err(|err| {
-        let hint = err.hint();
-        hint.into_iter().fold(CommandError::from_error(&err), CommandError::hint)
-    })?;
+    let engines = engines::find(wishes, path, &control.cache)
+        .map_err(|err| CommandError::from_error(&err).hint(err.hint()))?;
     let begun = changesets::begin(control, open, project, &engines, &process.env, wanted)
         .await
         .map_err(|err| prepare_error(&err))?;
-    drop(look);
     Ok(Watcher::drive(control, begun, global, process))
 }
 

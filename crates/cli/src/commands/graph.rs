@@ -1,7 +1,7 @@
 //! `terrane graph`
 
 use clap::ValueEnum;
-use model::graph::{Graph, dot, json, mermaid, svg, text};
+use model::graph::{self, Graph, TextStyle};
 
 use super::{selection, sound_project};
 use crate::args::Global;
@@ -36,16 +36,16 @@ pub(crate) fn graph(args: &GraphArgs, global: &Global, process: &Process) -> Res
             stack.edges.retain(|edge| chosen.contains(&edge.upstream));
         }
     }
-    let graph = Graph::new(&project);
+    let drawn = Graph::new(&project);
     let look = process.data_look(global);
-    let drawn = match args.format {
-        _ if global.json => json::render(&graph),
-        Format::Json => json::render(&graph),
-        Format::Text => text::render(&graph, look.width, look.unicode),
-        Format::Dot => dot::render(&graph),
-        Format::Mermaid => mermaid::render(&graph),
-        Format::Svg => svg::render(&graph),
+    let picture = match args.format {
+        _ if global.json => graph::json(&drawn),
+        Format::Json => graph::json(&drawn),
+        Format::Text => graph::text(&drawn, TextStyle { width: look.width, unicode: look.unicode }),
+        Format::Dot => graph::dot(&drawn),
+        Format::Mermaid => graph::mermaid(&drawn),
+        Format::Svg => graph::svg(&drawn),
     };
-    report::data(&drawn)?;
+    report::data(&picture)?;
     Ok(ExitStatus::Done)
 }

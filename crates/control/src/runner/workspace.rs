@@ -6,7 +6,6 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use drivers::snapshot::Slot;
 use model::project::Backend;
 use serde_json::{Map, Value, json};
 use store::Scope;
@@ -29,8 +28,11 @@ impl Workspace {
     /// Takes slot 0, or if it is taken the next free one, and lays the run's snapshot out in it.
     pub(super) async fn prepare(job: &Job<'_>, only_first: bool) -> Result<Self, Failure> {
         let (number, lock) = take_slot(job, only_first)?;
-        let root = job.control.home.slot(&job.spec.stack.name, number);
-        let slot = Slot::new(&root);
+        let slot = job
+            .control
+            .home
+            .slot(&job.spec.stack.name, number)
+            .map_err(|err| Failure::because("could not use the slot", &err))?;
         let digest = &job.spec.source;
         let sealed = job.control.home.snapshot(digest);
         let load = || -> io::Result<Vec<u8>> {
@@ -43,7 +45,7 @@ impl Workspace {
         };
         slot.lay_out(digest, load)
             .map_err(|err| Failure::because("could not lay out the source", &err))?;
-        let tree = slot.tree();
+        let tree = slot.tree().to_owned();
         let dir = tree.join(&job.spec.stack.path);
         write_override(&dir, &job.spec.target.backend)
             .map_err(|err| Failure::because("could not point the stack at its state", &err))?;
@@ -62,12 +64,11 @@ impl Workspace {
 fn take_slot(job: &Job<'_>, only_first: bool) -> Result<(usize, File), Failure> {
     const MOST: usize = 64;
     let failed = |err: io::Error| Failure::because("could not take a slot", &err);
-    let base = job.control.home.slot(&job.spec.stack.name, 0);
-    let parent = base.parent().unwrap_or(&base);
-    make_private(parent).map_err(failed)?;
+    let slots = job.control.home.slots(&job.spec.stack.name);
+    make_private(&slots).map_err(failed)?;
     let most = if only_first { 1 } else { MOST };
     for number in 0..most {
-        if let Some(lock) = try_lock(&parent.join(format!("{number}.lock"))).map_err(failed)? {
+        if let Some(lock) = try_lock(&slots.join(format!("{number}.lock"))).map_err(failed)? {
             return Ok((number, lock));
         }
     }
