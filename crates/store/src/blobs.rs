@@ -186,7 +186,8 @@ fn encode(raw: &str) -> String {
         if byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_') {
             encoded.push(char::from(byte));
         } else {
-            encoded.push_str(&format!("%{byte:02x}"));
+            encoded.push('%');
+            encoded.push_str(&hex(&[byte]));
         }
     }
     if encoded.is_empty() {

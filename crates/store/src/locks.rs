@@ -22,7 +22,7 @@ pub enum AcquireLockError {
         state: StateName,
         holder: Box<HeldLock>,
     },
-    #[error("state `{state}` moved: version {} was expected, {} is there", or_none(.expected), or_none(.head))]
+    #[error("state `{state}` moved: version {} was expected, {} is there", or_none(*.expected), or_none(*.head))]
     HeadMoved {
         state: StateName,
         expected: Option<i64>,
@@ -254,7 +254,7 @@ impl Tx {
     }
 }
 
-fn or_none(version: &Option<i64>) -> String {
+fn or_none(version: Option<i64>) -> String {
     version.map_or_else(|| "none".to_owned(), |version| version.to_string())
 }
 

@@ -325,9 +325,12 @@ impl Store {
                 return Ok(Appended::New(version));
             }
             let disk = self.disk.clone();
-            blocking(move || Ok(disk.forget(&new.blob)))
-                .await
-                .map_err(failed)?;
+            blocking(move || {
+                disk.forget(&new.blob);
+                Ok(())
+            })
+            .await
+            .map_err(failed)?;
         }
         Err(AppendError::Contended {
             state: write.state.clone(),
