@@ -3,10 +3,13 @@
 //! Not here: clocks, disks, sockets, environment, randomness. They come as arguments, and
 //! this crate's `clippy.toml` bans the rest.
 
+pub mod changed;
 pub mod diagnostic;
 pub mod engine;
+pub mod graph;
 pub mod ids;
 pub mod plan;
 pub mod project;
 pub mod secret;
+pub mod selector;
 pub mod tree;
