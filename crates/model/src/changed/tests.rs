@@ -1,0 +1,188 @@
+//! Changes as data: the stacks they touch, with the path that did it.
+
+use super::*;
+
+fn project() -> Project {
+    let mut project = crate::graph::tests::project(
+        "
+        base root
+        base network
+        base cluster
+        base nested
+        ",
+    );
+    for (name, path) in [
+        ("root", ""),
+        ("network", "infra/network"),
+        ("cluster", "infra/cluster"),
+        ("nested", "infra/cluster/addons"),
+    ] {
+        let stack = project.stacks.get_mut(&name.parse().unwrap()).unwrap();
+        path.clone_into(&mut stack.path);
+    }
+    let cluster = project.stacks.get_mut(&"cluster".parse().unwrap()).unwrap();
+    cluster.var_files = vec!["env/prod.tfvars".to_owned()];
+    cluster.watch = vec!["charts/**".to_owned()];
+    cluster.include = vec!["local.tfvars".to_owned()];
+    project
+}
+
+fn reach(stack: &StackName) -> Reach {
+    let mut reach = Reach::default();
+    match stack.as_str() {
+        "network" => {
+            reach.dirs.insert("modules/net".to_owned());
+            reach.dirs.insert("vendor/lib/subnet".to_owned());
+        }
+        "nested" => {
+            reach.files.insert("keys/ca.pem".to_owned());
+            reach.files.insert("terrane.hcl".to_owned());
+        }
+        _ => {}
+    }
+    reach
+}
+
+#[track_caller]
+fn check(changed: &str, expected: &str) {
+    let changed = changed.split_whitespace().map(str::to_owned).collect();
+    let mut project = project();
+    // A stack at the root owns everything that is nobody else's; it has its own test.
+    project.stacks.remove(&"root".parse().unwrap());
+    let touched = stacks_touched(&project, &reach, &changed);
+    let shown: Vec<String> = touched
+        .into_iter()
+        .map(|(stack, path)| format!("{stack}: {path}"))
+        .collect();
+    assert_eq!(shown.join(", "), expected);
+}
+
+#[test]
+fn files_of_the_root_module() {
+    check("infra/network/main.tf", "network: infra/network/main.tf");
+    check(
+        "infra/network/templates/a.tpl",
+        "network: infra/network/templates/a.tpl",
+    );
+    check("infra/network-old/main.tf", "");
+    check("infra/main.tf README.md", "");
+    check(
+        "infra/network/b.tf infra/network/a.tf",
+        "network: infra/network/a.tf",
+    );
+    check(
+        "infra/network/.terraform.lock.hcl",
+        "network: infra/network/.terraform.lock.hcl",
+    );
+}
+
+#[test]
+fn a_nested_stack_owns_its_directory() {
+    check(
+        "infra/cluster/addons/x.tf",
+        "nested: infra/cluster/addons/x.tf",
+    );
+    check("infra/cluster/main.tf", "cluster: infra/cluster/main.tf");
+}
+
+#[test]
+fn modules_and_named_files() {
+    check("modules/net/sub/x.tf", "network: modules/net/sub/x.tf");
+    check("modules/other/x.tf", "");
+    check("keys/ca.pem", "nested: keys/ca.pem");
+}
+
+#[test]
+fn files_that_the_stack_names() {
+    check("env/prod.tfvars", "cluster: env/prod.tfvars");
+    check("charts/a/b.yaml", "cluster: charts/a/b.yaml");
+    check("charts.yaml", "");
+    check(
+        "infra/cluster/local.tfvars",
+        "cluster: infra/cluster/local.tfvars",
+    );
+}
+
+#[test]
+fn a_submodule_counts_as_all_that_is_in_it() {
+    check("vendor/lib", "network: vendor/lib");
+    check("vendor/lib2", "");
+    check(
+        "infra/cluster/addons",
+        "cluster: infra/cluster/addons, nested: infra/cluster/addons",
+    );
+}
+
+#[test]
+fn project_files_are_no_source_unless_a_module_reads_them() {
+    check("infra/network/stack.hcl extra.terrane.hcl", "");
+    check("terrane.hcl", "nested: terrane.hcl");
+}
+
+#[test]
+fn a_stack_at_the_root_owns_what_is_nobody_elses() {
+    let touched = |path: &str| {
+        let changed = BTreeSet::from([path.to_owned()]);
+        let touched = stacks_touched(&project(), &reach, &changed);
+        touched.contains_key(&"root".parse().unwrap())
+    };
+    assert!(touched("main.tf"));
+    assert!(touched("docs/x.md"));
+    assert!(!touched("infra/network/main.tf"));
+    assert!(!touched("terrane.hcl"));
+}
+
+fn changed_by(edit: impl FnOnce(&mut Project)) -> String {
+    let before = project();
+    let mut after = project();
+    edit(&mut after);
+    let names = definitions_changed(&before, &after);
+    names
+        .into_iter()
+        .map(String::from)
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+fn edit_stack(name: &str, edit: impl FnOnce(&mut Stack)) -> String {
+    changed_by(|project| edit(project.stacks.get_mut(&name.parse().unwrap()).unwrap()))
+}
+
+#[test]
+fn definitions() {
+    assert_eq!(changed_by(|_| {}), "");
+    assert_eq!(edit_stack("network", |s| s.declared_at.line = 7), "");
+    assert_eq!(edit_stack("network", |s| s.protected = true), "network");
+    assert_eq!(
+        edit_stack("network", |s| s.engine.flavor =
+            crate::engine::Flavor::Terraform),
+        "network"
+    );
+    let copied = changed_by(|project| {
+        let mut new = project.stacks[&"network".parse().unwrap()].clone();
+        new.name = "other".parse().unwrap();
+        project.stacks.insert(new.name.clone(), new);
+    });
+    assert_eq!(copied, "other");
+}
+
+#[test]
+fn contexts_and_targets_belong_to_their_stacks() {
+    let context = |value: &str| crate::project::Context {
+        name: "login".to_owned(),
+        priority: 0,
+        env: BTreeMap::new(),
+        pass_env: vec![value.to_owned()],
+        vars: BTreeMap::new(),
+        files: BTreeMap::new(),
+    };
+    let with = |value: &str| {
+        let mut project = project();
+        project.contexts.insert("login".to_owned(), context(value));
+        let cluster = project.stacks.get_mut(&"cluster".parse().unwrap()).unwrap();
+        cluster.contexts = vec!["login".to_owned()];
+        project
+    };
+    let changed = definitions_changed(&with("A"), &with("B"));
+    assert_eq!(changed, BTreeSet::from(["cluster".parse().unwrap()]));
+}
