@@ -75,14 +75,12 @@ CREATE TABLE run (
     change_set BIGINT NOT NULL REFERENCES change_set (id),
     stack TEXT NOT NULL,
     spec TEXT NOT NULL,
+    upstreams TEXT NOT NULL,
     state TEXT NOT NULL,
-    stage TEXT NOT NULL,
-    runner_pid BIGINT,
     created_at BIGINT NOT NULL,
     updated_at BIGINT NOT NULL
 );
 CREATE INDEX run_change_set ON run (change_set);
-CREATE INDEX run_stage ON run (stage);
 CREATE INDEX run_stack ON run (stack, id);
 
 CREATE TABLE run_event (
@@ -97,20 +95,13 @@ CREATE TABLE run_event (
 CREATE TABLE lane (
     name TEXT PRIMARY KEY,
     change_set BIGINT REFERENCES change_set (id),
-    epoch BIGINT NOT NULL
+    epoch BIGINT NOT NULL,
+    since BIGINT NOT NULL
 );
 CREATE INDEX lane_change_set ON lane (change_set);
 
 CREATE TABLE lane_wait (
     change_set BIGINT PRIMARY KEY REFERENCES change_set (id),
-    lanes TEXT NOT NULL,
     since BIGINT NOT NULL
 );
 CREATE INDEX lane_wait_since ON lane_wait (since);
-
--- What was last applied to a state, and from what.
-CREATE TABLE applied (
-    state_name TEXT PRIMARY KEY,
-    body TEXT NOT NULL,
-    at BIGINT NOT NULL
-);

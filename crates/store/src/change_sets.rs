@@ -58,7 +58,7 @@ impl Store {
     ) -> Result<ChangeSetId, ChangeSetError> {
         let status = if request.auto_approve { Status::Waiting } else { Status::Planning };
         let at = Value::from(now.as_microsecond());
-        let mut tx = self.db().begin_write().await?;
+        let mut tx = self.db.begin_write().await?;
         let row = tx
             .fetch_optional(
                 "INSERT INTO change_set (action, status, request, created_at, updated_at)
@@ -95,14 +95,14 @@ impl Store {
     }
 
     pub async fn change_set_get(&self, id: ChangeSetId) -> Result<ChangeSet, ChangeSetError> {
-        let row = self.db().fetch_optional(SELECT_ONE, &[id.into()]).await?;
+        let row = self.db.fetch_optional(SELECT_ONE, &[id.into()]).await?;
         read(&row.ok_or(ChangeSetError::Missing(id))?)
     }
 
     /// Those that are not over, oldest first.
     pub async fn change_set_list_open(&self) -> Result<Vec<ChangeSet>, ChangeSetError> {
         let rows = self
-            .db()
+            .db
             .fetch_all(
                 "SELECT id, status, request, created_at FROM change_set ORDER BY id DESC LIMIT 200",
                 &[],
@@ -123,7 +123,7 @@ impl Store {
         now: Timestamp,
         claim: &mut (dyn FnMut(RunId) -> bool + Send),
     ) -> Result<Turn, ChangeSetError> {
-        let mut tx = self.db().begin_write().await?;
+        let mut tx = self.db.begin_write().await?;
         let row = tx.fetch_optional(SELECT_ONE, &[id.into()]).await?;
         let mut set = read(&row.ok_or(ChangeSetError::Missing(id))?)?;
         let mut members = runs::list(&mut tx, id).await?;
@@ -185,7 +185,7 @@ impl Store {
         why: &str,
         now: Timestamp,
     ) -> Result<(), ChangeSetError> {
-        let mut tx = self.db().begin_write().await?;
+        let mut tx = self.db.begin_write().await?;
         let row = tx.fetch_optional(SELECT_ONE, &[id.into()]).await?;
         let mut set = read(&row.ok_or(ChangeSetError::Missing(id))?)?;
         if !set.status.is_over() {

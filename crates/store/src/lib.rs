@@ -9,14 +9,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 mod blobs;
+mod change_sets;
 mod db;
 mod keys;
+mod lanes;
 mod locks;
 mod refusals;
+mod runs;
 mod sealing;
 mod state_versions;
 mod states;
 
+pub use change_sets::{ChangeSetError, Say, Turn};
 pub use db::{DbError, OpenDbError};
 pub use keys::{KeyError, Keyring, OpenKeyringError, Scope};
 pub use locks::{AcquireLockError, ReleaseLockError, Released};

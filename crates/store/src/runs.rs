@@ -12,12 +12,12 @@ use crate::db::{Row, Tx};
 
 impl Store {
     pub async fn run_list(&self, set: ChangeSetId) -> Result<Vec<Run>, ChangeSetError> {
-        self.db().fetch_all(SELECT_OF_SET, &[set.into()]).await?.iter().map(read).collect()
+        self.db.fetch_all(SELECT_OF_SET, &[set.into()]).await?.iter().map(read).collect()
     }
 
     pub async fn run_get(&self, id: RunId) -> Result<Option<Run>, ChangeSetError> {
         let row = self
-            .db()
+            .db
             .fetch_optional(
                 "SELECT id, change_set, stack, state, upstreams FROM run WHERE id = $1",
                 &[id.into()],
@@ -28,7 +28,7 @@ impl Store {
 
     pub async fn run_spec(&self, id: RunId) -> Result<RunSpec, ChangeSetError> {
         let row = self
-            .db()
+            .db
             .fetch_optional("SELECT spec FROM run WHERE id = $1", &[id.into()])
             .await?;
         from_json(expect_row(row)?.text(0)?, || format!("run `{id}`"))
@@ -37,7 +37,7 @@ impl Store {
     /// What happened to it, oldest first.
     pub async fn run_events(&self, id: RunId) -> Result<Vec<(Timestamp, RunEvent)>, ChangeSetError> {
         let rows = self
-            .db()
+            .db
             .fetch_all("SELECT at, body FROM run_event WHERE run = $1 ORDER BY seq", &[id.into()])
             .await?;
         rows.iter()
@@ -55,7 +55,7 @@ impl Store {
         event: RunEvent,
         now: Timestamp,
     ) -> Result<Run, ChangeSetError> {
-        let mut tx = self.db().begin_write().await?;
+        let mut tx = self.db.begin_write().await?;
         let row = tx
             .fetch_optional(
                 "SELECT id, change_set, stack, state, upstreams FROM run WHERE id = $1",
