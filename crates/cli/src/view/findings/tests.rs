@@ -1,3 +1,5 @@
+//! Findings as they are seen, whole.
+
 use std::collections::BTreeMap;
 
 use model::diagnostic::{Finding, Location};

@@ -124,11 +124,26 @@ fn shown(entry: &Entry<'_>, room: usize, sheet: Sheet) -> Shown {
         (Known(Value::String(before)), Known(Value::String(after))) => {
             texts(before, after, room, sheet)
         }
+        (Known(before), Known(after)) if is_long(before, after, room) => {
+            let kind = if after.is_array() { "list" } else { "map" };
+            // Narrow enough that a list has a line for each of its parts.
+            let broken = |value| value::lines(value, room.min(40)).join("\n");
+            let (old, new) = (broken(before), broken(after));
+            Shown::Block(kind.to_owned(), line_diff(&diff::lines(&old, &new), sheet))
+        }
         (before, after) => Shown::Pair(
             sheet.look.paint(Ink::Remove, &flat(before, room, sheet)),
             sheet.look.paint(Ink::Add, &flat(after, room, sheet)),
         ),
     }
+}
+
+/// Whether two values of the same kind have parts, and too many for a line.
+fn is_long(before: &Value, after: &Value, room: usize) -> bool {
+    let same_kind =
+        (before.is_array() && after.is_array()) || (before.is_object() && after.is_object());
+    let columns = |value| text::width(&value::one_line(value));
+    same_kind && columns(before) + 3 + columns(after) > room
 }
 
 /// A value without another side.
