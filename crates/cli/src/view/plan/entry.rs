@@ -201,7 +201,10 @@ fn texts(before: &str, after: &str, room: usize, sheet: Sheet) -> Shown {
     let look = sheet.look;
     if let (Some(old), Some(new)) = (as_document(before), as_document(after)) {
         if old == new {
-            return Shown::Block("JSON, only white space differs".to_owned(), Vec::new());
+            return Shown::Block(
+                "JSON, the same content written differently".to_owned(),
+                Vec::new(),
+            );
         }
         return Shown::Block(
             "JSON".to_owned(),
@@ -286,7 +289,7 @@ fn line_diff(all: &[Line<'_>], sheet: Sheet) -> Vec<String> {
         }
         fold(&mut hidden, &mut lines);
         lines.push(match line {
-            Line::Same(words) => format!("  {}", clean(words)).trim_end().to_owned(),
+            Line::Same(words) => format!("  {}", short(words, sheet)).trim_end().to_owned(),
             Line::Old(words) => look.paint(Ink::Remove, format!("- {}", clean(words)).trim_end()),
             Line::New(words) => look.paint(Ink::Add, format!("+ {}", clean(words)).trim_end()),
         });
@@ -296,10 +299,16 @@ fn line_diff(all: &[Line<'_>], sheet: Sheet) -> Vec<String> {
 }
 
 fn folded_text(text: &str, sheet: Sheet) -> Vec<String> {
-    fold(
-        text.lines().map(|line| clean(line).into_owned()).collect(),
-        sheet,
-    )
+    fold(text.lines().map(|line| short(line, sheet)).collect(), sheet)
+}
+
+/// A line that is only there to be recognised; one that differs is never cut.
+fn short(line: &str, sheet: Sheet) -> String {
+    if sheet.full {
+        return clean(line).into_owned();
+    }
+    // The deepest indent of a text and its mark.
+    text::cut(&clean(line), sheet.look.room(12), sheet.look)
 }
 
 fn fold(lines: Vec<String>, sheet: Sheet) -> Vec<String> {

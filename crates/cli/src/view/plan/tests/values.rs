@@ -114,7 +114,7 @@ fn values_that_change() {
               +     4
                   ]
                 }
-            spaces        JSON, only white space differs
+            spaces        JSON, the same content written differently
           … 14 unchanged
 
     Plan: 0 to add, 1 to change, 0 to replace, 0 to destroy.
