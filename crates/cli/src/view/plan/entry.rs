@@ -131,10 +131,17 @@ fn shown(entry: &Entry<'_>, room: usize, sheet: Sheet) -> Shown {
             let (old, new) = (broken(before), broken(after));
             Shown::Block(kind.to_owned(), line_diff(&diff::lines(&old, &new), sheet))
         }
-        (before, after) => Shown::Pair(
-            sheet.look.paint(Ink::Remove, &flat(before, room, sheet)),
-            sheet.look.paint(Ink::Add, &flat(after, room, sheet)),
-        ),
+        (before, after) => {
+            let new = flat(after, room, sheet);
+            // An old value next to one that is not known only has to be recognised.
+            let beside = room.saturating_sub(text::width(&new) + 4);
+            let is_known = matches!(after, Known(_));
+            let old = flat(before, if is_known { room } else { beside.max(24) }, sheet);
+            Shown::Pair(
+                sheet.look.paint(Ink::Remove, &old),
+                sheet.look.paint(Ink::Add, &new),
+            )
+        }
     }
 }
 

@@ -67,6 +67,11 @@ fn values_that_change() {
             attribute("tags.old", known(json!("x")), PlanValue::Absent),
             attribute("rules", known(json!([])), PlanValue::Unknown),
             attribute(
+                "result",
+                known(json!({"hosts": ["one.example.io", "two.example.io", "three.example.io"]})),
+                PlanValue::Unknown,
+            ),
+            attribute(
                 "image",
                 known(json!(format!(
                     "registry.example.io/{}@1",
@@ -103,6 +108,7 @@ fn values_that_change() {
           + tags["a.b"]   "new"
           - tags.old      "x"
             rules         [] → (known after apply)
+            result        { hosts = ["one.ex… (68 characters) → (known after apply)
             image         "…team/team/team/@1" → "…team/team/team/@2"
             description   "a text that is rather long, as descriptions go"
                           → "another text that is just as long as the first one"
