@@ -36,15 +36,11 @@ pub struct StackOutcome {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StackResult {
-    /// Applied or destroyed, with so many changes.
-    Changed {
-        changes: usize,
-    },
+    /// Applied or destroyed.
+    Changed,
     Unchanged,
     /// Left out, and nothing is wrong with that.
-    Skipped {
-        reason: String,
-    },
+    Skipped,
     /// Not started, because something before it did not end well.
     Poisoned {
         by: String,
@@ -80,9 +76,7 @@ pub struct KeptState {
 impl Outcome {
     pub fn is_success(&self) -> bool {
         self.stacks.iter().all(|stack| match stack.result {
-            StackResult::Changed { .. } | StackResult::Unchanged | StackResult::Skipped { .. } => {
-                true
-            }
+            StackResult::Changed | StackResult::Unchanged | StackResult::Skipped => true,
             StackResult::Poisoned { .. }
             | StackResult::Failed(_)
             | StackResult::Interrupted(_)
@@ -114,41 +108,29 @@ pub fn render(outcome: &Outcome, look: Look) -> String {
 /// `Done: 2 stacks applied, 1 unchanged, 1 skipped in 4 m 12 s.`
 fn done(outcome: &Outcome) -> String {
     let tally = Tally::of(outcome);
-    let verb = outcome.deed.past();
-    let time = human(outcome.elapsed);
-    if tally.changed == 0 {
-        return match (tally.unchanged, tally.skipped) {
-            (0, 0) => format!("Done: there was nothing to do, in {time}."),
-            (0, skipped) => format!("Done: nothing {verb}, {skipped} skipped in {time}."),
-            (unchanged, 0) => format!(
-                "Done: nothing to change in {} in {time}.",
-                count(unchanged, "stack")
-            ),
-            (unchanged, skipped) => {
-                format!(
-                    "Done: nothing to change in {}, {skipped} skipped in {time}.",
-                    count(unchanged, "stack")
-                )
-            }
-        };
-    }
-    let mut parts = vec![format!("{} {verb}", count(tally.changed, "stack"))];
-    let rest = [(tally.unchanged, "unchanged"), (tally.skipped, "skipped")];
-    parts.extend(
-        rest.iter()
-            .filter(|(n, _)| *n > 0)
-            .map(|(n, word)| format!("{n} {word}")),
-    );
-    format!("Done: {} in {time}.", parts.join(", "))
+    let counts = [
+        (tally.changed, outcome.deed.past()),
+        (tally.unchanged, "unchanged"),
+        (tally.skipped, "skipped"),
+    ];
+    let mut parts: Vec<String> = counts
+        .iter()
+        .filter(|(number, _)| *number > 0)
+        .map(|(number, word)| format!("{number} {word}"))
+        .collect();
+    let Some(first) = counts.iter().find(|(number, _)| *number > 0) else {
+        return "Done: there was nothing to do.".to_owned();
+    };
+    // Only the first says of what.
+    parts[0] = format!("{} {}", count(first.0, "stack"), first.1);
+    format!("Done: {} in {}.", parts.join(", "), human(outcome.elapsed))
 }
 
 /// A stack in a change set that did not end well; what is as it was needs no line.
 fn stack_block(result: &StackResult, name: &str, look: Look) -> String {
     let line = |mark: Mark, words: &str| format!("{} {name}   {words}\n", mark.painted(look));
     match result {
-        StackResult::Changed { .. } | StackResult::Unchanged | StackResult::Skipped { .. } => {
-            String::new()
-        }
+        StackResult::Changed | StackResult::Unchanged | StackResult::Skipped => String::new(),
         StackResult::Poisoned { by, through } => {
             let quoted = |stack: &String| format!("`{}`", clean(stack));
             let between: Vec<String> = through.iter().map(quoted).collect();
@@ -276,9 +258,9 @@ impl Tally {
         let mut tally = Self::default();
         for stack in &outcome.stacks {
             let number = match stack.result {
-                StackResult::Changed { .. } => &mut tally.changed,
+                StackResult::Changed => &mut tally.changed,
                 StackResult::Unchanged => &mut tally.unchanged,
-                StackResult::Skipped { .. } | StackResult::Poisoned { .. } => &mut tally.skipped,
+                StackResult::Skipped | StackResult::Poisoned { .. } => &mut tally.skipped,
                 StackResult::Failed(_) => &mut tally.failed,
                 StackResult::Interrupted(_) => &mut tally.interrupted,
                 StackResult::Unknown(_) => &mut tally.unknown,

@@ -91,6 +91,17 @@ pub fn render(set: &PlanSet, full: bool, look: Look) -> String {
     out
 }
 
+/// `-/+ 1 replace, ~ 2 change`, or `no changes`: one plan in a few words, without colour.
+pub fn brief(plan: &Plan, look: Look) -> String {
+    summary::marks(
+        plan,
+        Look {
+            color: false,
+            ..look
+        },
+    )
+}
+
 /// `Plan: 0 to add, 3 to change, 1 to replace, 0 to destroy, in 2 of 4 stacks.`
 pub fn closing(set: &PlanSet) -> String {
     let mut counts = PlanCounts::default();

@@ -46,9 +46,8 @@ impl Table {
             })
             .collect();
         let mut out = String::new();
-        for (n, line) in self.lines(&self.headings, &widths, look).iter().enumerate() {
-            debug_assert_eq!(n, 0, "a heading is one line");
-            out.push_str(&look.paint(Ink::Strong, line));
+        for line in self.lines(&self.headings, &widths, look) {
+            out.push_str(&look.paint(Ink::Strong, &line));
             out.push('\n');
         }
         for row in &self.rows {

@@ -1,3 +1,5 @@
+//! Findings as they are seen, whole.
+
 use std::collections::BTreeMap;
 
 use model::diagnostic::{Finding, Location};
@@ -373,6 +375,32 @@ fn every_span_of_a_difficult_text_can_be_shown() {
                 assert!(shown.contains("here"), "{start}..{end}: {shown}");
                 assert!(!shown.contains('\x1b'), "{start}..{end}: {shown}");
             }
+        }
+    }
+}
+
+#[test]
+fn the_caret_stands_below_what_is_marked() {
+    let line: String = (0..200)
+        .map(|n| ["a", "東", "é", "b\t", "x"][n % 5])
+        .collect();
+    for (start, marked) in line.char_indices().filter(|(_, c)| *c != '\t') {
+        for look in [Look::plain(60), Look::ascii(33)] {
+            let end = start + marked.len_utf8();
+            let finding = Finding::error("test", "wrong").at(span(&line, start, end), "");
+            let shown = seen(&[finding], &line, look);
+            let rows: Vec<&str> = shown.lines().collect();
+            assert!(
+                rows.iter().all(|row| text::width(row) <= look.width),
+                "{shown}"
+            );
+            let caret = rows[4].find('^').unwrap();
+            let below = text::head(rows[3], caret);
+            assert_eq!(
+                rows[3][below.len()..].chars().next(),
+                Some(marked),
+                "{shown}"
+            );
         }
     }
 }

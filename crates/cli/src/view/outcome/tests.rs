@@ -1,3 +1,5 @@
+//! Ends of change sets as they are seen, whole.
+
 use super::*;
 use crate::view::diagnostics::EngineSource;
 use crate::view::tagged::tagged;
@@ -50,15 +52,10 @@ fn poisoned(by: &str, through: &[&str]) -> StackResult {
 #[test]
 fn all_went_well() {
     let set = outcome(vec![
-        stack("network", StackResult::Changed { changes: 1 }),
-        stack("k8s-prod", StackResult::Changed { changes: 3 }),
+        stack("network", StackResult::Changed),
+        stack("k8s-prod", StackResult::Changed),
         stack("k8s-dev", StackResult::Unchanged),
-        stack(
-            "dns",
-            StackResult::Skipped {
-                reason: "nothing it consumes changes".to_owned(),
-            },
-        ),
+        stack("dns", StackResult::Skipped),
     ]);
     assert_eq!(
         render(&set, Look::plain(80)),
@@ -74,11 +71,11 @@ fn nothing_had_to_be_done() {
     ]);
     assert_eq!(
         render(&set, Look::plain(80)),
-        "Done: nothing to change in 2 stacks in 4 m 12 s.\n"
+        "Done: 2 stacks unchanged in 4 m 12 s.\n"
     );
     assert_eq!(
         render(&outcome(Vec::new()), Look::plain(80)),
-        "Done: there was nothing to do, in 4 m 12 s.\n"
+        "Done: there was nothing to do.\n"
     );
 }
 
@@ -137,7 +134,7 @@ fn interrupted_by_a_person() {
         ..failure()
     };
     let mut set = outcome(vec![
-        stack("network", StackResult::Changed { changes: 1 }),
+        stack("network", StackResult::Changed),
         stack("k8s-prod", StackResult::Interrupted(interrupted)),
         stack("dns", poisoned("k8s-prod", &[])),
     ]);

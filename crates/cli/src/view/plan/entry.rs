@@ -124,11 +124,33 @@ fn shown(entry: &Entry<'_>, room: usize, sheet: Sheet) -> Shown {
         (Known(Value::String(before)), Known(Value::String(after))) => {
             texts(before, after, room, sheet)
         }
-        (before, after) => Shown::Pair(
-            sheet.look.paint(Ink::Remove, &flat(before, room, sheet)),
-            sheet.look.paint(Ink::Add, &flat(after, room, sheet)),
-        ),
+        (Known(before), Known(after)) if is_long(before, after, room) => {
+            let kind = if after.is_array() { "list" } else { "map" };
+            // Narrow enough that a list has a line for each of its parts.
+            let broken = |value| value::lines(value, room.min(40)).join("\n");
+            let (old, new) = (broken(before), broken(after));
+            Shown::Block(kind.to_owned(), line_diff(&diff::lines(&old, &new), sheet))
+        }
+        (before, after) => {
+            let new = flat(after, room, sheet);
+            // An old value next to one that is not known only has to be recognised.
+            let beside = room.saturating_sub(text::width(&new) + 4);
+            let is_known = matches!(after, Known(_));
+            let old = flat(before, if is_known { room } else { beside.max(24) }, sheet);
+            Shown::Pair(
+                sheet.look.paint(Ink::Remove, &old),
+                sheet.look.paint(Ink::Add, &new),
+            )
+        }
     }
+}
+
+/// Whether two values of the same kind have parts, and too many for a line.
+fn is_long(before: &Value, after: &Value, room: usize) -> bool {
+    let same_kind =
+        (before.is_array() && after.is_array()) || (before.is_object() && after.is_object());
+    let columns = |value| text::width(&value::one_line(value));
+    same_kind && columns(before) + 3 + columns(after) > room
 }
 
 /// A value without another side.
@@ -186,7 +208,10 @@ fn texts(before: &str, after: &str, room: usize, sheet: Sheet) -> Shown {
     let look = sheet.look;
     if let (Some(old), Some(new)) = (as_document(before), as_document(after)) {
         if old == new {
-            return Shown::Block("JSON, only white space differs".to_owned(), Vec::new());
+            return Shown::Block(
+                "JSON, the same content written differently".to_owned(),
+                Vec::new(),
+            );
         }
         return Shown::Block(
             "JSON".to_owned(),
@@ -271,7 +296,7 @@ fn line_diff(all: &[Line<'_>], sheet: Sheet) -> Vec<String> {
         }
         fold(&mut hidden, &mut lines);
         lines.push(match line {
-            Line::Same(words) => format!("  {}", clean(words)).trim_end().to_owned(),
+            Line::Same(words) => format!("  {}", short(words, sheet)).trim_end().to_owned(),
             Line::Old(words) => look.paint(Ink::Remove, format!("- {}", clean(words)).trim_end()),
             Line::New(words) => look.paint(Ink::Add, format!("+ {}", clean(words)).trim_end()),
         });
@@ -281,10 +306,16 @@ fn line_diff(all: &[Line<'_>], sheet: Sheet) -> Vec<String> {
 }
 
 fn folded_text(text: &str, sheet: Sheet) -> Vec<String> {
-    fold(
-        text.lines().map(|line| clean(line).into_owned()).collect(),
-        sheet,
-    )
+    fold(text.lines().map(|line| short(line, sheet)).collect(), sheet)
+}
+
+/// A line that is only there to be recognised; one that differs is never cut.
+fn short(line: &str, sheet: Sheet) -> String {
+    if sheet.full {
+        return clean(line).into_owned();
+    }
+    // The deepest indent of a text and its mark.
+    text::cut(&clean(line), sheet.look.room(12), sheet.look)
 }
 
 fn fold(lines: Vec<String>, sheet: Sheet) -> Vec<String> {

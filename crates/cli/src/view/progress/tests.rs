@@ -1,3 +1,5 @@
+//! Frames as they are seen, on a terminal and in a log.
+
 use super::live::{Live, Size};
 use super::plain::Plain;
 use super::*;
