@@ -17,6 +17,7 @@ use model::ids::{ChangeSetId, StackName};
 use model::module::{self, Module};
 use model::plan::Plan;
 use model::project::{EdgeKind, Input, LaneScope, Project, Stack};
+use model::state::Contents;
 use model::run::{DeclaredVariable, EnginePin, Run, RunSpec, Upstream};
 use store::{ChangeSetError, Scope};
 
@@ -59,7 +60,7 @@ pub enum PrepareError {
     #[error("could not keep the snapshot of the source in `{}`", path.display())]
     Keep { path: PathBuf, source: io::Error },
     #[error("could not seal the snapshot of the source")]
-    Seal(#[from] store::SealError),
+    Seal(#[source] store::StoreError),
     #[error("could not store the change set")]
     Store(#[from] ChangeSetError),
 }
@@ -117,7 +118,7 @@ pub async fn begin(
         may(project, &project.stacks[name], wanted)?;
     }
     check_upstreams(control, project, wanted).await?;
-    let source = keep_source(control, open, project)?;
+    let source = keep_source(control, open, project).await?;
     let specs = graph
         .waves(&wanted.stacks)
         .into_iter()
@@ -183,7 +184,8 @@ pub async fn plan_view(control: &Control, run: &Run) -> Option<Plan> {
     let sealed = std::fs::read(runner::plan_view(&control.home.run_dir(run.id))).ok()?;
     let spec = control.store.run_spec(run.id).await.ok()?;
     let purpose = format!("plan-view {}", run.id);
-    let plain = control.store.unseal(Scope::State(&spec.stack.state), &purpose, &sealed).ok()?;
+    let scope = Scope::State(control.state_name(&spec.stack.state));
+    let plain = control.store.unseal(scope, &purpose, sealed).await.ok()?;
     serde_json::from_slice(&plain).ok()
 }
 
@@ -244,14 +246,14 @@ async fn has_resources(
     stack: &StackName,
 ) -> Result<bool, PrepareError> {
     let state = &project.stacks[stack].state;
-    let head = control.store.state_head(state).await;
+    let head = control.store.state_head(&control.state_name(state)).await;
     let head =
         head.map_err(|source| OutputsError::State { state: state.clone(), source })?;
-    Ok(head.is_some_and(|head| !head.empty))
+    Ok(head.is_some_and(|head| head.contents != Contents::Empty))
 }
 
 /// Stores the source once, encrypted, under its digest.
-fn keep_source(
+async fn keep_source(
     control: &Control,
     open: &OpenProject,
     project: &Project,
@@ -268,7 +270,8 @@ fn keep_source(
         let packed = source.pack(&open.root)?;
         let small = zstd::encode_all(packed.as_slice(), 1).map_err(keep)?;
         let purpose = format!("snapshot {}", source.digest);
-        let sealed = control.store.seal(Scope::Project, &purpose, &small)?;
+        let sealed = control.store.seal(Scope::Project, &purpose, small).await;
+        let sealed = sealed.map_err(PrepareError::Seal)?;
         if let Some(dir) = path.parent() {
             make_private(dir).map_err(keep)?;
         }

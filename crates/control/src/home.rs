@@ -43,7 +43,7 @@ pub enum OpenHomeError {
     #[error("could not make the home `{}`", path.display())]
     Make { path: PathBuf, source: io::Error },
     #[error("could not read the master key `{}`", path.display())]
-    Key { path: PathBuf, source: store::KeyError },
+    Key { path: PathBuf, source: store::OpenKeyringError },
     #[error("could not open the home `{}`", path.display())]
     Open { path: PathBuf, source: Box<OpenStoreError> },
 }
@@ -74,10 +74,12 @@ impl Home {
     pub async fn open(self) -> Result<Opened, OpenHomeError> {
         make_private(&self.root)
             .map_err(|source| OpenHomeError::Make { path: self.root.clone(), source })?;
-        let (keys, made) = Keyring::open(&self.key_file)
+        let keys = Keyring::open_or_create(&self.key_file)
             .map_err(|source| OpenHomeError::Key { path: self.key_file.clone(), source })?;
-        let store = Store::open(&self.root, &self.project, keys).await.map_err(|source| {
-            OpenHomeError::Open { path: self.root.clone(), source: Box::new(source) }
+        let made = keys.created();
+        let store = Store::open(&self.root, keys).await.map_err(|source| OpenHomeError::Open {
+            path: self.root.clone(),
+            source: Box::new(source),
         })?;
         let new_key = made.then(|| self.key_file.clone());
         Ok(Opened { store, home: self, new_key })

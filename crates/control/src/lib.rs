@@ -21,6 +21,7 @@ use std::path::PathBuf;
 
 use home::Home;
 use jiff::Timestamp;
+use model::state::StateName;
 use store::Store;
 
 /// What every use case needs: where things are kept, and how to start a runner.
@@ -35,6 +36,11 @@ pub struct Control {
 }
 
 impl Control {
+    /// A state of this project.
+    pub fn state_name(&self, name: &str) -> StateName {
+        StateName::new(self.home.project(), name)
+    }
+
     #[expect(clippy::unused_self, reason = "the one place the clock is read; tests will give it one")]
     pub(crate) fn now(&self) -> Timestamp {
         Timestamp::now()

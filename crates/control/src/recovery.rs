@@ -7,8 +7,7 @@ use std::path::Path;
 use model::changeset::{ChangeSet, Status};
 use model::ids::RunId;
 use model::run::{Run, RunEvent, RunSpec, RunState};
-use model::state::Adoption;
-use store::ChangeSetError;
+use store::{Adopted, ChangeSetError};
 
 use crate::Control;
 use crate::locks::RunLock;
@@ -35,12 +34,13 @@ pub async fn recover(control: &Control, set: &ChangeSet) -> Result<Vec<Found>, C
         // Somebody may have ended it between the list and the lock.
         let Some(run) = control.store.run_get(run.id).await? else { continue };
         let kept = match &run.state {
-            RunState::Applying { .. } => {
+            RunState::Applying { plan, .. } => {
+                let may_empty = plan.destroys || plan.counts.forget > 0;
                 let spec = control.store.run_spec(run.id).await?;
                 let kept = match control.home.slot(&spec.stack.name, 0) {
                     Ok(slot) => {
                         let dir = slot.tree().join(&spec.stack.path);
-                        adopt_errored_state(control, run.id, &spec, &dir).await
+                        adopt_errored_state(control, run.id, &spec, &dir, may_empty).await
                     }
                     Err(_) => None,
                 };
@@ -92,38 +92,33 @@ pub(crate) async fn adopt_errored_state(
     run: RunId,
     spec: &RunSpec,
     dir: &Path,
+    may_empty: bool,
 ) -> Option<String> {
     let path = drivers::engine::find_errored_state(dir)?;
     let bytes = fs::read(&path).ok()?;
-    let said = match control.store.state_adopt(&spec.stack.state, run, &bytes).await {
-        Ok(Adoption::Adopt { serial }) => {
-            format!("the state that could not be delivered was found and kept as serial {serial}")
-        }
-        Ok(Adoption::Nothing) => {
+    let state = control.state_name(&spec.stack.state);
+    let said = match control.store.state_adopt(&state, run, bytes, may_empty).await {
+        Ok(Adopted::New(version)) => format!(
+            "the state that could not be delivered was found and kept as serial {}",
+            version.serial
+        ),
+        Ok(Adopted::Nothing) => {
             "the state that could not be delivered was already stored".to_owned()
         }
-        Ok(Adoption::KeepAside { why }) => {
-            return Some(keep_aside(control, run, &path, &bytes, &why));
+        Ok(Adopted::KeptAside { why, kept: Some(kept) }) => {
+            format!("the state that could not be delivered is kept aside as `{kept}`: {why}")
         }
-        Err(err) => return Some(keep_aside(control, run, &path, &bytes, &err.to_string())),
+        Ok(Adopted::KeptAside { why, kept: None }) => return Some(lies_in(&path, &why)),
+        Err(err) => return Some(lies_in(&path, &err)),
     };
     // It is in the store now; left here it would be found again after the next failure.
     drop(fs::remove_file(path));
     Some(said)
 }
 
-/// Under the run, encrypted: the slot is laid out anew before the next plan.
-fn keep_aside(control: &Control, run: RunId, path: &Path, bytes: &[u8], why: &str) -> String {
-    let kept = control.home.run_dir(run).join("errored.tfstate.sealed");
-    let purpose = format!("errored-state {run}");
-    let sealed = control.store.seal(store::Scope::Project, &purpose, bytes);
-    match sealed.map_err(std::io::Error::other).and_then(|sealed| fs::write(&kept, sealed)) {
-        Ok(()) => {
-            drop(fs::remove_file(path));
-            format!("the state that could not be delivered is kept aside in run `{run}`: {why}")
-        }
-        Err(_) => format!("the state that could not be delivered lies in `{}`: {why}", path.display()),
-    }
+/// It stays where the engine put it, and survives the next lay-out.
+fn lies_in(path: &Path, why: &dyn std::fmt::Display) -> String {
+    format!("the state that could not be delivered lies in `{}`: {why}", path.display())
 }
 
 /// After the last run of a change set: its source and plan files go; what people may look at stays.

@@ -9,7 +9,6 @@
 use std::future::Future;
 use std::os::fd::AsFd as _;
 use std::pin::Pin;
-use std::sync::Arc;
 
 use model::ids::RunId;
 use model::masking::Mask;
@@ -34,9 +33,15 @@ pub(crate) use plan::{file_path as plan_file, view_path as plan_view};
 pub use usage::{USAGE_FILE, note_usage};
 pub(crate) use workspace::scratch_dir;
 
-/// Serves a run's state endpoint; given by `cli`, which knows `server`.
-pub type Serve =
-    fn(TcpListener, Arc<StateAccess>, Secret) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+/// Brings up a run's state endpoint; given by `cli`, which knows `server`.
+pub type Serve = fn(StateAccess, TcpListener) -> std::io::Result<Endpoint>;
+
+/// An endpoint that answers as long as `serving` is polled.
+pub struct Endpoint {
+    /// How the engine finds it.
+    pub environment: Vec<(&'static str, Secret)>,
+    pub serving: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
 
 /// What a stage works with.
 pub(crate) struct Job<'a> {
@@ -49,6 +54,11 @@ pub(crate) struct Job<'a> {
     auto_approve: bool,
     /// Only a plan was asked for.
     review: bool,
+}
+
+/// Leaves the asker's terminal: a Ctrl-C there must not reach us.
+pub fn leave_terminal() -> Result<(), RunnerError> {
+    drivers::process::become_session_leader().map_err(RunnerError::Session)
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -1,8 +1,7 @@
 //! `terrane output`
 
-use control::outputs;
+use control::outputs::{self, Output};
 use model::ids::StackName;
-use model::state::Output;
 use serde_json::{Value, json};
 
 use super::{open_home, selection, sound_project};

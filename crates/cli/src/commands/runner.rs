@@ -2,13 +2,17 @@
 
 use std::io::Read as _;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use control::asker::Asker;
 use control::home::{Home, Opened};
-use control::{Control, runner as runners};
+use control::runner::{self as runners, Endpoint};
+use control::Control;
+use control::state::StateAccess;
 use model::ids::RunId;
 use model::run::Stage;
+use server::auth::RunToken;
+use server::state_backend::RunEndpoint;
+use tokio::net::TcpListener;
 
 use crate::{CommandError, ExitStatus};
 
@@ -50,11 +54,20 @@ pub(crate) async fn runner(args: RunnerArgs) -> Result<ExitStatus, CommandError>
     let program = std::env::current_exe()
         .map_err(|err| CommandError::because("could not find this program", &err))?;
     let control = Control { store, home, program, cache: args.cache };
-    let done = runners::run(&control, run, stage, &asker, |listener, access, token| {
-        Box::pin(server::state_backend::serve(listener, Arc::clone(&access), token))
-    })
-    .await;
+    let done = runners::run(&control, run, stage, &asker, endpoint).await;
     runners::note_usage("runner");
     done.map_err(|err| CommandError::from_error(&err))?;
     Ok(ExitStatus::Done)
+}
+
+/// The state endpoint of one run, which `control` cannot know of.
+fn endpoint(access: StateAccess, listener: TcpListener) -> std::io::Result<Endpoint> {
+    let token = RunToken::random().map_err(std::io::Error::other)?;
+    let endpoint = RunEndpoint::new(access, token);
+    let environment = endpoint.environment(listener.local_addr()?);
+    let serving = async move {
+        // It ends with the stage, by being dropped; what it could not answer the engine reports.
+        drop(endpoint.serve(listener, std::future::pending()).await);
+    };
+    Ok(Endpoint { environment, serving: Box::pin(serving) })
 }

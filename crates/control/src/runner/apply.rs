@@ -1,13 +1,14 @@
 //! The applying stage: exactly the plan that was made, if nothing it was made from has moved.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::Path;
 
 use drivers::engine::{EngineCall, find_errored_state};
 use model::masking::Mask;
 use model::project::Backend;
 use model::run::{PlanRecord, RunEvent, RunState, SealedHead, Stage};
-use store::{ExpectedHead, Scope};
+use model::state::ExpectedHead;
+use store::Scope;
 
 use super::engine::Caller;
 use super::plan::{file_path, initialise};
@@ -21,8 +22,7 @@ pub(super) async fn apply(job: &Job<'_>) -> RunEvent {
     match try_apply(job, &mut mask).await {
         Ok(event) => event,
         Err(failure) => {
-            let head = job.control.store.state_head(&job.spec.stack.state).await;
-            let serial = head.ok().flatten().map(|head| head.serial);
+            let serial = serial(job).await.ok().flatten();
             failed(failure, Stage::Applying, serial, &mask)
         }
     }
@@ -48,8 +48,9 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
     scratch.write_variables(&inputs.variables)?;
     let expected = ExpectedHead::Exactly(plan.seal.head.as_ref().map(|head| head.version));
     let store = &job.control.store;
-    let access =
-        StateAccess::for_apply(store.clone(), &job.spec.stack.state, job.run, expected);
+    let state = job.control.state_name(&job.spec.stack.state);
+    let may_empty = plan.destroys || plan.counts.forget > 0;
+    let access = StateAccess::for_apply(store.clone(), state, job.run, expected, may_empty);
     let caller = Caller::new(job, &workspace, inputs.environment.clone(), access).await?;
     let var_files = workspace.var_files(job, &scratch);
     initialise(job, &caller, &workspace, &inputs, &var_files).await?;
@@ -57,7 +58,9 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
     let ended = caller.call(&call, Stage::Applying, job.spec.stack.timeout_apply).await?;
 
     // The engine is gone: what it could not deliver is found, and its lock ends with it.
-    let kept = recovery::adopt_errored_state(job.control, job.run, job.spec, &workspace.dir).await;
+    let kept =
+        recovery::adopt_errored_state(job.control, job.run, job.spec, &workspace.dir, may_empty)
+            .await;
     let released = store.lock_release_run(job.run).await;
     released.map_err(|err| Failure::because("could not release the state's lock", &err))?;
     if !ended.exit.success() {
@@ -76,14 +79,23 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
             return Err(shown.failure("applied, but could not read the outputs"));
         }
         outputs::remember(job.control, &job.spec.stack.state, &path)
+            .await
             .map_err(|err| Failure::because("could not keep the outputs", &err))?;
     }
     scratch.remove();
-    let head = store
-        .state_head(&job.spec.stack.state)
-        .await
-        .map_err(|err| Failure::because("could not read the state", &err))?;
-    Ok(RunEvent::ApplyFinished { counts: plan.counts, serial: head.map(|head| head.serial) })
+    Ok(RunEvent::ApplyFinished { counts: plan.counts, serial: serial(job).await? })
+}
+
+/// Where the state stands now.
+async fn serial(job: &Job<'_>) -> Result<Option<i64>, Failure> {
+    Ok(head(job).await?.map(|head| head.serial))
+}
+
+async fn head(job: &Job<'_>) -> Result<Option<SealedHead>, Failure> {
+    let state = job.control.state_name(&job.spec.stack.state);
+    let head = job.control.store.state_head(&state).await;
+    let head = head.map_err(|err| Failure::because("could not read the state", &err))?;
+    Ok(head.as_ref().map(super::plan::sealed_head))
 }
 
 async fn plan_of(job: &Job<'_>) -> Result<PlanRecord, Failure> {
@@ -109,38 +121,40 @@ async fn moved(
         return Ok(Some("its input values changed after it was made".to_owned()));
     }
     if job.spec.target.backend == Backend::Terrane {
-        let head = job.control.store.state_head(&job.spec.stack.state).await;
-        let head = head.map_err(|err| Failure::because("could not read the state", &err))?;
-        let now = head.map(|head| (head.version, head.serial));
-        let then = plan.seal.head.as_ref().map(|head| (head.version, head.serial));
-        if now != then {
-            return Ok(Some(state_moved(plan.seal.head.as_ref(), now.map(|(_, serial)| serial))));
+        let now = head(job).await?;
+        if now != plan.seal.head {
+            return Ok(Some(state_moved(plan.seal.head.as_ref(), now.as_ref())));
         }
     }
-    if !scratch.plan().is_file() && !restore_plan_file(job, &scratch.plan())? {
+    if !scratch.plan().is_file() && !restore_plan_file(job, &scratch.plan()).await? {
         return Ok(Some("its file is gone".to_owned()));
     }
     Ok(None)
 }
 
-fn state_moved(then: Option<&SealedHead>, now: Option<i64>) -> String {
-    let word = |serial: Option<i64>| {
-        serial.map_or_else(|| "no state".to_owned(), |serial| format!("serial {serial}"))
+fn state_moved(then: Option<&SealedHead>, now: Option<&SealedHead>) -> String {
+    let word = |head: Option<&SealedHead>| {
+        head.map_or_else(|| "no state".to_owned(), |head| format!("serial {}", head.serial))
     };
     format!(
         "the state moved after it was made ({}, now {})",
-        word(then.map(|head| head.serial)),
+        word(then),
         word(now)
     )
 }
 
-fn restore_plan_file(job: &Job<'_>, to: &PathBuf) -> Result<bool, Failure> {
+async fn restore_plan_file(job: &Job<'_>, to: &Path) -> Result<bool, Failure> {
     let sealed = file_path(&job.control.home.run_dir(job.run));
     let Ok(bytes) = fs::read(&sealed) else { return Ok(false) };
     let plain = job
         .control
         .store
-        .unseal(Scope::State(&job.spec.stack.state), &format!("plan-file {}", job.run), &bytes)
+        .unseal(
+            Scope::State(job.control.state_name(&job.spec.stack.state)),
+            &format!("plan-file {}", job.run),
+            bytes,
+        )
+        .await
         .map_err(|err| Failure::because("could not open the kept plan", &err))?;
     write_private(to, &plain).map_err(|err| Failure::because("could not place the plan", &err))?;
     Ok(true)

@@ -4,7 +4,6 @@
 use std::fs;
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use drivers::engine::{CallSite, Engine, EngineCall, Origin};
@@ -12,7 +11,6 @@ use drivers::process::{Environment, Exit, Running};
 use model::engine_event::{EngineEvent, EventReader};
 use model::project::Backend;
 use model::run::{EngineDiagnostic, EnginePin, Stage};
-use model::secret::Secret;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -59,15 +57,11 @@ impl<'a> Caller<'a> {
         if job.spec.target.backend == Backend::Terrane {
             let failed = |err: std::io::Error| Failure::because("could not serve the state", &err);
             let listener = TcpListener::bind(("127.0.0.1", 0)).await.map_err(failed)?;
-            let address = listener.local_addr().map_err(failed)?;
-            let token = Secret::new(uuid::Uuid::new_v4().simple().to_string());
-            let url = format!("http://{address}/state");
-            for name in ["TF_HTTP_ADDRESS", "TF_HTTP_LOCK_ADDRESS", "TF_HTTP_UNLOCK_ADDRESS"] {
-                environment.set(name, &url);
+            let up = (job.serve)(access, listener).map_err(failed)?;
+            for (name, value) in up.environment {
+                environment.set_secret(name, value);
             }
-            environment.set("TF_HTTP_USERNAME", "run");
-            environment.set_secret("TF_HTTP_PASSWORD", token.clone());
-            endpoint = Some(tokio::spawn((job.serve)(listener, Arc::new(access), token)));
+            endpoint = Some(tokio::spawn(up.serving));
         }
         let engine = engine_of(&job.spec.engine)?;
         Ok(Self { job, engine, workspace, environment, endpoint })
@@ -211,7 +205,7 @@ impl Ended {
                 detail: diagnostic.detail.clone(),
                 address: diagnostic.address.clone(),
                 file: diagnostic.file(),
-                line: diagnostic.line(),
+                line: diagnostic.line().map(|line| line as u64),
             })
             .collect()
     }

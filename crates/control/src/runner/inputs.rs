@@ -71,7 +71,8 @@ pub(super) async fn gather(job: &Job<'_>) -> Result<Inputs, Failure> {
     let digest = job
         .control
         .store
-        .keyed_digest("inputs", canonical.as_bytes())
+        .keyed_digest("inputs", canonical.into_bytes())
+        .await
         .map_err(|err| Failure::because("could not digest the inputs", &err))?;
     let mask = Mask::new(&known.hidden.into_inner());
     Ok(Inputs { variables, environment, mask, digest, backend })

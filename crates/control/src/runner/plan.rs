@@ -11,6 +11,7 @@ use model::engine_event::nothing_changes;
 use model::masking::Mask;
 use model::plan::Plan;
 use model::project::Backend;
+use model::state::{Contents, StateVersion};
 use model::run::{PlanRecord, RunEvent, Seal, SealedHead, Stage};
 use store::Scope;
 
@@ -30,13 +31,14 @@ pub(super) async fn plan(job: &Job<'_>) -> RunEvent {
 
 async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
     let store = &job.control.store;
-    let state = &job.spec.stack.state;
-    let head = store
-        .state_head(state)
+    let state = job.control.state_name(&job.spec.stack.state);
+    let access = StateAccess::for_plan(store.clone(), state, job.run)
         .await
         .map_err(|err| Failure::because("could not read the state", &err))?;
+    let head = access.pinned().cloned();
     let is_ours = job.spec.target.backend == Backend::Terrane;
-    if job.spec.destroy && is_ours && head.as_ref().is_none_or(|head| head.empty) {
+    let is_empty = head.as_ref().is_none_or(|head| head.contents == Contents::Empty);
+    if job.spec.destroy && is_ours && is_empty {
         return Ok(RunEvent::NothingToChange); // nothing was ever made, or all of it is gone
     }
     let inputs = inputs::gather(job).await?;
@@ -44,7 +46,6 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
     let workspace = Workspace::prepare(job, false).await?;
     let scratch = Scratch::open(job)?;
     scratch.write_variables(&inputs.variables)?;
-    let access = StateAccess::for_plan(store.clone(), state, job.run, head.clone());
     let caller = Caller::new(job, &workspace, inputs.environment.clone(), access).await?;
     let var_files = workspace.var_files(job, &scratch);
     initialise(job, &caller, &workspace, &inputs, &var_files).await?;
@@ -72,13 +73,13 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
         scratch.remove();
         return Ok(RunEvent::NothingToChange);
     }
-    keep_view(job, &plan)?;
+    keep_view(job, &plan).await?;
     let confirmed = job.auto_approve || (!plan.destroys() && !job.review);
     // The same process goes on to apply it at once if it may; otherwise it must survive this process.
     let goes_on = job.auto_approve && !job.review;
     if !goes_on {
         if !job.review {
-            keep_plan_file(job, &scratch.plan())?;
+            keep_plan_file(job, &scratch.plan()).await?;
         }
         scratch.remove();
     }
@@ -88,11 +89,7 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
         outputs: plan.outputs.keys().cloned().collect(),
         seal: Seal {
             source: job.spec.source.clone(),
-            head: head.map(|head| SealedHead {
-                version: head.version,
-                serial: head.serial,
-                lineage: head.lineage,
-            }),
+            head: head.as_ref().map(sealed_head),
             inputs: inputs.digest,
             engine: caller.engine().to_string(),
         },
@@ -196,25 +193,39 @@ async fn show(
     Ok(plan)
 }
 
+pub(super) fn sealed_head(head: &StateVersion) -> SealedHead {
+    SealedHead {
+        version: head.version,
+        serial: i64::try_from(head.serial).unwrap_or(i64::MAX),
+        lineage: head.lineage.clone(),
+    }
+}
+
 /// The plan as people see it, for watchers and for later.
-fn keep_view(job: &Job<'_>, plan: &Plan) -> Result<(), Failure> {
+async fn keep_view(job: &Job<'_>, plan: &Plan) -> Result<(), Failure> {
     let failed = |err: &dyn std::error::Error| Failure::because("could not keep the plan", err);
     let bytes = serde_json::to_vec(plan).map_err(|err| failed(&err))?;
-    seal_to(job, "plan-view", &bytes, &view_path(&job.control.home.run_dir(job.run)))
+    seal_to(job, "plan-view", bytes, &view_path(&job.control.home.run_dir(job.run))).await
 }
 
-fn keep_plan_file(job: &Job<'_>, path: &Path) -> Result<(), Failure> {
+async fn keep_plan_file(job: &Job<'_>, path: &Path) -> Result<(), Failure> {
     let bytes = fs::read(path).map_err(|err| Failure::because("could not keep the plan", &err))?;
-    seal_to(job, "plan-file", &bytes, &file_path(&job.control.home.run_dir(job.run)))
+    seal_to(job, "plan-file", bytes, &file_path(&job.control.home.run_dir(job.run))).await
 }
 
-fn seal_to(job: &Job<'_>, purpose: &str, bytes: &[u8], path: &Path) -> Result<(), Failure> {
+async fn seal_to(
+    job: &Job<'_>,
+    purpose: &str,
+    bytes: Vec<u8>,
+    path: &Path,
+) -> Result<(), Failure> {
     let failed = |err: &dyn std::error::Error| Failure::because("could not keep the plan", err);
-    let scope = Scope::State(&job.spec.stack.state);
+    let scope = Scope::State(job.control.state_name(&job.spec.stack.state));
     let sealed = job
         .control
         .store
         .seal(scope, &format!("{purpose} {}", job.run), bytes)
+        .await
         .map_err(|err| failed(&err))?;
     super::workspace::write_private(path, &sealed).map_err(|err| failed(&err))
 }

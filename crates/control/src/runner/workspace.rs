@@ -6,6 +6,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use drivers::snapshot::Slot;
 use model::project::Backend;
 use serde_json::{Map, Value, json};
 use store::Scope;
@@ -33,19 +34,8 @@ impl Workspace {
             .home
             .slot(&job.spec.stack.name, number)
             .map_err(|err| Failure::because("could not use the slot", &err))?;
-        let digest = &job.spec.source;
-        let sealed = job.control.home.snapshot(digest);
-        let load = || -> io::Result<Vec<u8>> {
-            let packed = job
-                .control
-                .store
-                .unseal(Scope::Project, &format!("snapshot {digest}"), &fs::read(&sealed)?)
-                .map_err(io::Error::other)?;
-            zstd::decode_all(packed.as_slice())
-        };
-        slot.lay_out(digest, load)
-            .map_err(|err| Failure::because("could not lay out the source", &err))?;
         let tree = slot.tree().to_owned();
+        lay_out(job, slot).await?;
         let dir = tree.join(&job.spec.stack.path);
         write_override(&dir, &job.spec.target.backend)
             .map_err(|err| Failure::because("could not point the stack at its state", &err))?;
@@ -59,6 +49,25 @@ impl Workspace {
         files.push(scratch.variables());
         files
     }
+}
+
+/// Makes the slot's tree the run's source; it is decrypted only if something differs.
+async fn lay_out(job: &Job<'_>, slot: Slot) -> Result<(), Failure> {
+    let digest = job.spec.source.clone();
+    let sealed = job.control.home.snapshot(&digest);
+    let store = job.control.store.clone();
+    let handle = tokio::runtime::Handle::current();
+    let work = tokio::task::spawn_blocking(move || {
+        slot.lay_out(&digest, || {
+            let purpose = format!("snapshot {digest}");
+            let unsealed = store.unseal(Scope::Project, &purpose, fs::read(&sealed)?);
+            let packed = handle.block_on(unsealed).map_err(io::Error::other)?;
+            zstd::decode_all(packed.as_slice())
+        })
+    });
+    let failed = |err: &dyn std::error::Error| Failure::because("could not lay out the source", err);
+    work.await.map_err(|err| failed(&err))?.map_err(|err| failed(&err))?;
+    Ok(())
 }
 
 fn take_slot(job: &Job<'_>, only_first: bool) -> Result<(usize, File), Failure> {
