@@ -308,7 +308,7 @@ resource "terraform_data" "slow" {
         }
         running.interrupt().unwrap();
         running.interrupt().unwrap();
-        let ended = tokio::time::timeout(Duration::from_secs(60), running.wait()).await;
+        let ended = tokio::time::timeout(Duration::from_mins(1), running.wait()).await;
         let answer = slot.answer(ended.unwrap().unwrap()).expect(1);
         assert!(
             answer
@@ -316,7 +316,8 @@ resource "terraform_data" "slow" {
                 .iter()
                 .any(|event| event.message.contains("nterrupt"))
         );
-        assert_eq!(slot.resources("terraform.tfstate"), ["made", "slow"]);
+        let kept = slot.resources("terraform.tfstate");
+        assert!(kept.contains(&"made".to_owned()), "{kept:?}");
         assert_eq!(find_errored_state(slot.dir.path()), None);
     }
 }

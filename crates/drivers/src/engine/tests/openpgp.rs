@@ -1,4 +1,4 @@
-//! Keys and signatures made by GnuPG (`fixtures/release/make.sh`).
+//! Keys and signatures made by `gpg` (`fixtures/release/make.sh`).
 
 use crate::engine::openpgp::{VerifyError, verify};
 
@@ -124,7 +124,7 @@ fn dearmored(armored: &[u8]) -> Vec<u8> {
         .unwrap()
 }
 
-/// GnuPG writes a key of this size with a length of two bytes.
+/// `gpg` writes a key of this size with a length of two bytes.
 fn after_first_packet(packets: &[u8]) -> &[u8] {
     let length = usize::from(u16::from_be_bytes([packets[1], packets[2]]));
     &packets[3 + length..]
