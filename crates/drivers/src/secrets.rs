@@ -18,7 +18,7 @@ use crate::process::{self, Capture, CaptureError, Environment};
 
 /// Enough for any key or certificate chain.
 const LARGEST: usize = 1 << 20;
-const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
+const COMMAND_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Where a secret comes from: `env:NAME`, `file:PATH` or `command:PROGRAM ARGS`.
 #[derive(Clone, Debug, PartialEq, Eq)]

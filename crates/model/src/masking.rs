@@ -138,7 +138,7 @@ impl Mask {
         match value {
             PlanValue::Absent | PlanValue::Unknown | PlanValue::Sensitive => {}
             PlanValue::Known(known @ (Value::Array(_) | Value::Object(_))) => {
-                self.mask_value(known)
+                self.mask_value(known);
             }
             PlanValue::Known(known) => {
                 let mut masked = known.clone();

@@ -100,9 +100,9 @@ impl EngineCall<'_> {
                 line.words(&["init", "-json", "-input=false", "-reconfigure"]);
                 match init.lock_file {
                     LockFile::Readonly => line.words(&["-lockfile=readonly"]),
-                    LockFile::Completed => line.words(&[]),
+                    LockFile::Completed => {}
                     LockFile::Upgraded => line.words(&["-upgrade"]),
-                };
+                }
                 if !init.backend {
                     line.words(&["-backend=false"]);
                 }

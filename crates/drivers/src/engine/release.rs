@@ -146,6 +146,10 @@ impl<'a> Releases<'a> {
         /// `OpenTofu` lists versions, `Terraform` has them as names.
         #[derive(Deserialize)]
         #[serde(untagged)]
+        #[expect(
+            clippy::zero_sized_map_values,
+            reason = "the document is a map, and its values are megabytes of no use"
+        )]
         enum Index {
             Listed {
                 versions: Vec<Entry>,

@@ -96,5 +96,14 @@ async fn failures_say_where_not_what() {
     }
     let all = lines.join("\n");
     assert!(!all.contains("hush"));
-    insta::assert_snapshot!(all, @"");
+    insta::assert_snapshot!(all, @r"
+    the environment variable `MISSING` is not set
+    could not read the secret file `ROOT/missing`
+    the secret from `file:empty` is empty
+    the secret from `file:binary` is not UTF-8
+    the secret file `ROOT/big` is larger than 1048576 bytes
+    the secret command `sh` ended with exit code 3
+    could not run the secret command `no-such-program-here`
+    the secret from the command `true` is empty
+    ");
 }

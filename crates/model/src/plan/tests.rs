@@ -395,6 +395,33 @@ fn sensitive_on_either_side_hides_both() {
 }
 
 #[test]
+fn drift_and_leftovers() {
+    let resource = |address: &str, actions: &[&str]| {
+        json!({"address": address, "mode": "managed", "type": "a", "deposed": "f00",
+            "change": {"actions": actions, "before": {"x": 1}, "after": {"x": 2}}})
+    };
+    let mut read = resource("data.a.read", &["read"]);
+    read["mode"] = json!("data");
+    let mut passing = resource("ephemeral.a.passing", &["open"]);
+    passing["mode"] = json!("ephemeral");
+    let plan = json!({"format_version": "1.2",
+        "resource_changes": [read, passing, resource("a.forgotten", &["create", "forget"])],
+        "resource_drift": [resource("a.drifted", &["update"]), resource("a.same", &["no-op"])],
+    });
+    insta::assert_snapshot!(outline(&plan.to_string()), @r"
+    Create a.forgotten
+      reason deposed f00
+        x: 1 -> 2
+        (0 unchanged)
+    Update a.drifted
+      reason deposed f00
+        x: 1 -> 2
+        (0 unchanged)
+    PlanCounts { create: 1, update: 0, replace: 0, delete: 0, import: 0, moved: 0, forget: 0, outputs: 0 }
+    ");
+}
+
+#[test]
 fn what_is_not_a_plan_is_refused() {
     let refusal = |json: &str| parse(json.as_bytes()).unwrap_err().to_string();
     let unknown = r#"{"format_version":"1.0","resource_changes":[{"address":"a.b","mode":"managed","change":{"actions":["paint"]}}]}"#;
