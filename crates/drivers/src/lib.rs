@@ -1,1 +1,8 @@
-//! placeholder
+//! The one door to the rest of the world: child processes (engine, git, secret commands) and the
+//! network they are fetched from.
+//!
+//! Not here: what to do when (`control`), state and history (`store`), pure parsing (`model`).
+
+pub mod git;
+pub mod snapshot;
+pub mod tree;
