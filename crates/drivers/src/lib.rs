@@ -6,3 +6,6 @@
 pub mod engine;
 pub mod process;
 pub mod secrets;
+pub mod git;
+pub mod snapshot;
+pub mod tree;

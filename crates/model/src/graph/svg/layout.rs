@@ -68,6 +68,7 @@ impl<'a> Layout<'a> {
         let (bands, mut rows, height) = stacked(graph, &mut boxes);
         let routes = routes(graph, &mut rows, &mut boxes);
         spread(&routes, &mut rows, &mut boxes);
+        draw_together(&mut boxes);
         let left = boxes.iter().map(|b| b.x).fold(f64::INFINITY, f64::min);
         let shift = if left.is_finite() { gutter - left } else { 0.0 };
         for placed in &mut boxes {
@@ -179,6 +180,7 @@ fn spread(routes: &[Route], rows: &mut [Vec<usize>], boxes: &mut [Placed]) {
     }
     for sweep in 0..SWEEPS {
         let downwards = sweep % 2 == 0;
+        let centre = mean(boxes.iter().map(Placed::middle)).unwrap_or_default();
         for step in 0..rows.len() {
             let (at, near) = if downwards {
                 (step, &above)
@@ -186,14 +188,14 @@ fn spread(routes: &[Route], rows: &mut [Vec<usize>], boxes: &mut [Placed]) {
                 (rows.len() - 1 - step, &below)
             };
             let wish = |number: usize| {
-                let sum: f64 = near[number]
-                    .iter()
-                    .map(|&other| boxes[other].middle())
-                    .sum();
-                match u32::try_from(near[number].len()) {
-                    Ok(count) if count > 0 => sum / f64::from(count),
-                    _ => boxes[number].middle(),
-                }
+                let middles = near[number].iter().map(|&other| boxes[other].middle());
+                let alone = above[number].is_empty() && below[number].is_empty();
+                let stay = if alone {
+                    centre
+                } else {
+                    boxes[number].middle()
+                };
+                mean(middles).unwrap_or(stay)
             };
             let mut wishes: Vec<(f64, usize)> = rows[at].iter().map(|&n| (wish(n), n)).collect();
             wishes.sort_by(|one, other| one.0.total_cmp(&other.0));
@@ -204,23 +206,45 @@ fn spread(routes: &[Route], rows: &mut [Vec<usize>], boxes: &mut [Placed]) {
     }
 }
 
+/// Takes out columns that no row uses: parts of a graph that do not touch drift far apart.
+fn draw_together(boxes: &mut [Placed]) {
+    let mut order: Vec<usize> = (0..boxes.len()).collect();
+    order.sort_by(|&one, &other| boxes[one].x.total_cmp(&boxes[other].x));
+    let mut reached: Option<f64> = None;
+    let mut shift = 0.0;
+    for number in order {
+        let x = boxes[number].x - shift;
+        let free = reached.map_or(0.0, |reached| x - reached - 2.0 * BOX_GAP);
+        shift += free.max(0.0);
+        boxes[number].x -= shift;
+        let right = boxes[number].x + boxes[number].width;
+        reached = Some(reached.map_or(right, |reached| reached.max(right)));
+    }
+}
+
 /// Puts a row's boxes, in this order, as near to the wished middles as their widths allow.
 fn settle(row: &[usize], middles: &[f64], boxes: &mut [Placed]) {
     let mut edge = f64::NEG_INFINITY;
-    let mut pushed = 0.0;
+    let mut pushed = Vec::with_capacity(row.len());
     for (&number, &middle) in row.iter().zip(middles) {
         let wish = middle - boxes[number].width / 2.0;
         let x = wish.max(edge);
-        pushed += x - wish;
+        pushed.push(x - wish);
         boxes[number].x = x;
         edge = x + boxes[number].width + BOX_GAP;
     }
     // All pushes went to the right: the row as a whole goes back by their mean.
-    let count = u32::try_from(row.len()).unwrap_or(u32::MAX).max(1);
-    let back = pushed / f64::from(count);
+    let back = mean(pushed.into_iter()).unwrap_or_default();
     for &number in row {
         boxes[number].x -= back;
     }
+}
+
+fn mean(numbers: impl Iterator<Item = f64>) -> Option<f64> {
+    let (sum, count) = numbers.fold((0.0, 0.0), |(sum, count), number| {
+        (sum + number, count + 1.0)
+    });
+    (count > 0.0).then(|| sum / count)
 }
 
 fn text_width(text: &str) -> f64 {

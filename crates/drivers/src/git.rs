@@ -1,0 +1,399 @@
+//! Git, by its own program: where the repository is, what differs, what it tracks.
+//!
+//! Paths go in and out relative to the project's root, which may be a directory inside the
+//! repository; what lies outside of it is not the project's.
+//!
+//! Not here: which stacks a change touches (`model::changed`), the bytes of a commit
+//! (`tree::CommitTree`).
+
+mod blobs;
+#[cfg(test)]
+pub(crate) mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+pub(crate) use blobs::Blobs;
+
+/// The program and what it may see.
+#[derive(Clone, Debug)]
+pub struct Git {
+    env: BTreeMap<String, String>,
+}
+
+/// A project's repository.
+#[derive(Clone, Debug)]
+pub struct Repository {
+    git: Git,
+    /// The project's root.
+    root: PathBuf,
+    top: PathBuf,
+    common_dir: PathBuf,
+    /// The project's root as seen from the top, with a slash at its end; empty at the top.
+    prefix: String,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum GitError {
+    #[error("could not start `git`")]
+    Start { source: io::Error },
+    #[error("could not {deed}: {said}")]
+    Failed { deed: &'static str, said: String },
+    #[error("`{revision}` is not a commit that this clone has")]
+    UnknownRevision { revision: String, shallow: bool },
+    #[error("`{revision}` and `HEAD` have no common commit in this shallow clone")]
+    BaseCutOff { revision: String },
+    #[error("`{revision}` and `HEAD` have no common commit")]
+    Unrelated { revision: String },
+    #[error("`{path}` is not UTF-8")]
+    NotUtf8 { path: String },
+}
+
+impl GitError {
+    /// The next step.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Start { .. } => Some("install Git, or put it on `PATH`".to_owned()),
+            Self::UnknownRevision { shallow: true, .. } | Self::BaseCutOff { .. } => Some(
+                "`git fetch --unshallow` brings the whole history, `git fetch --deepen=100` a part of it"
+                    .to_owned(),
+            ),
+            Self::UnknownRevision { revision, .. } => {
+                Some(format!("if it is on the remote: `git fetch origin {revision}`"))
+            }
+            Self::NotUtf8 { .. } => Some("rename it".to_owned()),
+            Self::Failed { .. } | Self::Unrelated { .. } => None,
+        }
+    }
+}
+
+impl Git {
+    /// Of the asker's environment only what Git needs to find itself and its settings.
+    pub fn new(asker: &BTreeMap<String, String>) -> Self {
+        let taken = ["PATH", "HOME", "XDG_CONFIG_HOME"];
+        let mut env: BTreeMap<String, String> = asker
+            .iter()
+            .filter(|(name, _)| taken.contains(&name.as_str()))
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect();
+        let fixed = [
+            ("GIT_TERMINAL_PROMPT", "0"),
+            // We only look: a refreshed index is not ours to write.
+            ("GIT_OPTIONAL_LOCKS", "0"),
+            ("LC_ALL", "C"),
+        ];
+        env.extend(fixed.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        Self { env }
+    }
+
+    /// The repository that a project's root lies in, if it lies in one.
+    pub fn repository(&self, root: &Path) -> Result<Option<Repository>, GitError> {
+        // Saves a process, and the need for Git, where there is nothing for it.
+        if !root.ancestors().any(|dir| dir.join(".git").exists()) {
+            return Ok(None);
+        }
+        let args = [
+            "rev-parse",
+            "--path-format=absolute",
+            "--show-toplevel",
+            "--git-common-dir",
+            "--show-prefix",
+        ];
+        let called = self.call(root, &args)?;
+        if called.code == Some(128) && called.stderr.contains("not a git repository") {
+            return Ok(None);
+        }
+        let said = called.text("find the Git repository")?;
+        let mut lines = said.split('\n');
+        let mut line = || lines.next().unwrap_or_default();
+        Ok(Some(Repository {
+            git: self.clone(),
+            root: root.to_owned(),
+            top: line().into(),
+            common_dir: line().into(),
+            prefix: line().to_owned(),
+        }))
+    }
+
+    fn call(&self, dir: &Path, args: &[&str]) -> Result<Called, GitError> {
+        let output = self
+            .command(dir)
+            .args(args)
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|source| GitError::Start { source })?;
+        Ok(Called {
+            code: output.status.code(),
+            stdout: output.stdout,
+            stderr: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        })
+    }
+
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "to be `process::command` as soon as both are in one tree"
+    )]
+    fn command(&self, dir: &Path) -> Command {
+        let mut command = Command::new("git");
+        command.current_dir(dir).env_clear().envs(&self.env);
+        command
+    }
+}
+
+impl Repository {
+    /// The project's root.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The top of the working tree.
+    pub fn top(&self) -> &Path {
+        &self.top
+    }
+
+    /// What all worktrees of a clone have in common.
+    pub fn common_dir(&self) -> &Path {
+        &self.common_dir
+    }
+
+    /// The commit checked out; `None` before the first.
+    pub fn head(&self) -> Result<Option<String>, GitError> {
+        let called = self.call(&["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])?;
+        if called.code == Some(1) {
+            return Ok(None);
+        }
+        Ok(Some(called.line("read `HEAD`")?))
+    }
+
+    /// The branch checked out; `None` if `HEAD` is detached.
+    pub fn branch(&self) -> Result<Option<String>, GitError> {
+        let called = self.call(&["symbolic-ref", "--short", "--quiet", "HEAD"])?;
+        if called.code == Some(1) {
+            return Ok(None);
+        }
+        Ok(Some(called.line("read the name of the branch")?))
+    }
+
+    /// Whether the project has anything that is not committed; ignored files do not count.
+    pub fn is_dirty(&self) -> Result<bool, GitError> {
+        let args = [
+            "status",
+            "--porcelain",
+            "-z",
+            "--ignore-submodules=none",
+            "--",
+            ".",
+        ];
+        let called = self.call(&args)?;
+        Ok(!called.bytes("see what is not committed")?.is_empty())
+    }
+
+    /// The full id of a revision's commit.
+    pub fn commit(&self, revision: &str) -> Result<String, GitError> {
+        let peeled = format!("{revision}^{{commit}}");
+        let args = [
+            "rev-parse",
+            "--verify",
+            "--quiet",
+            "--end-of-options",
+            &peeled,
+        ];
+        let called = self.call(&args)?;
+        if called.code == Some(0) {
+            return called.line("resolve a revision");
+        }
+        Err(GitError::UnknownRevision {
+            revision: revision.to_owned(),
+            shallow: self.is_shallow()?,
+        })
+    }
+
+    /// Where `HEAD` left `revision`.
+    pub fn merge_base(&self, revision: &str) -> Result<String, GitError> {
+        let other = self.commit(revision)?;
+        let head = self.commit("HEAD")?;
+        let called = self.call(&["merge-base", &other, &head])?;
+        if called.code != Some(1) {
+            return called.line("find the common commit");
+        }
+        let revision = revision.to_owned();
+        Err(if self.is_shallow()? {
+            GitError::BaseCutOff { revision }
+        } else {
+            GitError::Unrelated { revision }
+        })
+    }
+
+    fn is_shallow(&self) -> Result<bool, GitError> {
+        let called = self.call(&["rev-parse", "--is-shallow-repository"])?;
+        Ok(called.line("see whether the clone is shallow")? == "true")
+    }
+
+    /// Files of the project that differ from a commit: changed, added, deleted, under the old name and
+    /// the new, committed since or not, untracked ones too unless ignored; in submodules as well. A
+    /// submodule itself counts by its path.
+    pub fn changed_since(&self, commit: &str) -> Result<BTreeSet<String>, GitError> {
+        let mut changed = BTreeSet::new();
+        self.git.changed(&self.root, commit, "", &mut changed)?;
+        Ok(changed)
+    }
+
+    /// What Git tracks, or would add, below a directory of the project that is its root or a
+    /// submodule's; submodules by their path.
+    pub(crate) fn files_below(&self, dir: &str) -> Result<BTreeSet<String>, GitError> {
+        self.git.files(&self.root.join(dir))
+    }
+
+    /// All blobs of a commit below the project's root: path to mode and id.
+    pub(crate) fn blobs_at(
+        &self,
+        commit: &str,
+    ) -> Result<BTreeMap<String, (String, String)>, GitError> {
+        let prefix = self.prefix.as_str();
+        let mut args = vec!["ls-tree", "-r", "-z", "--full-tree", commit];
+        if !prefix.is_empty() {
+            args.extend(["--", prefix]);
+        }
+        let called = self.call(&args)?;
+        let mut blobs = BTreeMap::new();
+        for line in fields(called.bytes("list the files of a commit")?) {
+            // "mode type id\tpath"
+            let Some((head, path)) = text(line)?.split_once('\t') else {
+                continue;
+            };
+            let mut words = head.split(' ');
+            let (mode, kind, id) = (words.next(), words.next(), words.next());
+            if let (Some(mode), Some("blob"), Some(id)) = (mode, kind, id)
+                && let Some(path) = path.strip_prefix(prefix)
+            {
+                blobs.insert(path.to_owned(), (mode.to_owned(), id.to_owned()));
+            }
+        }
+        Ok(blobs)
+    }
+
+    pub(crate) fn blobs(&self) -> Result<Blobs, GitError> {
+        Blobs::start(self.git.command(&self.root))
+    }
+
+    fn call(&self, args: &[&str]) -> Result<Called, GitError> {
+        self.git.call(&self.root, args)
+    }
+}
+
+const SUBMODULE: &str = "160000";
+
+impl Git {
+    fn changed(
+        &self,
+        dir: &Path,
+        commit: &str,
+        prefix: &str,
+        changed: &mut BTreeSet<String>,
+    ) -> Result<(), GitError> {
+        let args = [
+            "diff",
+            "--raw",
+            "-z",
+            "--no-abbrev",
+            "--no-renames",
+            "--no-ext-diff",
+            "--ignore-submodules=none",
+            "--relative",
+            commit,
+            "--",
+            ".",
+        ];
+        let called = self.call(dir, &args)?;
+        let mut parts = fields(called.bytes("compare with a commit")?);
+        // ":mode mode id id status", then the path, each ended by a NUL
+        while let (Some(head), Some(path)) = (parts.next(), parts.next()) {
+            let (head, path) = (text(head)?, text(path)?);
+            let inside = format!("{prefix}{path}/");
+            changed.insert(format!("{prefix}{path}"));
+            let words: Vec<&str> = head.trim_start_matches(':').split(' ').collect();
+            let [old_mode, new_mode, old_id, ..] = words[..] else {
+                continue;
+            };
+            let sub = dir.join(path);
+            if new_mode != SUBMODULE || !sub.join(".git").exists() {
+                continue;
+            }
+            if old_mode == SUBMODULE && self.has_commit(&sub, old_id)? {
+                self.changed(&sub, old_id, &inside, changed)?;
+            } else {
+                let files = self.files(&sub)?;
+                changed.extend(files.iter().map(|file| format!("{inside}{file}")));
+            }
+        }
+        let args = ["ls-files", "--others", "--exclude-standard", "-z"];
+        let called = self.call(dir, &args)?;
+        for path in fields(called.bytes("list untracked files")?) {
+            changed.insert(format!("{prefix}{}", text(path)?.trim_end_matches('/')));
+        }
+        Ok(())
+    }
+
+    fn has_commit(&self, dir: &Path, id: &str) -> Result<bool, GitError> {
+        let commit = format!("{id}^{{commit}}");
+        Ok(self.call(dir, &["cat-file", "-e", &commit])?.code == Some(0))
+    }
+
+    fn files(&self, dir: &Path) -> Result<BTreeSet<String>, GitError> {
+        let args = [
+            "ls-files",
+            "--cached",
+            "--others",
+            "--exclude-standard",
+            // Never wanted, often huge, and not always ignored.
+            "--exclude=.terraform/",
+            "--exclude=.terrane/",
+            "-z",
+        ];
+        let called = self.call(dir, &args)?;
+        fields(called.bytes("list the files that Git knows")?)
+            .map(|path| Ok(text(path)?.trim_end_matches('/').to_owned()))
+            .collect()
+    }
+}
+
+/// How a call ended.
+struct Called {
+    code: Option<i32>,
+    stdout: Vec<u8>,
+    stderr: String,
+}
+
+impl Called {
+    fn bytes(&self, deed: &'static str) -> Result<&[u8], GitError> {
+        if self.code == Some(0) {
+            return Ok(&self.stdout);
+        }
+        Err(GitError::Failed {
+            deed,
+            said: self.stderr.clone(),
+        })
+    }
+
+    fn text(&self, deed: &'static str) -> Result<&str, GitError> {
+        text(self.bytes(deed)?)
+    }
+
+    fn line(&self, deed: &'static str) -> Result<String, GitError> {
+        Ok(self.text(deed)?.trim_end_matches('\n').to_owned())
+    }
+}
+
+fn fields(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    bytes
+        .split(|byte| *byte == 0)
+        .filter(|field| !field.is_empty())
+}
+
+fn text(bytes: &[u8]) -> Result<&str, GitError> {
+    std::str::from_utf8(bytes).map_err(|_| GitError::NotUtf8 {
+        path: String::from_utf8_lossy(bytes).into_owned(),
+    })
+}

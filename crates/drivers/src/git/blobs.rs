@@ -1,0 +1,78 @@
+//! Contents of blobs, asked one after the other of one `git cat-file --batch`.
+
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use model::tree::ReadFailure;
+
+use super::GitError;
+
+/// A running `git cat-file`; it ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Blobs {
+    child: Child,
+    /// Taken on drop: its end is what tells Git to end.
+    ask: Option<ChildStdin>,
+    answer: BufReader<ChildStdout>,
+}
+
+impl Blobs {
+    pub(super) fn start(mut command: Command) -> Result<Self, GitError> {
+        let mut child = command
+            .args(["cat-file", "--batch"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|source| GitError::Start { source })?;
+        let (ask, answer) = (child.stdin.take(), child.stdout.take());
+        let answer = answer.ok_or_else(|| GitError::Start {
+            source: io::ErrorKind::BrokenPipe.into(),
+        })?;
+        Ok(Self {
+            child,
+            ask,
+            answer: BufReader::new(answer),
+        })
+    }
+
+    /// The bytes of a blob, unless there are more than `limit`.
+    pub(crate) fn read(&mut self, id: &str, limit: u64) -> Result<Vec<u8>, ReadFailure> {
+        self.ask(id, limit)
+            .map_err(|err| ReadFailure::Other(format!("Git did not answer: {err}")))?
+    }
+
+    fn ask(&mut self, id: &str, limit: u64) -> io::Result<Result<Vec<u8>, ReadFailure>> {
+        let ask = self.ask.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
+        writeln!(ask, "{id}")?;
+        ask.flush()?;
+        // "<id> blob <size>" or "<id> missing"
+        let mut head = String::new();
+        self.answer.read_line(&mut head)?;
+        let words: Vec<&str> = head.split_whitespace().collect();
+        let size: u64 = match words[..] {
+            [_, "blob", size] => size.parse().map_err(|_| io::ErrorKind::InvalidData)?,
+            [_, "missing"] => return Ok(Err(ReadFailure::Missing)),
+            _ => return Err(io::ErrorKind::InvalidData.into()),
+        };
+        let mut content = (&mut self.answer).take(size + 1); // and a line feed
+        if size > limit {
+            io::copy(&mut content, &mut io::sink())?;
+            return Ok(Err(ReadFailure::TooLarge { limit }));
+        }
+        let mut bytes = Vec::new();
+        content.read_to_end(&mut bytes)?;
+        if bytes.pop() != Some(b'\n') {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(Ok(bytes))
+    }
+}
+
+impl Drop for Blobs {
+    fn drop(&mut self) {
+        self.ask.take();
+        // It reads its end of input and ends by itself; nobody is left to hear how.
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,282 @@
+//! What the engine sees of a project: which files, with which contents, under one digest.
+//!
+//! In Git it is what Git tracks, as it lies in the working tree, or would add, submodules included;
+//! outside of Git, everything. Added to that, ignored or not: each stack's automatic variable files
+//! and what it names in `include`. Never: what an engine leaves behind, and secrets it may hold.
+//!
+//! Not here: keeping packs (`store`), where slots are (`control`).
+
+mod listing;
+mod pack;
+mod slot;
+#[cfg(test)]
+mod tests;
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use aws_lc_rs::digest::{Context, SHA256, digest};
+use model::project::Project;
+use serde::{Deserialize, Serialize};
+
+use crate::git::{GitError, Repository};
+use crate::tree::normalised;
+
+pub use pack::{Packed, UnpackError, unpack};
+pub use slot::{LaidOut, LayOutError, Slot};
+
+/// What belongs in besides what Git knows. Paths are relative to the project's root.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Extras {
+    /// Root modules: their `terraform.tfvars` and `*.auto.tfvars` belong in.
+    pub stack_dirs: Vec<String>,
+    /// Files, directories or globs.
+    pub include: Vec<String>,
+}
+
+impl Extras {
+    /// What the stacks of a project want; `include` is meant from a stack's own directory.
+    pub fn of(project: &Project) -> Self {
+        let mut extras = Self::default();
+        for stack in project.stacks.values() {
+            extras.stack_dirs.push(stack.path.clone());
+            let from_root = |glob: &String| normalised(&stack.path, glob);
+            extras
+                .include
+                .extend(stack.include.iter().filter_map(from_root));
+        }
+        extras
+    }
+}
+
+/// The files of a project at one moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// SHA-256 in hex over all paths, kinds and contents.
+    pub digest: String,
+    /// By path.
+    pub files: Vec<SnapshotFile>,
+    /// Symbolic links that lead out of the project, and so are not in it.
+    pub left_out: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SnapshotFile {
+    /// Relative to the project's root, with `/`.
+    pub path: String,
+    pub kind: FileKind,
+    /// SHA-256 in hex of the content; for a link, of its target.
+    pub digest: String,
+    pub len: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FileKind {
+    Plain,
+    Executable,
+    /// Its content is its target.
+    Link,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum SnapshotError {
+    #[error("could not list the files of the project")]
+    Git { source: GitError },
+    #[error("could not read `{path}` for the snapshot")]
+    Read { path: String, source: io::Error },
+    #[error("`{path}` is not UTF-8, so it cannot be part of a snapshot")]
+    NotUtf8 { path: String },
+    #[error("`{glob}` in `include` is not a glob")]
+    Glob {
+        glob: String,
+        source: globset::Error,
+    },
+    #[error("`{path}` changed while the snapshot was made")]
+    Moved { path: String },
+}
+
+/// Takes the snapshot of the project at `root`; `repository` is the one it lies in, if any.
+pub fn collect(
+    root: &Path,
+    repository: Option<&Repository>,
+    extras: &Extras,
+) -> Result<Snapshot, SnapshotError> {
+    let root = root.canonicalize().map_err(read_error(""))?;
+    let mut files = Vec::new();
+    let mut left_out = Vec::new();
+    for path in listing::paths(&root, repository, extras)? {
+        match Found::read(&root, &path)? {
+            Found::Nothing => {}
+            Found::LeadsOut => left_out.push(path),
+            Found::File { kind, content } => files.push(SnapshotFile {
+                digest: sha256(&content),
+                len: content.len() as u64,
+                kind,
+                path,
+            }),
+        }
+    }
+    Ok(Snapshot {
+        digest: digest_of(
+            files
+                .iter()
+                .map(|f| (f.path.as_str(), f.kind, f.digest.as_str())),
+        ),
+        files,
+        left_out,
+    })
+}
+
+impl Snapshot {
+    /// All of it as one sequence of bytes, the same for the same digest. The files are read again, and
+    /// must still be what they were.
+    pub fn pack(&self, root: &Path) -> Result<Vec<u8>, SnapshotError> {
+        let root = root.canonicalize().map_err(read_error(""))?;
+        let mut pack = pack::Writer::new();
+        for file in &self.files {
+            match Found::read(&root, &file.path)? {
+                Found::File { kind, content }
+                    if kind == file.kind && sha256(&content) == file.digest =>
+                {
+                    pack.add(&file.path, kind, &content);
+                }
+                Found::File { .. } | Found::Nothing | Found::LeadsOut => {
+                    return Err(SnapshotError::Moved {
+                        path: file.path.clone(),
+                    });
+                }
+            }
+        }
+        Ok(pack.finish())
+    }
+}
+
+/// What lies at a path.
+enum Found {
+    File {
+        kind: FileKind,
+        content: Vec<u8>,
+    },
+    /// Deleted, or neither file nor link, or a plan.
+    Nothing,
+    LeadsOut,
+}
+
+impl Found {
+    /// `root` is a real path.
+    fn read(root: &Path, path: &str) -> Result<Self, SnapshotError> {
+        let place = root.join(path);
+        let metadata = match fs::symlink_metadata(&place) {
+            Ok(metadata) => metadata,
+            // Git tracks it, but it was deleted.
+            Err(err) if is_absent(&err) => return Ok(Self::Nothing),
+            Err(err) => return Err(read_error(path)(err)),
+        };
+        if metadata.is_symlink() {
+            return Self::link(root, path, &place);
+        }
+        if !metadata.is_file() {
+            return Ok(Self::Nothing);
+        }
+        let content = fs::read(&place).map_err(read_error(path))?;
+        if is_plan(&content) {
+            return Ok(Self::Nothing);
+        }
+        let executable = metadata.permissions().mode() & 0o100 != 0;
+        let kind = if executable {
+            FileKind::Executable
+        } else {
+            FileKind::Plain
+        };
+        Ok(Self::File { kind, content })
+    }
+
+    /// A link belongs in if it stays inside, read as text and followed on disk.
+    fn link(root: &Path, path: &str, place: &Path) -> Result<Self, SnapshotError> {
+        let target = fs::read_link(place).map_err(read_error(path))?;
+        let target = target
+            .into_os_string()
+            .into_string()
+            .map_err(|_| SnapshotError::NotUtf8 {
+                path: path.to_owned(),
+            })?;
+        let dir = path.rsplit_once('/').map_or("", |(dir, _)| dir);
+        let real = place.canonicalize();
+        let inside = real.map_or(true, |real| real.starts_with(root));
+        if !inside || normalised(dir, &target).is_none() {
+            return Ok(Self::LeadsOut);
+        }
+        Ok(Self::File {
+            kind: FileKind::Link,
+            content: target.into_bytes(),
+        })
+    }
+}
+
+/// A plan file under any name: a zip archive that begins with the entry `tfplan`.
+fn is_plan(content: &[u8]) -> bool {
+    content.starts_with(b"PK\x03\x04") && content.get(30..36) == Some(b"tfplan")
+}
+
+/// One digest over sorted files; paths hold no NUL, digests are of one length.
+fn digest_of<'a>(files: impl Iterator<Item = (&'a str, FileKind, &'a str)>) -> String {
+    let mut context = Context::new(&SHA256);
+    context.update(b"terrane snapshot 1\n");
+    for (path, kind, digest) in files {
+        context.update(path.as_bytes());
+        context.update(&[0, kind.letter()]);
+        context.update(digest.as_bytes());
+    }
+    hex(context.finish().as_ref())
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    hex(digest(&SHA256, bytes).as_ref())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut out, byte| {
+        let _ = write!(out, "{byte:02x}");
+        out
+    })
+}
+
+impl FileKind {
+    fn letter(self) -> u8 {
+        match self {
+            Self::Plain => b'f',
+            Self::Executable => b'x',
+            Self::Link => b'l',
+        }
+    }
+
+    fn from_letter(letter: u8) -> Option<Self> {
+        [Self::Plain, Self::Executable, Self::Link]
+            .into_iter()
+            .find(|kind| kind.letter() == letter)
+    }
+}
+
+fn is_absent(err: &io::Error) -> bool {
+    matches!(
+        err.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
+}
+
+fn read_error(path: &str) -> impl FnOnce(io::Error) -> SnapshotError {
+    let path = if path.is_empty() { "." } else { path }.to_owned();
+    move |source| SnapshotError::Read { path, source }
+}
+
+fn text(path: PathBuf) -> Result<String, SnapshotError> {
+    path.into_os_string()
+        .into_string()
+        .map_err(|path| SnapshotError::NotUtf8 {
+            path: path.to_string_lossy().into_owned(),
+        })
+}

@@ -1,0 +1,170 @@
+//! Which paths belong into a snapshot; some may turn out to be gone, or no files.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use globset::GlobBuilder;
+
+use super::{Extras, SnapshotError, is_absent, read_error, text};
+use crate::git::Repository;
+use crate::tree::normalised;
+
+/// `root` is a real path.
+pub(super) fn paths(
+    root: &Path,
+    repository: Option<&Repository>,
+    extras: &Extras,
+) -> Result<BTreeSet<String>, SnapshotError> {
+    let mut paths = BTreeSet::new();
+    match repository {
+        Some(repository) => tracked(repository, root, "", &mut paths)?,
+        None => walk(root, "", &mut paths)?,
+    }
+    for dir in &extras.stack_dirs {
+        automatic_variables(root, dir, &mut paths)?;
+    }
+    for pattern in &extras.include {
+        included(root, pattern, &mut paths)?;
+    }
+    paths.retain(|path| belongs(path));
+    Ok(paths)
+}
+
+fn tracked(
+    repository: &Repository,
+    root: &Path,
+    dir: &str,
+    paths: &mut BTreeSet<String>,
+) -> Result<(), SnapshotError> {
+    let files = repository
+        .files_below(dir)
+        .map_err(|source| SnapshotError::Git { source })?;
+    for file in files {
+        let path = below(dir, &file);
+        let place = root.join(&path);
+        let is_dir = fs::symlink_metadata(&place).is_ok_and(|metadata| metadata.is_dir());
+        if !is_dir {
+            paths.insert(path);
+        } else if place.join(".git").exists() && belongs(&path) {
+            // A submodule, or a repository that would become one.
+            tracked(repository, root, &path, paths)?;
+        }
+    }
+    Ok(())
+}
+
+/// All files below a directory; links are listed, not followed.
+fn walk(root: &Path, dir: &str, paths: &mut BTreeSet<String>) -> Result<(), SnapshotError> {
+    for (name, is_dir) in entries(root, dir)? {
+        let path = below(dir, &name);
+        if !belongs(&path) {
+            continue;
+        }
+        if is_dir {
+            walk(root, &path, paths)?;
+        } else {
+            paths.insert(path);
+        }
+    }
+    Ok(())
+}
+
+/// Names in a directory, and whether they are directories; none if it is not there.
+fn entries(root: &Path, dir: &str) -> Result<Vec<(String, bool)>, SnapshotError> {
+    let listing = match fs::read_dir(root.join(dir)) {
+        Ok(listing) => listing,
+        Err(err) if is_absent(&err) => return Ok(Vec::new()),
+        Err(err) => return Err(read_error(dir)(err)),
+    };
+    listing
+        .map(|entry| {
+            let entry = entry.map_err(read_error(dir))?;
+            let kind = entry.file_type().map_err(read_error(dir))?;
+            Ok((text(entry.file_name().into())?, kind.is_dir()))
+        })
+        .collect()
+}
+
+/// Variable files that an engine reads by itself.
+fn automatic_variables(
+    root: &Path,
+    dir: &str,
+    paths: &mut BTreeSet<String>,
+) -> Result<(), SnapshotError> {
+    let Some(dir) = real_dir(root, dir) else {
+        return Ok(());
+    };
+    for (name, is_dir) in entries(root, &dir)? {
+        let stem = name.strip_suffix(".json").unwrap_or(&name);
+        if !is_dir && (stem == "terraform.tfvars" || stem.ends_with(".auto.tfvars")) {
+            paths.insert(below(&dir, &name));
+        }
+    }
+    Ok(())
+}
+
+fn included(root: &Path, pattern: &str, paths: &mut BTreeSet<String>) -> Result<(), SnapshotError> {
+    let Some(pattern) = normalised("", pattern) else {
+        return Ok(()); // it leads outside: `config` has said so
+    };
+    // The part before the first glob is where to look.
+    let literal: Vec<&str> = pattern
+        .split('/')
+        .take_while(|part| !part.contains(['*', '?', '[', '{']))
+        .collect();
+    let base = literal.join("/");
+    if base == pattern {
+        let (dir, name) = base.rsplit_once('/').unwrap_or(("", &base));
+        let Some(dir) = real_dir(root, dir) else {
+            return Ok(());
+        };
+        let path = below(&dir, name);
+        let metadata = fs::symlink_metadata(root.join(&path));
+        if metadata.is_ok_and(|metadata| metadata.is_dir()) {
+            return walk(root, &path, paths);
+        }
+        paths.insert(path);
+        return Ok(());
+    }
+    let matcher = GlobBuilder::new(&pattern)
+        .literal_separator(true)
+        .build()
+        .map_err(|source| SnapshotError::Glob {
+            glob: pattern.clone(),
+            source,
+        })?
+        .compile_matcher();
+    if real_dir(root, &base).as_deref() != Some(&base) {
+        return Ok(());
+    }
+    let mut found = BTreeSet::new();
+    walk(root, &base, &mut found)?;
+    paths.extend(found.into_iter().filter(|path| matcher.is_match(path)));
+    Ok(())
+}
+
+/// The directory without links in its path, if it is there and inside: a snapshot holds no path that
+/// leads through a link.
+fn real_dir(root: &Path, dir: &str) -> Option<String> {
+    let real = root.join(dir).canonicalize().ok()?;
+    let inside = real.strip_prefix(root).ok()?;
+    inside.to_str().map(str::to_owned)
+}
+
+/// Whether a path may be in a snapshot at all.
+fn belongs(path: &str) -> bool {
+    let name = path.rsplit_once('/').map_or(path, |(_, name)| name);
+    let never = [".git", ".terraform", ".terrane"];
+    let is_state = name.ends_with(".tfstate") || name.contains(".tfstate.");
+    let is_plan = name == "tfplan" || name.ends_with(".tfplan");
+    !is_state && !is_plan && !path.split('/').any(|part| never.contains(&part))
+}
+
+fn below(dir: &str, name: &str) -> String {
+    if dir.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{dir}/{name}")
+    }
+}

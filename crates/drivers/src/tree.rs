@@ -1,0 +1,244 @@
+//! Trees of files for `model` to read: a directory, or a Git commit.
+//!
+//! Not here: what belongs into a snapshot (`snapshot`).
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use model::tree::{Entry, ReadFailure, Tree};
+use rustix::fs::OFlags;
+
+use crate::git::{Blobs, GitError, Repository};
+
+/// More than this of one file is never read.
+const LIMIT: u64 = 5 * 1024 * 1024;
+
+/// A directory. Symbolic links are followed as long as they stay inside of it; one that does not is
+/// as good as missing.
+#[derive(Debug)]
+pub struct DirTree {
+    /// Without any symbolic link in it.
+    root: PathBuf,
+    /// Where directories really are, if inside; a thousand stacks ask for few directories often.
+    dirs: Mutex<HashMap<String, Option<PathBuf>>>,
+}
+
+impl DirTree {
+    pub fn new(root: &Path) -> io::Result<Self> {
+        Ok(Self {
+            root: root.canonicalize()?,
+            dirs: Mutex::default(),
+        })
+    }
+
+    fn dir(&self, dir: &str) -> Option<PathBuf> {
+        let mut dirs = self.dirs.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = dirs.get(dir) {
+            return known.clone();
+        }
+        let real = is_plain(dir)
+            .then(|| self.inside(&self.root.join(dir)))
+            .flatten();
+        dirs.insert(dir.to_owned(), real.clone());
+        real
+    }
+
+    /// The real place of a path, if that is inside.
+    fn inside(&self, path: &Path) -> Option<PathBuf> {
+        let real = path.canonicalize().ok()?;
+        real.starts_with(&self.root).then_some(real)
+    }
+
+    fn open(&self, path: &str) -> io::Result<File> {
+        let (dir, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let dir = self.dir(dir).ok_or(io::ErrorKind::NotFound)?;
+        if !is_plain(name) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        match open_itself(&dir.join(name)) {
+            // It is a link.
+            Err(err) if err.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => {
+                let real = self
+                    .inside(&dir.join(name))
+                    .ok_or(io::ErrorKind::NotFound)?;
+                open_itself(&real)
+            }
+            opened => opened,
+        }
+    }
+}
+
+/// Opens no link, and does not wait for the other end of a pipe.
+fn open_itself(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    OpenOptions::new()
+        .read(true)
+        .custom_flags(flags.bits().cast_signed())
+        .open(path)
+}
+
+impl Tree for DirTree {
+    fn read(&self, path: &str) -> Result<Vec<u8>, ReadFailure> {
+        let failed = |err: io::Error| match err.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => ReadFailure::Missing,
+            _ => ReadFailure::Other(err.to_string()),
+        };
+        let file = self.open(path).map_err(failed)?;
+        let metadata = file.metadata().map_err(failed)?;
+        if !metadata.is_file() {
+            return Err(ReadFailure::Other("it is not a file".to_owned()));
+        }
+        let mut bytes = Vec::with_capacity(usize::try_from(metadata.len().min(LIMIT)).unwrap_or(0));
+        file.take(LIMIT + 1)
+            .read_to_end(&mut bytes)
+            .map_err(failed)?;
+        if bytes.len() as u64 > LIMIT {
+            return Err(ReadFailure::TooLarge { limit: LIMIT });
+        }
+        Ok(bytes)
+    }
+
+    fn list(&self, dir: &str) -> Option<Vec<Entry>> {
+        let real = self.dir(dir)?;
+        let mut entries: Vec<Entry> = fs::read_dir(&real)
+            .ok()?
+            .filter_map(|entry| {
+                let entry = entry.ok()?;
+                let kind = entry.file_type().ok()?;
+                let is_dir = if kind.is_symlink() {
+                    self.inside(&entry.path())?.is_dir()
+                } else {
+                    kind.is_dir()
+                };
+                // A name that is no text cannot be written in any file we read.
+                let name = entry.file_name().into_string().ok()?;
+                Some(Entry { name, is_dir })
+            })
+            .collect();
+        entries.sort_by(|one, other| one.name.cmp(&other.name));
+        Some(entries)
+    }
+}
+
+/// A commit, below the project's root. Submodules are not part of it.
+#[derive(Debug)]
+pub struct CommitTree {
+    files: BTreeMap<String, CommittedFile>,
+    blobs: Mutex<Blobs>,
+}
+
+#[derive(Debug)]
+struct CommittedFile {
+    id: String,
+    is_link: bool,
+}
+
+impl CommitTree {
+    pub fn new(repository: &Repository, commit: &str) -> Result<Self, GitError> {
+        let files = repository.blobs_at(commit)?.into_iter();
+        let files = files.map(|(path, (mode, id))| {
+            let is_link = mode == "120000";
+            (path, CommittedFile { id, is_link })
+        });
+        Ok(Self {
+            files: files.collect(),
+            blobs: Mutex::new(repository.blobs()?),
+        })
+    }
+
+    fn blob(&self, id: &str) -> Result<Vec<u8>, ReadFailure> {
+        let mut blobs = self.blobs.lock().unwrap_or_else(PoisonError::into_inner);
+        blobs.read(id, LIMIT)
+    }
+
+    /// The path with every link in it followed; `None` if it leads outside or in a circle.
+    fn resolved(&self, path: &str) -> Option<String> {
+        let mut path = path.to_owned();
+        for _ in 0..16 {
+            let ends = path
+                .match_indices('/')
+                .map(|(at, _)| at)
+                .chain([path.len()]);
+            let mut heads = ends.map(|at| &path[..at]);
+            let Some(link) = heads.find(|head| self.files.get(*head).is_some_and(|f| f.is_link))
+            else {
+                return Some(path);
+            };
+            let target = String::from_utf8(self.blob(&self.files[link].id).ok()?).ok()?;
+            let dir = link.rsplit_once('/').map_or("", |(dir, _)| dir);
+            path = normalised(dir, &format!("{target}{}", &path[link.len()..]))?;
+        }
+        None
+    }
+}
+
+impl Tree for CommitTree {
+    fn read(&self, path: &str) -> Result<Vec<u8>, ReadFailure> {
+        let path = self.resolved(path).ok_or(ReadFailure::Missing)?;
+        let file = self.files.get(&path).ok_or(ReadFailure::Missing)?;
+        self.blob(&file.id)
+    }
+
+    fn list(&self, dir: &str) -> Option<Vec<Entry>> {
+        let dir = self.resolved(dir)?;
+        let prefix = if dir.is_empty() {
+            dir
+        } else {
+            format!("{dir}/")
+        };
+        let below = self.files.range(prefix.clone()..);
+        let below = below.map_while(|(path, file)| Some((path.strip_prefix(&prefix)?, file)));
+        let mut entries: BTreeMap<String, bool> = BTreeMap::new();
+        for (rest, file) in below {
+            let (name, mut is_dir) = match rest.split_once('/') {
+                Some((name, _)) => (name, true),
+                None => (rest, false),
+            };
+            if file.is_link && !is_dir {
+                let Some(target) = self.resolved(&format!("{prefix}{name}")) else {
+                    continue;
+                };
+                is_dir = !self.files.contains_key(&target);
+            }
+            entries.insert(name.to_owned(), is_dir);
+        }
+        let found = !entries.is_empty() || prefix.is_empty();
+        let entries = entries
+            .into_iter()
+            .map(|(name, is_dir)| Entry { name, is_dir });
+        found.then(|| entries.collect())
+    }
+}
+
+/// `path` as seen from `dir`, without `.` and `..`; `None` if it leaves the root.
+pub(crate) fn normalised(dir: &str, path: &str) -> Option<String> {
+    if path.starts_with('/') {
+        return None;
+    }
+    let mut parts: Vec<&str> = dir.split('/').filter(|part| !part.is_empty()).collect();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop()?;
+            }
+            part => parts.push(part),
+        }
+    }
+    Some(parts.join("/"))
+}
+
+/// Whether a path goes only downwards.
+fn is_plain(path: &str) -> bool {
+    path.is_empty()
+        || path
+            .split('/')
+            .all(|part| !matches!(part, "" | "." | "..") && !part.contains('\0'))
+}
