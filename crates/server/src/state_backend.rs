@@ -251,7 +251,10 @@ async fn answer(State(serving): State<Arc<Serving>>, request: Request) -> Respon
 
 /// Whether a body that did not say its length went over the limit.
 fn is_too_long(err: &axum::Error) -> bool {
-    std::error::Error::source(err).is_some_and(|source| source.is::<LengthLimitError>())
+    let source = std::error::Error::source(err);
+    source
+        .and_then(|source| source.downcast_ref::<LengthLimitError>())
+        .is_some()
 }
 
 fn md5_of(bytes: &[u8]) -> String {

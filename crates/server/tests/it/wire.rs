@@ -79,7 +79,7 @@ async fn a_conflict_shows_the_holders_whole_lock() {
     );
     assert_eq!(
         second.ask("UNLOCK /state", LOCK_B).await,
-        format!("423 {LOCK_A}")
+        format!("409 {LOCK_A}")
     );
     assert_eq!(
         second.ask("POST /state", &state(1)).await,
@@ -87,7 +87,7 @@ async fn a_conflict_shows_the_holders_whole_lock() {
     );
     assert_eq!(
         second.ask("POST /state?ID=b", &state(1)).await,
-        format!("409 {LOCK_A}")
+        format!("423 {LOCK_A}")
     );
     let stolen = second.ask("POST /state?ID=a", &state(1)).await;
     assert_eq!(
