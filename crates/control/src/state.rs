@@ -41,6 +41,11 @@ pub enum StateAccessError {
         state: StateName,
         holder: Box<HeldLock>,
     },
+    #[error("another lock holds state `{state}`: {}", .holder.info)]
+    NotYours {
+        state: StateName,
+        holder: Box<HeldLock>,
+    },
     #[error("state `{state}` moved after this plan was made")]
     Moved {
         state: StateName,
@@ -225,7 +230,7 @@ impl StateAccess {
         match self.store.lock_release(&self.state, id).await {
             Ok(_) => Ok(()),
             Err(ReleaseLockError::Held { state, holder }) => {
-                Err(StateAccessError::Locked { state, holder })
+                Err(StateAccessError::NotYours { state, holder })
             }
             Err(ReleaseLockError::Store { source, .. }) => Err(self.failed("unlock", source)),
         }

@@ -90,6 +90,7 @@ impl From<StateAccessError> for ApiError {
         match &err {
             E::Forbidden { .. } => Self::forbidden(),
             E::Locked { holder, .. } => Self::locked(holder),
+            E::NotYours { holder, .. } => Self::conflict(&err.to_string(), Some(holder)),
             E::Moved { .. } | E::LockEnded { .. } => Self::conflict(&err.to_string(), None),
             E::Refused { source, holder, .. } => {
                 Self::conflict(&source.to_string(), holder.as_deref())

@@ -6,6 +6,7 @@
 //!
 //! Not here: what a run may do (`control::state`), status codes (`error`).
 
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,11 +22,13 @@ use axum::serve::ListenerExt as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use control::state::{StateAccess, StateAccessError};
+use http_body_util::LengthLimitError;
 use md5::{Digest as _, Md5};
 use model::lock::LockInfo;
 use model::secret::Secret;
 use serde::Deserialize;
 use tokio::net::TcpListener;
+use tokio::sync::mpsc;
 
 use crate::auth::RunToken;
 use crate::error::ApiError;
@@ -45,6 +48,12 @@ pub struct RunEndpoint {
     access: StateAccess,
     token: RunToken,
     body_limit: usize,
+}
+
+/// An endpoint and its deeds in flight.
+struct Serving {
+    endpoint: RunEndpoint,
+    busy: mpsc::Sender<Infallible>,
 }
 
 #[derive(Deserialize)]
@@ -92,13 +101,20 @@ impl RunEndpoint {
             // Answers are small and awaited; without this they wait for one another's receipts.
             let _ = stream.set_nodelay(true);
         });
+        let (busy, mut idle) = mpsc::channel(1);
         let router = Router::new()
             .route(PATH, any(answer))
             .fallback(async || ApiError::forbidden())
-            .with_state(Arc::new(self));
+            .with_state(Arc::new(Serving {
+                endpoint: self,
+                busy,
+            }));
         axum::serve(listener, router)
             .with_graceful_shutdown(end)
-            .await
+            .await?;
+        // Nothing is ever sent: this ends when the last deed that holds a sender has ended.
+        let None::<Infallible> = idle.recv().await;
+        Ok(())
     }
 
     async fn answer(&self, request: Request) -> Result<Response, ApiError> {
@@ -182,21 +198,12 @@ impl RunEndpoint {
             .and_then(|value| value.to_str().ok());
         let length = length.and_then(|value| value.parse::<u64>().ok());
         if length.is_some_and(|length| length > limit as u64) {
-            self.access
-                .record(deed, format!("it is larger than {limit} bytes"), None)
-                .await?;
-            return Err(ApiError::too_large());
+            return Err(self.too_large(deed, limit).await?);
         }
-        // The limit holds for a body that does not say its length too.
-        let Ok(bytes) = to_bytes(body, limit).await else {
-            let why = format!("it broke off, or is larger than {limit} bytes");
-            self.access.record(deed, why, None).await?;
-            let unsaid = length.is_none();
-            return Err(if unsaid {
-                ApiError::too_large()
-            } else {
-                ApiError::bad_request()
-            });
+        let bytes = match to_bytes(body, limit).await {
+            Ok(bytes) => bytes,
+            Err(err) if is_too_long(&err) => return Err(self.too_large(deed, limit).await?),
+            Err(_) => return Err(self.refuse(deed, "it broke off").await?),
         };
         match headers.get(CONTENT_MD5) {
             Some(sent) if sent.as_bytes() != md5_of(&bytes).as_bytes() => Err(self
@@ -204,6 +211,17 @@ impl RunEndpoint {
                 .await?),
             _ => Ok(bytes),
         }
+    }
+
+    async fn too_large(
+        &self,
+        deed: &'static str,
+        limit: usize,
+    ) -> Result<ApiError, StateAccessError> {
+        self.access
+            .record(deed, format!("it is larger than {limit} bytes"), None)
+            .await?;
+        Ok(ApiError::too_large())
     }
 
     async fn refuse(
@@ -216,8 +234,27 @@ impl RunEndpoint {
     }
 }
 
-async fn answer(State(endpoint): State<Arc<RunEndpoint>>, request: Request) -> Response {
-    endpoint.answer(request).await.into_response()
+/// A request that came whole is carried through even if its sender is gone: an engine that was
+/// killed after its last write has written.
+async fn answer(State(serving): State<Arc<Serving>>, request: Request) -> Response {
+    let deed = tokio::spawn(async move {
+        let busy = serving.busy.clone();
+        let answered = serving.endpoint.answer(request).await;
+        drop(busy);
+        answered
+    });
+    match deed.await {
+        Ok(answered) => answered.into_response(),
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}
+
+/// Whether a body that did not say its length went over the limit.
+fn is_too_long(err: &axum::Error) -> bool {
+    let source = std::error::Error::source(err);
+    source
+        .and_then(|source| source.downcast_ref::<LengthLimitError>())
+        .is_some()
 }
 
 fn md5_of(bytes: &[u8]) -> String {

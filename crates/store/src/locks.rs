@@ -245,7 +245,7 @@ impl Tx {
         Ok(true)
     }
 
-    async fn lock_has_ended(&mut self, state: i64, id: &str) -> Result<bool, DbError> {
+    pub(crate) async fn lock_has_ended(&mut self, state: i64, id: &str) -> Result<bool, DbError> {
         const ENDED: &str = "SELECT 1 FROM lock_ended WHERE state = $1 AND lock_id = $2";
         Ok(self
             .fetch_optional(ENDED, &[state.into(), id.into()])

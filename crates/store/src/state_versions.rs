@@ -106,6 +106,8 @@ struct Moment {
     row: StateRow,
     head: Option<Stored>,
     last: i64,
+    /// Whether the lock that the writer names is known to have ended.
+    lock_ended: bool,
 }
 
 /// A version and its file.
@@ -295,7 +297,7 @@ impl Store {
                 .begin_write()
                 .await
                 .map_err(|err| failed(err.into()))?;
-            let seen = tx.moment(write.state).await.map_err(failed)?;
+            let seen = tx.moment(write).await.map_err(failed)?;
             drop(tx); // the file is written while others may write theirs
             let mark = match write.decide(&seen, &facts, &content) {
                 PushVerdict::Accept { mark } => write.mark.or(mark),
@@ -371,7 +373,7 @@ impl Store {
                 AND lock_id IS NOT DISTINCT FROM $4 AND lock_epoch = $5 \
             RETURNING head";
         let mut tx = self.db.begin_write().await?;
-        let now = tx.moment(write.state).await?;
+        let now = tx.moment(write).await?;
         let accepted = matches!(
             write.decide(&now, facts, &version.content),
             PushVerdict::Accept { mark } if write.mark.or(mark) == version.mark
@@ -421,18 +423,27 @@ impl Store {
 }
 
 impl Tx {
-    async fn moment(&mut self, state: &StateName) -> Result<Moment, StoreError> {
+    async fn moment(&mut self, write: &Write<'_>) -> Result<Moment, StoreError> {
         let row = self
-            .state_get(state)
+            .state_get(write.state)
             .await?
             .ok_or(StoreError::Interrupted)?;
-        let head = self.fetch_optional(HEAD, &name_args(state)).await?;
+        let head = self.fetch_optional(HEAD, &name_args(write.state)).await?;
         let head = head.as_ref().map(Stored::read).transpose()?;
         let last = self.fetch_optional(LAST, &[row.id.into()]).await?;
         let last = last
             .map_or(Ok(0), |row| row.int(0))
             .map_err(StoreError::Db)?;
-        Ok(Moment { row, head, last })
+        let lock_ended = match &write.writer.lock_id {
+            Some(id) => self.lock_has_ended(row.id, id).await?,
+            None => false,
+        };
+        Ok(Moment {
+            row,
+            head,
+            last,
+            lock_ended,
+        })
     }
 }
 
@@ -450,6 +461,7 @@ impl Write<'_> {
             content,
             contents: facts.contents,
             lock_id: self.writer.lock_id.as_deref(),
+            lock_ended: seen.lock_ended,
             run: self.writer.run,
             may_empty: self.writer.may_empty,
             surgery: self.writer.surgery,

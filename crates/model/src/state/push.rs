@@ -32,6 +32,8 @@ pub struct PushView<'a> {
     pub contents: Contents,
     /// The lock the writer says it holds.
     pub lock_id: Option<&'a str>,
+    /// Whether that lock is known to have ended.
+    pub lock_ended: bool,
     pub run: Option<RunId>,
     /// Whether this run's plan takes every resource away; without a run nobody knows.
     pub may_empty: bool,
@@ -118,8 +120,9 @@ fn check_lock(lock: Option<&LockView<'_>>, push: &PushView<'_>) -> Result<(), Pu
             _ => Ok(()),
         },
         // Its lock was broken or released: it is too late, whoever holds the state now.
-        (_, Some(id)) => Err(PushRefusal::LockLost { id: id.to_owned() }),
-        (Some(lock), None) => Err(PushRefusal::Locked {
+        (Some(_), Some(id)) if push.lock_ended => Err(PushRefusal::LockLost { id: id.to_owned() }),
+        (None, Some(id)) => Err(PushRefusal::LockLost { id: id.to_owned() }),
+        (Some(lock), _) => Err(PushRefusal::Locked {
             holder: lock.id.to_owned(),
         }),
         (None, None) => push

@@ -166,7 +166,7 @@ async fn a_lock_lost_while_the_file_was_written_is_lost() {
     };
     let facts = StateFacts::read(&write.body).unwrap();
     let mut tx = store.db.begin_write().await.unwrap();
-    let seen = tx.moment(write.state).await.unwrap();
+    let seen = tx.moment(&write).await.unwrap();
     drop(tx);
     let version = seen.next(&write, &facts, "digest", None);
     let new = store.write_blob(&seen, &version, &write).await.unwrap();

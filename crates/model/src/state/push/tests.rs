@@ -19,6 +19,7 @@ const NEXT: PushView<'_> = PushView {
     content: "next",
     contents: Contents::Resources,
     lock_id: None,
+    lock_ended: false,
     run: None,
     may_empty: false,
     surgery: false,
@@ -141,8 +142,14 @@ fn locks() {
     check(Some(HEAD), Some(LOCK), with("L"), "accept");
     let locked = "refuse: the state is locked by lock `L`, and this write does not carry it";
     check(Some(HEAD), Some(LOCK), NEXT, locked);
+    check(Some(HEAD), Some(LOCK), with("K"), locked);
     let lost = "refuse: the write carries lock `K`, which is not held any more";
-    check(Some(HEAD), Some(LOCK), with("K"), lost);
+    let ended = PushView {
+        lock_ended: true,
+        ..with("K")
+    };
+    check(Some(HEAD), Some(LOCK), ended, lost);
+    check(Some(HEAD), None, ended, lost);
     check(Some(HEAD), None, with("K"), lost);
     check(None, None, with("K"), lost);
 }
@@ -268,9 +275,9 @@ prop_compose! {
 prop_compose! {
     fn push()(
         serial in 0_u64..4, lineage in word(), content in word(), contents in contents(),
-        lock_id in prop::option::of(word()), run in run(), may_empty: bool, surgery: bool,
+        lock_id in prop::option::of(word()), lock_ended: bool, run in run(), may_empty: bool, surgery: bool,
     ) -> PushView<'static> {
-        PushView { serial, lineage, content, contents, lock_id, run, may_empty, surgery }
+        PushView { serial, lineage, content, contents, lock_id, lock_ended, run, may_empty, surgery }
     }
 }
 
