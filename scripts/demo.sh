@@ -22,8 +22,8 @@ trap cleanup EXIT
 cp -R examples/quickstart "$scratch/quickstart"
 PATH=$target/debug:$(dirname "$TERRANE_TEST_TOFU"):$PATH
 export PATH
-# A home of the demo's own: no state in the project, none in the user's data directory.
-export TERRANE_HOME=$scratch/home
+# A home and a key of the demo's own: nothing in the project, nothing among the user's data.
+export TERRANE_HOME=$scratch/home XDG_CONFIG_HOME=$scratch/config
 cd "$scratch/quickstart"
 git init --quiet
 git add --all

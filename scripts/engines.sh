@@ -6,13 +6,21 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 readonly tofu_version=1.11.14
+readonly go_version=1.26.8 # for a build from source
 
 say() { printf '%s\n' "$*" >&2; }
 
-install_tofu() {
-  say "engines: building terrane, which installs OpenTofu $tofu_version"
-  cargo build --quiet --package terrane >&2
-  cargo run --quiet --package terrane -- engine install tofu "$tofu_version" >&2
+# The command that puts Go where it is expected, for this machine.
+go_install_command() {
+  local system machine
+  system=$(uname -s | tr '[:upper:]' '[:lower:]')
+  case $(uname -m) in
+    aarch64 | arm64) machine=arm64 ;;
+    *) machine=amd64 ;;
+  esac
+  # shellcheck disable=SC2016 # to be read, not expanded
+  printf 'curl -fsSL https://go.dev/dl/go%s.%s-%s.tar.gz | sudo tar -C /usr/local -xz && export PATH=$PATH:/usr/local/go/bin' \
+    "$go_version" "$system" "$machine"
 }
 
 # Where `terrane engine install` puts it.
@@ -48,12 +56,14 @@ if [ -n "${TF_CLI_CONFIG_FILE:-}" ] && [ ! -e "$TF_CLI_CONFIG_FILE" ]; then
 fi
 
 if ! tofu=$(find_tofu); then
-  if ! install_tofu; then
+  say "engines: building terrane, which installs OpenTofu $tofu_version"
+  cargo build --quiet --package terrane >&2
+  if ! cargo run --quiet --package terrane -- engine install tofu "$tofu_version" >&2; then
     say ""
     say "error: OpenTofu $tofu_version could not be installed"
     if ! command -v go > /dev/null; then
-      say "hint: its release could not be downloaded, and to build it from source Go is missing:"
-      say "      install it from https://go.dev/dl/ (or \`apt-get install golang\`), then try again"
+      say "hint: its release could not be downloaded, and Go, to build it from source, is missing; to install it:"
+      say "      $(go_install_command)"
     else
       say "hint: put a \`tofu\` of that version on PATH, or name it: TERRANE_TEST_TOFU=/path/to/tofu"
     fi

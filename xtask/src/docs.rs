@@ -67,3 +67,19 @@ fn crates_page() -> String {
     }
     page
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_is_stale_until_it_is_written_and_after_an_edit() {
+        let root = tempfile::tempdir().unwrap();
+        let all: Vec<&str> = PAGES.iter().map(|page| page.path).collect();
+        assert_eq!(stale(root.path()), all);
+        assert_eq!(write(root.path()).unwrap(), all);
+        assert!(stale(root.path()).is_empty());
+        std::fs::write(root.path().join(PAGES[0].path), "edited by hand").unwrap();
+        assert_eq!(stale(root.path()), [PAGES[0].path]);
+    }
+}

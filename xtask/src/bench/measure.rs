@@ -151,7 +151,13 @@ fn failure(command: &Command, stdout: &[u8], stderr: &[u8]) -> io::Error {
     let said = String::from_utf8_lossy(if stderr.is_empty() { stdout } else { stderr });
     let lines: Vec<&str> = said.lines().collect();
     let tail = lines[lines.len().saturating_sub(20)..].join("\n");
-    io::Error::other(format!("{command:?} failed\n{tail}"))
+    // Without the environment, which fills the screen and says nothing.
+    let words: Vec<_> = [command.get_program()]
+        .into_iter()
+        .chain(command.get_args())
+        .map(|word| word.to_string_lossy())
+        .collect();
+    io::Error::other(format!("`{}` failed\n{tail}", words.join(" ")))
 }
 
 #[cfg(test)]
