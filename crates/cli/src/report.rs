@@ -1,6 +1,6 @@
 //! Where text goes: data to standard output, everything else to standard error.
 
-use std::io::{self, Write as _};
+use std::io;
 
 use crate::CommandError;
 

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use control::asker::Asker;
 use control::changesets::{self, Begun};
-use control::{Control, recovery, worker};
+use control::worker::{self, Say};
+use control::{Control, recovery};
 use model::changeset::{Action, ChangeSet, Status};
 use model::ids::{ChangeSetId, StackName};
 use model::run::{Run, RunState};
 use serde_json::json;
-use store::Say;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::args::Global;
@@ -145,7 +145,9 @@ impl<'a> Watcher<'a> {
         self.look().await?;
         loop {
             if let Some(rest) = self.rest() {
-                self.display.finish()?;
+                // What was planned is shown in full instead.
+                let has_plans = rest == Rest::AwaitsConfirm || self.set().request.action == Action::Plan;
+                if has_plans { self.display.clear()? } else { self.display.finish()? }
                 return Ok(rest);
             }
             if self.wait(&mut interrupts).await {

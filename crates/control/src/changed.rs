@@ -40,7 +40,7 @@ pub fn since(
     env: &BTreeMap<String, String>,
 ) -> Result<BTreeSet<StackName>, ChangedError> {
     let reference = match reference {
-        ChangedRef::Commit(reference) => reference,
+        ChangedRef::Git(reference) => reference,
         ChangedRef::Applied => return Err(ChangedError::NotYet),
     };
     let failed = |source| ChangedError::Git { reference: reference.clone(), source };

@@ -10,13 +10,14 @@ use std::path::PathBuf;
 
 use drivers::engine::Engine;
 use drivers::snapshot::{self, Extras, SnapshotError};
+use model::config::eval;
 use model::changeset::{Action, ChangeSet, Request, Status};
 use model::engine::EngineRequirement;
 use model::graph::Graph;
 use model::ids::{ChangeSetId, StackName};
 use model::module::{self, Module};
 use model::plan::Plan;
-use model::project::{EdgeKind, Input, LaneScope, Project, Stack};
+use model::project::{Backend, Context, EdgeKind, Input, LaneScope, Project, Stack, Target};
 use model::state::Contents;
 use model::run::{DeclaredVariable, EnginePin, Run, RunSpec, Upstream};
 use store::{ChangeSetError, Scope};
@@ -202,7 +203,7 @@ fn may(project: &Project, stack: &Stack, wanted: &Wanted) -> Result<(), PrepareE
             writers: writers.join(" or "),
         });
     }
-    if !wanted.may_keep_state && target.backend == model::project::Backend::Terrane {
+    if !wanted.may_keep_state && target.backend == Backend::Terrane {
         return Err(PrepareError::NoHome { stack: stack.name.clone() });
     }
     Ok(())
@@ -249,7 +250,7 @@ async fn has_resources(
     let head = control.store.state_head(&control.state_name(state)).await;
     let head =
         head.map_err(|source| OutputsError::State { state: state.clone(), source })?;
-    Ok(head.is_some_and(|head| head.contents != Contents::Empty))
+    Ok(head.is_some_and(|head| head.contents != Contents::Nothing))
 }
 
 /// Stores the source once, encrypted, under its digest.
@@ -310,11 +311,12 @@ fn spec(
     let root = modules.get(&stack.path);
     Ok(RunSpec {
         stack: stack.clone(),
-        target: project.targets[&stack.target].clone(),
+        target: target_for(project, stack),
         contexts: stack
             .contexts
             .iter()
-            .filter_map(|context| project.contexts.get(context).cloned())
+            .filter_map(|context| project.contexts.get(context))
+            .map(|context| context_for(context, stack))
             .collect(),
         upstreams: waits_for(project, graph, name, wanted),
         output_states: output_states(project, stack),
@@ -339,6 +341,30 @@ fn spec(
         destroy: wanted.destroy || wanted.action == Action::Destroy,
         refresh_only: wanted.refresh_only,
     })
+}
+
+/// A target with the settings of its backend as they are for one stack.
+fn target_for(project: &Project, stack: &Stack) -> Target {
+    let mut target = project.targets[&stack.target].clone();
+    if let Backend::Engine { settings, .. } = &mut target.backend {
+        bind(settings, stack);
+    }
+    target
+}
+
+/// A context with its values as they are for one stack.
+fn context_for(context: &Context, stack: &Stack) -> Context {
+    let mut context = context.clone();
+    for values in [&mut context.env, &mut context.vars, &mut context.files] {
+        bind(values, stack);
+    }
+    context
+}
+
+fn bind(values: &mut BTreeMap<String, Input>, stack: &Stack) {
+    for value in values.values_mut() {
+        *value = eval::for_stack(value, stack);
+    }
 }
 
 /// Whom a run waits for: its upstreams, or, when everything goes away, those that need it.

@@ -11,7 +11,9 @@ use drivers::process::{self, Environment, StartError};
 use model::changeset::ChangeSet;
 use model::ids::{ChangeSetId, RunId};
 use model::run::{Problem, Run, RunEvent, Stage};
-use store::{ChangeSetError, Say};
+use store::ChangeSetError;
+
+pub use store::Say;
 
 use crate::Control;
 use crate::asker::Asker;

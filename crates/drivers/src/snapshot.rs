@@ -234,7 +234,7 @@ fn digest_of<'a>(files: impl Iterator<Item = (&'a str, FileKind, &'a str)>) -> S
     hex(context.finish().as_ref())
 }
 
-fn sha256(bytes: &[u8]) -> String {
+pub fn sha256(bytes: &[u8]) -> String {
     hex(digest(&SHA256, bytes).as_ref())
 }
 

@@ -119,6 +119,13 @@ pub fn closure(modules: &BTreeMap<String, Module>, dir: &str) -> BTreeSet<String
 }
 
 impl Module {
+    /// Whether it asks for a provider that is not built into the engine.
+    pub fn needs_providers(&self) -> bool {
+        self.required_providers
+            .values()
+            .any(|provider| provider.source.as_deref() != Some("terraform.io/builtin/terraform"))
+    }
+
     /// All that `init` depends on in this directory, as canonical text.
     pub fn init_inputs(&self) -> String {
         let mut out = String::new();

@@ -121,7 +121,7 @@ async fn install(
     let path = process.env.get("PATH").map(OsStr::new);
     for wish in wishes {
         let source = match process.var("TERRANE_ENGINE_MIRROR") {
-            Some(mirror) => ReleaseSource::mirror(wish.flavor, mirror),
+            Some(mirror) => ReleaseSource::official(wish.flavor).mirrored(mirror),
             None => ReleaseSource::official(wish.flavor),
         };
         let options = InstallOptions {

@@ -87,8 +87,8 @@ fn one(
         value if raw => report::data(&value.to_string())?,
         value if global.json => report::json(value)?,
         value => {
-            let shown = view::outputs::value(value, process.data_look(global));
-            report::data(&format!("{shown}\n"))?;
+            let shown = view::outputs::render_value(value, process.data_look(global));
+            report::data(&shown)?;
         }
     }
     Ok(ExitStatus::Done)

@@ -6,7 +6,7 @@ use control::projects::OpenProject;
 use model::graph::Graph;
 use model::ids::StackName;
 use model::project::Project;
-use model::selector;
+use model::selector::{self, Selection};
 
 use crate::{CommandError, ExitStatus, Process};
 
@@ -21,7 +21,10 @@ pub(crate) fn resolve(
     if words.is_empty() {
         let here = process.cwd.canonicalize().unwrap_or_else(|_| process.cwd.clone());
         let inside = here.strip_prefix(&open.root).ok().and_then(|path| path.to_str()).unwrap_or("");
-        return selector::of_directory(project, inside).map_err(|err| wrong(&err));
+        let graph = Graph::new(project);
+        return Selection::here(inside)
+            .resolve(&graph, project, &|_| BTreeSet::new())
+            .map_err(|err| wrong(&err));
     }
     let selection = selector::parse(words).map_err(|err| wrong(&err))?;
     let mut changed = std::collections::BTreeMap::new();
@@ -45,12 +48,18 @@ pub(crate) fn resolve(
 
 /// Exactly one stack, by name.
 pub(crate) fn one<'a>(name: &str, project: &'a Project) -> Result<&'a StackName, CommandError> {
-    project.stacks.keys().find(|stack| stack.as_str() == name).ok_or_else(|| {
-        let near = model::config::suggest::nearest(name, project.stacks.keys().map(StackName::as_str));
-        let shown = CommandError::new(format!("there is no stack `{name}`")).status(ExitStatus::Usage);
-        match near {
-            Some(near) => shown.hint(format!("did you mean `{near}`?")),
-            None => shown.hint("`terrane graph` shows all stacks"),
+    if let Some(stack) = project.stacks.keys().find(|stack| stack.as_str() == name) {
+        return Ok(stack);
+    }
+    let graph = Graph::new(project);
+    let parsed = selector::parse(&[name.to_owned()]);
+    match parsed.and_then(|words| words.resolve(&graph, project, &|_| BTreeSet::new())) {
+        Err(err) => {
+            let shown = CommandError::from_error(&err).status(ExitStatus::Usage);
+            Err(err.hint().into_iter().fold(shown, CommandError::hint))
         }
-    })
+        Ok(_) => Err(CommandError::new(format!("`{name}` is not the name of one stack"))
+            .hint("`terrane graph` shows all stacks")
+            .status(ExitStatus::Usage)),
+    }
 }

@@ -223,7 +223,7 @@ fn way_on(outcome: &Outcome, tally: &Tally) -> Vec<String> {
         })
         .collect();
     let command = match outcome.deed {
-        Deed::Apply => format!("`terrane apply --resume {id}` runs what is left"),
+        Deed::Apply => format!("the same command again: what was applied is left alone"),
         Deed::Destroy => "the same command again destroys what is left".to_owned(),
     };
     if tally.failed > 0 {

@@ -35,6 +35,11 @@ pub fn render(outputs: &[Output], look: Look) -> String {
     out
 }
 
+/// One value by itself.
+pub fn render_value(value: &Value, look: Look) -> String {
+    value::lines(value, look.room(0)).join("\n") + "\n"
+}
+
 fn reads_as_heredoc(text: &str) -> bool {
     // A heredoc always ends its last line, and ends at `EOT`.
     text.ends_with('\n') && text.lines().count() > 1 && !text.contains("EOT")

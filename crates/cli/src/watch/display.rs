@@ -45,6 +45,14 @@ impl Display {
         }
     }
 
+    /// Takes the last frame away.
+    pub(super) fn clear(&mut self) -> Result<(), CommandError> {
+        if let Self::Live { live, size } = self {
+            live.clear(*size).map_err(|err| failed(&err))?;
+        }
+        self.finish()
+    }
+
     /// Leaves the last frame where it is and goes on below it.
     pub(super) fn finish(&mut self) -> Result<(), CommandError> {
         match self {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use drivers::engine::{EngineCall, find_errored_state};
+use drivers::engine::EngineCall;
 use model::masking::Mask;
 use model::project::Backend;
 use model::run::{PlanRecord, RunEvent, RunState, SealedHead, Stage};

@@ -37,7 +37,7 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
         .map_err(|err| Failure::because("could not read the state", &err))?;
     let head = access.pinned().cloned();
     let is_ours = job.spec.target.backend == Backend::Terrane;
-    let is_empty = head.as_ref().is_none_or(|head| head.contents == Contents::Empty);
+    let is_empty = head.as_ref().is_none_or(|head| head.contents == Contents::Nothing);
     if job.spec.destroy && is_ours && is_empty {
         return Ok(RunEvent::NothingToChange); // nothing was ever made, or all of it is gone
     }

@@ -85,18 +85,16 @@ fn exit_status(runs: &[Run]) -> ExitStatus {
 
 async fn result(watcher: &Watcher<'_>, run: &Run) -> Result<StackResult, CommandError> {
     let RunState::Finished { outcome, .. } = &run.state else {
-        return Ok(StackResult::Skipped { reason: watcher.why_queued(run) });
+        return Ok(StackResult::Skipped);
     };
     Ok(match outcome {
         Outcome::Planned { .. } | Outcome::Deferred { .. } | Outcome::Unchanged => StackResult::Unchanged,
-        Outcome::Applied { counts, .. } => StackResult::Changed {
-            changes: counts.create + counts.update + counts.replace + counts.delete + counts.import + counts.moved + counts.forget,
-        },
+        Outcome::Applied { .. } => StackResult::Changed,
         Outcome::Skipped { because: Skip::Poisoned { by, through } } => StackResult::Poisoned {
             by: by.to_string(),
             through: through.iter().map(ToString::to_string).collect(),
         },
-        Outcome::Skipped { because } => StackResult::Skipped { reason: skipped(because) },
+        Outcome::Skipped { .. } => StackResult::Skipped,
         Outcome::Failed { problem } => {
             let failure = failure(watcher, run, problem).await?;
             if problem.interrupted { StackResult::Interrupted(failure) } else { StackResult::Failed(failure) }

@@ -72,8 +72,9 @@ impl<W: Write> Live<W> {
         self.print("", size)
     }
 
-    /// Leaves the last frame as it is and gives the cursor back.
-    pub fn finish(mut self) -> io::Result<()> {
+    /// Leaves the last frame as it is and gives the cursor back; a later `draw` begins below it.
+    pub fn finish(&mut self) -> io::Result<()> {
+        self.drawn.clear();
         self.show_cursor()
     }
 
