@@ -76,6 +76,7 @@ pub fn start(spec: &ChildSpec<'_>) -> Result<Running, StartError> {
     Ok(Running {
         child,
         pid,
+        is_script: is_script(spec.program),
         interrupted: false,
     })
 }
@@ -85,6 +86,7 @@ pub fn start(spec: &ChildSpec<'_>) -> Result<Running, StartError> {
 pub struct Running {
     child: tokio::process::Child,
     pid: u32,
+    is_script: bool,
     interrupted: bool,
 }
 
@@ -93,14 +95,23 @@ impl Running {
         self.pid
     }
 
-    /// Sends one SIGINT to the child's group. Only the first call does: an engine takes a second
-    /// SIGINT as the order to drop everything, unsaved state included.
+    /// Sends one SIGINT. Only the first call does: an engine takes a second SIGINT as the order to drop
+    /// everything, unsaved state included.
+    ///
+    /// It goes to the child alone, not to its group. An engine that starts its first own child at that
+    /// moment counts a signal to the group twice (the fork shares its memory and its handlers for an
+    /// instant): seen in one of eight applies that were interrupted at the start of a provisioner, with
+    /// both engines, and the state was lost. Engines stop their providers and provisioners themselves.
+    /// Only a script, which would keep the signal to itself, gets it with its whole group.
     pub fn interrupt(&mut self) -> io::Result<()> {
         // `id` is empty once the child was waited for, when its number may belong to another.
         let Some(pid) = self.child.id().filter(|_| !self.interrupted) else {
             return Ok(());
         };
         self.interrupted = true;
+        if !self.is_script {
+            return interrupt(pid);
+        }
         match signal_group(pid, Signal::INT) {
             Err(err) if err == rustix::io::Errno::SRCH => Ok(()),
             sent => Ok(sent?),
@@ -195,7 +206,7 @@ pub async fn spawn_detached(
     Ok(pid)
 }
 
-/// Asks one process, a runner, to interrupt what it does. One that is gone already is no error.
+/// Asks one process to interrupt what it does. One that is gone already is no error.
 pub fn interrupt(pid: u32) -> io::Result<()> {
     let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
         return Ok(());
@@ -277,6 +288,14 @@ pub fn find_program(program: &str, path: &OsStr) -> Option<PathBuf> {
         .filter(|dir| dir.is_absolute())
         .map(|dir| dir.join(program))
         .find(|candidate| is_executable(candidate))
+}
+
+/// Whether it is run by another program that its first line names. What cannot be read is none.
+pub(crate) fn is_script(program: &Path) -> bool {
+    let mut head = [0; 2];
+    File::open(program)
+        .and_then(|mut file| io::Read::read_exact(&mut file, &mut head))
+        .is_ok_and(|()| &head == b"#!")
 }
 
 fn is_executable(path: &Path) -> bool {

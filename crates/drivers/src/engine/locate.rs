@@ -203,7 +203,8 @@ fn ask_version(program: &Path, search: &Search<'_>) -> Result<Version, LocateErr
         return Ok(version);
     }
     let version = run_version(program, search.path)?;
-    if let Some(stamp) = stamp.filter(|_| !is_script(program)) {
+    // A version switcher decides anew in each directory: its answer is not to be remembered.
+    if let Some(stamp) = stamp.filter(|_| !process::is_script(program)) {
         remembered.put(program, stamp, &version);
         // Without a writable cache it is asked again next time.
         let _ = remembered.save(search.cache);
@@ -242,17 +243,6 @@ pub(super) fn run_version(program: &Path, path: Option<&OsStr>) -> Result<Versio
 fn first_line(text: &str) -> String {
     let line = text.lines().next().unwrap_or("no message");
     line.chars().take(200).collect()
-}
-
-/// A version switcher decides anew in each directory: its answer is not to be remembered.
-fn is_script(program: &Path) -> bool {
-    fs::File::open(program)
-        .and_then(|mut file| {
-            let mut head = [0; 2];
-            io::Read::read_exact(&mut file, &mut head)?;
-            Ok(&head == b"#!")
-        })
-        .unwrap_or(true)
 }
 
 /// Versions that programs told, by path.

@@ -17,8 +17,7 @@ use super::install::Progress;
 use super::locate::allows;
 use super::openpgp;
 
-/// Where the releases of one flavor are. A mirror has the same layout under another address; the key
-/// stays the same.
+/// Where the releases of one flavor are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReleaseSource {
     pub flavor: Flavor,
@@ -57,15 +56,15 @@ impl ReleaseSource {
         }
     }
 
-    /// A mirror: `{base}/index.json`, `{base}/key.asc`, and the makers' own names below.
-    #[must_use]
-    pub fn mirrored(self, base: &str) -> Self {
-        let base = base.trim_end_matches('/');
+    /// A mirror of either flavor: `{base}/{flavor}/index.json`, `{base}/{flavor}/key.asc`, and below
+    /// that the makers' own names. Whoever runs it need not be trusted: the pinned key decides.
+    pub fn mirror(flavor: Flavor, base: impl AsRef<str>) -> Self {
+        let base = format!("{}/{flavor}", base.as_ref().trim_end_matches('/'));
         Self {
-            releases: base.to_owned(),
             index: format!("{base}/index.json"),
             key: format!("{base}/key.asc"),
-            ..self
+            releases: base,
+            ..Self::official(flavor)
         }
     }
 

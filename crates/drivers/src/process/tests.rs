@@ -112,6 +112,33 @@ async fn one_interrupt_and_no_second() {
 }
 
 #[tokio::test]
+async fn an_interrupt_reaches_what_a_script_started() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let stage = Stage::new();
+    let inner = format!("trap 'echo interrupted; exit 1' INT; echo ready; {UNTIL_STOPPED}");
+    fs::write(
+        stage.path("wrapper"),
+        format!("#!/bin/sh\nsh -c \"{inner}\"\n"),
+    )
+    .unwrap();
+    fs::set_permissions(stage.path("wrapper"), fs::Permissions::from_mode(0o755)).unwrap();
+    let mut running = start(&ChildSpec {
+        program: &stage.path("wrapper"),
+        args: &[],
+        dir: stage.dir.path(),
+        env: &stage.env,
+        stdout: &stage.path("stdout"),
+        stderr: &stage.path("stderr"),
+        inherit: &[],
+    })
+    .unwrap();
+    until(|| stage.read("stdout").contains("ready")).await;
+    running.interrupt().unwrap();
+    running.wait().await.unwrap();
+    until(|| stage.read("stdout") == "ready\ninterrupted\n").await;
+}
+
+#[tokio::test]
 async fn a_signal_is_told_from_a_code() {
     let stage = Stage::new();
     let mut running = stage.start("kill -9 $$", &[]);

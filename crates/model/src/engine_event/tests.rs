@@ -295,3 +295,17 @@ fn what_is_not_an_event_is_kept() {
     check("[1]\n3\nnull\n", "text [1]; text 3; text null");
     check("{\"@level\":\"loud\",\"@message\":\"x\"}\n", "log");
 }
+
+proptest::proptest! {
+    /// Whatever a file holds and however it grows, the events are the same.
+    #[test]
+    fn any_bytes_in_any_portions(
+        bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..400),
+        size in 1_usize..50,
+    ) {
+        let mut reader = EventReader::new();
+        let mut events: Vec<_> = bytes.chunks(size).flat_map(|part| reader.push(part)).collect();
+        events.extend(reader.finish());
+        proptest::prop_assert_eq!(events, EventReader::read_all(&bytes));
+    }
+}

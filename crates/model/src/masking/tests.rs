@@ -95,3 +95,20 @@ fn values_are_masked_inside_out() {
         json!({"a": ["x (secret)", "(secret)"], "(secret)": true, "n": 1})
     );
 }
+
+proptest::proptest! {
+    #[test]
+    fn no_secret_stays_in_any_text(
+        secrets in proptest::collection::vec("[a-c]{6,9}", 1..4),
+        words in proptest::collection::vec("[a-c ]{0,12}", 0..6),
+        picks in proptest::collection::vec(0_usize..3, 0..6),
+    ) {
+        let secrets: Vec<&str> = secrets.iter().map(String::as_str).collect();
+        let hidden = picks.iter().map(|pick| secrets[pick % secrets.len()]);
+        let text: String = words.iter().map(String::as_str).chain(hidden).collect();
+        let masked = mask(&secrets).mask_text(&text);
+        for secret in secrets {
+            proptest::prop_assert!(!masked.contains(secret), "{text} became {masked}");
+        }
+    }
+}

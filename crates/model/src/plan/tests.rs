@@ -431,3 +431,114 @@ fn what_is_not_a_plan_is_refused() {
     the engine plans `paint` for `a.b`: this terrane does not know that action
     ");
 }
+
+/// Plans are kept with runs; old ones outlive old code.
+#[test]
+fn a_plan_keeps_its_stored_form() {
+    let plan = json!({"format_version": "1.2", "terraform_version": "1.11.14", "resource_changes": [
+        {"address": "module.m.a.b", "module_address": "module.m", "previous_address": "a.b", "mode": "managed",
+            "type": "a", "action_reason": "replace_because_tainted", "change": {
+                "actions": ["delete", "create"], "before": {"x": 1, "y": "hush-hush"}, "after": {"y": "hush-hush-2"},
+                "after_unknown": {"x": true, "z": true}, "after_sensitive": {"y": true},
+                "replace_paths": [["x"]], "importing": {"id": "i"}}},
+    ], "output_changes": {"o": {"actions": ["create"], "before": null, "after": {"k": [true]}}}});
+    let plan = parse(plan.to_string().as_bytes()).unwrap();
+    let stored = serde_json::to_string(&plan).unwrap();
+    assert_eq!(serde_json::from_str::<Plan>(&stored).unwrap(), plan);
+    insta::assert_json_snapshot!(plan, @r#"
+    {
+      "engine_version": "1.11.14",
+      "changes": [
+        {
+          "address": "module.m.a.b",
+          "module": "module.m",
+          "resource_type": "a",
+          "mode": "managed",
+          "action": "delete_create",
+          "moved_from": "a.b",
+          "importing": "i",
+          "replace_because": [
+            "x"
+          ],
+          "reason": "replace_because_tainted",
+          "attributes": [
+            {
+              "path": "x",
+              "before": {
+                "known": 1
+              },
+              "after": "unknown",
+              "forces_replacement": true
+            },
+            {
+              "path": "y",
+              "before": "sensitive",
+              "after": "sensitive",
+              "forces_replacement": false
+            },
+            {
+              "path": "z",
+              "before": "absent",
+              "after": "unknown",
+              "forces_replacement": false
+            }
+          ],
+          "unchanged": 0
+        }
+      ],
+      "drift": [],
+      "outputs": {
+        "o": {
+          "action": "create",
+          "before": "absent",
+          "after": {
+            "known": {
+              "k": [
+                true
+              ]
+            }
+          }
+        }
+      },
+      "errored": false
+    }
+    "#);
+}
+
+fn any_json() -> impl proptest::strategy::Strategy<Value = Value> {
+    use proptest::prelude::*;
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        (0_i32..4).prop_map(Value::from),
+        "[ab.]{0,3}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(4, 40, 5, |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
+            proptest::collection::btree_map("[ab.]{0,2}", inner, 0..5)
+                .prop_map(|fields| Value::Object(fields.into_iter().collect())),
+        ]
+    })
+}
+
+proptest::proptest! {
+    /// Marks of any shape on values of any shape: no panic, equal values do not differ, and unequal ones do.
+    #[test]
+    fn any_two_values(before in any_json(), after in any_json(), marks in any_json()) {
+        let attributes = |delta: Value| {
+            let plan = json!({"format_version": "1.2", "resource_changes": [
+                {"address": "a.b", "mode": "managed", "type": "a", "change": delta},
+            ]});
+            parse(plan.to_string().as_bytes()).unwrap().changes.remove(0).attributes
+        };
+        let same = attributes(update(&json!({"v": before}), &json!({"v": before})));
+        proptest::prop_assert!(same.is_empty(), "{same:?}");
+        let mut marked = update(&json!({"v": before}), &json!({"v": after}));
+        let differs = !attributes(marked.clone()).is_empty();
+        proptest::prop_assert!(before != after || !differs);
+        marked["after_unknown"] = json!({"v": marks});
+        marked["before_sensitive"] = json!({"v": marks});
+        attributes(marked);
+    }
+}

@@ -21,23 +21,23 @@ type Files = BTreeMap<String, Vec<u8>>;
 /// All files of a good release, as a mirror has them.
 fn release() -> Files {
     let mut files = BTreeMap::from([
-        ("/key.asc".to_owned(), fixture!("release.asc")),
+        ("/tofu/key.asc".to_owned(), fixture!("release.asc")),
         (
-            "/index.json".to_owned(),
+            "/tofu/index.json".to_owned(),
             br#"{"versions":[{"id":"1.99.0"},{"id":"1.98.0"},{"id":"2.0.0-rc1"}]}"#.to_vec(),
         ),
         (
-            "/v1.99.0/tofu_1.99.0_SHA256SUMS".to_owned(),
+            "/tofu/v1.99.0/tofu_1.99.0_SHA256SUMS".to_owned(),
             fixture!("SHA256SUMS"),
         ),
         (
-            "/v1.99.0/tofu_1.99.0_SHA256SUMS.gpgsig".to_owned(),
+            "/tofu/v1.99.0/tofu_1.99.0_SHA256SUMS.gpgsig".to_owned(),
             fixture!("SHA256SUMS.release.sig"),
         ),
     ]);
     for platform in ["linux_amd64", "linux_arm64", "darwin_amd64", "darwin_arm64"] {
         files.insert(
-            format!("/v1.99.0/tofu_1.99.0_{platform}.zip"),
+            format!("/tofu/v1.99.0/tofu_1.99.0_{platform}.zip"),
             fixture!("tofu.zip"),
         );
     }
@@ -103,7 +103,7 @@ async fn install_from(base: &str, constraint: &str, cache: &Path) -> String {
             .unwrap()
             .trim()
             .to_owned(),
-        ..ReleaseSource::official(Flavor::Tofu).mirrored(base)
+        ..ReleaseSource::mirror(Flavor::Tofu, base)
     };
     // `sh` for the engine, but no engine of this machine and no Go.
     let tools = cache.join("bin");
@@ -240,15 +240,15 @@ async fn what_cannot_be_had_is_said() {
     hint: change the `version` of the `engine` block
 
     could not look up which versions meet `tofu ~> 3.0`, and the default 1.11.14 does not
-    `MIRROR/index.json` answered 404
+    `MIRROR/tofu/index.json` answered 404
     hint: pin an exact version, such as `version = "1.11.4"`
 
     could not install the official release
-    `MIRROR/v1.11.14/tofu_1.11.14_SHA256SUMS` answered 404
+    `MIRROR/tofu/v1.11.14/tofu_1.11.14_SHA256SUMS` answered 404
     hint: put a suitable one on `PATH`, or name a mirror that can be reached
 
     could not install the official release
-    `MIRROR/v1.99.0/tofu_1.99.0_PLATFORM.zip` answered 404
+    `MIRROR/tofu/v1.99.0/tofu_1.99.0_PLATFORM.zip` answered 404
     hint: put a suitable one on `PATH`, or name a mirror that can be reached
     "#);
 }
@@ -277,7 +277,7 @@ async fn build_with(go: &str) -> String {
     let cache = root.join("cache");
     let options = InstallOptions {
         search: Search::new(None, &cache),
-        source: ReleaseSource::official(Flavor::Tofu).mirrored("http://127.0.0.1:1"),
+        source: ReleaseSource::mirror(Flavor::Tofu, "http://127.0.0.1:1"),
         asker: &asker,
         build: true,
     };
@@ -331,5 +331,5 @@ esac
 #[tokio::test]
 async fn a_build_that_fails_says_why() {
     let go = "echo 'go: module github.com/opentofu/opentofu: not found' >&2; exit 1";
-    insta::assert_snapshot!(build_with(go).await, @"could not build it from source, after the official release failed: could not fetch `http://127.0.0.1:1/v1.11.14/tofu_1.11.14_SHA256SUMS`: `go mod download` ended with exit code 1: go: module github.com/opentofu/opentofu: not found");
+    insta::assert_snapshot!(build_with(go).await, @"could not build it from source, after the official release failed: could not fetch `http://127.0.0.1:1/tofu/v1.11.14/tofu_1.11.14_SHA256SUMS`: `go mod download` ended with exit code 1: go: module github.com/opentofu/opentofu: not found");
 }
