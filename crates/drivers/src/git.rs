@@ -182,6 +182,7 @@ impl Repository {
             "status",
             "--porcelain",
             "-z",
+            "--untracked-files=normal",
             "--ignore-submodules=none",
             "--",
             ".",

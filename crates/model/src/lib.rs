@@ -10,6 +10,7 @@ pub mod graph;
 pub mod ids;
 pub mod plan;
 pub mod project;
+pub mod proposal;
 pub mod secret;
 pub mod selector;
 pub mod tree;
