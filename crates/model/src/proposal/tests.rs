@@ -34,13 +34,36 @@ fn reading(mut module: Found, name: &str, config: &str) -> Found {
 }
 
 fn proposed(found: Vec<Found>) -> String {
-    render(&Proposal {
+    let text = render(&Proposal {
         name: "My Platform".to_owned(),
         id: "k3v9qd".to_owned(),
         flavor: Flavor::Tofu,
         constraint: Some("~> 1.11".to_owned()),
         found,
-    })
+    });
+    hcl_edit::parser::parse_body(&text).unwrap();
+    // Every guess, accepted, is HCL too.
+    hcl_edit::parser::parse_body(&accepted(&text)).unwrap();
+    text
+}
+
+/// The text with every guess made code.
+fn accepted(text: &str) -> String {
+    let mut in_guess = false;
+    let mut out = String::new();
+    for line in text.lines() {
+        let comment = line.trim_start().strip_prefix("# ");
+        let guess = comment.and_then(|comment| comment.strip_prefix("proposed: "));
+        let code = match (guess, comment) {
+            (Some(guess), _) => guess.split(", for `").next().unwrap(),
+            (None, Some(rest)) if in_guess => rest,
+            (None, _) => line,
+        };
+        in_guess = code.ends_with('{') && guess.is_some() || in_guess && code != "}";
+        out.push_str(code);
+        out.push('\n');
+    }
+    out
 }
 
 #[test]
