@@ -1,1 +1,88 @@
-fn main() {}
+//! Checks and measures the repository itself: `cargo xtask tidy | docs | bench`.
+//!
+//! Not here: anything that a user of terrane runs.
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a tool for the terminal of whoever works on terrane"
+)]
+
+mod bench;
+mod child;
+mod docs;
+mod layers;
+mod manifest;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask tidy             check the rules of the house
+       cargo xtask docs [--check]   write the generated pages, or compare them
+       cargo xtask bench [OPTIONS]  measure terrane beside its peers (`bench/README.md`)";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let root = root();
+    let outcome = match args.as_slice() {
+        ["tidy"] => tidy(&root),
+        ["docs"] => write_docs(&root),
+        ["docs", "--check"] => Ok(check_docs(&root)),
+        ["bench", options @ ..] => bench::main(&root, options),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(64);
+        }
+    };
+    match outcome {
+        Ok(code) => code,
+        Err(err) => {
+            eprintln!("error: {err}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn tidy(root: &Path) -> std::io::Result<ExitCode> {
+    let tree = tidy::Tree::read(root)?;
+    let problems = tidy::check(&tree);
+    for problem in &problems {
+        println!("{problem}");
+    }
+    if problems.is_empty() {
+        println!("tidy: {} files, nothing to say", tree.files.len());
+        return Ok(ExitCode::SUCCESS);
+    }
+    eprintln!("error: rules of the house broken: {}", problems.len());
+    Ok(ExitCode::FAILURE)
+}
+
+fn write_docs(root: &Path) -> std::io::Result<ExitCode> {
+    for path in docs::write(root)? {
+        println!("{path}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn check_docs(root: &Path) -> ExitCode {
+    let stale = docs::stale(root);
+    for path in &stale {
+        eprintln!("error: `{path}` is not what the code would write");
+    }
+    if stale.is_empty() {
+        return ExitCode::SUCCESS;
+    }
+    eprintln!("hint: `cargo xtask docs` writes it");
+    ExitCode::FAILURE
+}
+
+/// The repository's root: the parent of this crate's directory. Cargo says at run time where that
+/// is now; where it was when this was compiled is only the second best.
+fn root() -> PathBuf {
+    std::env::var_os("CARGO_MANIFEST_DIR")
+        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from)
+        .parent()
+        .map_or_else(|| PathBuf::from("."), Path::to_path_buf)
+}

@@ -1,1 +1,12 @@
-fn main() {}
+//! The binary `terrane`. Everything is in the library beside it.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let process = cli::Process::capture(); // environment, clock, terminal: read here, once
+    let args = cli::Args::parse_from_process(&process);
+    match cli::run(args, &process) {
+        Ok(status) => status.into(),
+        Err(err) => process.report(&err),
+    }
+}

@@ -4,13 +4,19 @@
 //! this crate's `clippy.toml` bans the rest.
 
 pub mod changed;
+pub mod changeset;
 pub mod diagnostic;
 pub mod engine;
+pub mod engine_event;
 pub mod graph;
 pub mod ids;
+pub mod lock;
+pub mod masking;
 pub mod plan;
 pub mod project;
 pub mod proposal;
+pub mod run;
 pub mod secret;
 pub mod selector;
+pub mod state;
 pub mod tree;

@@ -2,10 +2,17 @@
 //!
 //! Not here: drawing it (`cli::view::plan`).
 
+mod diff;
+mod parse;
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+pub use parse::{ParsePlanError, parse};
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Plan {

@@ -1,1 +1,10 @@
-//! placeholder
+//! What tests share: a project in a temporary directory, the real binary, the real engines.
+//!
+//! Not here: any stand-in. Engines that misbehave are shell scripts written by the test that needs one.
+
+pub mod engines;
+pub mod said;
+mod terrane;
+
+pub use said::Said;
+pub use terrane::{Background, TestTerrane, kill};

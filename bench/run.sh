@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# `make bench`: release build, engine, peers, then the table.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+engines=$(scripts/engines.sh)
+eval "$engines"
+printf 'bench: building terrane and the harness for release\n' >&2
+cargo build --release --package terrane --package xtask
+target=$(scripts/target-dir.sh)
+
+options=(--stacks "${BENCH_STACKS:-50}" --runs "${BENCH_RUNS:-3}"
+  --memory-stacks "${BENCH_MEMORY_STACKS:-200}" --reading-stacks "${BENCH_READING_STACKS:-1000}"
+  --terrane "$target/release/terrane" --engine "${BENCH_ENGINE:-$TERRANE_TEST_TOFU}")
+case ${BENCH_TERRAGRUNT:-auto} in
+  no) ;;
+  yes) terragrunt=$(scripts/terragrunt.sh) && options+=(--terragrunt "$terragrunt") ;;
+  auto) if terragrunt=$(scripts/terragrunt.sh); then options+=(--terragrunt "$terragrunt"); fi ;;
+  *)
+    printf 'error: BENCH_TERRAGRUNT is auto, yes or no\n' >&2
+    exit 64
+    ;;
+esac
+exec "$target/release/xtask" bench "${options[@]}"

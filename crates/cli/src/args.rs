@@ -1,0 +1,88 @@
+//! The command line: every command, one variant each. A command's doc comment is its help.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+use crate::commands::{
+    apply::ApplyArgs, completions::CompletionsArgs, destroy::DestroyArgs, engine::EngineArgs,
+    fmt::FmtArgs, graph::GraphArgs, init::InitArgs, output::OutputArgs, plan::PlanArgs,
+    runner::RunnerArgs, validate::ValidateArgs,
+};
+use crate::{ExitStatus, Process};
+
+/// A control plane for OpenTofu and Terraform: ordered stacks, kept state, sealed plans
+#[derive(Debug, Parser)]
+#[command(
+    name = "terrane",
+    version,
+    disable_help_subcommand = true,
+    after_help = "Start with `terrane init` in a repository, or look at examples/quickstart.\n\
+                  Exit codes: 0 done, 1 failed, 2 changes present (`plan --detailed-exitcode`), 3 waits for a \
+                  person, 4 refused by a rule, 64 wrong usage, 130 interrupted."
+)]
+pub struct Args {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct Global {
+    /// Work on the project in DIR instead of the current directory
+    #[arg(long, global = true, value_name = "DIR", help_heading = "Global options")]
+    pub(crate) project: Option<PathBuf>,
+    /// Keep state and runs in DIR instead of the user's data directory (or set TERRANE_HOME)
+    #[arg(long, global = true, value_name = "DIR", help_heading = "Global options")]
+    pub(crate) data: Option<PathBuf>,
+    /// Print data as JSON: one document, or one event per line for long work
+    #[arg(long, global = true, help_heading = "Global options")]
+    pub(crate) json: bool,
+    /// Colour the output
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        value_name = "WHEN",
+        default_value_t = Color::Auto,
+        help_heading = "Global options"
+    )]
+    pub(crate) color: Color,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Color {
+    #[default]
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Init(InitArgs),
+    Validate(ValidateArgs),
+    Graph(GraphArgs),
+    Plan(PlanArgs),
+    Apply(ApplyArgs),
+    Destroy(DestroyArgs),
+    Output(OutputArgs),
+    Fmt(FmtArgs),
+    Engine(EngineArgs),
+    Completions(CompletionsArgs),
+    Runner(RunnerArgs),
+}
+
+impl Args {
+    /// Parses, or says what is wrong and ends with the code for wrong usage.
+    #[expect(clippy::exit, reason = "before anything began; `--help` and mistakes end here")]
+    pub fn parse_from_process(_process: &Process) -> Self {
+        Self::try_parse().unwrap_or_else(|err| {
+            let status = if err.use_stderr() { ExitStatus::Usage } else { ExitStatus::Done };
+            // Nobody is left to tell if the terminal is gone.
+            drop(err.print());
+            std::process::exit(i32::from(status.code()))
+        })
+    }
+}

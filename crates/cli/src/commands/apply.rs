@@ -1,0 +1,42 @@
+//! `terrane apply`
+
+use model::changeset::Action;
+
+use super::change::{self, Change};
+use crate::args::Global;
+use crate::{CommandError, ExitStatus, Process};
+
+/// Plan, ask once, and apply, in the order of the graph
+///
+/// The work goes on if this terminal is closed; the same command again attaches to it. Ctrl-C
+/// interrupts the engines once and waits for them; a second Ctrl-C leaves them to it.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  terrane apply\n  terrane apply network cluster\n  terrane apply changed:main --auto-approve\n  \
+    terrane apply 'target:local & !label:stateful'")]
+pub struct ApplyArgs {
+    /// Stacks to apply: `NAME`, `web-*`, `target:T`, `layer:L`, `label:L`, `changed:REF`, `+NAME`, `NAME+`, `!NAME`
+    selectors: Vec<String>,
+    /// Apply without asking
+    #[arg(long)]
+    auto_approve: bool,
+    /// Show every attribute
+    #[arg(long)]
+    full: bool,
+    /// Engines at once [default: the project's `parallelism`, else the number of cores]
+    #[arg(short = 'j', long = "jobs", value_name = "N")]
+    jobs: Option<usize>,
+}
+
+pub(crate) async fn apply(args: ApplyArgs, global: &Global, process: &Process) -> Result<ExitStatus, CommandError> {
+    let change = Change {
+        action: Action::Apply,
+        selectors: args.selectors,
+        auto_approve: args.auto_approve,
+        destroy: false,
+        refresh_only: false,
+        detailed_exitcode: false,
+        full: args.full,
+        jobs: args.jobs,
+    };
+    change::carry_out(change, global, process).await
+}

@@ -1,0 +1,200 @@
+//! How a change set ended, told in full, and the exit code that follows.
+
+use std::time::Duration;
+
+use control::Control;
+use model::changeset::{Action, Status};
+use model::engine_event::{EventKind, EventReader};
+use model::run::{Outcome, Problem, Run, RunEvent, RunState, Skip, Stage};
+use serde_json::json;
+
+use crate::args::Global;
+use crate::view::diagnostics::{EngineDiagnostic, EngineSource};
+use crate::view::outcome::{self, Deed, Failure, KeptState, StackOutcome, StackResult};
+use crate::watch::Watcher;
+use crate::{CommandError, ExitStatus, Process, report};
+
+pub(super) fn plan_status(runs: &[Run], detailed: bool) -> ExitStatus {
+    let status = exit_status(runs);
+    let has_changes = runs.iter().any(|run| match &run.state {
+        RunState::Finished { outcome, .. } => {
+            matches!(outcome, Outcome::Planned { .. } | Outcome::Deferred { .. })
+        }
+        RunState::Queued | RunState::Planning { .. } | RunState::Planned { .. } | RunState::Applying { .. } => false,
+    });
+    if status == ExitStatus::Done && detailed && has_changes { ExitStatus::Changes } else { status }
+}
+
+pub(super) async fn tell(
+    watcher: &Watcher<'_>,
+    global: &Global,
+    process: &Process,
+) -> Result<ExitStatus, CommandError> {
+    let mut stacks = Vec::new();
+    for run in watcher.runs() {
+        stacks.push(StackOutcome { stack: run.stack.to_string(), result: result(watcher, run).await? });
+    }
+    let deed = match watcher.set().request.action {
+        Action::Destroy => Deed::Destroy,
+        Action::Plan | Action::Apply => Deed::Apply,
+    };
+    let ended = outcome::Outcome {
+        change_set: watcher.set().id.to_string(),
+        deed,
+        elapsed: watcher.elapsed(),
+        stacks,
+    };
+    let status = match &watcher.set().status {
+        Status::Stopped { why } if why == "interrupted" => ExitStatus::Interrupted,
+        _ => exit_status(watcher.runs()),
+    };
+    if global.json {
+        report::json_line(&json!({
+            "event": "outcome",
+            "change_set": ended.change_set,
+            "exit": status.code(),
+            "stacks": watcher.runs().iter().map(|run| (run.stack.to_string(), json!(run.state))).collect::<serde_json::Map<_, _>>(),
+        }))?;
+    } else {
+        report::say(&outcome::render(&ended, process.look(global)))?;
+    }
+    Ok(status)
+}
+
+/// The worst of all runs.
+fn exit_status(runs: &[Run]) -> ExitStatus {
+    let of = |run: &Run| match &run.state {
+        RunState::Finished { outcome, .. } => match outcome {
+            Outcome::Failed { problem } if problem.interrupted => ExitStatus::Interrupted,
+            Outcome::Failed { problem } if problem.refused => ExitStatus::Refused,
+            Outcome::Failed { .. } | Outcome::Unknown { .. } => ExitStatus::Failed,
+            Outcome::Skipped { because: Skip::NotConfirmed } => ExitStatus::Waits,
+            Outcome::Skipped { because: Skip::Interrupted } => ExitStatus::Interrupted,
+            Outcome::Skipped { because: Skip::Poisoned { .. } }
+            | Outcome::Planned { .. }
+            | Outcome::Deferred { .. }
+            | Outcome::Unchanged
+            | Outcome::Applied { .. } => ExitStatus::Done,
+        },
+        RunState::Queued | RunState::Planning { .. } | RunState::Planned { .. } | RunState::Applying { .. } => {
+            ExitStatus::Failed
+        }
+    };
+    runs.iter().map(of).max().unwrap_or(ExitStatus::Done)
+}
+
+async fn result(watcher: &Watcher<'_>, run: &Run) -> Result<StackResult, CommandError> {
+    let RunState::Finished { outcome, .. } = &run.state else {
+        return Ok(StackResult::Skipped { reason: watcher.why_queued(run) });
+    };
+    Ok(match outcome {
+        Outcome::Planned { .. } | Outcome::Deferred { .. } | Outcome::Unchanged => StackResult::Unchanged,
+        Outcome::Applied { counts, .. } => StackResult::Changed {
+            changes: counts.create + counts.update + counts.replace + counts.delete + counts.import + counts.moved + counts.forget,
+        },
+        Outcome::Skipped { because: Skip::Poisoned { by, through } } => StackResult::Poisoned {
+            by: by.to_string(),
+            through: through.iter().map(ToString::to_string).collect(),
+        },
+        Outcome::Skipped { because } => StackResult::Skipped { reason: skipped(because) },
+        Outcome::Failed { problem } => {
+            let failure = failure(watcher, run, problem).await?;
+            if problem.interrupted { StackResult::Interrupted(failure) } else { StackResult::Failed(failure) }
+        }
+        Outcome::Unknown { kept } => StackResult::Unknown(Failure {
+            stage: "applying".to_owned(),
+            after: Duration::ZERO,
+            lines: lost_lines(kept.as_deref()),
+            diagnostics: Vec::new(),
+            kept: None,
+        }),
+    })
+}
+
+async fn failure(watcher: &Watcher<'_>, run: &Run, problem: &Problem) -> Result<Failure, CommandError> {
+    let events = watcher.control().store.run_events(run.id).await;
+    let events = events.map_err(|err| CommandError::from_error(&err))?;
+    let started = events
+        .iter()
+        .rev()
+        .find(|(_, event)| matches!(event, RunEvent::PlanStarted | RunEvent::ApplyStarted))
+        .map(|(at, _)| *at);
+    let ended = events.last().map(|(at, _)| *at);
+    let after = match (started, ended) {
+        (Some(started), Some(ended)) => Duration::try_from(ended.duration_since(started)).unwrap_or_default(),
+        _ => Duration::ZERO,
+    };
+    let mut lines = Vec::new();
+    if problem.diagnostics.is_empty() && !problem.interrupted {
+        lines.push(problem.message.clone());
+    }
+    lines.extend(problem.hint.clone());
+    let kept = problem.serial.filter(|_| problem.stage == Stage::Applying).map(|serial| KeptState {
+        serial: u64::try_from(serial).unwrap_or_default(),
+        changed: completed(watcher.control(), run),
+    });
+    Ok(Failure {
+        stage: match problem.stage {
+            Stage::Preparing => "preparing",
+            Stage::Planning => "planning",
+            Stage::Applying => "applying",
+        }
+        .to_owned(),
+        after,
+        lines,
+        diagnostics: diagnostics(problem, watcher, run),
+        kept,
+    })
+}
+
+/// How many resources the engine reported as done before it failed.
+fn completed(control: &Control, run: &Run) -> usize {
+    let path = control.home.engine_events(run.id, Stage::Applying);
+    let bytes = std::fs::read(path).unwrap_or_default();
+    let mut reader = EventReader::default();
+    let is_done = |event: &model::engine_event::EngineEvent| matches!(event.kind, EventKind::ApplyComplete(_));
+    reader.push(&bytes).iter().filter(|event| is_done(event)).count()
+}
+
+/// Files are named from the project's root, as people know them.
+pub(super) fn diagnostics(problem: &Problem, watcher: &Watcher<'_>, run: &Run) -> Vec<EngineDiagnostic> {
+    let path = watcher.path_of(&run.stack);
+    problem
+        .diagnostics
+        .iter()
+        .map(|diagnostic| EngineDiagnostic {
+            is_warning: false,
+            summary: diagnostic.summary.clone(),
+            detail: diagnostic.detail.clone(),
+            address: diagnostic.address.clone(),
+            source: diagnostic.file.as_ref().map(|file| EngineSource {
+                file: if path.is_empty() { file.clone() } else { format!("{path}/{file}") },
+                line: diagnostic.line.and_then(|line| usize::try_from(line).ok()).unwrap_or(0),
+                code: None,
+            }),
+        })
+        .collect()
+}
+
+pub(super) fn skipped(because: &Skip) -> String {
+    match because {
+        Skip::Poisoned { by, through: None } => format!("poisoned by `{by}`"),
+        Skip::Poisoned { by, through: Some(through) } => format!("poisoned by `{by}` through `{through}`"),
+        Skip::NotConfirmed => "nobody said yes".to_owned(),
+        Skip::Interrupted => "interrupted before it began".to_owned(),
+    }
+}
+
+/// What to say about a run whose end is not known.
+pub(super) fn unknown(run: &Run) -> Option<String> {
+    let RunState::Finished { outcome: Outcome::Unknown { kept }, .. } = &run.state else { return None };
+    let words = lost_lines(kept.as_deref()).join("; ");
+    Some(format!("run {} of stack `{}` ended unknown: {words}", run.id, run.stack))
+}
+
+fn lost_lines(kept: Option<&str>) -> Vec<String> {
+    let mut lines = vec!["its runner was lost while applying: what happened is not known".to_owned()];
+    lines.extend(kept.map(str::to_owned));
+    lines.push("the way on is a fresh plan, which shows what is there".to_owned());
+    lines
+}

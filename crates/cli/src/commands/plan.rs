@@ -1,0 +1,48 @@
+//! `terrane plan`
+
+use model::changeset::Action;
+
+use super::change::{self, Change};
+use crate::args::Global;
+use crate::{CommandError, ExitStatus, Process};
+
+/// Show what an apply would change
+///
+/// Plans take no lock and wait for nobody. A stack that needs a value which does not exist yet is
+/// deferred: it is planned when its upstream was applied.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  terrane plan\n  terrane plan changed:main\n  terrane plan +web --full\n  \
+    terrane plan --detailed-exitcode   # 2 if there are changes")]
+pub struct PlanArgs {
+    /// Stacks to plan: `NAME`, `web-*`, `target:T`, `layer:L`, `label:L`, `changed:REF`, `+NAME`, `NAME+`, `!NAME`
+    selectors: Vec<String>,
+    /// Plan to destroy everything
+    #[arg(long, conflicts_with = "refresh_only")]
+    destroy: bool,
+    /// Only look at what changed outside
+    #[arg(long)]
+    refresh_only: bool,
+    /// Exit with 2 if there are changes
+    #[arg(long)]
+    detailed_exitcode: bool,
+    /// Show every attribute
+    #[arg(long)]
+    full: bool,
+    /// Engines at once [default: the project's `parallelism`, else the number of cores]
+    #[arg(short = 'j', long = "jobs", value_name = "N")]
+    jobs: Option<usize>,
+}
+
+pub(crate) async fn plan(args: PlanArgs, global: &Global, process: &Process) -> Result<ExitStatus, CommandError> {
+    let change = Change {
+        action: Action::Plan,
+        selectors: args.selectors,
+        auto_approve: false,
+        destroy: args.destroy,
+        refresh_only: args.refresh_only,
+        detailed_exitcode: args.detailed_exitcode,
+        full: args.full,
+        jobs: args.jobs,
+    };
+    change::carry_out(change, global, process).await
+}

@@ -1,0 +1,73 @@
+//! `terrane runner`: carries out one stage of one run. Started by terrane itself, never by a person.
+
+use std::io::Read as _;
+use std::path::PathBuf;
+
+use control::asker::Asker;
+use control::home::{Home, Opened};
+use control::runner::{self as runners, Endpoint};
+use control::Control;
+use control::state::StateAccess;
+use model::ids::RunId;
+use model::run::Stage;
+use server::auth::RunToken;
+use server::state_backend::RunEndpoint;
+use tokio::net::TcpListener;
+
+use crate::{CommandError, ExitStatus};
+
+/// Carry out one stage of a run
+#[derive(Debug, clap::Args)]
+#[command(hide = true)]
+pub struct RunnerArgs {
+    #[arg(long)]
+    run: String,
+    #[arg(long)]
+    stage: String,
+    #[arg(long)]
+    home: PathBuf,
+    #[arg(long)]
+    key: PathBuf,
+    #[arg(long)]
+    id: String,
+    #[arg(long)]
+    cache: PathBuf,
+}
+
+/// Before anything else: a Ctrl-C in the asker's terminal must not reach us.
+pub(crate) fn leave_terminal() -> Result<(), CommandError> {
+    runners::leave_terminal().map_err(|err| CommandError::from_error(&err))
+}
+
+pub(crate) async fn runner(args: RunnerArgs) -> Result<ExitStatus, CommandError> {
+    let run: RunId = args.run.parse().map_err(|err| CommandError::from_error(&err))?;
+    let stage = match args.stage.as_str() {
+        "apply" => Stage::Applying,
+        _ => Stage::Planning,
+    };
+    let mut values = Vec::new();
+    let read = |err: &dyn std::error::Error| CommandError::because("could not read the asker's values", err);
+    std::io::stdin().read_to_end(&mut values).map_err(|err| read(&err))?;
+    let asker: Asker = serde_json::from_slice(&values).map_err(|err| read(&err))?;
+    let home = Home::at(args.home, args.key, args.id);
+    let Opened { store, home, .. } = home.open().await.map_err(|err| CommandError::from_error(&err))?;
+    let program = std::env::current_exe()
+        .map_err(|err| CommandError::because("could not find this program", &err))?;
+    let control = Control { store, home, program, cache: args.cache };
+    let done = runners::run(&control, run, stage, &asker, endpoint).await;
+    runners::note_usage("runner");
+    done.map_err(|err| CommandError::from_error(&err))?;
+    Ok(ExitStatus::Done)
+}
+
+/// The state endpoint of one run, which `control` cannot know of.
+fn endpoint(access: StateAccess, listener: TcpListener) -> std::io::Result<Endpoint> {
+    let token = RunToken::random().map_err(std::io::Error::other)?;
+    let endpoint = RunEndpoint::new(access, token);
+    let environment = endpoint.environment(listener.local_addr()?);
+    let serving = async move {
+        // It ends with the stage, by being dropped; what it could not answer the engine reports.
+        drop(endpoint.serve(listener, std::future::pending()).await);
+    };
+    Ok(Endpoint { environment, serving: Box::pin(serving) })
+}

@@ -1,0 +1,65 @@
+//! `terrane validate`
+
+use control::projects::IdentitySource;
+use model::diagnostic::Finding;
+use serde_json::json;
+
+use super::read_project;
+use crate::args::Global;
+use crate::view::findings;
+use crate::{CommandError, ExitStatus, Process, report};
+
+/// Check the project file, the graph, and what flows along it
+///
+/// All problems are reported at once. Nothing is run and nothing is contacted.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  terrane validate\n  terrane validate --json | jq '.findings[].message'")]
+pub struct ValidateArgs {}
+
+pub(crate) fn validate(_args: &ValidateArgs, global: &Global, process: &Process) -> Result<ExitStatus, CommandError> {
+    let open = read_project(global, process)?;
+    let loaded = &open.loaded;
+    let mut all = loaded.findings.clone();
+    all.extend(identity_note(open.identity.from));
+    let status = if loaded.has_errors() { ExitStatus::Failed } else { ExitStatus::Done };
+    if global.json {
+        let mut document = findings::findings_json(&all);
+        if let Some(project) = &loaded.project {
+            document["project"] = json!(project.name);
+            document["stacks"] = json!(project.stacks.len());
+        }
+        report::json(&document)?;
+        return Ok(status);
+    }
+    report::say(&findings::render(&all, &loaded.texts, process.look(global)))?;
+    if status == ExitStatus::Done
+        && let Some(project) = &loaded.project
+    {
+        let edges: usize = project.stacks.values().map(|stack| stack.edges.len()).sum();
+        report::data(&format!(
+            "Project `{}` is sound: {}, {}, {}.\n",
+            project.name,
+            count(project.stacks.len(), "stack"),
+            count(edges, "edge"),
+            count(project.layers.len(), "layer"),
+        ))?;
+    }
+    Ok(status)
+}
+
+/// Which home is this project's is worth a word, once, if it was not written down.
+fn identity_note(from: IdentitySource) -> Option<Finding> {
+    let what = match from {
+        IdentitySource::Written => return None,
+        IdentitySource::GitDirectory => "only worktrees of this clone share one home",
+        IdentitySource::Path => "its home is tied to this directory",
+    };
+    Some(
+        Finding::note("no-project-id", format!("the project has no `id`: {what}"))
+            .hint("add one to the project block, such as `id = \"k3v9qd\"`, before the first apply"),
+    )
+}
+
+fn count(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}

@@ -1,0 +1,54 @@
+//! Why a command did not do what was asked: what, the causes, the next step, and the exit code.
+
+use std::error::Error;
+
+use crate::ExitStatus;
+use crate::view::errors;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandError {
+    pub(crate) message: String,
+    pub(crate) causes: Vec<String>,
+    pub(crate) hints: Vec<String>,
+    pub(crate) status: ExitStatus,
+    /// Everything was said already; only the exit code is left.
+    pub(crate) is_said: bool,
+}
+
+impl CommandError {
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            causes: Vec::new(),
+            hints: Vec::new(),
+            status: ExitStatus::Failed,
+            is_said: false,
+        }
+    }
+
+    /// Takes an error whose message says the deed.
+    pub(crate) fn from_error(error: &dyn Error) -> Self {
+        Self { causes: errors::causes(error), ..Self::new(error.to_string()) }
+    }
+
+    /// Says the deed, and takes the whole error as its cause.
+    pub(crate) fn because(deed: impl Into<String>, error: &dyn Error) -> Self {
+        let mut causes = vec![error.to_string()];
+        causes.extend(errors::causes(error));
+        Self { causes, ..Self::new(deed) }
+    }
+
+    pub(crate) fn said(status: ExitStatus) -> Self {
+        Self { status, is_said: true, ..Self::new("") }
+    }
+
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hints.push(hint.into());
+        self
+    }
+
+    pub(crate) fn status(mut self, status: ExitStatus) -> Self {
+        self.status = status;
+        self
+    }
+}

@@ -1,0 +1,37 @@
+//! Exit codes, all of them.
+
+use std::process::ExitCode;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ExitStatus {
+    Done,
+    Failed,
+    /// `plan --detailed-exitcode`, `fmt --check`: something differs.
+    Changes,
+    /// A person must say something first.
+    Waits,
+    /// A rule said no: writer, lock, seal, home.
+    Refused,
+    Usage,
+    Interrupted,
+}
+
+impl ExitStatus {
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Failed => 1,
+            Self::Changes => 2,
+            Self::Waits => 3,
+            Self::Refused => 4,
+            Self::Usage => 64,
+            Self::Interrupted => 130,
+        }
+    }
+}
+
+impl From<ExitStatus> for ExitCode {
+    fn from(status: ExitStatus) -> Self {
+        Self::from(status.code())
+    }
+}

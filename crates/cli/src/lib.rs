@@ -1,0 +1,46 @@
+//! Arguments → request → view: the command line of terrane.
+//!
+//! Not here: what is done (`control`), what is true (`model`).
+
+pub mod args;
+mod commands;
+mod error;
+mod exit;
+mod process;
+mod report;
+pub mod view;
+mod watch;
+
+pub use args::Args;
+pub use error::CommandError;
+pub use exit::ExitStatus;
+pub use process::Process;
+
+use args::Command;
+
+/// Carries out one command line.
+pub fn run(args: Args, process: &Process) -> Result<ExitStatus, CommandError> {
+    let global = &args.global;
+    match args.command {
+        Command::Completions(args) => commands::completions::completions(&args, process),
+        Command::Graph(args) => commands::graph::graph(&args, global, process),
+        Command::Validate(args) => commands::validate::validate(&args, global, process),
+        Command::Init(args) => commands::init::init(&args, global, process),
+        Command::Engine(args) => block_on(commands::engine::engine(args, global, process))?,
+        Command::Fmt(args) => block_on(commands::fmt::fmt(&args, global, process))?,
+        Command::Plan(args) => block_on(commands::plan::plan(args, global, process))?,
+        Command::Apply(args) => block_on(commands::apply::apply(args, global, process))?,
+        Command::Destroy(args) => block_on(commands::destroy::destroy(args, global, process))?,
+        Command::Output(args) => block_on(commands::output::output(args, global, process))?,
+        Command::Runner(args) => {
+            commands::runner::leave_terminal()?;
+            block_on(commands::runner::runner(args))?
+        }
+    }
+}
+
+/// One thread is enough: the work is in other processes.
+fn block_on<T>(work: impl Future<Output = T>) -> Result<T, CommandError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    Ok(runtime.map_err(|err| CommandError::because("could not start", &err))?.block_on(work))
+}

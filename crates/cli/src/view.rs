@@ -1,0 +1,23 @@
+//! What people see: text made from plain data and a [`Look`].
+//!
+//! Not here: where the text goes (data to stdout, the rest to stderr: the commands decide),
+//! and what is true (`model`, `control`).
+
+pub mod diagnostics;
+mod diff;
+pub mod duration;
+pub mod errors;
+pub mod findings;
+pub mod look;
+pub mod outcome;
+pub mod outputs;
+pub mod plan;
+pub mod progress;
+pub mod table;
+pub mod text;
+mod value;
+
+#[cfg(test)]
+mod tagged;
+
+pub use look::Look;

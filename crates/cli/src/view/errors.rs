@@ -1,0 +1,119 @@
+//! An error as a command ends with it: what happened, why, and the next step.
+
+use std::error::Error;
+
+use super::look::{Ink, Look};
+use super::text;
+
+/// `error: …`, each cause on lines of its own below the message, then the hints.
+pub fn render(message: &str, causes: &[String], hints: &[String], look: Look) -> String {
+    let mut out = String::new();
+    push(&mut out, Ink::Error, "error: ", message, look);
+    for cause in causes {
+        for line in text::wrap(cause, look.room(7)) {
+            out.push_str("       ");
+            out.push_str(&line);
+            out.push('\n');
+        }
+    }
+    for hint in hints {
+        push(&mut out, Ink::Hint, "hint: ", hint, look);
+    }
+    out
+}
+
+/// `warning: …` with its hints, in the same form.
+pub fn render_warning(message: &str, hints: &[String], look: Look) -> String {
+    let mut out = String::new();
+    push(&mut out, Ink::Warning, "warning: ", message, look);
+    for hint in hints {
+        push(&mut out, Ink::Hint, "hint: ", hint, look);
+    }
+    out
+}
+
+/// What lies below an error, outermost first. A cause that only repeats the one above is left out.
+pub fn causes(error: &dyn Error) -> Vec<String> {
+    let mut said = error.to_string();
+    let mut causes = Vec::new();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let words = cause.to_string();
+        if !said.contains(&words) {
+            causes.push(words.clone());
+            said = words;
+        }
+        next = cause.source();
+    }
+    causes
+}
+
+fn push(out: &mut String, ink: Ink, word: &str, message: &str, look: Look) {
+    let indent = word.len();
+    for (n, line) in text::wrap(message, look.room(indent)).iter().enumerate() {
+        if n == 0 {
+            out.push_str(&look.paint(ink, word.trim_end()));
+            out.push(' ');
+        } else if !line.is_empty() {
+            out.push_str(&" ".repeat(indent));
+        }
+        out.push_str(line);
+        out.push('\n');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::tagged::tagged;
+
+    #[test]
+    fn a_refusal() {
+        let seen = render(
+            "this plan may no longer be applied: the state moved after it was made (serial 17, now 18)",
+            &["serial 18 was written by run r40 (commit 77ab310, CI job 5521) 3 minutes ago".to_owned()],
+            &["`terrane plan k8s-prod` makes a fresh plan; approvals carry over if it fits what was approved".to_owned()],
+            Look::plain(100),
+        );
+        insta::assert_snapshot!(seen, @"
+        error: this plan may no longer be applied: the state moved after it was made (serial 17, now 18)
+               serial 18 was written by run r40 (commit 77ab310, CI job 5521) 3 minutes ago
+        hint: `terrane plan k8s-prod` makes a fresh plan; approvals carry over if it fits what was approved
+        ");
+    }
+
+    #[test]
+    fn a_narrow_place() {
+        let seen = render(
+            "could not read `terrane.hcl` of this project",
+            &["permission denied (os error 13)".to_owned()],
+            &["make it readable: `chmod u+r terrane.hcl`".to_owned()],
+            Look {
+                color: true,
+                ..Look::plain(40)
+            },
+        );
+        insta::assert_snapshot!(tagged(&seen), @"
+        <bold red>error:</> could not read `terrane.hcl` of
+               this project
+               permission denied (os error 13)
+        <bold cyan>hint:</> make it readable:
+              `chmod u+r terrane.hcl`
+        ");
+    }
+
+    #[test]
+    fn causes_are_not_repeated() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("{message}")]
+        struct Failure {
+            message: &'static str,
+            source: Option<Box<Failure>>,
+        }
+        let chain = |message, source| Failure { message, source };
+        let inner = chain("disk is full", None);
+        let middle = chain("could not write: disk is full", Some(Box::new(inner)));
+        let outer = chain("could not store serial 18", Some(Box::new(middle)));
+        assert_eq!(causes(&outer), ["could not write: disk is full"]);
+    }
+}

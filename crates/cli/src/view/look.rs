@@ -1,0 +1,122 @@
+//! How text may look: colour or none, symbols or their ASCII stand-ins, and how wide.
+//!
+//! Not here: finding out what the terminal can do; that is read once, at the start.
+
+use anstyle::{AnsiColor, Effects, Style};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Look {
+    pub color: bool,
+    pub unicode: bool,
+    /// Columns of the terminal, or what to assume without one.
+    pub width: usize,
+}
+
+/// What a piece of text is, not which colour it has. Nothing depends on the colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ink {
+    Error,
+    Warning,
+    Hint,
+    Strong,
+    Faint,
+    Add,
+    Change,
+    Replace,
+    Remove,
+    Move,
+    Good,
+}
+
+/// A symbol that needs a stand-in where the locale is not UTF-8.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sign {
+    Arrow,
+    Import,
+    Forget,
+    Ellipsis,
+    Check,
+    Dot,
+    Ring,
+    Cross,
+    BarFull,
+    BarTip,
+    BarRest,
+    Rule,
+}
+
+impl Look {
+    /// No colour, no symbols beyond ASCII: for logs and unknown places.
+    pub fn ascii(width: usize) -> Self {
+        Self {
+            color: false,
+            unicode: false,
+            width,
+        }
+    }
+
+    /// Symbols, but no colour.
+    pub fn plain(width: usize) -> Self {
+        Self {
+            color: false,
+            unicode: true,
+            width,
+        }
+    }
+
+    /// The text in its ink. It must be clean already: this adds escapes, it does not look for them.
+    pub fn paint(self, ink: Ink, text: &str) -> String {
+        if !self.color || text.trim().is_empty() {
+            return text.to_owned();
+        }
+        let style = ink.style();
+        format!("{style}{text}{style:#}")
+    }
+
+    pub fn sign(self, sign: Sign) -> &'static str {
+        let (symbol, stand_in) = sign.forms();
+        if self.unicode { symbol } else { stand_in }
+    }
+
+    /// Columns left after `used`, never so few that nothing can be said.
+    pub(crate) fn room(self, used: usize) -> usize {
+        self.width.saturating_sub(used).max(24)
+    }
+}
+
+impl Ink {
+    fn style(self) -> Style {
+        let color = |color: AnsiColor| Style::new().fg_color(Some(color.into()));
+        match self {
+            Self::Error => color(AnsiColor::Red).effects(Effects::BOLD),
+            Self::Warning => color(AnsiColor::Yellow).effects(Effects::BOLD),
+            Self::Hint => color(AnsiColor::Cyan).effects(Effects::BOLD),
+            Self::Strong => Style::new().effects(Effects::BOLD),
+            Self::Faint => Style::new().effects(Effects::DIMMED),
+            Self::Add | Self::Good => color(AnsiColor::Green),
+            Self::Change => color(AnsiColor::Yellow),
+            Self::Replace => color(AnsiColor::Magenta),
+            Self::Remove => color(AnsiColor::Red),
+            Self::Move => color(AnsiColor::Cyan),
+        }
+    }
+}
+
+impl Sign {
+    fn forms(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Arrow => ("→", "->"),
+            Self::Import => ("←", "<-"),
+            Self::Forget => ("⌫", "x"),
+            Self::Ellipsis => ("…", "..."),
+            Self::Check => ("✓", "*"),
+            Self::Dot => ("●", ">"),
+            Self::Ring => ("○", "."),
+            Self::Cross => ("✗", "x"),
+            Self::BarFull => ("━", "="),
+            Self::BarTip => ("╸", ">"),
+            Self::BarRest => ("─", "-"),
+            Self::Rule => ("│", "|"),
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! How a change set ended: what was done, what failed and why, what did not happen because of it,
+//! and how to go on.
+
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use super::diagnostics::{self, EngineDiagnostic};
+use super::duration::human;
+use super::errors;
+use super::look::Look;
+use super::progress::Mark;
+use super::text::{self, clean, count};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// `c42`
+    pub change_set: String,
+    pub deed: Deed,
+    pub elapsed: Duration,
+    pub stacks: Vec<StackOutcome>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deed {
+    Apply,
+    Destroy,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StackOutcome {
+    pub stack: String,
+    pub result: StackResult,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StackResult {
+    /// Applied or destroyed.
+    Changed,
+    Unchanged,
+    /// Left out, and nothing is wrong with that.
+    Skipped,
+    /// Not started, because something before it did not end well.
+    Poisoned {
+        by: String,
+        /// The stacks between, nearest to `by` first.
+        through: Vec<String>,
+    },
+    Failed(Failure),
+    /// Stopped by a person.
+    Interrupted(Failure),
+    /// Whoever did it was lost: it may or may not have happened.
+    Unknown(Failure),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// What was going on: `planning`, `applying`.
+    pub stage: String,
+    pub after: Duration,
+    /// Why, in our words; may be empty if the engine says enough.
+    pub lines: Vec<String>,
+    pub diagnostics: Vec<EngineDiagnostic>,
+    pub kept: Option<KeptState>,
+}
+
+/// The state that a failure left behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeptState {
+    pub serial: u64,
+    /// Resources changed before the failure.
+    pub changed: usize,
+}
+
+impl Outcome {
+    pub fn is_success(&self) -> bool {
+        self.stacks.iter().all(|stack| match stack.result {
+            StackResult::Changed | StackResult::Unchanged | StackResult::Skipped => true,
+            StackResult::Poisoned { .. }
+            | StackResult::Failed(_)
+            | StackResult::Interrupted(_)
+            | StackResult::Unknown(_) => false,
+        })
+    }
+}
+
+/// `Done: …` if all went well, else what did not, in full.
+pub fn render(outcome: &Outcome, look: Look) -> String {
+    if outcome.is_success() {
+        return format!("{}\n", done(outcome));
+    }
+    let widest = outcome
+        .stacks
+        .iter()
+        .map(|stack| text::width(&clean(&stack.stack)))
+        .max();
+    let mut out = String::new();
+    for stack in &outcome.stacks {
+        let name = text::pad(&clean(&stack.stack), widest.unwrap_or(0));
+        out.push_str(&stack_block(&stack.result, &name, look));
+    }
+    out.push('\n');
+    out.push_str(&verdict(outcome, look));
+    out
+}
+
+/// `Done: 2 stacks applied, 1 unchanged, 1 skipped in 4 m 12 s.`
+fn done(outcome: &Outcome) -> String {
+    let tally = Tally::of(outcome);
+    let counts = [
+        (tally.changed, outcome.deed.past()),
+        (tally.unchanged, "unchanged"),
+        (tally.skipped, "skipped"),
+    ];
+    let mut parts: Vec<String> = counts
+        .iter()
+        .filter(|(number, _)| *number > 0)
+        .map(|(number, word)| format!("{number} {word}"))
+        .collect();
+    let Some(first) = counts.iter().find(|(number, _)| *number > 0) else {
+        return "Done: there was nothing to do.".to_owned();
+    };
+    // Only the first says of what.
+    parts[0] = format!("{} {}", count(first.0, "stack"), first.1);
+    format!("Done: {} in {}.", parts.join(", "), human(outcome.elapsed))
+}
+
+/// A stack in a change set that did not end well; what is as it was needs no line.
+fn stack_block(result: &StackResult, name: &str, look: Look) -> String {
+    let line = |mark: Mark, words: &str| format!("{} {name}   {words}\n", mark.painted(look));
+    match result {
+        StackResult::Changed | StackResult::Unchanged | StackResult::Skipped => String::new(),
+        StackResult::Poisoned { by, through } => {
+            let quoted = |stack: &String| format!("`{}`", clean(stack));
+            let between: Vec<String> = through.iter().map(quoted).collect();
+            let way = match between.as_slice() {
+                [] => String::new(),
+                between => format!(" through {}", text::list(between)),
+            };
+            line(
+                Mark::Skipped,
+                &format!("skipped, poisoned by {}{way}", quoted(by)),
+            )
+        }
+        StackResult::Failed(failure) => {
+            line(Mark::Failed, &failure.headline("failed while"))
+                + &failure.body("the failure", look)
+        }
+        StackResult::Interrupted(failure) => {
+            line(Mark::Failed, &failure.headline("interrupted while"))
+                + &failure.body("the interruption", look)
+        }
+        StackResult::Unknown(failure) => {
+            line(Mark::Unknown, &failure.headline("unknown: lost while"))
+                + &failure.body("it was lost", look)
+        }
+    }
+}
+
+impl Failure {
+    fn headline(&self, how: &str) -> String {
+        format!("{how} {}, after {}", clean(&self.stage), human(self.after))
+    }
+
+    /// What is below the headline; `end` is what the state was kept from: a failure, a stop.
+    fn body(&self, end: &str, look: Look) -> String {
+        let lines = self
+            .lines
+            .iter()
+            .flat_map(|line| text::wrap(line, look.room(4)));
+        let mut out: String = lines
+            .flat_map(|line| ["    ".to_owned(), line, "\n".to_owned()])
+            .collect();
+        for diagnostic in &self.diagnostics {
+            out.push_str(&diagnostics::render(diagnostic, 4, look));
+        }
+        if let Some(kept) = self.kept {
+            let changed = match kept.changed {
+                0 => "nothing".to_owned(),
+                n => count(n, "resource"),
+            };
+            let line = format!(
+                "    state kept: serial {} ({changed} changed before {end})\n",
+                kept.serial
+            );
+            out.push_str(&line);
+        }
+        out
+    }
+}
+
+/// `error: change set c42 stopped: 1 failed, 2 skipped, 1 unchanged`, and the way on.
+fn verdict(outcome: &Outcome, look: Look) -> String {
+    let tally = Tally::of(outcome);
+    let counts = [
+        (tally.failed, "failed"),
+        (tally.interrupted, "interrupted"),
+        (tally.unknown, "unknown"),
+        (tally.skipped, "skipped"),
+        (tally.changed, outcome.deed.past()),
+        (tally.unchanged, "unchanged"),
+    ];
+    let parts: Vec<String> = counts
+        .iter()
+        .filter(|(number, _)| *number > 0)
+        .map(|(number, word)| format!("{number} {word}"))
+        .collect();
+    let id = clean(&outcome.change_set);
+    let message = format!("change set {id} stopped: {}", parts.join(", "));
+    errors::render(&message, &[], &way_on(outcome, &tally), look)
+}
+
+fn way_on(outcome: &Outcome, tally: &Tally) -> Vec<String> {
+    let id = clean(&outcome.change_set);
+    let mut hints: Vec<String> = outcome
+        .stacks
+        .iter()
+        .filter(|stack| matches!(stack.result, StackResult::Unknown(_)))
+        .map(|stack| {
+            let stack = clean(&stack.stack);
+            format!("`terrane plan {stack}` shows what is left to do in `{stack}`")
+        })
+        .collect();
+    let command = match outcome.deed {
+        Deed::Apply => format!("`terrane apply --resume {id}` runs what is left"),
+        Deed::Destroy => "the same command again destroys what is left".to_owned(),
+    };
+    if tally.failed > 0 {
+        hints.push(format!("fix the cause, then {command}"));
+    } else if tally.interrupted > 0 {
+        hints.push(command);
+    }
+    hints
+}
+
+impl Deed {
+    fn past(self) -> &'static str {
+        match self {
+            Self::Apply => "applied",
+            Self::Destroy => "destroyed",
+        }
+    }
+}
+
+#[derive(Default)]
+struct Tally {
+    changed: usize,
+    unchanged: usize,
+    skipped: usize,
+    failed: usize,
+    interrupted: usize,
+    unknown: usize,
+}
+
+impl Tally {
+    fn of(outcome: &Outcome) -> Self {
+        let mut tally = Self::default();
+        for stack in &outcome.stacks {
+            let number = match stack.result {
+                StackResult::Changed => &mut tally.changed,
+                StackResult::Unchanged => &mut tally.unchanged,
+                StackResult::Skipped | StackResult::Poisoned { .. } => &mut tally.skipped,
+                StackResult::Failed(_) => &mut tally.failed,
+                StackResult::Interrupted(_) => &mut tally.interrupted,
+                StackResult::Unknown(_) => &mut tally.unknown,
+            };
+            *number += 1;
+        }
+        tally
+    }
+}

@@ -1,0 +1,170 @@
+//! Ends of change sets as they are seen, whole.
+
+use super::*;
+use crate::view::diagnostics::EngineSource;
+use crate::view::tagged::tagged;
+
+fn stack(name: &str, result: StackResult) -> StackOutcome {
+    StackOutcome {
+        stack: name.to_owned(),
+        result,
+    }
+}
+
+fn outcome(stacks: Vec<StackOutcome>) -> Outcome {
+    Outcome {
+        change_set: "c42".to_owned(),
+        deed: Deed::Apply,
+        elapsed: Duration::from_secs(252),
+        stacks,
+    }
+}
+
+fn failure() -> Failure {
+    Failure {
+        stage: "applying".to_owned(),
+        after: Duration::from_secs(3),
+        lines: Vec::new(),
+        diagnostics: vec![EngineDiagnostic {
+            summary: "subnet is in use".to_owned(),
+            address: Some("azurerm_subnet.nodes".to_owned()),
+            source: Some(EngineSource {
+                file: "infra/azure/network/main.tf".to_owned(),
+                line: 12,
+                code: None,
+            }),
+            ..EngineDiagnostic::default()
+        }],
+        kept: Some(KeptState {
+            serial: 18,
+            changed: 2,
+        }),
+    }
+}
+
+fn poisoned(by: &str, through: &[&str]) -> StackResult {
+    StackResult::Poisoned {
+        by: by.to_owned(),
+        through: through.iter().map(|&stack| stack.to_owned()).collect(),
+    }
+}
+
+#[test]
+fn all_went_well() {
+    let set = outcome(vec![
+        stack("network", StackResult::Changed),
+        stack("k8s-prod", StackResult::Changed),
+        stack("k8s-dev", StackResult::Unchanged),
+        stack("dns", StackResult::Skipped),
+    ]);
+    assert_eq!(
+        render(&set, Look::plain(80)),
+        "Done: 2 stacks applied, 1 unchanged, 1 skipped in 4 m 12 s.\n",
+    );
+}
+
+#[test]
+fn nothing_had_to_be_done() {
+    let set = outcome(vec![
+        stack("network", StackResult::Unchanged),
+        stack("dns", StackResult::Unchanged),
+    ]);
+    assert_eq!(
+        render(&set, Look::plain(80)),
+        "Done: 2 stacks unchanged in 4 m 12 s.\n"
+    );
+    assert_eq!(
+        render(&outcome(Vec::new()), Look::plain(80)),
+        "Done: there was nothing to do.\n"
+    );
+}
+
+fn one_failed() -> Outcome {
+    outcome(vec![
+        stack("network", StackResult::Failed(failure())),
+        stack("k8s-prod", poisoned("network", &[])),
+        stack("dns", poisoned("network", &["k8s-prod"])),
+        stack("k8s-dev", StackResult::Unchanged),
+    ])
+}
+
+#[test]
+fn a_stack_fails() {
+    insta::assert_snapshot!(render(&one_failed(), Look::plain(100)), @"
+    ✗ network    failed while applying, after 3 s
+        Error: subnet is in use
+          with azurerm_subnet.nodes, on infra/azure/network/main.tf line 12
+        state kept: serial 18 (2 resources changed before the failure)
+      k8s-prod   skipped, poisoned by `network`
+      dns        skipped, poisoned by `network` through `k8s-prod`
+
+    error: change set c42 stopped: 1 failed, 2 skipped, 1 unchanged
+    hint: fix the cause, then `terrane apply --resume c42` runs what is left
+    ");
+}
+
+#[test]
+fn a_stack_fails_in_colour() {
+    let look = Look {
+        color: true,
+        ..Look::plain(100)
+    };
+    insta::assert_snapshot!(tagged(&render(&one_failed(), look)), @"
+    <bold red>✗</> network    failed while applying, after 3 s
+        <bold red>Error:</> <bold>subnet is in use</>
+          with azurerm_subnet.nodes, on infra/azure/network/main.tf line 12
+        state kept: serial 18 (2 resources changed before the failure)
+      k8s-prod   skipped, poisoned by `network`
+      dns        skipped, poisoned by `network` through `k8s-prod`
+
+    <bold red>error:</> change set c42 stopped: 1 failed, 2 skipped, 1 unchanged
+    <bold cyan>hint:</> fix the cause, then `terrane apply --resume c42` runs what is left
+    ");
+}
+
+#[test]
+fn interrupted_by_a_person() {
+    let kept = Some(KeptState {
+        serial: 19,
+        changed: 0,
+    });
+    let interrupted = Failure {
+        diagnostics: Vec::new(),
+        kept,
+        ..failure()
+    };
+    let mut set = outcome(vec![
+        stack("network", StackResult::Changed),
+        stack("k8s-prod", StackResult::Interrupted(interrupted)),
+        stack("dns", poisoned("k8s-prod", &[])),
+    ]);
+    set.deed = Deed::Destroy;
+    insta::assert_snapshot!(render(&set, Look::ascii(100)), @"
+    x k8s-prod   interrupted while applying, after 3 s
+        state kept: serial 19 (nothing changed before the interruption)
+      dns        skipped, poisoned by `k8s-prod`
+
+    error: change set c42 stopped: 1 interrupted, 1 skipped, 1 destroyed
+    hint: the same command again destroys what is left
+    ");
+}
+
+#[test]
+fn a_runner_was_lost() {
+    let lost = Failure {
+        diagnostics: Vec::new(),
+        lines: vec![
+            "the machine stopped; nothing newer than serial 18 was written here".to_owned(),
+        ],
+        ..failure()
+    };
+    let set = outcome(vec![stack("dns", StackResult::Unknown(lost))]);
+    insta::assert_snapshot!(render(&set, Look::plain(100)), @"
+    ? dns   unknown: lost while applying, after 3 s
+        the machine stopped; nothing newer than serial 18 was written here
+        state kept: serial 18 (2 resources changed before it was lost)
+
+    error: change set c42 stopped: 1 unknown
+    hint: `terrane plan dns` shows what is left to do in `dns`
+    ");
+}

@@ -1,0 +1,244 @@
+//! The plan of a change set: what will happen in each stack, and in numbers.
+//!
+//! Not here: what a plan is (`model::plan`), policies and approvals.
+
+mod entry;
+mod resource;
+mod summary;
+#[cfg(test)]
+mod tests;
+
+use model::plan::{Plan, PlanCounts, ResourceChange};
+
+use self::entry::{Entry, Marks, entry_lines};
+use self::resource::resource_lines;
+use super::diagnostics::{self, EngineDiagnostic};
+use super::look::{Ink, Look};
+use super::text::{self, clean};
+
+/// The stacks of a change set, in the order they are shown.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PlanSet {
+    /// Said first, such as ``change set c42 on `azure`, source 3f9c1e2 (clean)``; may be empty.
+    pub heading: String,
+    pub stacks: Vec<StackPlan>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct StackPlan {
+    pub stack: String,
+    pub status: StackStatus,
+    /// Said beside the numbers of a plan, such as ``deferred: `subnet_id` is known after `network` ``.
+    pub remark: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum StackStatus {
+    Planned(Plan),
+    NoChanges,
+    /// Planned later, when more is known; there is no preview.
+    Deferred {
+        reason: String,
+    },
+    Skipped {
+        reason: String,
+    },
+    Failed {
+        /// Why, in our words.
+        lines: Vec<String>,
+        /// Why, in the engine's.
+        diagnostics: Vec<EngineDiagnostic>,
+    },
+}
+
+/// How to show it, all the way down.
+#[derive(Clone, Copy)]
+struct Sheet {
+    look: Look,
+    /// Nothing is folded.
+    full: bool,
+}
+
+/// The whole plan. Long values and long resources are folded unless `full`.
+pub fn render(set: &PlanSet, full: bool, look: Look) -> String {
+    let sheet = Sheet { look, full };
+    let widest = set
+        .stacks
+        .iter()
+        .map(|stack| text::width(&clean(&stack.stack)))
+        .max();
+    let mut out = String::new();
+    if !set.heading.is_empty() {
+        out.extend([&*clean(&set.heading), "\n\n"]);
+    }
+    let mut after_block = false;
+    for (n, stack) in set.stacks.iter().enumerate() {
+        let (header, body) = stack_lines(stack, widest.unwrap_or(0), sheet);
+        if n > 0 && (after_block || !body.is_empty()) {
+            out.push('\n');
+        }
+        after_block = !body.is_empty();
+        for line in std::iter::once(&header).chain(&body) {
+            out.push_str(line.trim_end());
+            out.push('\n');
+        }
+    }
+    if !set.stacks.is_empty() {
+        out.push('\n');
+    }
+    out.push_str(&closing(set));
+    out.push('\n');
+    out
+}
+
+/// `-/+ 1 replace, ~ 2 change`, or `no changes`: one plan in a few words, without colour.
+pub fn brief(plan: &Plan, look: Look) -> String {
+    summary::marks(
+        plan,
+        Look {
+            color: false,
+            ..look
+        },
+    )
+}
+
+/// `Plan: 0 to add, 3 to change, 1 to replace, 0 to destroy, in 2 of 4 stacks.`
+pub fn closing(set: &PlanSet) -> String {
+    let mut counts = PlanCounts::default();
+    let (mut changed, mut deferred, mut failed) = (0, 0, 0);
+    for stack in &set.stacks {
+        match &stack.status {
+            StackStatus::Planned(plan) => {
+                counts = counts.plus(plan.counts());
+                changed += usize::from(!plan.is_empty());
+            }
+            StackStatus::NoChanges | StackStatus::Skipped { .. } => {}
+            StackStatus::Deferred { .. } => deferred += 1,
+            StackStatus::Failed { .. } => failed += 1,
+        }
+    }
+    let total = set.stacks.len();
+    let mut words = match (changed, total) {
+        (0, 0) => return "No changes: no stack was selected.".to_owned(),
+        (0, _) if deferred + failed == 0 => {
+            return "No changes: everything is as the configuration says.".to_owned();
+        }
+        (0, _) => "Plan: no changes so far".to_owned(),
+        (_, 1) => format!("Plan: {}", summary::sum(&counts)),
+        (_, _) => format!(
+            "Plan: {}, in {changed} of {total} stacks",
+            summary::sum(&counts)
+        ),
+    };
+    let missing: Vec<String> = [(failed, "failed"), (deferred, "deferred")]
+        .iter()
+        .filter(|(number, _)| *number > 0)
+        .map(|(number, word)| format!("{number} {word}"))
+        .collect();
+    if !missing.is_empty() {
+        words = format!("{words}; {}", missing.join(", "));
+    }
+    words + "."
+}
+
+/// The stack's own line, and what is to be said below it.
+fn stack_lines(stack: &StackPlan, widest: usize, sheet: Sheet) -> (String, Vec<String>) {
+    let look = sheet.look;
+    let name = text::pad(&clean(&stack.stack), widest);
+    let name = look.paint(Ink::Strong, &name);
+    let faint = |words: &str| look.paint(Ink::Faint, words);
+    let (words, body) = match &stack.status {
+        StackStatus::Planned(plan) => (summary::marks(plan, look), plan_lines(plan, sheet)),
+        StackStatus::NoChanges => (faint("no changes"), Vec::new()),
+        StackStatus::Deferred { reason } => (
+            faint(&format!("deferred, no preview: {}", clean(reason))),
+            Vec::new(),
+        ),
+        StackStatus::Skipped { reason } => {
+            (faint(&format!("skipped: {}", clean(reason))), Vec::new())
+        }
+        StackStatus::Failed { lines, diagnostics } => {
+            let mut body: Vec<String> = lines
+                .iter()
+                .flat_map(|line| text::wrap(line, look.room(4)))
+                .map(|line| format!("    {line}"))
+                .collect();
+            for diagnostic in diagnostics {
+                let block = diagnostics::render(diagnostic, 4, look);
+                body.extend(block.lines().map(str::to_owned));
+            }
+            (look.paint(Ink::Error, "failed while planning"), body)
+        }
+    };
+    let mut header = format!("{name}  {words}");
+    let mut body = body;
+    if let Some(remark) = &stack.remark {
+        let remark = clean(remark);
+        if text::width(&header) + 3 + text::width(&remark) <= look.width {
+            // The remarks of several stacks stand below each other where they can.
+            let gap = 45_usize.saturating_sub(text::width(&header)).max(3);
+            let room = look
+                .width
+                .saturating_sub(text::width(&header) + text::width(&remark));
+            header.push_str(&" ".repeat(gap.min(room)));
+            header.push_str(&faint(&remark));
+        } else {
+            let lines = text::wrap(&remark, look.room(2));
+            body.splice(0..0, lines.iter().map(|line| format!("  {}", faint(line))));
+        }
+    }
+    (header, body)
+}
+
+fn plan_lines(plan: &Plan, sheet: Sheet) -> Vec<String> {
+    let mut lines = change_lines(&plan.changes, 2, sheet);
+    if !plan.outputs.is_empty() {
+        lines.push("  outputs".to_owned());
+        let entries: Vec<Entry<'_>> = plan
+            .outputs
+            .iter()
+            .map(|(name, output)| Entry {
+                name,
+                before: &output.before,
+                after: &output.after,
+                forces_replacement: false,
+            })
+            .collect();
+        lines.extend(entry_lines(&entries, Marks::Always, 4, sheet));
+    }
+    if !plan.drift.is_empty() {
+        lines.push("  changed outside of terrane".to_owned());
+        lines.extend(change_lines(&plan.drift, 4, sheet));
+    }
+    if plan.errored {
+        lines.push(format!(
+            "  {} the engine stopped before this plan was complete; it cannot be applied",
+            sheet.look.paint(Ink::Error, "incomplete:"),
+        ));
+    }
+    lines
+}
+
+/// Changes, by module if there are several; the root module comes first and needs no name.
+fn change_lines(changes: &[ResourceChange], indent: usize, sheet: Sheet) -> Vec<String> {
+    let mut modules: Vec<&str> = Vec::new();
+    for change in changes {
+        if !modules.contains(&change.module.as_str()) {
+            modules.push(&change.module);
+        }
+    }
+    modules.sort_by_key(|module| !module.is_empty());
+    let several = modules.len() > 1;
+    let mut lines = Vec::new();
+    for module in modules {
+        let mut indent = indent;
+        if several && !module.is_empty() {
+            lines.push(format!("{}{}", " ".repeat(indent), clean(module)));
+            indent += 2;
+        }
+        for change in changes.iter().filter(|change| change.module == module) {
+            lines.extend(resource_lines(change, several, indent, sheet));
+        }
+    }
+    lines
+}

@@ -1,0 +1,358 @@
+//! One attribute or output of a plan: its name, the value before and the value after.
+
+use model::plan::PlanValue;
+use serde_json::Value;
+
+use super::Sheet;
+use crate::view::diff::{self, Line};
+use crate::view::look::{Ink, Look, Sign};
+use crate::view::text::{self, clean, count, quote};
+use crate::view::value;
+
+/// Names wider than this do not push all others to the right.
+const WIDEST_NAME: usize = 44;
+/// Unchanged lines kept around a change, and lines of a text before the rest is folded.
+const CONTEXT: usize = 2;
+const MOST_LINES: usize = 8;
+const MOST_DIFF_LINES: usize = 40;
+/// Characters kept before a difference inside of a long string.
+const NEAR: usize = 16;
+
+pub(super) struct Entry<'a> {
+    pub(super) name: &'a str,
+    pub(super) before: &'a PlanValue,
+    pub(super) after: &'a PlanValue,
+    pub(super) forces_replacement: bool,
+}
+
+/// Whether names are marked with `+`, `-` and `~`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Marks {
+    Never,
+    /// `+` and `-` for what is on one side only, if there is any such.
+    WhereOneSide,
+    Always,
+}
+
+/// What stands beside a name.
+enum Shown {
+    /// One value.
+    Value(Vec<String>),
+    /// The value before and after.
+    Pair(String, String),
+    /// Something that needs lines of its own, below.
+    Block(String, Vec<String>),
+}
+
+pub(super) fn entry_lines(
+    entries: &[Entry<'_>],
+    marks: Marks,
+    indent: usize,
+    sheet: Sheet,
+) -> Vec<String> {
+    let one_side =
+        |entry: &Entry<'_>| *entry.before == PlanValue::Absent || *entry.after == PlanValue::Absent;
+    let marked = match marks {
+        Marks::Never => false,
+        Marks::WhereOneSide => entries.iter().any(one_side),
+        Marks::Always => true,
+    };
+    let widths = entries.iter().map(|entry| text::width(&clean(entry.name)));
+    let widest = widths
+        .filter(|width| *width <= WIDEST_NAME)
+        .max()
+        .unwrap_or(0);
+    let mut lines = Vec::new();
+    for entry in entries {
+        let mark = match (entry.before, entry.after) {
+            _ if !marked => String::new(),
+            (PlanValue::Absent, _) => sheet.look.paint(Ink::Add, "+") + " ",
+            (_, PlanValue::Absent) => sheet.look.paint(Ink::Remove, "-") + " ",
+            _ if marks == Marks::Always => sheet.look.paint(Ink::Change, "~") + " ",
+            _ => "  ".to_owned(),
+        };
+        let name = text::pad(&clean(entry.name), widest);
+        let start = format!("{}{mark}{name}   ", " ".repeat(indent));
+        lines.extend(lines_of(entry, &start, indent + 4, sheet));
+    }
+    lines
+}
+
+fn lines_of(entry: &Entry<'_>, start: &str, below: usize, sheet: Sheet) -> Vec<String> {
+    let look = sheet.look;
+    let column = text::width(start);
+    let suffix = if entry.forces_replacement {
+        "   forces replacement"
+    } else {
+        ""
+    };
+    let margin = |columns: usize| " ".repeat(columns);
+    match shown(entry, look.room(column), sheet) {
+        Shown::Value(values) => {
+            let mut lines = values.into_iter();
+            let first = format!("{start}{}{suffix}", lines.next().unwrap_or_default());
+            std::iter::once(first)
+                .chain(lines.map(|line| format!("{}{line}", margin(column))))
+                .collect()
+        }
+        Shown::Pair(before, after) => {
+            let arrow = look.paint(Ink::Faint, look.sign(Sign::Arrow));
+            let pair = format!("{before} {arrow} {after}{suffix}");
+            if text::width(&pair) <= look.room(column) {
+                return vec![format!("{start}{pair}")];
+            }
+            vec![
+                format!("{start}{before}"),
+                format!("{}{arrow} {after}{suffix}", margin(column)),
+            ]
+        }
+        Shown::Block(title, block) => {
+            let first = format!("{start}{}{suffix}", look.paint(Ink::Faint, &title));
+            std::iter::once(first)
+                .chain(block.iter().map(|line| format!("{}{line}", margin(below))))
+                .collect()
+        }
+    }
+}
+
+fn shown(entry: &Entry<'_>, room: usize, sheet: Sheet) -> Shown {
+    use PlanValue::{Absent, Known};
+    match (entry.before, entry.after) {
+        (Absent, value) => single(value, Ink::Add, room, sheet),
+        (value, Absent) => single(value, Ink::Remove, room, sheet),
+        (before, after) if before == after => single(after, Ink::Change, room, sheet),
+        (Known(Value::String(before)), Known(Value::String(after))) => {
+            texts(before, after, room, sheet)
+        }
+        (Known(before), Known(after)) if is_long(before, after, room) => {
+            let kind = if after.is_array() { "list" } else { "map" };
+            // Narrow enough that a list has a line for each of its parts.
+            let broken = |value| value::lines(value, room.min(40)).join("\n");
+            let (old, new) = (broken(before), broken(after));
+            Shown::Block(kind.to_owned(), line_diff(&diff::lines(&old, &new), sheet))
+        }
+        (before, after) => {
+            let new = flat(after, room, sheet);
+            // An old value next to one that is not known only has to be recognised.
+            let beside = room.saturating_sub(text::width(&new) + 4);
+            let is_known = matches!(after, Known(_));
+            let old = flat(before, if is_known { room } else { beside.max(24) }, sheet);
+            Shown::Pair(
+                sheet.look.paint(Ink::Remove, &old),
+                sheet.look.paint(Ink::Add, &new),
+            )
+        }
+    }
+}
+
+/// Whether two values of the same kind have parts, and too many for a line.
+fn is_long(before: &Value, after: &Value, room: usize) -> bool {
+    let same_kind =
+        (before.is_array() && after.is_array()) || (before.is_object() && after.is_object());
+    let columns = |value| text::width(&value::one_line(value));
+    same_kind && columns(before) + 3 + columns(after) > room
+}
+
+/// A value without another side.
+fn single(value: &PlanValue, ink: Ink, room: usize, sheet: Sheet) -> Shown {
+    let PlanValue::Known(known) = value else {
+        return Shown::Value(vec![
+            sheet.look.paint(Ink::Faint, &flat(value, room, sheet)),
+        ]);
+    };
+    if let Value::String(text) = known {
+        let document = (text::width(&quote(text)) > room)
+            .then(|| as_document(text))
+            .flatten();
+        if let Some(pretty) = document {
+            return Shown::Block("JSON".to_owned(), folded_text(&pretty, sheet));
+        }
+        if text.trim_end_matches('\n').contains('\n') {
+            return Shown::Block(
+                count(text.lines().count(), "line"),
+                folded_text(text, sheet),
+            );
+        }
+        return Shown::Value(vec![sheet.look.paint(ink, &flat(value, room, sheet))]);
+    }
+    let painted = value::lines(known, room)
+        .into_iter()
+        .map(|line| sheet.look.paint(ink, &line));
+    Shown::Value(fold(painted.collect(), sheet))
+}
+
+/// A value on one line; a long one is cut, and says so.
+fn flat(value: &PlanValue, room: usize, sheet: Sheet) -> String {
+    let whole = match value {
+        PlanValue::Absent => return String::new(),
+        PlanValue::Unknown => return "(known after apply)".to_owned(),
+        PlanValue::Sensitive => return "(sensitive)".to_owned(),
+        PlanValue::Known(known) => value::one_line(known),
+    };
+    if sheet.full || text::width(&whole) <= room {
+        return whole;
+    }
+    let characters = match value {
+        PlanValue::Known(Value::String(text)) => text.chars().count(),
+        _ => whole.chars().count(),
+    };
+    let size = format!(" ({characters} characters)");
+    format!(
+        "{}{size}",
+        text::cut(&whole, room.saturating_sub(size.len()), sheet.look)
+    )
+}
+
+/// Two strings: side by side, or as the lines that differ.
+fn texts(before: &str, after: &str, room: usize, sheet: Sheet) -> Shown {
+    let look = sheet.look;
+    if let (Some(old), Some(new)) = (as_document(before), as_document(after)) {
+        if old == new {
+            return Shown::Block(
+                "JSON, the same content written differently".to_owned(),
+                Vec::new(),
+            );
+        }
+        return Shown::Block(
+            "JSON".to_owned(),
+            line_diff(&diff::lines(&old, &new), sheet),
+        );
+    }
+    if before.contains('\n') || after.contains('\n') {
+        return text_diff(before, after, sheet);
+    }
+    let (old, new) = (quote(before), quote(after));
+    let fits = text::width(&old).max(text::width(&new)) + 2 <= room;
+    let (old, new) = if sheet.full || fits {
+        (old, new)
+    } else {
+        around(before, after, room, look)
+    };
+    Shown::Pair(look.paint(Ink::Remove, &old), look.paint(Ink::Add, &new))
+}
+
+/// A string that holds a JSON document, laid out in lines.
+fn as_document(text: &str) -> Option<String> {
+    if !text.trim_start().starts_with(['{', '[']) {
+        return None;
+    }
+    let document: Value = serde_json::from_str(text).ok()?;
+    serde_json::to_string_pretty(&document).ok()
+}
+
+fn text_diff(before: &str, after: &str, sheet: Sheet) -> Shown {
+    let ends = |text: &str| text.is_empty() || text.ends_with('\n');
+    let last_break = match (ends(before), ends(after)) {
+        (true, false) => Some("loses its last line break"),
+        (false, true) => Some("gets a last line break"),
+        (true, true) | (false, false) => None,
+    };
+    let all = diff::lines(before, after);
+    let added = all
+        .iter()
+        .filter(|line| matches!(line, Line::New(_)))
+        .count();
+    let removed = all
+        .iter()
+        .filter(|line| matches!(line, Line::Old(_)))
+        .count();
+    let lines = match (added, removed) {
+        (0, 0) => return Shown::Block(last_break.unwrap_or("text").to_owned(), Vec::new()),
+        (added, 0) => format!("{} added", count(added, "line")),
+        (0, removed) => format!("{} removed", count(removed, "line")),
+        (added, removed) => format!("{} added, {removed} removed", count(added, "line")),
+    };
+    let title = std::iter::once(lines.as_str())
+        .chain(last_break)
+        .collect::<Vec<_>>()
+        .join(", ");
+    Shown::Block(title, line_diff(&all, sheet))
+}
+
+/// The lines that differ, with a little of what is around them.
+fn line_diff(all: &[Line<'_>], sheet: Sheet) -> Vec<String> {
+    let is_near = |at: usize| {
+        let range = at.saturating_sub(CONTEXT)..(at + CONTEXT + 1).min(all.len());
+        all[range].iter().any(|line| !matches!(line, Line::Same(_)))
+    };
+    let look = sheet.look;
+    let mut lines = Vec::new();
+    let mut hidden = 0;
+    let fold = |hidden: &mut usize, lines: &mut Vec<String>| {
+        if *hidden > 0 {
+            let words = format!(
+                "{} {} unchanged",
+                look.sign(Sign::Ellipsis),
+                count(*hidden, "line")
+            );
+            lines.push(look.paint(Ink::Faint, &words));
+        }
+        *hidden = 0;
+    };
+    for (at, line) in all.iter().enumerate() {
+        if !is_near(at) {
+            hidden += 1;
+            continue;
+        }
+        fold(&mut hidden, &mut lines);
+        lines.push(match line {
+            Line::Same(words) => format!("  {}", short(words, sheet)).trim_end().to_owned(),
+            Line::Old(words) => look.paint(Ink::Remove, format!("- {}", clean(words)).trim_end()),
+            Line::New(words) => look.paint(Ink::Add, format!("+ {}", clean(words)).trim_end()),
+        });
+    }
+    fold(&mut hidden, &mut lines);
+    keep(lines, MOST_DIFF_LINES, sheet)
+}
+
+fn folded_text(text: &str, sheet: Sheet) -> Vec<String> {
+    fold(text.lines().map(|line| short(line, sheet)).collect(), sheet)
+}
+
+/// A line that is only there to be recognised; one that differs is never cut.
+fn short(line: &str, sheet: Sheet) -> String {
+    if sheet.full {
+        return clean(line).into_owned();
+    }
+    // The deepest indent of a text and its mark.
+    text::cut(&clean(line), sheet.look.room(12), sheet.look)
+}
+
+fn fold(lines: Vec<String>, sheet: Sheet) -> Vec<String> {
+    keep(lines, MOST_LINES, sheet)
+}
+
+fn keep(mut lines: Vec<String>, most: usize, sheet: Sheet) -> Vec<String> {
+    // Folding a single line away would not save one.
+    if sheet.full || lines.len() <= most + 1 {
+        return lines;
+    }
+    let rest = lines.len() - most;
+    lines.truncate(most);
+    let look = sheet.look;
+    let words = format!(
+        "{} {rest} more lines, `--full` shows all",
+        look.sign(Sign::Ellipsis)
+    );
+    lines.push(look.paint(Ink::Faint, &words));
+    lines
+}
+
+/// Two long strings, cut so that the first difference is seen in both.
+fn around(before: &str, after: &str, room: usize, look: Look) -> (String, String) {
+    let same = before
+        .chars()
+        .zip(after.chars())
+        .take_while(|(a, b)| a == b)
+        .count();
+    let skip = same.saturating_sub(NEAR);
+    let ellipsis = look.sign(Sign::Ellipsis);
+    let part = |text: &str| {
+        let rest: String = text.chars().skip(skip).collect();
+        let quoted = quote(&rest);
+        let inner = &quoted[1..];
+        let start = if skip > 0 { ellipsis } else { "" };
+        text::cut(&format!("\"{start}{inner}"), room.saturating_sub(2), look)
+    };
+    (part(before), part(after))
+}

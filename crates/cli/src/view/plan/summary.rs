@@ -1,0 +1,67 @@
+//! A plan in numbers.
+
+use model::plan::{Plan, PlanCounts};
+
+use crate::view::look::{Ink, Look, Sign};
+use crate::view::text::count;
+
+/// `-/+ 1 replace, ~ 2 change`: what one stack has.
+pub(super) fn marks(plan: &Plan, look: Look) -> String {
+    let counts = plan.counts();
+    let arrow = look.sign(Sign::Arrow);
+    let kinds = [
+        (counts.create, Ink::Add, "+", "add"),
+        (counts.replace, Ink::Replace, "-/+", "replace"),
+        (counts.update, Ink::Change, "~", "change"),
+        (counts.delete, Ink::Remove, "-", "destroy"),
+        (counts.import, Ink::Move, look.sign(Sign::Import), "import"),
+        (counts.moved, Ink::Move, arrow, "move"),
+        (
+            counts.forget,
+            Ink::Remove,
+            look.sign(Sign::Forget),
+            "forget",
+        ),
+    ];
+    let parts: Vec<String> = kinds
+        .iter()
+        .filter(|(number, ..)| *number > 0)
+        .map(|(number, ink, mark, verb)| format!("{} {number} {verb}", look.paint(*ink, mark)))
+        .collect();
+    match (parts.is_empty(), counts.outputs) {
+        (true, 0) => look.paint(Ink::Faint, "no changes"),
+        (true, outputs) => format!(
+            "{} {}",
+            look.paint(Ink::Change, "~"),
+            count(outputs, "output")
+        ),
+        (false, _) => parts.join(", "),
+    }
+}
+
+/// `0 to add, 3 to change, 1 to replace, 0 to destroy`: what all stacks have. The four that
+/// people look for are always there.
+pub(super) fn sum(counts: &PlanCounts) -> String {
+    let mut parts = vec![
+        format!("{} to add", counts.create),
+        format!("{} to change", counts.update),
+        format!("{} to replace", counts.replace),
+        format!("{} to destroy", counts.delete),
+    ];
+    let rare = [
+        (counts.import, "import"),
+        (counts.moved, "move"),
+        (counts.forget, "forget"),
+    ];
+    for (number, verb) in rare.iter().filter(|(number, _)| *number > 0) {
+        parts.push(format!("{number} to {verb}"));
+    }
+    let outputs_only = PlanCounts {
+        outputs: counts.outputs,
+        ..PlanCounts::default()
+    };
+    if *counts == outputs_only && counts.outputs > 0 {
+        parts.push(format!("{} to change", count(counts.outputs, "output")));
+    }
+    parts.join(", ")
+}

@@ -1,0 +1,228 @@
+//! What is going on, as a frame that is shown again and again: live on a terminal, as plain lines
+//! elsewhere.
+//!
+//! Not here: when to show one; the caller has the clock.
+
+pub mod live;
+pub mod plain;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use super::duration::clock;
+use super::look::{Ink, Look, Sign};
+use super::text::{self, clean};
+
+/// A wider terminal is no reason to move the numbers away from their rows.
+const WIDEST: usize = 100;
+const WIDEST_BAR: usize = 25;
+/// Waiting rows that are shown before rows that are done, when there is no room for all.
+const NEXT: usize = 3;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Frame {
+    /// ``change set c42 on `azure` ``
+    pub title: String,
+    pub elapsed: Duration,
+    pub done: usize,
+    pub total: usize,
+    pub rows: Vec<Row>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    pub stack: String,
+    pub mark: Mark,
+    /// What it does or did, without times: a new text is a new line in a log.
+    pub text: String,
+    pub elapsed: Option<Duration>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Mark {
+    Waiting,
+    Running,
+    Done,
+    Unchanged,
+    Failed,
+    Skipped,
+    /// It may or may not have happened: whoever did it was lost.
+    Unknown,
+}
+
+impl Mark {
+    /// The symbol, one column wide.
+    pub fn sign(self, look: Look) -> &'static str {
+        match self {
+            Self::Waiting => look.sign(Sign::Ring),
+            Self::Running => look.sign(Sign::Dot),
+            Self::Done => look.sign(Sign::Check),
+            Self::Unchanged | Self::Skipped => " ",
+            Self::Failed => look.sign(Sign::Cross),
+            Self::Unknown => "?",
+        }
+    }
+
+    /// The symbol in its colour.
+    pub(crate) fn painted(self, look: Look) -> String {
+        let ink = match self {
+            Self::Waiting | Self::Unchanged | Self::Skipped => Ink::Faint,
+            Self::Running => Ink::Move,
+            Self::Done => Ink::Good,
+            Self::Failed => Ink::Error,
+            Self::Unknown => Ink::Warning,
+        };
+        look.paint(ink, self.sign(look))
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Running => "running",
+            Self::Done => "done",
+            Self::Unchanged => "unchanged",
+            Self::Failed => "failed",
+            Self::Skipped => "skipped",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+impl Frame {
+    /// The frame in at most `height` lines of at most `look.width` columns.
+    pub fn lines(&self, look: Look, height: usize) -> Vec<String> {
+        let width = look.width.min(WIDEST);
+        let mut lines = Vec::with_capacity(self.rows.len() + 1);
+        if height == 0 {
+            return lines;
+        }
+        lines.push(self.title_line(width, look));
+        let names = self.rows.iter().map(|row| text::width(&clean(&row.stack)));
+        let name_width = names.max().unwrap_or(0).min(width / 3);
+        let (rows, rest) = self.fitting(height - 1);
+        lines.extend(
+            rows.iter()
+                .map(|row| row_line(row, name_width, width, look)),
+        );
+        if let Some(words) = rest {
+            let words = format!("  {} {words}", look.sign(Sign::Ellipsis));
+            lines.push(look.paint(Ink::Faint, &text::cut(&words, width, look)));
+        }
+        lines
+    }
+
+    /// The rows there is room for, in their order, and the rest in words.
+    fn fitting(&self, room: usize) -> (Vec<&Row>, Option<String>) {
+        if self.rows.len() <= room {
+            return (self.rows.iter().collect(), None);
+        }
+        let mut order: Vec<usize> = (0..self.rows.len()).collect();
+        let waiting = |at: &&usize| self.rows[**at].mark == Mark::Waiting;
+        let next: Vec<usize> = order.iter().filter(waiting).take(NEXT).copied().collect();
+        // What goes on and went wrong, a few that come next, then what was done last.
+        order.sort_by_key(|&at| match self.rows[at].mark {
+            Mark::Failed | Mark::Unknown => (0, at),
+            Mark::Running => (1, at),
+            Mark::Waiting if next.contains(&at) => (2, at),
+            Mark::Done => (3, usize::MAX - at),
+            Mark::Waiting => (4, at),
+            Mark::Skipped | Mark::Unchanged => (5, at),
+        });
+        let (kept, left) = order.split_at(room.saturating_sub(1).min(order.len()));
+        let mut kept = kept.to_vec();
+        kept.sort_unstable();
+        let rows = kept.into_iter().map(|at| &self.rows[at]).collect();
+        let words = [
+            Mark::Failed,
+            Mark::Unknown,
+            Mark::Running,
+            Mark::Done,
+            Mark::Unchanged,
+            Mark::Skipped,
+            Mark::Waiting,
+        ]
+        .into_iter()
+        .filter_map(|mark| {
+            let number = left
+                .iter()
+                .filter(|at| self.rows[**at].mark == mark)
+                .count();
+            (number > 0).then(|| format!("{number} more {}", mark.word()))
+        })
+        .collect::<Vec<_>>();
+        (
+            rows,
+            (room > 0).then(|| format!("and {}", words.join(", "))),
+        )
+    }
+
+    /// The title, and at the right end the time, the bar and the count, as far as there is room.
+    fn title_line(&self, width: usize, look: Look) -> String {
+        let title = clean(&self.title);
+        let time = clock(self.elapsed);
+        let count = format!("{} of {}", self.done, self.total);
+        let fixed = text::width(&time) + 2 + count.len();
+        let free = width.saturating_sub(text::width(&title).min(width / 2) + 2 + fixed);
+        let bar_width = free.saturating_sub(2).min(WIDEST_BAR);
+        let (right, right_width) = if bar_width >= 8 {
+            (
+                format!("{time}  {}  {count}", self.bar(bar_width, look)),
+                fixed + bar_width + 2,
+            )
+        } else {
+            (format!("{time}  {count}"), fixed)
+        };
+        let Some(left_width) = width.checked_sub(right_width + 2).filter(|left| *left >= 8) else {
+            return look.paint(Ink::Strong, &text::cut(&title, width, look));
+        };
+        let title = text::cut(&title, left_width, look);
+        let gap = " ".repeat(width - right_width - text::width(&title));
+        format!("{}{gap}{right}", look.paint(Ink::Strong, &title))
+    }
+
+    fn bar(&self, width: usize, look: Look) -> String {
+        let full = (self.done.min(self.total) * width)
+            .checked_div(self.total)
+            .unwrap_or(0);
+        let tip = usize::from(full < width);
+        let drawn = format!(
+            "{}{}",
+            look.sign(Sign::BarFull).repeat(full),
+            look.sign(Sign::BarTip).repeat(tip),
+        );
+        let rest = look.sign(Sign::BarRest).repeat(width - full - tip);
+        format!(
+            "{}{}",
+            look.paint(Ink::Good, &drawn),
+            look.paint(Ink::Faint, &rest)
+        )
+    }
+}
+
+fn row_line(row: &Row, name_width: usize, width: usize, look: Look) -> String {
+    let name = text::pad(&text::cut(&clean(&row.stack), name_width, look), name_width);
+    let time = row.elapsed.map(clock).unwrap_or_default();
+    let start = 2 + name_width + 3;
+    let time_width = if time.is_empty() {
+        0
+    } else {
+        text::width(&time) + 3
+    };
+    let room = width.saturating_sub(start + time_width);
+    let words = text::cut_middle(&clean(&row.text), room, look);
+    let painted = match row.mark {
+        Mark::Waiting | Mark::Unchanged | Mark::Skipped => look.paint(Ink::Faint, &words),
+        Mark::Running | Mark::Done | Mark::Failed | Mark::Unknown => words.clone(),
+    };
+    let mut line = format!("{} {name}   {painted}", row.mark.painted(look));
+    if !time.is_empty() && start + time_width <= width {
+        let gap = width - start - text::width(&words) - text::width(&time);
+        line.push_str(&" ".repeat(gap));
+        line.push_str(&look.paint(Ink::Faint, &time));
+    }
+    if start > width {
+        line = text::cut(&format!("{} {name}", row.mark.sign(look)), width, look);
+    }
+    line.trim_end().to_owned()
+}

@@ -1,0 +1,123 @@
+//! A frame that is drawn over itself. For a terminal only.
+
+use std::io::{self, Write};
+
+use super::Frame;
+use crate::view::look::Look;
+use crate::view::text;
+
+const HIDE_CURSOR: &str = "\x1b[?25l";
+const SHOW_CURSOR: &str = "\x1b[?25h";
+const CLEAR_LINE_END: &str = "\x1b[K";
+
+/// The size of the terminal now; it may be another at the next frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    pub width: usize,
+    pub height: usize,
+}
+
+/// Draws frames in place, below whatever was printed before. The cursor is hidden meanwhile and
+/// comes back when this is dropped, also by a panic.
+#[derive(Debug)]
+pub struct Live<W: Write> {
+    out: W,
+    look: Look,
+    drawn: Vec<String>,
+    hidden: bool,
+}
+
+impl<W: Write> Live<W> {
+    pub fn new(out: W, look: Look) -> Self {
+        Self {
+            out,
+            look,
+            drawn: Vec::new(),
+            hidden: false,
+        }
+    }
+
+    /// Draws a frame over the last one; writes nothing if it looks the same.
+    pub fn draw(&mut self, frame: &Frame, size: Size) -> io::Result<()> {
+        // The cursor stands below the last line, and that needs a line too. The last column is
+        // left free: some terminals break the line there.
+        let look = Look {
+            width: size.width.saturating_sub(1),
+            ..self.look
+        };
+        let lines = frame.lines(look, size.height.saturating_sub(1));
+        if lines == self.drawn && self.hidden {
+            return Ok(());
+        }
+        let mut screen = String::new();
+        if !self.hidden {
+            screen.push_str(HIDE_CURSOR);
+            self.hidden = true;
+        }
+        self.write_over(screen, &lines, size)?;
+        self.drawn = lines;
+        Ok(())
+    }
+
+    /// Prints lines that stay, above the frame; the next `draw` brings the frame back.
+    pub fn print(&mut self, words: &str, size: Size) -> io::Result<()> {
+        let lines: Vec<String> = words.lines().map(str::to_owned).collect();
+        self.write_over(String::new(), &lines, size)?;
+        self.drawn.clear();
+        Ok(())
+    }
+
+    /// Takes the frame away.
+    pub fn clear(&mut self, size: Size) -> io::Result<()> {
+        self.print("", size)
+    }
+
+    /// Leaves the last frame as it is and gives the cursor back.
+    pub fn finish(mut self) -> io::Result<()> {
+        self.show_cursor()
+    }
+
+    /// Writes lines in the place of the last frame, and clears what is left of it. Line by line:
+    /// some terminals keep a screen that is cleared as a whole in their history.
+    fn write_over(&mut self, mut screen: String, lines: &[String], size: Size) -> io::Result<()> {
+        // A narrower terminal has broken the lines of the last frame.
+        let broken = |line: &String| text::width(line).div_ceil(size.width.max(1)).max(1);
+        let rows: usize = self.drawn.iter().map(broken).sum();
+        let rows = rows.min(size.height.saturating_sub(1));
+        screen.push('\r');
+        push_up(&mut screen, rows);
+        for line in lines {
+            screen.extend([line, CLEAR_LINE_END, "\n"]);
+        }
+        let left = rows.saturating_sub(lines.len());
+        for _ in 0..left {
+            screen.extend([CLEAR_LINE_END, "\n"]);
+        }
+        push_up(&mut screen, left);
+        // One write: a frame is never seen half drawn.
+        self.out.write_all(screen.as_bytes())?;
+        self.out.flush()
+    }
+
+    fn show_cursor(&mut self) -> io::Result<()> {
+        if !self.hidden {
+            return Ok(());
+        }
+        self.hidden = false;
+        self.out.write_all(SHOW_CURSOR.as_bytes())?;
+        self.out.flush()
+    }
+}
+
+impl<W: Write> Drop for Live<W> {
+    fn drop(&mut self) {
+        // Nobody is left to tell if the terminal is gone.
+        drop(self.show_cursor());
+    }
+}
+
+fn push_up(screen: &mut String, rows: usize) {
+    if rows > 0 {
+        screen.extend(["\x1b[", &rows.to_string(), "A"]);
+    }
+}

@@ -1,0 +1,64 @@
+//! Frames as lines of a log: one for each change, no control characters.
+
+use std::collections::BTreeMap;
+
+use super::{Frame, Mark, Row};
+use crate::view::duration::clock;
+use crate::view::look::Look;
+use crate::view::text::{self, clean};
+
+/// Remembers what was said, so that a line is printed only when something changed.
+#[derive(Clone, Debug)]
+pub struct Plain {
+    look: Look,
+    title: Option<String>,
+    said: BTreeMap<String, (Mark, String)>,
+}
+
+impl Plain {
+    pub fn new(look: Look) -> Self {
+        Self {
+            look: Look {
+                color: false,
+                ..look
+            },
+            title: None,
+            said: BTreeMap::new(),
+        }
+    }
+
+    /// The lines for what is new in this frame; empty if nothing is.
+    pub fn lines(&mut self, frame: &Frame) -> String {
+        let mut out = String::new();
+        if self.title.as_ref() != Some(&frame.title) {
+            out.extend([&*clean(&frame.title), "\n"]);
+            self.title = Some(frame.title.clone());
+        }
+        let names = frame.rows.iter().map(|row| text::width(&clean(&row.stack)));
+        let name_width = names.max().unwrap_or(0);
+        for row in &frame.rows {
+            if self.is_new(row) {
+                out.push_str(&self.line(frame, row, name_width));
+            }
+        }
+        out
+    }
+
+    fn is_new(&mut self, row: &Row) -> bool {
+        let now = (row.mark, row.text.clone());
+        let before = self.said.insert(row.stack.clone(), now.clone());
+        // All wait at first; that is no news.
+        before.as_ref() != Some(&now) && !(before.is_none() && row.mark == Mark::Waiting)
+    }
+
+    fn line(&self, frame: &Frame, row: &Row, name_width: usize) -> String {
+        let line = format!(
+            "{}  {} {}   {}",
+            clock(frame.elapsed),
+            row.mark.sign(self.look),
+            text::pad(&clean(&row.stack), name_width),
+            clean(&row.text),
+        );
+        format!("{}\n", line.trim_end())
+    }
+}

@@ -1,0 +1,281 @@
+//! Watches a change set until it rests: reads the store and what the engines write, draws, passes a
+//! Ctrl-C on. Whoever watches carries nothing out: killing this process harms nothing.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::time::{Duration, Instant};
+
+use control::asker::Asker;
+use control::changesets::{self, Begun};
+use control::{Control, recovery, worker};
+use model::changeset::{Action, ChangeSet, Status};
+use model::ids::{ChangeSetId, StackName};
+use model::run::{Run, RunState};
+use serde_json::json;
+use store::Say;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::args::Global;
+use crate::{CommandError, Process, report};
+
+mod display;
+mod frame;
+mod tail;
+
+use display::Display;
+use tail::Tails;
+
+/// How often the store is looked at; runners do not wait for it.
+const TICK: Duration = Duration::from_millis(40);
+/// How often lost runners are looked for, and lanes asked for again.
+const LOOK_AFTER: Duration = Duration::from_millis(500);
+
+pub(crate) struct Watcher<'a> {
+    control: &'a Control,
+    id: ChangeSetId,
+    /// With the asker's values the change set can be driven on; without them it is only watched.
+    asker: Option<Asker>,
+    _watch: File,
+    begun: Instant,
+    state: Option<(ChangeSet, Vec<Run>)>,
+    behind: Option<ChangeSetId>,
+    paths: BTreeMap<StackName, String>,
+    tails: Tails,
+    display: Display,
+    json: bool,
+    said: BTreeMap<StackName, &'static str>,
+}
+
+/// Why watching came to an end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rest {
+    Over,
+    AwaitsConfirm,
+    /// A second Ctrl-C: the work goes on without us.
+    Detached,
+}
+
+impl<'a> Watcher<'a> {
+    pub(crate) fn drive(control: &'a Control, begun: Begun, global: &Global, process: &Process) -> Self {
+        Self::new(control, begun.id, Some(begun.asker), begun.watch, global, process)
+    }
+
+    pub(crate) fn attach(
+        control: &'a Control,
+        id: ChangeSetId,
+        global: &Global,
+        process: &Process,
+    ) -> io::Result<Self> {
+        let watch = changesets::watch(control, id)?;
+        Ok(Self::new(control, id, None, watch, global, process))
+    }
+
+    fn new(
+        control: &'a Control,
+        id: ChangeSetId,
+        asker: Option<Asker>,
+        watch: File,
+        global: &Global,
+        process: &Process,
+    ) -> Self {
+        Self {
+            control,
+            id,
+            asker,
+            _watch: watch,
+            begun: Instant::now(),
+            state: None,
+            behind: None,
+            paths: BTreeMap::new(),
+            tails: Tails::default(),
+            display: Display::new(global, process),
+            json: global.json,
+            said: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn control(&self) -> &Control {
+        self.control
+    }
+
+    pub(crate) fn set(&self) -> &ChangeSet {
+        &self.state.as_ref().expect("looked at before anybody asks").0
+    }
+
+    pub(crate) fn runs(&self) -> &[Run] {
+        self.state.as_ref().map_or(&[], |(_, runs)| runs)
+    }
+
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
+    /// Where a stack's module lies, from the project's root.
+    pub(crate) fn path_of(&self, stack: &StackName) -> &str {
+        self.paths.get(stack).map_or("", String::as_str)
+    }
+
+    /// ``change set c42 on `local`, source 3f9c1e2 (clean)``
+    pub(crate) fn heading(&self) -> String {
+        frame::heading(self.set())
+    }
+
+    pub(crate) fn why_queued(&self, run: &Run) -> String {
+        frame::why_queued(run, self.runs())
+    }
+
+    pub(crate) async fn confirm(&mut self) -> Result<(), CommandError> {
+        self.turn(Some(Say::Confirm)).await
+    }
+
+    pub(crate) async fn discard(&mut self) -> Result<(), CommandError> {
+        self.turn(Some(Say::Discard)).await
+    }
+
+    /// Watches until nothing goes on by itself.
+    pub(crate) async fn until_rest(&mut self) -> Result<Rest, CommandError> {
+        let mut interrupts = signal(SignalKind::interrupt())
+            .map_err(|err| CommandError::because("could not listen for Ctrl-C", &err))?;
+        let mut interrupted = false;
+        let mut looked_after = Instant::now();
+        if self.asker.is_some() {
+            self.turn(None).await?;
+        }
+        self.look().await?;
+        loop {
+            if let Some(rest) = self.rest() {
+                self.display.finish()?;
+                return Ok(rest);
+            }
+            if self.wait(&mut interrupts).await {
+                if interrupted {
+                    self.display.finish()?;
+                    report::say(&format!(
+                        "Detached: change set {} goes on by itself. The same command again attaches to it.\n",
+                        self.id
+                    ))?;
+                    return Ok(Rest::Detached);
+                }
+                interrupted = true;
+                self.interrupt().await?;
+            }
+            if looked_after.elapsed() > LOOK_AFTER {
+                looked_after = Instant::now();
+                self.look_after().await?;
+            }
+            self.look().await?;
+        }
+    }
+
+    /// Waits one tick; says whether Ctrl-C came meanwhile.
+    async fn wait(&self, interrupts: &mut Signal) -> bool {
+        tokio::select! {
+            () = tokio::time::sleep(TICK) => false,
+            _ = interrupts.recv() => true,
+        }
+    }
+
+    fn rest(&self) -> Option<Rest> {
+        match &self.set().status {
+            Status::Finished | Status::Stopped { .. } => Some(Rest::Over),
+            Status::AwaitingConfirm => Some(Rest::AwaitsConfirm),
+            Status::Planning | Status::Waiting | Status::Confirmed | Status::Interrupting => None,
+        }
+    }
+
+    /// One SIGINT to each engine; then the wait goes on.
+    async fn interrupt(&mut self) -> Result<(), CommandError> {
+        self.display.print(
+            "Interrupting: engines finish what they are doing and store their state. Ctrl-C again leaves them to it.\n",
+        )?;
+        let failed = |err: &dyn std::error::Error| CommandError::because("could not interrupt", err);
+        let asker = self.asker.clone().unwrap_or_default();
+        worker::turn(self.control, self.id, Some(Say::Interrupt), &asker, None)
+            .await
+            .map_err(|err| failed(&err))?;
+        worker::interrupt_runners(self.control, self.runs()).map_err(|err| failed(&err))
+    }
+
+    /// Lost runners are ended, and what waits for lanes asks again.
+    async fn look_after(&mut self) -> Result<(), CommandError> {
+        let lost = recovery::recover(self.control, self.set())
+            .await
+            .map_err(|err| CommandError::from_error(&err))?;
+        let waits = self.set().status == Status::Waiting;
+        if waits {
+            // Whoever is in front may be dead.
+            recovery::release_abandoned(self.control).await.map_err(|err| CommandError::from_error(&err))?;
+        }
+        if (waits || !lost.is_empty()) && self.asker.is_some() {
+            self.turn(None).await?;
+        }
+        Ok(())
+    }
+
+    async fn turn(&mut self, say: Option<Say>) -> Result<(), CommandError> {
+        let asker = self.asker.clone().unwrap_or_default();
+        let standing = worker::turn(self.control, self.id, say, &asker, None)
+            .await
+            .map_err(|err| CommandError::from_error(&err))?;
+        self.behind = standing.behind;
+        Ok(())
+    }
+
+    async fn look(&mut self) -> Result<(), CommandError> {
+        let failed = |err: &dyn std::error::Error| CommandError::from_error(err);
+        let store = &self.control.store;
+        let set = store.change_set_get(self.id).await.map_err(|err| failed(&err))?;
+        let runs = store.run_list(self.id).await.map_err(|err| failed(&err))?;
+        if self.state.is_none() {
+            for run in &runs {
+                let spec = store.run_spec(run.id).await.map_err(|err| failed(&err))?;
+                self.paths.insert(run.stack.clone(), spec.stack.path);
+            }
+            if self.json {
+                report::json_line(&json!({
+                    "event": "change_set", "change_set": set.id.to_string(),
+                    "action": set.request.action.word(), "stacks": set.request.stacks,
+                }))?;
+            }
+        }
+        if self.json {
+            self.say_events(&runs)?;
+        } else {
+            self.tails.follow(self.control, &runs);
+            let frame = frame::frame(&set, &runs, &self.tails, self.behind, self.begun.elapsed());
+            self.display.draw(&frame)?;
+        }
+        self.state = Some((set, runs));
+        Ok(())
+    }
+
+    fn say_events(&mut self, runs: &[Run]) -> Result<(), CommandError> {
+        for run in runs {
+            let word = run.state.word();
+            if word != "queued" && self.said.insert(run.stack.clone(), word) != Some(word) {
+                report::json_line(&json!({
+                    "event": "run", "run": run.id.to_string(), "stack": run.stack.to_string(), "state": word,
+                }))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a run still has something to do.
+fn is_open(run: &Run) -> bool {
+    match run.state {
+        RunState::Finished { .. } => false,
+        RunState::Queued | RunState::Planning { .. } | RunState::Planned { .. } | RunState::Applying { .. } => true,
+    }
+}
+
+/// What the whole is about, in one word.
+fn deed(action: Action) -> &'static str {
+    match action {
+        Action::Plan => "plan",
+        Action::Apply => "apply",
+        Action::Destroy => "destroy",
+    }
+}

@@ -1,0 +1,59 @@
+//! Where frames go: redrawn in place on a terminal, as plain lines elsewhere, nowhere for `--json`.
+
+use std::io;
+
+use crate::args::Global;
+use crate::view::Look;
+use crate::view::progress::Frame;
+use crate::view::progress::live::{Live, Size};
+use crate::view::progress::plain::Plain;
+use crate::{CommandError, Process, report};
+
+pub(super) enum Display {
+    Live { live: Box<Live<io::Stderr>>, size: Size },
+    Plain(Plain),
+    Silent,
+}
+
+impl Display {
+    pub(super) fn new(global: &Global, process: &Process) -> Self {
+        let look: Look = process.look(global);
+        if global.json {
+            Self::Silent
+        } else if process.stderr_is_terminal {
+            let size = Size { width: look.width, height: process.height() };
+            Self::Live { live: Box::new(Live::new(io::stderr(), look)), size }
+        } else {
+            Self::Plain(Plain::new(look))
+        }
+    }
+
+    pub(super) fn draw(&mut self, frame: &Frame) -> Result<(), CommandError> {
+        match self {
+            Self::Live { live, size } => live.draw(frame, *size).map_err(|err| failed(&err)),
+            Self::Plain(plain) => report::say(&plain.lines(frame)),
+            Self::Silent => Ok(()),
+        }
+    }
+
+    /// Says something above the frame.
+    pub(super) fn print(&mut self, words: &str) -> Result<(), CommandError> {
+        match self {
+            Self::Live { live, size } => live.print(words, *size).map_err(|err| failed(&err)),
+            Self::Plain(_) => report::say(words),
+            Self::Silent => Ok(()),
+        }
+    }
+
+    /// Leaves the last frame where it is and goes on below it.
+    pub(super) fn finish(&mut self) -> Result<(), CommandError> {
+        match self {
+            Self::Live { live, .. } => live.finish().map_err(|err| failed(&err)),
+            Self::Plain(_) | Self::Silent => Ok(()),
+        }
+    }
+}
+
+fn failed(err: &io::Error) -> CommandError {
+    CommandError::because("could not draw", err)
+}

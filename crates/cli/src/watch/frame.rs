@@ -1,0 +1,128 @@
+//! One look at a change set, in words: a title and a row for each stack.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use model::changeset::{ChangeSet, Status};
+use model::ids::ChangeSetId;
+use model::plan::PlanCounts;
+use model::run::{Outcome, Run, RunState, Skip};
+
+use super::tail::Tails;
+use super::{deed, is_open};
+use crate::view::progress::{Frame, Mark, Row};
+
+pub(super) fn frame(
+    set: &ChangeSet,
+    runs: &[Run],
+    tails: &Tails,
+    behind: Option<ChangeSetId>,
+    elapsed: Duration,
+) -> Frame {
+    let mut title = format!("change set {}: {} on {}", set.id, deed(set.request.action), lanes(set));
+    match (&set.status, behind) {
+        (Status::Waiting, Some(behind)) => {
+            title = format!("{title}, waits for change set {behind} to release the lane");
+        }
+        (Status::Interrupting, _) => title = format!("{title}, interrupting"),
+        _ => {}
+    }
+    Frame {
+        title,
+        elapsed,
+        done: runs.iter().filter(|run| !is_open(run)).count(),
+        total: runs.len(),
+        rows: runs.iter().map(|run| row(set, run, runs, tails)).collect(),
+    }
+}
+
+/// ``change set c42 on `local`, source 3f9c1e2 (clean)``
+pub(super) fn heading(set: &ChangeSet) -> String {
+    let source = match &set.request.commit {
+        Some(commit) => {
+            let state = if set.request.dirty { "with changes" } else { "clean" };
+            format!(", source {} ({state})", commit.chars().take(7).collect::<String>())
+        }
+        None => String::new(),
+    };
+    format!("change set {} on {}{source}", set.id, lanes(set))
+}
+
+fn lanes(set: &ChangeSet) -> String {
+    let names: Vec<String> = set.request.lanes.iter().map(|lane| format!("`{lane}`")).collect();
+    names.join(", ")
+}
+
+fn row(set: &ChangeSet, run: &Run, runs: &[Run], tails: &Tails) -> Row {
+    let since = |at: Timestamp| Duration::try_from(Timestamp::now().duration_since(at)).ok();
+    let busy = |word: &str| match tails.now(run.id) {
+        Some(now) => format!("{word}   {now}"),
+        None => word.to_owned(),
+    };
+    let (mark, text, elapsed) = match &run.state {
+        RunState::Queued => (Mark::Waiting, why_queued(run, runs), None),
+        RunState::Planning { since: at } => (Mark::Running, busy("planning"), since(*at)),
+        RunState::Planned { plan, .. } => {
+            let wait = if set.status == Status::Confirmed { why_queued(run, runs) } else { String::new() };
+            let text = [format!("planned {}", counts(plan.counts)), wait].join("   ");
+            (Mark::Waiting, text.trim_end().to_owned(), None)
+        }
+        RunState::Applying { since: at, .. } => (Mark::Running, busy("applying"), since(*at)),
+        RunState::Finished { outcome, .. } => {
+            let (mark, text) = finished(outcome);
+            (mark, text, None)
+        }
+    };
+    Row { stack: run.stack.to_string(), mark, text, elapsed }
+}
+
+fn finished(outcome: &Outcome) -> (Mark, String) {
+    match outcome {
+        Outcome::Planned { plan } => (Mark::Done, format!("planned {}", counts(plan.counts))),
+        Outcome::Deferred { .. } => (Mark::Skipped, "deferred".to_owned()),
+        Outcome::Unchanged => (Mark::Unchanged, "no changes".to_owned()),
+        Outcome::Applied { counts: done, .. } => (Mark::Done, format!("applied {}", counts(*done))),
+        Outcome::Failed { problem } if problem.interrupted => (Mark::Failed, "interrupted".to_owned()),
+        Outcome::Failed { problem } => {
+            let first = problem.diagnostics.first().map_or(problem.message.as_str(), |first| &first.summary);
+            (Mark::Failed, format!("failed: {}", first.lines().next().unwrap_or_default()))
+        }
+        Outcome::Skipped { because: Skip::Poisoned { by, .. } } => {
+            (Mark::Skipped, format!("skipped, poisoned by `{by}`"))
+        }
+        Outcome::Skipped { .. } => (Mark::Skipped, "skipped".to_owned()),
+        Outcome::Unknown { .. } => (Mark::Unknown, "unknown: its runner was lost".to_owned()),
+    }
+}
+
+/// What a run that has not begun waits for.
+pub(super) fn why_queued(run: &Run, runs: &[Run]) -> String {
+    let open: Vec<String> = run
+        .upstreams
+        .iter()
+        .filter(|need| runs.iter().any(|other| other.stack == need.stack && is_open(other)))
+        .map(|need| format!("`{}`", need.stack))
+        .collect();
+    if open.is_empty() { "waits for its turn".to_owned() } else { format!("waits for {}", open.join(", ")) }
+}
+
+/// `3 changes`, or what else there is.
+fn counts(counts: PlanCounts) -> String {
+    let resources = counts.create + counts.update + counts.replace + counts.delete;
+    let parts = [
+        (resources, "change"),
+        (counts.import, "import"),
+        (counts.moved, "move"),
+        (counts.forget, "removal from state"),
+    ];
+    let words: Vec<String> = parts
+        .iter()
+        .filter(|(number, _)| *number > 0)
+        .map(|(number, noun)| format!("{number} {noun}{}", if *number == 1 { "" } else { "s" }))
+        .collect();
+    match (words.is_empty(), counts.outputs) {
+        (false, _) => words.join(", "),
+        (true, 1) => "1 output".to_owned(),
+        (true, outputs) => format!("{outputs} outputs"),
+    }
+}

@@ -1,0 +1,100 @@
+//! Reads along in what the engines write: the resource each is busy with right now.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::path::PathBuf;
+
+use control::Control;
+use model::engine_event::{EngineEvent, EventKind, EventReader};
+use model::ids::RunId;
+use model::run::{Run, RunState, Stage};
+
+#[derive(Default)]
+pub(super) struct Tails(BTreeMap<RunId, Tail>);
+
+struct Tail {
+    path: PathBuf,
+    read: u64,
+    reader: EventReader,
+    now: Option<String>,
+}
+
+impl Tails {
+    /// Reads what is new for all runs that are under way.
+    pub(super) fn follow(&mut self, control: &Control, runs: &[Run]) {
+        for run in runs {
+            let stage = match run.state {
+                RunState::Planning { .. } => Stage::Planning,
+                RunState::Applying { .. } => Stage::Applying,
+                RunState::Queued | RunState::Planned { .. } | RunState::Finished { .. } => {
+                    self.0.remove(&run.id);
+                    continue;
+                }
+            };
+            let path = control.home.engine_events(run.id, stage);
+            let tail = self.0.entry(run.id).or_insert_with(|| Tail::new(path.clone()));
+            if tail.path != path {
+                *tail = Tail::new(path);
+            }
+            tail.follow();
+        }
+    }
+
+    /// What the engine of a run is busy with.
+    pub(super) fn now(&self, run: RunId) -> Option<&str> {
+        self.0.get(&run)?.now.as_deref()
+    }
+}
+
+impl Tail {
+    fn new(path: PathBuf) -> Self {
+        Self { path, read: 0, reader: EventReader::default(), now: None }
+    }
+
+    /// A file that is not there yet, or cannot be read now, is looked at again next time.
+    fn follow(&mut self) {
+        let Ok(mut file) = File::open(&self.path) else { return };
+        let mut new = Vec::new();
+        if file.seek(SeekFrom::Start(self.read)).is_err() || file.read_to_end(&mut new).is_err() {
+            return;
+        }
+        self.read += new.len() as u64;
+        for event in self.reader.push(&new) {
+            if let Some(words) = describe(&event) {
+                self.now = Some(words);
+            }
+        }
+    }
+}
+
+fn describe(event: &EngineEvent) -> Option<String> {
+    let (step, words) = match &event.kind {
+        EventKind::RefreshStart(step) => (step, "refreshing"),
+        EventKind::ApplyStart(step) => (step, doing(step.action.as_deref())),
+        EventKind::ApplyProgress(step) => (step, still(step.action.as_deref())),
+        EventKind::ProvisionStart(step) | EventKind::ProvisionProgress(step) => (step, "provisioning"),
+        _ => return None,
+    };
+    Some(format!("{}: {words}", step.resource.addr))
+}
+
+fn doing(action: Option<&str>) -> &'static str {
+    match action {
+        Some("create") => "creating",
+        Some("update") => "changing",
+        Some("delete") => "destroying",
+        Some("read") => "reading",
+        _ => "working",
+    }
+}
+
+fn still(action: Option<&str>) -> &'static str {
+    match action {
+        Some("create") => "still creating",
+        Some("update") => "still changing",
+        Some("delete") => "still destroying",
+        Some("read") => "still reading",
+        _ => "still working",
+    }
+}

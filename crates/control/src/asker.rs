@@ -1,0 +1,157 @@
+//! What comes from the side of whoever asked: environment variables and files. It travels to runners
+//! over an inherited pipe, in memory only, and never into the store.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use drivers::secrets::{self, Reference};
+use model::project::{Context, Input, Needs};
+use model::run::RunSpec;
+use model::secret::Secret;
+use serde::{Deserialize, Serialize};
+
+/// No `Debug`: it holds secrets.
+#[derive(Clone, Default, Serialize, Deserialize)]
+pub struct Asker {
+    env: BTreeMap<String, String>,
+    /// Contents of `file:` secrets, by reference.
+    files: BTreeMap<String, String>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum GatherError {
+    #[error("stack `{stack}` needs the environment variable `{name}`, which is not set")]
+    Unset { stack: String, name: String },
+    #[error("stack `{stack}` needs the secret `{reference}`")]
+    Secret { stack: String, reference: String, source: secrets::SecretError },
+}
+
+impl Asker {
+    /// Takes what the given runs can need, and nothing else, out of a whole environment. What is
+    /// missing is found here, before anything runs.
+    pub fn gather(
+        env: &BTreeMap<String, String>,
+        root: &Path,
+        specs: &[RunSpec],
+    ) -> Result<Self, GatherError> {
+        let base = drivers::process::engine_environment(env, true);
+        let mut asker = Self::default();
+        for name in base.names() {
+            asker.take(env, name);
+        }
+        for spec in specs {
+            let stack = spec.stack.name.to_string();
+            for pattern in spec.contexts.iter().flat_map(|context| &context.pass_env) {
+                for name in env.keys().filter(|name| matches_name(pattern, name)) {
+                    asker.take(env, name);
+                }
+            }
+            for needs in needs_of(spec) {
+                for name in &needs.env {
+                    if !asker.take(env, name) {
+                        return Err(GatherError::Unset { stack, name: name.clone() });
+                    }
+                }
+                for reference in &needs.secrets {
+                    asker.take_secret(env, root, &stack, reference)?;
+                }
+            }
+        }
+        Ok(asker)
+    }
+
+    pub fn env(&self) -> &BTreeMap<String, String> {
+        &self.env
+    }
+
+    pub fn file(&self, reference: &str) -> Option<Secret> {
+        self.files.get(reference).map(Secret::new)
+    }
+
+    /// What `pass_env` of a context takes over.
+    pub fn passed<'a>(&'a self, context: &'a Context) -> impl Iterator<Item = (&'a str, &'a str)> {
+        self.env
+            .iter()
+            .filter(|(name, _)| context.pass_env.iter().any(|pattern| matches_name(pattern, name)))
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    fn take(&mut self, env: &BTreeMap<String, String>, name: &str) -> bool {
+        let Some(value) = env.get(name) else { return false };
+        self.env.insert(name.to_owned(), value.clone());
+        true
+    }
+
+    fn take_secret(
+        &mut self,
+        env: &BTreeMap<String, String>,
+        root: &Path,
+        stack: &str,
+        reference: &str,
+    ) -> Result<(), GatherError> {
+        let failed = |source| GatherError::Secret {
+            stack: stack.to_owned(),
+            reference: reference.to_owned(),
+            source,
+        };
+        match reference.parse::<Reference>().map_err(failed)? {
+            Reference::Env(name) => {
+                if self.take(env, &name) {
+                    Ok(())
+                } else {
+                    Err(GatherError::Unset { stack: stack.to_owned(), name })
+                }
+            }
+            Reference::File(path) => {
+                let home = env.get("HOME").map(Path::new);
+                let secret = secrets::read_file(&path, root, home).map_err(failed)?;
+                self.files.insert(reference.to_owned(), secret.expose().to_owned());
+                Ok(())
+            }
+            Reference::Command(_) => Ok(()), // run where it is needed
+        }
+    }
+}
+
+/// Everything a run's values need from elsewhere.
+fn needs_of(spec: &RunSpec) -> impl Iterator<Item = &Needs> {
+    let inputs = spec.stack.inputs.values();
+    let contexts = spec
+        .contexts
+        .iter()
+        .flat_map(|context| context.env.values().chain(context.vars.values()));
+    let backend = match &spec.target.backend {
+        model::project::Backend::Terrane => None,
+        model::project::Backend::Engine { settings, .. } => Some(settings.values()),
+    };
+    inputs.chain(contexts).chain(backend.into_iter().flatten()).filter_map(|input| match input {
+        Input::Known(_) => None,
+        Input::Expression(expression) => Some(&expression.needs),
+    })
+}
+
+/// `*` stands for any characters, as in `ACTIONS_ID_TOKEN_*`.
+fn matches_name(pattern: &str, name: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == name,
+        Some((head, tail)) => name.strip_prefix(head).is_some_and(|rest| {
+            (0..=rest.len())
+                .filter(|at| rest.is_char_boundary(*at))
+                .any(|at| matches_name(tail, &rest[at..]))
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_match_by_star() {
+        assert!(matches_name("ACTIONS_*", "ACTIONS_TOKEN"));
+        assert!(matches_name("*_TOKEN", "A_TOKEN"));
+        assert!(matches_name("A*C*E", "ABCDE"));
+        assert!(!matches_name("A", "AB"));
+        assert!(!matches_name("A*C", "AB"));
+    }
+}

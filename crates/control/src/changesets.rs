@@ -1,0 +1,402 @@
+//! From a request to a change set: what each run needs is put together, the source is kept, the lanes
+//! are named; then it is stored, and from there on it goes by itself.
+//!
+//! Not here: what happens next (`worker`), people (`cli`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+
+use drivers::engine::Engine;
+use drivers::snapshot::{self, Extras, SnapshotError};
+use model::changeset::{Action, ChangeSet, Request, Status};
+use model::engine::EngineRequirement;
+use model::graph::Graph;
+use model::ids::{ChangeSetId, StackName};
+use model::module::{self, Module};
+use model::plan::Plan;
+use model::project::{EdgeKind, Input, LaneScope, Project, Stack};
+use model::state::Contents;
+use model::run::{DeclaredVariable, EnginePin, Run, RunSpec, Upstream};
+use store::{ChangeSetError, Scope};
+
+use crate::asker::{Asker, GatherError};
+use crate::home::make_private;
+use crate::outputs::{self, OutputsError};
+use crate::projects::OpenProject;
+use crate::{Control, runner};
+
+/// What somebody asked for, checked against nothing yet.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    pub action: Action,
+    pub stacks: BTreeSet<StackName>,
+    pub auto_approve: bool,
+    pub parallelism: usize,
+    /// For `plan --destroy`; a destroy is one anyway.
+    pub destroy: bool,
+    pub refresh_only: bool,
+    /// Whether a home was named, or the machine keeps its disk: states may be stored here.
+    pub may_keep_state: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum PrepareError {
+    #[error("target `{target}` is applied by {writers} only")]
+    NotAWriter { target: String, writers: String },
+    #[error("stack `{stack}` would keep its state on the disk of this CI job, which goes when the job ends")]
+    NoHome { stack: StackName },
+    #[error("stack `{stack}` needs output `{output}` of `{upstream}`, which is not there yet")]
+    NotApplied { stack: StackName, upstream: StackName, output: String },
+    #[error("no engine is known for stack `{stack}`")]
+    NoEngine { stack: StackName },
+    #[error(transparent)]
+    Gather(#[from] GatherError),
+    #[error(transparent)]
+    Outputs(#[from] OutputsError),
+    #[error("could not take a snapshot of the source")]
+    Snapshot(#[from] SnapshotError),
+    #[error("could not keep the snapshot of the source in `{}`", path.display())]
+    Keep { path: PathBuf, source: io::Error },
+    #[error("could not seal the snapshot of the source")]
+    Seal(#[source] store::StoreError),
+    #[error("could not store the change set")]
+    Store(#[from] ChangeSetError),
+}
+
+impl PrepareError {
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::NotAWriter { .. } => {
+                Some("`terrane plan` works here; the apply runs where one of them runs".to_owned())
+            }
+            Self::NoHome { .. } => Some(
+                "name a home that outlives the job: `--data DIR` or `TERRANE_HOME`".to_owned(),
+            ),
+            Self::NotApplied { stack, .. } => {
+                Some(format!("`terrane apply +{stack}` applies what it needs first"))
+            }
+            Self::Gather(GatherError::Unset { name, .. }) => {
+                Some(format!("set it: `export {name}=…`"))
+            }
+            Self::Gather(GatherError::Secret { .. })
+            | Self::NoEngine { .. }
+            | Self::Outputs(_)
+            | Self::Snapshot(_)
+            | Self::Keep { .. }
+            | Self::Seal(_)
+            | Self::Store(_) => None,
+        }
+    }
+
+    /// Whether a rule refused it, rather than something breaking.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Self::NotAWriter { .. } | Self::NoHome { .. })
+    }
+}
+
+/// A stored change set, and the values its runners get from the asker's side.
+pub struct Begun {
+    pub id: ChangeSetId,
+    pub asker: Asker,
+    /// Held as long as somebody waits for it.
+    pub watch: File,
+}
+
+/// Puts a change set together and stores it.
+pub async fn begin(
+    control: &Control,
+    open: &OpenProject,
+    project: &Project,
+    engines: &BTreeMap<StackName, Engine>,
+    env: &BTreeMap<String, String>,
+    wanted: &Wanted,
+) -> Result<Begun, PrepareError> {
+    let graph = Graph::new(project);
+    for name in &wanted.stacks {
+        may(project, &project.stacks[name], wanted)?;
+    }
+    check_upstreams(control, project, wanted).await?;
+    let source = keep_source(control, open, project).await?;
+    let specs = graph
+        .waves(&wanted.stacks)
+        .into_iter()
+        .flatten()
+        .map(|name| spec(open, project, &graph, engines, &source, &name, wanted))
+        .collect::<Result<Vec<_>, _>>()?;
+    let asker = Asker::gather(env, &open.root, &specs)?;
+    let request = Request {
+        action: wanted.action,
+        stacks: wanted.stacks.iter().cloned().collect(),
+        auto_approve: wanted.auto_approve && wanted.action != Action::Plan,
+        parallelism: wanted.parallelism.max(1),
+        lanes: lanes(project, wanted),
+        source,
+        commit: open.git.as_ref().and_then(|git| git.head().ok().flatten()),
+        dirty: open.git.as_ref().is_some_and(|git| git.is_dirty().unwrap_or(true)),
+    };
+    let id = control.store.change_set_insert(&request, &specs, control.now()).await?;
+    let watch = watch(control, id)
+        .map_err(|source| PrepareError::Keep { path: watch_path(control, id), source })?;
+    Ok(Begun { id, asker, watch })
+}
+
+/// A change set under way that does exactly what is asked for: the same command again attaches to it.
+pub async fn find_same(
+    control: &Control,
+    wanted: &Wanted,
+) -> Result<Option<ChangeSet>, ChangeSetError> {
+    let stacks: Vec<&StackName> = wanted.stacks.iter().collect();
+    let mut open = control.store.change_set_list_open().await?;
+    open.retain(|set| {
+        set.request.action == wanted.action
+            && matches!(set.status, Status::Confirmed | Status::Interrupting)
+            && set.request.stacks.iter().eq(stacks.iter().copied())
+    });
+    Ok(open.pop())
+}
+
+/// Says, as long as the file is open, that somebody waits for this change set.
+pub fn watch(control: &Control, set: ChangeSetId) -> io::Result<File> {
+    let path = watch_path(control, set);
+    if let Some(dir) = path.parent() {
+        make_private(dir)?;
+    }
+    let file = File::options().create(true).append(true).open(path)?;
+    file.lock_shared()?;
+    Ok(file)
+}
+
+pub(crate) fn is_watched(control: &Control, set: ChangeSetId) -> bool {
+    File::options()
+        .append(true)
+        .open(watch_path(control, set))
+        .is_ok_and(|file| file.try_lock().is_err())
+}
+
+fn watch_path(control: &Control, set: ChangeSetId) -> PathBuf {
+    control.home.root().join("changesets").join(format!("{set}.lock"))
+}
+
+/// The plan of a run as people see it, if one was kept.
+pub async fn plan_view(control: &Control, run: &Run) -> Option<Plan> {
+    let sealed = std::fs::read(runner::plan_view(&control.home.run_dir(run.id))).ok()?;
+    let spec = control.store.run_spec(run.id).await.ok()?;
+    let purpose = format!("plan-view {}", run.id);
+    let scope = Scope::State(control.state_name(&spec.stack.state));
+    let plain = control.store.unseal(scope, &purpose, sealed).await.ok()?;
+    serde_json::from_slice(&plain).ok()
+}
+
+/// Whether this machine may do it at all.
+fn may(project: &Project, stack: &Stack, wanted: &Wanted) -> Result<(), PrepareError> {
+    let target = &project.targets[&stack.target];
+    if wanted.action == Action::Plan {
+        return Ok(());
+    }
+    if !target.is_open() {
+        let writers: Vec<String> = target.writers.iter().map(|name| format!("`{name}`")).collect();
+        return Err(PrepareError::NotAWriter {
+            target: target.name.clone(),
+            writers: writers.join(" or "),
+        });
+    }
+    if !wanted.may_keep_state && target.backend == model::project::Backend::Terrane {
+        return Err(PrepareError::NoHome { stack: stack.name.clone() });
+    }
+    Ok(())
+}
+
+/// Outputs of stacks that are not part of this change set must be there already.
+async fn check_upstreams(
+    control: &Control,
+    project: &Project,
+    wanted: &Wanted,
+) -> Result<(), PrepareError> {
+    let mut known = BTreeMap::new();
+    for name in &wanted.stacks {
+        for edge in &project.stacks[name].edges {
+            let EdgeKind::Output { output, .. } = &edge.kind else { continue };
+            let comes_with = wanted.stacks.contains(&edge.upstream) && !wanted.destroy;
+            if comes_with {
+                continue;
+            }
+            let state = &project.stacks[&edge.upstream].state;
+            if !known.contains_key(state) {
+                known.insert(state.clone(), outputs::of_state(control, state).await?);
+            }
+            // A stack that has nothing cannot be missing a value when it is destroyed.
+            let nothing_to_destroy = wanted.destroy && !has_resources(control, project, name).await?;
+            if !known[state].contains_key(output) && !nothing_to_destroy {
+                return Err(PrepareError::NotApplied {
+                    stack: name.clone(),
+                    upstream: edge.upstream.clone(),
+                    output: output.clone(),
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn has_resources(
+    control: &Control,
+    project: &Project,
+    stack: &StackName,
+) -> Result<bool, PrepareError> {
+    let state = &project.stacks[stack].state;
+    let head = control.store.state_head(&control.state_name(state)).await;
+    let head =
+        head.map_err(|source| OutputsError::State { state: state.clone(), source })?;
+    Ok(head.is_some_and(|head| head.contents != Contents::Empty))
+}
+
+/// Stores the source once, encrypted, under its digest.
+async fn keep_source(
+    control: &Control,
+    open: &OpenProject,
+    project: &Project,
+) -> Result<String, PrepareError> {
+    let stacks = project.stacks.values();
+    let extras = Extras {
+        stack_dirs: stacks.clone().map(|stack| stack.path.clone()).collect(),
+        include: stacks.flat_map(included).collect(),
+    };
+    let source = snapshot::collect(&open.root, open.git.as_ref(), &extras)?;
+    let path = control.home.snapshot(&source.digest);
+    if !path.exists() {
+        let keep = |source| PrepareError::Keep { path: path.clone(), source };
+        let packed = source.pack(&open.root)?;
+        let small = zstd::encode_all(packed.as_slice(), 1).map_err(keep)?;
+        let purpose = format!("snapshot {}", source.digest);
+        let sealed = control.store.seal(Scope::Project, &purpose, small).await;
+        let sealed = sealed.map_err(PrepareError::Seal)?;
+        if let Some(dir) = path.parent() {
+            make_private(dir).map_err(keep)?;
+        }
+        let temporary = path.with_extension(format!("{}", std::process::id()));
+        std::fs::write(&temporary, sealed).map_err(keep)?;
+        std::fs::rename(&temporary, &path).map_err(keep)?;
+    }
+    Ok(source.digest)
+}
+
+/// Globs of a stack start at its module.
+fn included(stack: &Stack) -> impl Iterator<Item = String> {
+    let dir = Some(stack.path.as_str()).filter(|path| !path.is_empty());
+    stack.include.iter().map(move |glob| match dir {
+        Some(dir) => format!("{dir}/{glob}"),
+        None => glob.clone(),
+    })
+}
+
+fn spec(
+    open: &OpenProject,
+    project: &Project,
+    graph: &Graph,
+    engines: &BTreeMap<StackName, Engine>,
+    source: &str,
+    name: &StackName,
+    wanted: &Wanted,
+) -> Result<RunSpec, PrepareError> {
+    let stack = &project.stacks[name];
+    let engine =
+        engines.get(name).ok_or_else(|| PrepareError::NoEngine { stack: name.clone() })?;
+    let modules = &open.loaded.modules;
+    let reached = module::closure(modules, &stack.path);
+    let reached: Vec<(&String, &Module)> =
+        reached.iter().filter_map(|dir| modules.get_key_value(dir)).collect();
+    let root = modules.get(&stack.path);
+    Ok(RunSpec {
+        stack: stack.clone(),
+        target: project.targets[&stack.target].clone(),
+        contexts: stack
+            .contexts
+            .iter()
+            .filter_map(|context| project.contexts.get(context).cloned())
+            .collect(),
+        upstreams: waits_for(project, graph, name, wanted),
+        output_states: output_states(project, stack),
+        engine: EnginePin {
+            flavor: engine.flavor,
+            version: engine.version.to_string(),
+            program: engine.program.to_string_lossy().into_owned(),
+        },
+        source: source.to_owned(),
+        root: open.root.to_string_lossy().into_owned(),
+        init_inputs: reached.iter().map(|(dir, m)| format!("{dir}\n{}\n", m.init_inputs())).collect(),
+        needs_providers: reached.iter().any(|(_, module)| module.needs_providers()),
+        variables: root
+            .map(|module| {
+                let declared = module.variables.iter();
+                let keep = |(name, variable): (&String, &module::Variable)| {
+                    (name.clone(), DeclaredVariable { sensitive: variable.sensitive })
+                };
+                declared.map(keep).collect()
+            })
+            .unwrap_or_default(),
+        destroy: wanted.destroy || wanted.action == Action::Destroy,
+        refresh_only: wanted.refresh_only,
+    })
+}
+
+/// Whom a run waits for: its upstreams, or, when everything goes away, those that need it.
+fn waits_for(
+    project: &Project,
+    graph: &Graph,
+    name: &StackName,
+    wanted: &Wanted,
+) -> Vec<Upstream> {
+    if wanted.action == Action::Destroy {
+        return graph
+            .downstreams(name)
+            .into_iter()
+            .filter(|stack| wanted.stacks.contains(*stack))
+            .map(|stack| Upstream { stack: stack.clone(), outputs: BTreeSet::new() })
+            .collect();
+    }
+    let mut needs: BTreeMap<StackName, BTreeSet<String>> = BTreeMap::new();
+    for edge in &project.stacks[name].edges {
+        if !wanted.stacks.contains(&edge.upstream) {
+            continue;
+        }
+        let outputs = needs.entry(edge.upstream.clone()).or_default();
+        if let EdgeKind::Output { output, .. } = &edge.kind {
+            outputs.insert(output.clone());
+        }
+    }
+    needs.into_iter().map(|(stack, outputs)| Upstream { stack, outputs }).collect()
+}
+
+/// The name of the state behind each stack whose outputs this one takes.
+fn output_states(project: &Project, stack: &Stack) -> BTreeMap<StackName, String> {
+    let needed = stack.inputs.values().filter_map(|input| match input {
+        Input::Known(_) => None,
+        Input::Expression(expression) => Some(expression.needs.outputs.iter()),
+    });
+    needed
+        .flatten()
+        .map(|(upstream, _)| (upstream.clone(), project.stacks[upstream].state.clone()))
+        .collect()
+}
+
+fn lanes(project: &Project, wanted: &Wanted) -> Vec<String> {
+    let lane = |name: &StackName| {
+        let target = &project.targets[&project.stacks[name].target];
+        match target.lane {
+            LaneScope::Target => target.name.clone(),
+            LaneScope::Stack => format!("{}/{name}", target.name),
+        }
+    };
+    let all: BTreeSet<String> = wanted.stacks.iter().map(lane).collect();
+    all.into_iter().collect()
+}
+
+/// The distinct engines a set of stacks asks for.
+pub fn requirements<'a>(
+    project: &'a Project,
+    stacks: &'a BTreeSet<StackName>,
+) -> impl Iterator<Item = (&'a StackName, &'a EngineRequirement)> {
+    stacks.iter().map(|name| (name, &project.stacks[name].engine))
+}

@@ -1,0 +1,142 @@
+//! Where a project's memory lives, and which file is where in it.
+//!
+//! ```text
+//! <home>/terrane.db           runs, change sets, lanes, locks, the index of states
+//! <home>/states, keys         every version of every state, and the wrapped keys (`store`)
+//! <home>/snapshots/<digest>   sources of change sets that are not over, encrypted
+//! <home>/slots/<stack>/<n>    where engines run: one laid-out snapshot each
+//! <home>/runs/<run>           a run's lock, what its engine wrote, its plan, encrypted
+//! ```
+//!
+//! Not here: what the files mean.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use drivers::snapshot::Slot;
+use model::ids::{RunId, StackName};
+use store::{Keyring, OpenStoreError, Store};
+
+/// Directories of the person and the place, read from the environment once, by `cli`.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// `--data` or `TERRANE_HOME`.
+    pub named_home: Option<PathBuf>,
+    pub data_dir: PathBuf,
+    pub config_dir: PathBuf,
+    pub cache_dir: PathBuf,
+    /// Where the master key lies, if not in the config directory.
+    pub key_file: Option<PathBuf>,
+    /// Whether this is a CI job, whose disk goes when it ends.
+    pub is_ci: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct Home {
+    root: PathBuf,
+    key_file: PathBuf,
+    project: String,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum OpenHomeError {
+    #[error("could not make the home `{}`", path.display())]
+    Make { path: PathBuf, source: io::Error },
+    #[error("could not read the master key `{}`", path.display())]
+    Key { path: PathBuf, source: store::OpenKeyringError },
+    #[error("could not open the home `{}`", path.display())]
+    Open { path: PathBuf, source: Box<OpenStoreError> },
+}
+
+/// A home that was opened, and whether a master key was made on the way: its owner must hear of it.
+pub struct Opened {
+    pub store: Store,
+    pub home: Home,
+    pub new_key: Option<PathBuf>,
+}
+
+impl Settings {
+    /// The home of a project: a directory of its own for each, so that names never meet.
+    pub fn home_of(&self, project: &str) -> Home {
+        let base = self.named_home.clone().unwrap_or_else(|| self.data_dir.clone());
+        let key_file =
+            self.key_file.clone().unwrap_or_else(|| self.config_dir.join("master.key"));
+        Home { root: base.join(project), key_file, project: project.to_owned() }
+    }
+}
+
+impl Home {
+    /// For a runner, which is told where its home is.
+    pub fn at(root: PathBuf, key_file: PathBuf, project: String) -> Self {
+        Self { root, key_file, project }
+    }
+
+    pub async fn open(self) -> Result<Opened, OpenHomeError> {
+        make_private(&self.root)
+            .map_err(|source| OpenHomeError::Make { path: self.root.clone(), source })?;
+        let keys = Keyring::open_or_create(&self.key_file)
+            .map_err(|source| OpenHomeError::Key { path: self.key_file.clone(), source })?;
+        let made = keys.created();
+        let store = Store::open(&self.root, keys).await.map_err(|source| OpenHomeError::Open {
+            path: self.root.clone(),
+            source: Box::new(source),
+        })?;
+        let new_key = made.then(|| self.key_file.clone());
+        Ok(Opened { store, home: self, new_key })
+    }
+
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub fn key_file(&self) -> &Path {
+        &self.key_file
+    }
+
+    pub fn project(&self) -> &str {
+        &self.project
+    }
+
+    /// A short name of this home among all homes of the machine.
+    pub(crate) fn tag(&self) -> String {
+        let digest = drivers::snapshot::sha256(self.root.as_os_str().as_encoded_bytes());
+        digest[..12].to_owned()
+    }
+
+    pub fn run_dir(&self, run: RunId) -> PathBuf {
+        self.root.join("runs").join(run.to_string())
+    }
+
+    /// What the engine says while it plans or applies, as it says it.
+    pub fn engine_events(&self, run: RunId, stage: model::run::Stage) -> PathBuf {
+        let name = match stage {
+            model::run::Stage::Preparing => "init.jsonl",
+            model::run::Stage::Planning => "plan.jsonl",
+            model::run::Stage::Applying => "apply.jsonl",
+        };
+        self.run_dir(run).join(name)
+    }
+
+    /// Where slot locks and slots of a stack are.
+    pub(crate) fn slots(&self, stack: &StackName) -> PathBuf {
+        self.root.join("slots").join(stack.as_str())
+    }
+
+    pub(crate) fn slot(&self, stack: &StackName, number: usize) -> Result<Slot, globset::Error> {
+        // What engines and we write beside the source stays when another source is laid out.
+        let keep = ["errored.tfstate", "terrane_override.tf.json", ".terraform.initialised"];
+        let keep = keep.map(|name| format!("**/{name}"));
+        let base = self.slots(stack);
+        Slot::new(base.join(number.to_string()), base.join(format!("{number}.manifest")), &keep)
+    }
+
+    pub fn snapshot(&self, digest: &str) -> PathBuf {
+        self.root.join("snapshots").join(digest)
+    }
+}
+
+/// Makes a directory that only its owner can enter.
+pub(crate) fn make_private(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+}

@@ -1,0 +1,143 @@
+//! A crash between any two steps is repaired by looking, never by guessing: runs whose lock is free have
+//! no process any more, and are ended by what can be seen of them.
+
+use std::fs;
+use std::path::Path;
+
+use model::changeset::{ChangeSet, Status};
+use model::ids::RunId;
+use model::run::{Run, RunEvent, RunSpec, RunState};
+use store::{Adopted, ChangeSetError};
+
+use crate::Control;
+use crate::locks::RunLock;
+use crate::runner::scratch_dir;
+use crate::worker::Standing;
+
+/// What was found and done about a run that nobody carries out any more.
+#[derive(Clone, Debug)]
+pub struct Found {
+    pub run: Run,
+    pub was: &'static str,
+    pub kept: Option<String>,
+}
+
+/// Ends the runs of a change set whose processes are gone. Doing it twice is doing it once: the run's
+/// lock is held meanwhile.
+pub async fn recover(control: &Control, set: &ChangeSet) -> Result<Vec<Found>, ChangeSetError> {
+    let mut found = Vec::new();
+    for run in control.store.run_list(set.id).await? {
+        if !run.state.is_running() {
+            continue;
+        }
+        let Ok(Some(lock)) = RunLock::try_take(&control.home, run.id) else { continue };
+        // Somebody may have ended it between the list and the lock.
+        let Some(run) = control.store.run_get(run.id).await? else { continue };
+        let kept = match &run.state {
+            RunState::Applying { plan, .. } => {
+                let may_empty = plan.destroys || plan.counts.forget > 0;
+                let spec = control.store.run_spec(run.id).await?;
+                let kept = match control.home.slot(&spec.stack.name, 0) {
+                    Ok(slot) => {
+                        let dir = slot.tree().join(&spec.stack.path);
+                        adopt_errored_state(control, run.id, &spec, &dir, may_empty).await
+                    }
+                    Err(_) => None,
+                };
+                // A lock that cannot be released now is found again by the next look.
+                drop(control.store.lock_release_run(run.id).await);
+                kept
+            }
+            RunState::Planning { .. } => None,
+            RunState::Queued | RunState::Planned { .. } | RunState::Finished { .. } => continue,
+        };
+        let was = run.state.word();
+        let event = RunEvent::RunnerLost { kept: kept.clone() };
+        let run = control.store.run_record(run.id, event, control.now()).await?;
+        remove_scratch(control, run.id);
+        found.push(Found { run, was, kept });
+        drop(lock);
+    }
+    Ok(found)
+}
+
+/// Ends change sets that hold lanes although nothing of them is alive: their lanes must not wait for ever.
+pub async fn release_abandoned(control: &Control) -> Result<Vec<ChangeSet>, ChangeSetError> {
+    let mut stopped = Vec::new();
+    for set in control.store.change_set_list_open().await? {
+        recover(control, &set).await?;
+        let runs = control.store.run_list(set.id).await?;
+        let is_alive =
+            runs.iter().any(|run| RunLock::holder(&control.home, run.id).is_some())
+                || crate::changesets::is_watched(control, set.id);
+        if !is_alive {
+            let why = match set.status {
+                Status::Confirmed | Status::Interrupting => "its processes are gone",
+                Status::Planning | Status::AwaitingConfirm | Status::Waiting => {
+                    "nobody waits for it any more"
+                }
+                Status::Finished | Status::Stopped { .. } => continue,
+            };
+            control.store.change_set_stop(set.id, why, control.now()).await?;
+            stopped.push(set);
+        }
+    }
+    Ok(stopped)
+}
+
+/// Takes over the state that an engine could not deliver, if it may be (its text says what was done), or
+/// keeps it aside.
+pub(crate) async fn adopt_errored_state(
+    control: &Control,
+    run: RunId,
+    spec: &RunSpec,
+    dir: &Path,
+    may_empty: bool,
+) -> Option<String> {
+    let path = drivers::engine::find_errored_state(dir)?;
+    let bytes = fs::read(&path).ok()?;
+    let state = control.state_name(&spec.stack.state);
+    let said = match control.store.state_adopt(&state, run, bytes, may_empty).await {
+        Ok(Adopted::New(version)) => format!(
+            "the state that could not be delivered was found and kept as serial {}",
+            version.serial
+        ),
+        Ok(Adopted::Nothing) => {
+            "the state that could not be delivered was already stored".to_owned()
+        }
+        Ok(Adopted::KeptAside { why, kept: Some(kept) }) => {
+            format!("the state that could not be delivered is kept aside as `{kept}`: {why}")
+        }
+        Ok(Adopted::KeptAside { why, kept: None }) => return Some(lies_in(&path, &why)),
+        Err(err) => return Some(lies_in(&path, &err)),
+    };
+    // It is in the store now; left here it would be found again after the next failure.
+    drop(fs::remove_file(path));
+    Some(said)
+}
+
+/// It stays where the engine put it, and survives the next lay-out.
+fn lies_in(path: &Path, why: &dyn std::fmt::Display) -> String {
+    format!("the state that could not be delivered lies in `{}`: {why}", path.display())
+}
+
+/// After the last run of a change set: its source and plan files go; what people may look at stays.
+pub(crate) async fn tidy_after(control: &Control, standing: &Standing) {
+    for run in &standing.runs {
+        if run.state.is_finished() {
+            remove_scratch(control, run.id);
+            drop(fs::remove_file(crate::runner::plan_file(&control.home.run_dir(run.id))));
+        }
+    }
+    if standing.set.status.is_over() {
+        let source = &standing.set.request.source;
+        let open = control.store.change_set_list_open().await.unwrap_or_default();
+        if !open.iter().any(|set| set.request.source == *source) {
+            drop(fs::remove_file(control.home.snapshot(source)));
+        }
+    }
+}
+
+fn remove_scratch(control: &Control, run: RunId) {
+    drop(fs::remove_dir_all(scratch_dir(&control.home, run)));
+}

@@ -1,0 +1,199 @@
+//! Carries out one stage of one run in a process of its own, which outlives whoever asked.
+//!
+//! Its descriptors: standard input brings the asker's values, standard output is the run's lock (held as
+//! long as it or its engine lives), standard error is its log. Its last act is one turn of the worker's
+//! loop, so that a confirmed change set needs no terminal.
+//!
+//! Not here: which run starts when (`worker`), the state endpoint's wire (`server`).
+
+use std::future::Future;
+use std::os::fd::AsFd as _;
+use std::pin::Pin;
+
+use model::ids::RunId;
+use model::masking::Mask;
+use model::run::{EngineDiagnostic, Problem, RunEvent, RunSpec, Stage};
+use model::secret::Secret;
+use tokio::net::TcpListener;
+
+use crate::Control;
+use crate::asker::Asker;
+use crate::locks::RunLock;
+use crate::state::StateAccess;
+use crate::worker;
+
+mod apply;
+mod engine;
+mod inputs;
+mod plan;
+mod usage;
+mod workspace;
+
+pub(crate) use plan::{file_path as plan_file, view_path as plan_view};
+pub use usage::{USAGE_FILE, note_usage};
+pub(crate) use workspace::scratch_dir;
+
+/// Brings up a run's state endpoint; given by `cli`, which knows `server`.
+pub type Serve = fn(StateAccess, TcpListener) -> std::io::Result<Endpoint>;
+
+/// An endpoint that answers as long as `serving` is polled.
+pub struct Endpoint {
+    /// How the engine finds it.
+    pub environment: Vec<(&'static str, Secret)>,
+    pub serving: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+/// What a stage works with.
+pub(crate) struct Job<'a> {
+    control: &'a Control,
+    run: RunId,
+    spec: &'a RunSpec,
+    asker: &'a Asker,
+    serve: Serve,
+    /// Confirmed beforehand: a plan whose seal moved is made afresh instead of refused.
+    auto_approve: bool,
+    /// Only a plan was asked for.
+    review: bool,
+}
+
+/// Leaves the asker's terminal: a Ctrl-C there must not reach us.
+pub fn leave_terminal() -> Result<(), RunnerError> {
+    drivers::process::become_session_leader().map_err(RunnerError::Session)
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum RunnerError {
+    #[error("could not leave the terminal's session")]
+    Session(#[source] std::io::Error),
+    #[error("could not sign the lock of run `{run}`")]
+    Sign { run: RunId, source: std::io::Error },
+    #[error("could not read what run `{run}` is about")]
+    Read { run: RunId, source: store::ChangeSetError },
+    #[error("there is no run `{run}`")]
+    Missing { run: RunId },
+    #[error("could not record what happened to run `{run}`")]
+    Record { run: RunId, source: store::ChangeSetError },
+    #[error(transparent)]
+    Turn(#[from] worker::TurnError),
+}
+
+/// Why a stage did not come to its end; becomes the run's problem.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    message: String,
+    hint: Option<String>,
+    diagnostics: Vec<EngineDiagnostic>,
+    refused: bool,
+    interrupted: bool,
+}
+
+impl Failure {
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            hint: None,
+            diagnostics: Vec::new(),
+            refused: false,
+            interrupted: false,
+        }
+    }
+
+    /// What we were doing, and the whole chain of causes.
+    pub(crate) fn because(deed: &str, cause: &dyn std::error::Error) -> Self {
+        let mut message = format!("{deed}: {cause}");
+        let mut next = cause.source();
+        while let Some(cause) = next {
+            message = format!("{message}: {cause}");
+            next = cause.source();
+        }
+        Self::new(message)
+    }
+
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    pub(crate) fn refused(mut self) -> Self {
+        self.refused = true;
+        self
+    }
+
+    fn into_problem(self, stage: Stage, serial: Option<i64>, mask: &Mask) -> Problem {
+        let clean = |text: &str| mask.mask_text(text);
+        let diagnostics = self
+            .diagnostics
+            .into_iter()
+            .map(|d| EngineDiagnostic {
+                summary: clean(&d.summary),
+                detail: clean(&d.detail),
+                ..d
+            })
+            .collect();
+        Problem {
+            stage,
+            message: clean(&self.message),
+            diagnostics,
+            serial,
+            hint: self.hint,
+            refused: self.refused,
+            interrupted: self.interrupted,
+        }
+    }
+}
+
+/// Carries out `stage` of `run`, then whatever stage of the same run can follow at once.
+pub async fn run(
+    control: &Control,
+    run: RunId,
+    mut stage: Stage,
+    asker: &Asker,
+    serve: Serve,
+) -> Result<(), RunnerError> {
+    sign(run)?;
+    let read = |source| RunnerError::Read { run, source };
+    let spec = control.store.run_spec(run).await.map_err(read)?;
+    let row = control.store.run_get(run).await.map_err(read)?;
+    let set_id = row.ok_or(RunnerError::Missing { run })?.change_set;
+    let set = control.store.change_set_get(set_id).await.map_err(read)?;
+    let job = Job {
+        control,
+        run,
+        spec: &spec,
+        asker,
+        serve,
+        auto_approve: set.request.auto_approve,
+        review: set.request.action == model::changeset::Action::Plan,
+    };
+    loop {
+        let event = match stage {
+            Stage::Preparing | Stage::Planning => plan::plan(&job).await,
+            Stage::Applying => apply::apply(&job).await,
+        };
+        control
+            .store
+            .run_record(run, event, control.now())
+            .await
+            .map_err(|source| RunnerError::Record { run, source })?;
+        let standing = worker::turn(control, set_id, None, asker, Some(run)).await?;
+        match standing.own {
+            Some(next) => stage = next,
+            None => {
+                crate::recovery::tidy_after(control, &standing).await;
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Writes this process's number into the lock it was started with.
+fn sign(run: RunId) -> Result<(), RunnerError> {
+    let fail = |source| RunnerError::Sign { run, source };
+    let lock = std::io::stdout().as_fd().try_clone_to_owned().map_err(fail)?;
+    RunLock::sign(&std::fs::File::from(lock), std::process::id()).map_err(fail)
+}
+
+/// The event that ends a stage badly.
+pub(crate) fn failed(failure: Failure, stage: Stage, serial: Option<i64>, mask: &Mask) -> RunEvent {
+    RunEvent::Failed { problem: failure.into_problem(stage, serial, mask) }
+}

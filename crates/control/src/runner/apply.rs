@@ -1,0 +1,161 @@
+//! The applying stage: exactly the plan that was made, if nothing it was made from has moved.
+
+use std::fs;
+use std::path::Path;
+
+use drivers::engine::{EngineCall, find_errored_state};
+use model::masking::Mask;
+use model::project::Backend;
+use model::run::{PlanRecord, RunEvent, RunState, SealedHead, Stage};
+use model::state::ExpectedHead;
+use store::Scope;
+
+use super::engine::Caller;
+use super::plan::{file_path, initialise};
+use super::workspace::{Scratch, Workspace, write_private};
+use super::{Failure, Job, failed, inputs};
+use crate::state::StateAccess;
+use crate::{outputs, recovery};
+
+pub(super) async fn apply(job: &Job<'_>) -> RunEvent {
+    let mut mask = Mask::default();
+    match try_apply(job, &mut mask).await {
+        Ok(event) => event,
+        Err(failure) => {
+            let serial = serial(job).await.ok().flatten();
+            failed(failure, Stage::Applying, serial, &mask)
+        }
+    }
+}
+
+async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
+    let plan = plan_of(job).await?;
+    let inputs = inputs::gather(job).await?;
+    *mask = inputs.mask.clone();
+    let scratch = Scratch::open(job)?;
+    if let Some(why) = moved(job, &plan, &inputs.digest, &scratch).await? {
+        scratch.remove();
+        return if job.auto_approve {
+            Ok(RunEvent::PlanVoided { why })
+        } else {
+            let stack = &job.spec.stack.name;
+            Err(Failure::new(format!("this plan may no longer be applied: {why}"))
+                .hint(format!("`terrane plan {stack}` makes a fresh plan"))
+                .refused())
+        };
+    }
+    let workspace = Workspace::prepare(job, true).await?;
+    scratch.write_variables(&inputs.variables)?;
+    let expected = ExpectedHead::Exactly(plan.seal.head.as_ref().map(|head| head.version));
+    let store = &job.control.store;
+    let state = job.control.state_name(&job.spec.stack.state);
+    let may_empty = plan.destroys || plan.counts.forget > 0;
+    let access = StateAccess::for_apply(store.clone(), state, job.run, expected, may_empty);
+    let caller = Caller::new(job, &workspace, inputs.environment.clone(), access).await?;
+    let var_files = workspace.var_files(job, &scratch);
+    initialise(job, &caller, &workspace, &inputs, &var_files).await?;
+    let call = EngineCall::Apply { plan: &scratch.plan(), var_files: &var_files };
+    let ended = caller.call(&call, Stage::Applying, job.spec.stack.timeout_apply).await?;
+
+    // The engine is gone: what it could not deliver is found, and its lock ends with it.
+    let kept =
+        recovery::adopt_errored_state(job.control, job.run, job.spec, &workspace.dir, may_empty)
+            .await;
+    let released = store.lock_release_run(job.run).await;
+    released.map_err(|err| Failure::because("could not release the state's lock", &err))?;
+    if !ended.exit.success() {
+        scratch.remove();
+        let mut failure = ended.failure("could not apply");
+        if let Some(kept) = kept {
+            failure.hint = Some(kept);
+        }
+        return Err(failure);
+    }
+    if job.spec.target.backend != Backend::Terrane {
+        let call = EngineCall::Output { var_files: &var_files };
+        let path = scratch.shown();
+        let shown = caller.call_to(&call, &path, &caller.environment(), None).await?;
+        if !shown.exit.success() {
+            return Err(shown.failure("applied, but could not read the outputs"));
+        }
+        outputs::remember(job.control, &job.spec.stack.state, &path)
+            .await
+            .map_err(|err| Failure::because("could not keep the outputs", &err))?;
+    }
+    scratch.remove();
+    Ok(RunEvent::ApplyFinished { counts: plan.counts, serial: serial(job).await? })
+}
+
+/// Where the state stands now.
+async fn serial(job: &Job<'_>) -> Result<Option<i64>, Failure> {
+    Ok(head(job).await?.map(|head| head.serial))
+}
+
+async fn head(job: &Job<'_>) -> Result<Option<SealedHead>, Failure> {
+    let state = job.control.state_name(&job.spec.stack.state);
+    let head = job.control.store.state_head(&state).await;
+    let head = head.map_err(|err| Failure::because("could not read the state", &err))?;
+    Ok(head.as_ref().map(super::plan::sealed_head))
+}
+
+async fn plan_of(job: &Job<'_>) -> Result<PlanRecord, Failure> {
+    let run = job.control.store.run_get(job.run).await;
+    let run = run.map_err(|err| Failure::because("could not read the plan", &err))?;
+    match run.map(|run| run.state) {
+        Some(RunState::Applying { plan, .. }) => Ok(plan),
+        _ => Err(Failure::new("there is no plan to apply")),
+    }
+}
+
+/// What moved since the plan was made, if anything did. Puts the plan file in place on the way.
+async fn moved(
+    job: &Job<'_>,
+    plan: &PlanRecord,
+    inputs: &str,
+    scratch: &Scratch,
+) -> Result<Option<String>, Failure> {
+    if plan.preview {
+        return Ok(Some("it was made while another engine was at work in this stack".to_owned()));
+    }
+    if plan.seal.inputs != inputs {
+        return Ok(Some("its input values changed after it was made".to_owned()));
+    }
+    if job.spec.target.backend == Backend::Terrane {
+        let now = head(job).await?;
+        if now != plan.seal.head {
+            return Ok(Some(state_moved(plan.seal.head.as_ref(), now.as_ref())));
+        }
+    }
+    if !scratch.plan().is_file() && !restore_plan_file(job, &scratch.plan()).await? {
+        return Ok(Some("its file is gone".to_owned()));
+    }
+    Ok(None)
+}
+
+fn state_moved(then: Option<&SealedHead>, now: Option<&SealedHead>) -> String {
+    let word = |head: Option<&SealedHead>| {
+        head.map_or_else(|| "no state".to_owned(), |head| format!("serial {}", head.serial))
+    };
+    format!(
+        "the state moved after it was made ({}, now {})",
+        word(then),
+        word(now)
+    )
+}
+
+async fn restore_plan_file(job: &Job<'_>, to: &Path) -> Result<bool, Failure> {
+    let sealed = file_path(&job.control.home.run_dir(job.run));
+    let Ok(bytes) = fs::read(&sealed) else { return Ok(false) };
+    let plain = job
+        .control
+        .store
+        .unseal(
+            Scope::State(job.control.state_name(&job.spec.stack.state)),
+            &format!("plan-file {}", job.run),
+            bytes,
+        )
+        .await
+        .map_err(|err| Failure::because("could not open the kept plan", &err))?;
+    write_private(to, &plain).map_err(|err| Failure::because("could not place the plan", &err))?;
+    Ok(true)
+}

@@ -1,0 +1,212 @@
+//! Calls the engine and waits: with the state endpoint up, one interrupt passed on, and a time limit that
+//! interrupts and never kills.
+
+use std::fs;
+use std::os::fd::AsFd as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use drivers::engine::{CallSite, Engine, EngineCall, Origin};
+use drivers::process::{Environment, Exit, Running};
+use model::engine_event::{EngineEvent, EventReader};
+use model::project::Backend;
+use model::run::{EngineDiagnostic, EnginePin, Stage};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::workspace::Workspace;
+use super::{Failure, Job};
+use crate::state::StateAccess;
+
+/// Everything an engine call of this run needs.
+pub(super) struct Caller<'a> {
+    job: &'a Job<'a>,
+    engine: Engine,
+    workspace: &'a Workspace,
+    environment: Environment,
+    endpoint: Option<tokio::task::JoinHandle<()>>,
+}
+
+/// How a call ended.
+pub(super) struct Ended {
+    pub(super) exit: Exit,
+    pub(super) events: Vec<EngineEvent>,
+    pub(super) interrupted: bool,
+    pub(super) timed_out: bool,
+    /// What it wrote to standard error.
+    pub(super) complaint: String,
+}
+
+impl Drop for Caller<'_> {
+    fn drop(&mut self) {
+        if let Some(endpoint) = &self.endpoint {
+            endpoint.abort();
+        }
+    }
+}
+
+impl<'a> Caller<'a> {
+    /// Brings the state endpoint up, where the state is ours, and tells the engine of it.
+    pub(super) async fn new(
+        job: &'a Job<'a>,
+        workspace: &'a Workspace,
+        mut environment: Environment,
+        access: StateAccess,
+    ) -> Result<Self, Failure> {
+        let mut endpoint = None;
+        if job.spec.target.backend == Backend::Terrane {
+            let failed = |err: std::io::Error| Failure::because("could not serve the state", &err);
+            let listener = TcpListener::bind(("127.0.0.1", 0)).await.map_err(failed)?;
+            let up = (job.serve)(access, listener).map_err(failed)?;
+            for (name, value) in up.environment {
+                environment.set_secret(name, value);
+            }
+            endpoint = Some(tokio::spawn(up.serving));
+        }
+        let engine = engine_of(&job.spec.engine)?;
+        Ok(Self { job, engine, workspace, environment, endpoint })
+    }
+
+    pub(super) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Calls the engine; its events go to the run's file for `stage`, where watchers read along.
+    pub(super) async fn call(
+        &self,
+        call: &EngineCall<'_>,
+        stage: Stage,
+        limit: Option<Duration>,
+    ) -> Result<Ended, Failure> {
+        let stdout = self.job.control.home.engine_events(self.job.run, stage);
+        let ended = self.call_to(call, &stdout, &self.environment, limit).await?;
+        Ok(ended)
+    }
+
+    pub(super) fn environment(&self) -> Environment {
+        self.environment.clone()
+    }
+
+    pub(super) async fn call_to(
+        &self,
+        call: &EngineCall<'_>,
+        stdout: &Path,
+        environment: &Environment,
+        limit: Option<Duration>,
+    ) -> Result<Ended, Failure> {
+        let stderr = stdout.with_extension("err");
+        for old in [stdout, &stderr] {
+            if old.exists() {
+                fs::remove_file(old)
+                    .map_err(|err| Failure::because("could not clear an old log", &err))?;
+            }
+        }
+        let run_lock = std::io::stdout();
+        let inherit = [run_lock.as_fd(), self.workspace.lock.as_fd()];
+        let site = CallSite {
+            dir: &self.workspace.dir,
+            env: environment,
+            stdout,
+            stderr: &stderr,
+            inherit: &inherit,
+        };
+        let running = self
+            .engine
+            .start(call, &site)
+            .map_err(|err| Failure::because("could not start the engine", &err))?;
+        let (exit, interrupted, timed_out) = supervise(running, limit)
+            .await
+            .map_err(|err| Failure::because("could not wait for the engine", &err))?;
+        let bytes = fs::read(stdout)
+            .map_err(|err| Failure::because("could not read what the engine said", &err))?;
+        let mut reader = EventReader::default();
+        let mut events = reader.push(&bytes);
+        events.extend(reader.finish());
+        let complaint = fs::read_to_string(&stderr).unwrap_or_default();
+        Ok(Ended { exit, events, interrupted, timed_out, complaint })
+    }
+}
+
+fn engine_of(pin: &EnginePin) -> Result<Engine, Failure> {
+    let version = pin
+        .version
+        .parse()
+        .map_err(|err| Failure::because("could not read the engine's version", &err))?;
+    let program = PathBuf::from(&pin.program);
+    if !program.is_file() {
+        return Err(Failure::new(format!("the engine `{}` is gone", pin.program))
+            .hint("`terrane engine install` brings it back"));
+    }
+    Ok(Engine { flavor: pin.flavor, version, program, origin: Origin::Cache })
+}
+
+/// Waits for the engine without limit. The first SIGINT or SIGTERM, or the time limit, interrupts it once.
+async fn supervise(
+    mut running: Running,
+    limit: Option<Duration>,
+) -> std::io::Result<(Exit, bool, bool)> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let deadline = async {
+        match limit {
+            Some(limit) => tokio::time::sleep(limit).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::pin!(deadline);
+    let mut timed_out = false;
+    loop {
+        tokio::select! {
+            exit = running.wait() => return Ok((exit?, running.was_interrupted(), timed_out)),
+            _ = interrupt.recv() => running.interrupt()?,
+            _ = terminate.recv() => running.interrupt()?,
+            () = &mut deadline, if !timed_out => {
+                timed_out = true;
+                running.interrupt()?;
+            }
+        }
+    }
+}
+
+impl Ended {
+    /// The failure this end means, with what the engine reported.
+    pub(super) fn failure(&self, deed: &str) -> Failure {
+        let message = if self.timed_out {
+            format!("{deed}: its time limit was reached, the engine was interrupted")
+        } else if self.interrupted {
+            format!("{deed}: interrupted")
+        } else {
+            format!("{deed}: the engine ended with {}", self.exit)
+        };
+        let mut failure = Failure::new(message);
+        failure.interrupted = self.interrupted && !self.timed_out;
+        failure.diagnostics = self.diagnostics();
+        if failure.diagnostics.is_empty() && !self.complaint.trim().is_empty() {
+            failure.diagnostics.push(EngineDiagnostic {
+                severity: "error".to_owned(),
+                summary: self.complaint.trim().to_owned(),
+                detail: String::new(),
+                address: None,
+                file: None,
+                line: None,
+            });
+        }
+        failure
+    }
+
+    fn diagnostics(&self) -> Vec<EngineDiagnostic> {
+        self.events
+            .iter()
+            .filter_map(EngineEvent::as_diagnostic)
+            .filter(|diagnostic| diagnostic.is_error())
+            .map(|diagnostic| EngineDiagnostic {
+                severity: "error".to_owned(),
+                summary: diagnostic.summary.clone(),
+                detail: diagnostic.detail.clone(),
+                address: diagnostic.address.clone(),
+                file: diagnostic.file(),
+                line: diagnostic.line().map(|line| line as u64),
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,239 @@
+//! The planning stage: prepare a slot, initialise it if need be, plan against one pinned version of the
+//! state, and keep the plan sealed.
+
+use std::fs;
+use std::path::Path;
+
+use drivers::engine::{
+    self, EngineCall, Init, InitInputs, LockFile, Plan as PlanCall, PlanMode, PluginCache,
+};
+use model::engine_event::nothing_changes;
+use model::masking::Mask;
+use model::plan::Plan;
+use model::project::Backend;
+use model::state::{Contents, StateVersion};
+use model::run::{PlanRecord, RunEvent, Seal, SealedHead, Stage};
+use store::Scope;
+
+use super::engine::Caller;
+use super::inputs::{self, Inputs};
+use super::workspace::{Scratch, Workspace};
+use super::{Failure, Job, failed};
+use crate::state::StateAccess;
+
+pub(super) async fn plan(job: &Job<'_>) -> RunEvent {
+    let mut mask = Mask::default();
+    match try_plan(job, &mut mask).await {
+        Ok(event) => event,
+        Err(failure) => failed(failure, Stage::Planning, None, &mask),
+    }
+}
+
+async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
+    let store = &job.control.store;
+    let state = job.control.state_name(&job.spec.stack.state);
+    let access = StateAccess::for_plan(store.clone(), state, job.run)
+        .await
+        .map_err(|err| Failure::because("could not read the state", &err))?;
+    let head = access.pinned().cloned();
+    let is_ours = job.spec.target.backend == Backend::Terrane;
+    let is_empty = head.as_ref().is_none_or(|head| head.contents == Contents::Empty);
+    if job.spec.destroy && is_ours && is_empty {
+        return Ok(RunEvent::NothingToChange); // nothing was ever made, or all of it is gone
+    }
+    let inputs = inputs::gather(job).await?;
+    *mask = inputs.mask.clone();
+    let workspace = Workspace::prepare(job, false).await?;
+    let scratch = Scratch::open(job)?;
+    scratch.write_variables(&inputs.variables)?;
+    let caller = Caller::new(job, &workspace, inputs.environment.clone(), access).await?;
+    let var_files = workspace.var_files(job, &scratch);
+    initialise(job, &caller, &workspace, &inputs, &var_files).await?;
+
+    let call = EngineCall::Plan(PlanCall {
+        out: &scratch.plan(),
+        mode: match (job.spec.destroy, job.spec.refresh_only) {
+            (true, _) => PlanMode::Destroy,
+            (false, true) => PlanMode::RefreshOnly,
+            (false, false) => PlanMode::Normal,
+        },
+        var_files: &var_files,
+    });
+    let ended = caller.call(&call, Stage::Planning, job.spec.stack.timeout_plan).await?;
+    if !matches!(ended.exit.code(), Some(0 | 2)) {
+        scratch.remove();
+        return Err(ended.failure("could not plan"));
+    }
+    if nothing_changes(&ended.events, ended.exit.code()) {
+        scratch.remove();
+        return Ok(RunEvent::NothingToChange);
+    }
+    let plan = show(&caller, &scratch, &var_files, mask).await?;
+    if plan.is_empty() {
+        scratch.remove();
+        return Ok(RunEvent::NothingToChange);
+    }
+    keep_view(job, &plan).await?;
+    let confirmed = job.auto_approve || (!plan.destroys() && !job.review);
+    // The same process goes on to apply it at once if it may; otherwise it must survive this process.
+    let goes_on = job.auto_approve && !job.review;
+    if !goes_on {
+        if !job.review {
+            keep_plan_file(job, &scratch.plan()).await?;
+        }
+        scratch.remove();
+    }
+    let record = PlanRecord {
+        counts: plan.counts(),
+        destroys: plan.destroys(),
+        outputs: plan.outputs.keys().cloned().collect(),
+        seal: Seal {
+            source: job.spec.source.clone(),
+            head: head.as_ref().map(sealed_head),
+            inputs: inputs.digest,
+            engine: caller.engine().to_string(),
+        },
+        preview: !workspace.is_first,
+    };
+    Ok(RunEvent::PlanFinished { plan: record, confirmed, review: job.review })
+}
+
+/// `init`, unless nothing it depends on has changed since it last went well in this slot.
+pub(super) async fn initialise(
+    job: &Job<'_>,
+    caller: &Caller<'_>,
+    workspace: &Workspace,
+    inputs: &Inputs,
+    var_files: &[std::path::PathBuf],
+) -> Result<(), Failure> {
+    let backend_config: Vec<(String, String)> =
+        inputs.backend.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+    let lock_path = workspace.dir.join(".terraform.lock.hcl");
+    let lock_before = fs::read(&lock_path).ok();
+    let print = |lock_file: Option<&[u8]>| {
+        engine::fingerprint(&InitInputs {
+            engine: caller.engine(),
+            lock_file,
+            requirements: &job.spec.init_inputs,
+            backend: &format!("{:?} {backend_config:?}", job.spec.target.backend),
+        })
+    };
+    if engine::is_initialised(&workspace.dir, &print(lock_before.as_deref())) {
+        return Ok(());
+    }
+    let is_open = job.spec.target.is_open();
+    if job.spec.needs_providers && lock_before.is_none() && !is_open {
+        return Err(Failure::new("the provider lock file `.terraform.lock.hcl` is missing")
+            .hint("run `terrane engine lock` and commit what it writes")
+            .refused());
+    }
+    let call = EngineCall::Init(Init {
+        lock_file: if is_open || lock_before.is_none() {
+            LockFile::Completed
+        } else {
+            LockFile::Readonly
+        },
+        backend_config: &backend_config,
+        var_files,
+        backend: true,
+    });
+    let stdout = job.control.home.engine_events(job.run, Stage::Preparing);
+    let mut environment = caller.environment();
+    // The engines' own cache is not safe under parallel `init`, so the lock is held meanwhile.
+    let cache = if job.spec.needs_providers {
+        let cache = PluginCache::acquire(&job.control.cache, caller.engine().flavor)
+            .map_err(|err| Failure::because("could not use the shared providers", &err))?;
+        cache.add_to(&mut environment);
+        Some(cache)
+    } else {
+        None
+    };
+    let ended = caller.call_to(&call, &stdout, &environment, None).await?;
+    drop(cache);
+    if !ended.exit.success() {
+        return Err(ended.failure("could not initialise"));
+    }
+    let lock_after = fs::read(&lock_path).ok();
+    if is_open && lock_after != lock_before {
+        write_back(job, &lock_path)
+            .map_err(|err| Failure::because("could not write the lock file back", &err))?;
+    }
+    engine::mark_initialised(&workspace.dir, &print(lock_after.as_deref()))
+        .map_err(|err| Failure::because("could not remember the initialisation", &err))
+}
+
+/// A lock file that `init` wrote belongs beside the module, where people commit it.
+fn write_back(job: &Job<'_>, lock_path: &Path) -> std::io::Result<()> {
+    let dir = Path::new(&job.spec.root).join(&job.spec.stack.path);
+    if dir.is_dir() && lock_path.is_file() {
+        fs::copy(lock_path, dir.join(".terraform.lock.hcl"))?;
+    }
+    Ok(())
+}
+
+async fn show(
+    caller: &Caller<'_>,
+    scratch: &Scratch,
+    var_files: &[std::path::PathBuf],
+    mask: &Mask,
+) -> Result<Plan, Failure> {
+    let call = EngineCall::Show { plan: &scratch.plan(), var_files };
+    let ended = caller.call_to(&call, &scratch.shown(), &caller.environment(), None).await?;
+    if !ended.exit.success() {
+        return Err(ended.failure("could not read the plan"));
+    }
+    let bytes = fs::read(scratch.shown())
+        .map_err(|err| Failure::because("could not read the plan", &err))?;
+    let mut plan = model::plan::parse(&bytes)
+        .map_err(|err| Failure::because("could not understand the plan", &err))?;
+    mask.mask_plan(&mut plan);
+    if plan.errored {
+        return Err(Failure::new("the engine could not finish the plan"));
+    }
+    Ok(plan)
+}
+
+pub(super) fn sealed_head(head: &StateVersion) -> SealedHead {
+    SealedHead {
+        version: head.version,
+        serial: i64::try_from(head.serial).unwrap_or(i64::MAX),
+        lineage: head.lineage.clone(),
+    }
+}
+
+/// The plan as people see it, for watchers and for later.
+async fn keep_view(job: &Job<'_>, plan: &Plan) -> Result<(), Failure> {
+    let failed = |err: &dyn std::error::Error| Failure::because("could not keep the plan", err);
+    let bytes = serde_json::to_vec(plan).map_err(|err| failed(&err))?;
+    seal_to(job, "plan-view", bytes, &view_path(&job.control.home.run_dir(job.run))).await
+}
+
+async fn keep_plan_file(job: &Job<'_>, path: &Path) -> Result<(), Failure> {
+    let bytes = fs::read(path).map_err(|err| Failure::because("could not keep the plan", &err))?;
+    seal_to(job, "plan-file", bytes, &file_path(&job.control.home.run_dir(job.run))).await
+}
+
+async fn seal_to(
+    job: &Job<'_>,
+    purpose: &str,
+    bytes: Vec<u8>,
+    path: &Path,
+) -> Result<(), Failure> {
+    let failed = |err: &dyn std::error::Error| Failure::because("could not keep the plan", err);
+    let scope = Scope::State(job.control.state_name(&job.spec.stack.state));
+    let sealed = job
+        .control
+        .store
+        .seal(scope, &format!("{purpose} {}", job.run), bytes)
+        .await
+        .map_err(|err| failed(&err))?;
+    super::workspace::write_private(path, &sealed).map_err(|err| failed(&err))
+}
+
+pub(crate) fn view_path(run_dir: &Path) -> std::path::PathBuf {
+    run_dir.join("plan.view")
+}
+
+pub(crate) fn file_path(run_dir: &Path) -> std::path::PathBuf {
+    run_dir.join("plan.file")
+}

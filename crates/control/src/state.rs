@@ -1,0 +1,279 @@
+//! What one run may do with one state: read, lock, write, unlock.
+//!
+//! A plan sees one version and may do nothing else; an apply may lock the state if its seal still
+//! holds, and write under that lock.
+//!
+//! Not here: HTTP (`server::state_backend`), and which write may follow (`model::state`).
+
+use model::ids::RunId;
+use model::lock::LockInfo;
+use model::state::{ExpectedHead, HeldLock, InvalidState, PushRefusal, StateName, StateVersion};
+use store::{
+    AcquireLockError, AppendError, NewRefusal, ReleaseLockError, Store, StoreError, Writer,
+};
+
+/// One run's access to one state.
+#[derive(Clone, Debug)]
+pub struct StateAccess {
+    store: Store,
+    state: StateName,
+    run: RunId,
+    mode: AccessMode,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum AccessMode {
+    Plan {
+        pinned: Option<StateVersion>,
+    },
+    Apply {
+        expected: ExpectedHead,
+        may_empty: bool,
+    },
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum StateAccessError {
+    #[error("run {run} may not do this: {why}")]
+    Forbidden { run: RunId, why: &'static str },
+    #[error("state `{state}` is locked by {}", .holder.info)]
+    Locked {
+        state: StateName,
+        holder: Box<HeldLock>,
+    },
+    #[error("another lock holds state `{state}`: {}", .holder.info)]
+    NotYours {
+        state: StateName,
+        holder: Box<HeldLock>,
+    },
+    #[error("state `{state}` moved after this plan was made")]
+    Moved {
+        state: StateName,
+        source: AcquireLockError,
+    },
+    #[error("lock `{id}` on state `{state}` has ended already")]
+    LockEnded { state: StateName, id: String },
+    #[error("a write to state `{state}` was refused")]
+    Refused {
+        state: StateName,
+        source: PushRefusal,
+        holder: Option<Box<HeldLock>>,
+    },
+    #[error("this cannot be a version of state `{state}`")]
+    Invalid {
+        state: StateName,
+        source: InvalidState,
+    },
+    #[error("state `{state}` kept moving under this write")]
+    Contended { state: StateName },
+    #[error("could not {deed} state `{state}`")]
+    Store {
+        state: StateName,
+        deed: &'static str,
+        source: StoreError,
+    },
+}
+
+impl StateAccess {
+    /// For a plan: the version that is the head now is what it sees until its end.
+    pub async fn for_plan(
+        store: Store,
+        state: StateName,
+        run: RunId,
+    ) -> Result<Self, StateAccessError> {
+        let pinned = store.state_head(&state).await.map_err(|source| {
+            let state = state.clone();
+            StateAccessError::Store {
+                state,
+                deed: "read",
+                source,
+            }
+        })?;
+        Ok(Self {
+            store,
+            state,
+            run,
+            mode: AccessMode::Plan { pinned },
+        })
+    }
+
+    /// For an apply. `expected` is the plan's seal, checked by the statement that grants the lock;
+    /// `may_empty` says that the plan deletes or replaces every resource there is.
+    pub fn for_apply(
+        store: Store,
+        state: StateName,
+        run: RunId,
+        expected: ExpectedHead,
+        may_empty: bool,
+    ) -> Self {
+        Self {
+            store,
+            state,
+            run,
+            mode: AccessMode::Apply {
+                expected,
+                may_empty,
+            },
+        }
+    }
+
+    /// What a plan saw: its seal.
+    pub fn pinned(&self) -> Option<&StateVersion> {
+        match &self.mode {
+            AccessMode::Plan { pinned } => pinned.as_ref(),
+            AccessMode::Apply { .. } => None,
+        }
+    }
+
+    /// The version to work on and its bytes, or nothing if there is no state yet.
+    pub async fn read(&self) -> Result<Option<(StateVersion, Vec<u8>)>, StateAccessError> {
+        let failed = |source| self.failed("read", source);
+        let version = match &self.mode {
+            AccessMode::Plan { pinned } => pinned.clone(),
+            AccessMode::Apply { .. } => self.store.state_head(&self.state).await.map_err(failed)?,
+        };
+        let Some(version) = version else {
+            return Ok(None);
+        };
+        let body = self
+            .store
+            .state_version_read(&version)
+            .await
+            .map_err(failed)?;
+        Ok(Some((version, body)))
+    }
+
+    pub async fn lock(&self, info: &LockInfo) -> Result<(), StateAccessError> {
+        let AccessMode::Apply { expected, .. } = &self.mode else {
+            return Err(self.forbid("LOCK", "a plan takes no lock").await?);
+        };
+        let acquired = self
+            .store
+            .lock_acquire(&self.state, info, Some(self.run), *expected)
+            .await;
+        let refused = match acquired {
+            Ok(_) => return Ok(()),
+            Err(AcquireLockError::Store { state, source }) => {
+                return Err(StateAccessError::Store {
+                    state,
+                    deed: "lock",
+                    source,
+                });
+            }
+            Err(refused) => refused,
+        };
+        self.record("LOCK", refused.to_string(), Some(&info.id))
+            .await?;
+        Err(match refused {
+            AcquireLockError::Held { state, holder } => StateAccessError::Locked { state, holder },
+            AcquireLockError::Ended { state, id } => StateAccessError::LockEnded { state, id },
+            AcquireLockError::Store { state, source } => StateAccessError::Store {
+                state,
+                deed: "lock",
+                source,
+            },
+            moved @ AcquireLockError::HeadMoved { .. } => StateAccessError::Moved {
+                state: self.state.clone(),
+                source: moved,
+            },
+        })
+    }
+
+    /// Makes `body` the newest version; durable when this returns.
+    pub async fn write(
+        &self,
+        lock_id: Option<String>,
+        body: Vec<u8>,
+    ) -> Result<(), StateAccessError> {
+        let AccessMode::Apply { may_empty, .. } = &self.mode else {
+            return Err(self.forbid("POST", "a plan writes no state").await?);
+        };
+        let writer = Writer {
+            lock_id,
+            run: Some(self.run),
+            may_empty: *may_empty,
+            surgery: false,
+        };
+        match self
+            .store
+            .state_version_append(&self.state, &writer, body)
+            .await
+        {
+            Ok(_) => Ok(()),
+            Err(AppendError::Refused {
+                state,
+                source: PushRefusal::Locked { .. },
+                holder: Some(holder),
+            }) => Err(StateAccessError::Locked { state, holder }),
+            Err(AppendError::Refused {
+                state,
+                source,
+                holder,
+            }) => Err(StateAccessError::Refused {
+                state,
+                source,
+                holder,
+            }),
+            Err(AppendError::Invalid { state, source }) => {
+                Err(StateAccessError::Invalid { state, source })
+            }
+            Err(AppendError::Contended { state }) => Err(StateAccessError::Contended { state }),
+            Err(AppendError::Store { source, .. }) => Err(self.failed("write", source)),
+        }
+    }
+
+    /// Ends the lock of that id; doing it twice is doing it once.
+    pub async fn unlock(&self, id: &str) -> Result<(), StateAccessError> {
+        let AccessMode::Apply { .. } = &self.mode else {
+            return Err(self.forbid("UNLOCK", "a plan holds no lock").await?);
+        };
+        match self.store.lock_release(&self.state, id).await {
+            Ok(_) => Ok(()),
+            Err(ReleaseLockError::Held { state, holder }) => {
+                Err(StateAccessError::NotYours { state, holder })
+            }
+            Err(ReleaseLockError::Store { source, .. }) => Err(self.failed("unlock", source)),
+        }
+    }
+
+    /// Records a request that was refused before it got here, or that no run may make.
+    pub async fn forbid(
+        &self,
+        deed: &'static str,
+        why: &'static str,
+    ) -> Result<StateAccessError, StateAccessError> {
+        self.record(deed, why.to_owned(), None).await?;
+        Ok(StateAccessError::Forbidden { run: self.run, why })
+    }
+
+    /// Records why something was refused: the engine shows a number and nothing else.
+    pub async fn record(
+        &self,
+        deed: &'static str,
+        reason: String,
+        lock_id: Option<&str>,
+    ) -> Result<(), StateAccessError> {
+        let (state, run) = (&self.state, Some(self.run));
+        let refusal = NewRefusal {
+            state,
+            deed,
+            reason,
+            run,
+            lock_id,
+            body: None,
+        };
+        self.store
+            .refusal_record(refusal)
+            .await
+            .map(drop)
+            .map_err(|source| self.failed("record a refusal for", source))
+    }
+
+    fn failed(&self, deed: &'static str, source: StoreError) -> StateAccessError {
+        StateAccessError::Store {
+            state: self.state.clone(),
+            deed,
+            source,
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Looks at a change set, commits what can happen now, and starts a runner for each claimed run.
+//!
+//! It takes no hint of what changed and may be called by anyone at any time: a terminal that watches, and
+//! every runner as its last act, so that a confirmed change set goes to its end without any terminal.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+
+use drivers::process::{self, Environment, StartError};
+use model::changeset::ChangeSet;
+use model::ids::{ChangeSetId, RunId};
+use model::run::{Problem, Run, RunEvent, Stage};
+use store::{ChangeSetError, Say};
+
+use crate::Control;
+use crate::asker::Asker;
+use crate::locks::RunLock;
+
+/// Where the change set stands after a look.
+#[derive(Clone, Debug)]
+pub struct Standing {
+    pub set: ChangeSet,
+    pub runs: Vec<Run>,
+    /// While it waits for its lanes: behind which change set.
+    pub behind: Option<ChangeSetId>,
+    /// The caller's own run was claimed for its next stage.
+    pub own: Option<Stage>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum TurnError {
+    #[error("could not look after change set `{set}`")]
+    Store { set: ChangeSetId, source: ChangeSetError },
+    #[error("could not pass values on to a runner")]
+    Values(#[source] serde_json::Error),
+}
+
+/// `own` is the run whose lock the caller holds already, if it is a runner.
+pub async fn turn(
+    control: &Control,
+    set: ChangeSetId,
+    say: Option<Say>,
+    asker: &Asker,
+    own: Option<RunId>,
+) -> Result<Standing, TurnError> {
+    let mut locks: BTreeMap<RunId, RunLock> = BTreeMap::new();
+    let mut claim = |run: RunId| {
+        if own == Some(run) {
+            return true;
+        }
+        let lock = RunLock::try_take(&control.home, run).ok().flatten();
+        lock.is_some_and(|lock| locks.insert(run, lock).is_none())
+    };
+    let turn = control
+        .store
+        .change_set_turn(set, say, control.now(), &mut claim)
+        .await
+        .map_err(|source| TurnError::Store { set, source })?;
+    let mut own_stage = None;
+    let values = serde_json::to_vec(asker).map_err(TurnError::Values)?;
+    for (run, stage) in turn.starts {
+        if own == Some(run) {
+            own_stage = Some(stage);
+        } else if let Some(lock) = locks.remove(&run)
+            && let Err(failure) = start(control, run, stage, &values, &lock).await
+        {
+            let problem = could_not_start(stage, &failure);
+            let event = RunEvent::Failed { problem };
+            control
+                .store
+                .run_record(run, event, control.now())
+                .await
+                .map_err(|source| TurnError::Store { set, source })?;
+        }
+    }
+    Ok(Standing { set: turn.set, runs: turn.runs, behind: turn.behind, own: own_stage })
+}
+
+async fn start(
+    control: &Control,
+    run: RunId,
+    stage: Stage,
+    values: &[u8],
+    lock: &RunLock,
+) -> Result<(), StartError> {
+    let home = &control.home;
+    let word = match stage {
+        Stage::Preparing | Stage::Planning => "plan",
+        Stage::Applying => "apply",
+    };
+    let args: Vec<OsString> = [
+        "runner".into(),
+        "--run".into(),
+        run.to_string().into(),
+        "--stage".into(),
+        word.into(),
+        "--home".into(),
+        home.root().into(),
+        "--key".into(),
+        home.key_file().into(),
+        "--id".into(),
+        home.project().into(),
+        "--cache".into(),
+        control.cache.as_os_str().to_owned(),
+    ]
+    .to_vec();
+    // All a runner needs comes by its arguments and its input; this one variable serves measurements.
+    let env: Environment = std::env::var_os(crate::runner::USAGE_FILE)
+        .and_then(|path| path.into_string().ok())
+        .map(|path| (crate::runner::USAGE_FILE, path))
+        .into_iter()
+        .collect();
+    let log = home.run_dir(run).join("runner.log");
+    process::spawn_detached(&control.program, &args, &env, values, &log, lock.file()).await?;
+    Ok(())
+}
+
+fn could_not_start(stage: Stage, failure: &StartError) -> Problem {
+    let cause = std::error::Error::source(failure).map(ToString::to_string);
+    Problem {
+        stage,
+        message: match cause {
+            Some(cause) => format!("{failure}: {cause}"),
+            None => failure.to_string(),
+        },
+        diagnostics: Vec::new(),
+        serial: None,
+        hint: None,
+        refused: false,
+        interrupted: false,
+    }
+}
+
+/// Asks the runners of a change set to interrupt their engines, once each.
+pub fn interrupt_runners(control: &Control, runs: &[Run]) -> io::Result<()> {
+    for run in runs.iter().filter(|run| run.state.is_running()) {
+        if let Some(pid) = RunLock::holder(&control.home, run.id) {
+            process::interrupt(pid)?;
+        }
+    }
+    Ok(())
+}

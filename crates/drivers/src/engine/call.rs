@@ -1,0 +1,210 @@
+//! What terrane tells an engine, as data, and the command line that says it.
+//!
+//! Every form is tried against both engines in `tests`. What differs between them:
+//!
+//! | | tofu | terraform |
+//! |---|---|---|
+//! | `-var-file` for `init`, `show`, `output`, `validate` | yes: sources, backends and encryption may use variables | refused |
+//! | `-var-file` with a saved plan | must repeat the plan's values | the same (1.11); other values are refused |
+//! | `providers lock` with a plugin cache | always | `-enable-plugin-cache` |
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use model::engine::Flavor;
+
+/// One call of an engine.
+#[derive(Clone, Debug)]
+pub enum EngineCall<'a> {
+    Init(Init<'a>),
+    /// Exit code 0: nothing changes, 2: something does, 1: it failed.
+    Plan(Plan<'a>),
+    /// The plan file as JSON, sensitive values in clear: it goes to `model::plan::parse`.
+    Show {
+        plan: &'a Path,
+        var_files: &'a [PathBuf],
+    },
+    /// `var_files` are those of the plan: tofu wants the same values again.
+    Apply {
+        plan: &'a Path,
+        var_files: &'a [PathBuf],
+    },
+    /// All outputs of the state as JSON, sensitive ones in clear.
+    Output {
+        var_files: &'a [PathBuf],
+    },
+    Validate {
+        var_files: &'a [PathBuf],
+    },
+    Fmt(Fmt<'a>),
+    /// Completes `.terraform.lock.hcl` for these platforms, such as `linux_amd64`.
+    ProvidersLock {
+        platforms: &'a [String],
+    },
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Init<'a> {
+    pub lock_file: LockFile,
+    /// Names and values for the backend. They land in clear in `.terraform` and in plan files: no
+    /// credentials.
+    pub backend_config: &'a [(String, String)],
+    pub var_files: &'a [PathBuf],
+    /// False to fetch modules and providers only, for `validate` and `providers lock`.
+    pub backend: bool,
+}
+
+/// What `init` may do to `.terraform.lock.hcl`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockFile {
+    /// It must hold everything that is needed.
+    Readonly,
+    /// What is missing is added.
+    Completed,
+    /// The newest versions that the constraints allow are taken.
+    Upgraded,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Plan<'a> {
+    pub out: &'a Path,
+    pub mode: PlanMode,
+    pub var_files: &'a [PathBuf],
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PlanMode {
+    #[default]
+    Normal,
+    Destroy,
+    RefreshOnly,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub enum Fmt<'a> {
+    /// From stdin to stdout.
+    Stdin,
+    /// Lists files that are not in canonical form, exit code 3 if there are any.
+    Check { paths: &'a [PathBuf] },
+    /// Rewrites them, and lists them.
+    Write { paths: &'a [PathBuf] },
+}
+
+impl EngineCall<'_> {
+    /// The command line after the program's name.
+    pub fn args(&self, flavor: Flavor) -> Vec<OsString> {
+        let mut line = Line::default();
+        match self {
+            Self::Init(init) => {
+                // A slot is never a place to migrate a state from.
+                line.words(&["init", "-json", "-input=false", "-reconfigure"]);
+                match init.lock_file {
+                    LockFile::Readonly => line.words(&["-lockfile=readonly"]),
+                    LockFile::Completed => {}
+                    LockFile::Upgraded => line.words(&["-upgrade"]),
+                }
+                if !init.backend {
+                    line.words(&["-backend=false"]);
+                }
+                for (name, value) in init.backend_config {
+                    line.word(format!("-backend-config={name}={value}"));
+                }
+                line.early_var_files(flavor, init.var_files);
+            }
+            Self::Plan(plan) => {
+                line.words(&["plan", "-json", "-input=false", "-lock=false"]);
+                line.words(&["-detailed-exitcode"]);
+                match plan.mode {
+                    PlanMode::Normal => {}
+                    PlanMode::Destroy => line.words(&["-destroy"]),
+                    PlanMode::RefreshOnly => line.words(&["-refresh-only"]),
+                }
+                line.file("-out", plan.out);
+                line.var_files(plan.var_files);
+            }
+            Self::Show { plan, var_files } => {
+                line.words(&["show", "-json"]);
+                line.early_var_files(flavor, var_files);
+                line.word(plan);
+            }
+            Self::Apply { plan, var_files } => {
+                line.words(&["apply", "-json", "-input=false"]);
+                line.var_files(var_files);
+                line.word(plan);
+            }
+            Self::Output { var_files } => {
+                line.words(&["output", "-json"]);
+                line.early_var_files(flavor, var_files);
+            }
+            Self::Validate { var_files } => {
+                line.words(&["validate", "-json"]);
+                line.early_var_files(flavor, var_files);
+            }
+            Self::Fmt(Fmt::Stdin) => line.words(&["fmt", "-"]),
+            Self::Fmt(Fmt::Check { paths }) => {
+                line.words(&["fmt", "-check", "-recursive"]);
+                paths.iter().for_each(|path| line.word(path));
+            }
+            Self::Fmt(Fmt::Write { paths }) => {
+                line.words(&["fmt", "-recursive"]);
+                paths.iter().for_each(|path| line.word(path));
+            }
+            Self::ProvidersLock { platforms } => {
+                line.words(&["providers", "lock"]);
+                if providers_lock_asks_for_the_cache(flavor) {
+                    line.words(&["-enable-plugin-cache"]);
+                }
+                for platform in *platforms {
+                    line.word(format!("-platform={platform}"));
+                }
+            }
+        }
+        line.0
+    }
+}
+
+fn takes_variables_early(flavor: Flavor) -> bool {
+    match flavor {
+        Flavor::Tofu => true,
+        Flavor::Terraform => false,
+    }
+}
+
+fn providers_lock_asks_for_the_cache(flavor: Flavor) -> bool {
+    match flavor {
+        Flavor::Tofu => false,
+        Flavor::Terraform => true,
+    }
+}
+
+#[derive(Default)]
+struct Line(Vec<OsString>);
+
+impl Line {
+    fn word(&mut self, word: impl Into<OsString>) {
+        self.0.push(word.into());
+    }
+
+    fn words(&mut self, words: &[&str]) {
+        self.0.extend(words.iter().map(OsString::from));
+    }
+
+    fn file(&mut self, option: &str, path: &Path) {
+        let mut word = OsString::from(option);
+        word.push("=");
+        word.push(path);
+        self.0.push(word);
+    }
+
+    fn var_files(&mut self, files: &[PathBuf]) {
+        for file in files {
+            self.file("-var-file", file);
+        }
+    }
+
+    fn early_var_files(&mut self, flavor: Flavor, files: &[PathBuf]) {
+        if takes_variables_early(flavor) {
+            self.var_files(files);
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Whether a slot needs `init` again, the plugin cache that `init` fills, and the state an engine
+//! could not deliver.
+//!
+//! Not here: calling `init` (`call`), laying a slot out (`control`).
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use aws_lc_rs::digest;
+use model::engine::Flavor;
+
+use super::Engine;
+use crate::process::Environment;
+
+/// Everything that `init` depends on.
+#[derive(Clone, Copy, Debug)]
+pub struct InitInputs<'a> {
+    pub engine: &'a Engine,
+    /// Bytes of `.terraform.lock.hcl`, if there is one.
+    pub lock_file: Option<&'a [u8]>,
+    /// Required providers and module sources, in any stable form.
+    pub requirements: &'a str,
+    /// The backend's type and settings, in any stable form.
+    pub backend: &'a str,
+}
+
+/// A digest of all that `init` depends on: equal digests, no second `init`.
+pub fn fingerprint(inputs: &InitInputs<'_>) -> String {
+    let mut context = digest::Context::new(&digest::SHA256);
+    let engine = inputs.engine.to_string();
+    // Lengths keep neighbours apart; a missing lock file is not an empty one.
+    let lock_file = inputs
+        .lock_file
+        .map_or_else(Vec::new, |bytes| [b"+", bytes].concat());
+    for part in [
+        engine.as_bytes(),
+        &lock_file,
+        inputs.requirements.as_bytes(),
+        inputs.backend.as_bytes(),
+    ] {
+        context.update(&(part.len() as u64).to_be_bytes());
+        context.update(part);
+    }
+    hex(context.finish().as_ref())
+}
+
+/// Beside `.terraform`, not in it: a stack with built-in providers only has no `.terraform`.
+const MARK: &str = ".terraform.initialised";
+
+/// Whether `dir` was initialised for exactly this fingerprint.
+pub fn is_initialised(dir: &Path, fingerprint: &str) -> bool {
+    fs::read_to_string(dir.join(MARK)).is_ok_and(|mark| mark.trim_end() == fingerprint)
+}
+
+/// Remembers a finished `init`. Call [`forget_initialised`] before starting one, so that a torn one
+/// does not count.
+pub fn mark_initialised(dir: &Path, fingerprint: &str) -> io::Result<()> {
+    let mut file = tempfile::NamedTempFile::new_in(dir)?;
+    io::Write::write_all(&mut file, fingerprint.as_bytes())?;
+    file.persist(dir.join(MARK))?;
+    Ok(())
+}
+
+pub fn forget_initialised(dir: &Path) -> io::Result<()> {
+    match fs::remove_file(dir.join(MARK)) {
+        Err(err) if err.kind() != io::ErrorKind::NotFound => Err(err),
+        _ => Ok(()),
+    }
+}
+
+/// The state an engine saved because nobody took it.
+pub fn find_errored_state(dir: &Path) -> Option<PathBuf> {
+    let path = dir.join("errored.tfstate");
+    path.is_file().then_some(path)
+}
+
+/// The shared plugin cache, ours alone for as long as this lives: the engines' own use of it is not
+/// safe under parallel `init`. Only for stacks that have providers to fetch.
+#[derive(Debug)]
+pub struct PluginCache {
+    dir: PathBuf,
+    _lock: File,
+}
+
+impl PluginCache {
+    /// Waits for its turn; call it off the runtime's threads. Each flavor has a directory of its own,
+    /// since they fetch the same providers from different places.
+    pub fn acquire(cache: &Path, flavor: Flavor) -> Result<Self, PluginCacheError> {
+        let dir = cache.join("plugins").join(flavor.program());
+        let failed = |source| PluginCacheError {
+            dir: dir.clone(),
+            source,
+        };
+        fs::create_dir_all(&dir).map_err(failed)?;
+        let lock = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(dir.with_extension("lock"))
+            .map_err(failed)?;
+        lock.lock().map_err(failed)?;
+        Ok(Self { dir, _lock: lock })
+    }
+
+    /// Makes an `init` use the cache: for providers whose hashes the lock file has. Others are fetched
+    /// anew, so that a lock file is never completed with this machine's hashes only.
+    pub fn add_to(&self, env: &mut Environment) {
+        env.set("TF_PLUGIN_CACHE_DIR", self.dir.to_string_lossy());
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("could not lock the plugin cache `{}`", dir.display())]
+pub struct PluginCacheError {
+    dir: PathBuf,
+    source: io::Error,
+}
+
+pub(super) fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}

@@ -1,0 +1,205 @@
+//! Gets an engine that meets a requirement: what is there already, else the official release with its
+//! checksum and signature verified, else a build from source.
+//!
+//! Two installs at once are safe: they take turns, and an engine appears in the cache whole or not at
+//! all. Not here: what `locate` finds, the checks themselves (`release`, `openpgp`), Go (`build`).
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::path::PathBuf;
+
+use model::engine::{EngineRequirement, Flavor};
+use semver::Version;
+
+use super::build::{BuildError, build_tofu};
+use super::locate::{Search, allows, cached_at, engines_of, locate, run_version, wanted};
+use super::release::{FetchReleaseError, ReleaseSource, Releases};
+use super::{Engine, LocateError, Origin};
+
+/// The version that is installed when nothing is pinned.
+pub fn default_version(flavor: Flavor) -> Version {
+    match flavor {
+        Flavor::Tofu => Version::new(1, 11, 14),
+        Flavor::Terraform => Version::new(1, 11, 4),
+    }
+}
+
+/// How to install.
+#[derive(Clone, Debug)]
+pub struct InstallOptions<'a> {
+    pub search: Search<'a>,
+    /// Official, or a mirror.
+    pub source: ReleaseSource,
+    /// The asker's environment, for `go`.
+    pub asker: &'a BTreeMap<String, String>,
+    /// Whether a build from source may be tried.
+    pub build: bool,
+}
+
+/// What is going on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// Another install of this engine is under way.
+    Waiting,
+    /// This version is being installed.
+    Chosen {
+        version: Version,
+    },
+    Downloading {
+        done: u64,
+        total: Option<u64>,
+    },
+    Verifying,
+    Unpacking,
+    /// The release cannot be reached, for this reason; it is built from source, in some minutes.
+    Building {
+        because: String,
+    },
+}
+
+/// Finds or installs an engine that meets the requirement.
+pub async fn install(
+    requirement: &EngineRequirement,
+    options: &InstallOptions<'_>,
+    progress: &mut (dyn FnMut(Progress) + Send),
+) -> Result<Engine, InstallError> {
+    if let Ok(engine) = locate(requirement, &options.search) {
+        return Ok(engine);
+    }
+    let flavor = requirement.flavor;
+    let home = engines_of(options.search.cache, flavor);
+    let prepared = |source| InstallError::Cache {
+        dir: home.clone(),
+        source,
+    };
+    fs::create_dir_all(&home).map_err(prepared)?;
+    let _turn = take_turn(home.join(".lock"), progress)
+        .await
+        .map_err(prepared)?;
+    // Whoever was before us may have installed it.
+    if let Ok(engine) = locate(requirement, &options.search) {
+        return Ok(engine);
+    }
+
+    let releases = Releases::new(&options.source).map_err(InstallError::Release)?;
+    let version = choose(requirement, &releases).await?;
+    progress(Progress::Chosen {
+        version: version.clone(),
+    });
+    let scratch = tempfile::Builder::new()
+        .prefix(".install-")
+        .tempdir_in(&home)
+        .map_err(prepared)?;
+    let fetched = releases
+        .unpack_into(&version, scratch.path(), progress)
+        .await;
+    let (program, origin) = match fetched {
+        Ok(program) => (program, Origin::Release),
+        Err(err) if err.is_unreachable() && options.build && flavor == Flavor::Tofu => {
+            progress(Progress::Building {
+                because: err.to_string(),
+            });
+            let built = build_tofu(&version, scratch.path(), options.asker).await;
+            let program = built.map_err(|source| InstallError::Build {
+                release: err.to_string(),
+                source,
+            })?;
+            (program, Origin::Built)
+        }
+        Err(err) => return Err(InstallError::Release(err)),
+    };
+    let told = run_version(&program, options.search.path).map_err(InstallError::Run)?;
+    if told != version {
+        return Err(InstallError::OtherVersion { version, told });
+    }
+    let program = cached_at(options.search.cache, flavor, &version);
+    let place = home.join(version.to_string());
+    // A directory without a program is the rest of something broken.
+    if place.exists() && !program.is_file() {
+        fs::remove_dir_all(&place).map_err(prepared)?;
+    }
+    fs::rename(scratch.path(), &place).map_err(prepared)?;
+    Ok(Engine {
+        flavor,
+        version,
+        program,
+        origin,
+    })
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum InstallError {
+    #[error("could not write to the engine cache `{}`", dir.display())]
+    Cache { dir: PathBuf, source: io::Error },
+    #[error("no released version meets {wanted}")]
+    NoVersion { wanted: String },
+    #[error("could not look up which versions meet {wanted}, and the default {default} does not")]
+    NoIndex {
+        wanted: String,
+        default: Version,
+        source: FetchReleaseError,
+    },
+    #[error("could not install the official release")]
+    Release(#[source] FetchReleaseError),
+    #[error("could not build it from source, after the official release failed: {release}")]
+    Build { release: String, source: BuildError },
+    #[error("the installed engine does not run")]
+    Run(#[source] LocateError),
+    #[error("the engine installed as {version} calls itself {told}")]
+    OtherVersion { version: Version, told: Version },
+}
+
+impl InstallError {
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Build { source, .. } => source.hint(),
+            Self::NoIndex { .. } => {
+                Some("pin an exact version, such as `version = \"1.11.4\"`".to_owned())
+            }
+            Self::Release(err) if err.is_unreachable() => Some(
+                "put a suitable one on `PATH`, or name a mirror that can be reached".to_owned(),
+            ),
+            Self::NoVersion { .. } => Some("change the `version` of the `engine` block".to_owned()),
+            Self::Cache { .. } | Self::Release(_) | Self::Run(_) | Self::OtherVersion { .. } => {
+                None
+            }
+        }
+    }
+}
+
+/// The version to install: the default if nothing is pinned, the one named, or the newest that fits.
+async fn choose(
+    requirement: &EngineRequirement,
+    releases: &Releases<'_>,
+) -> Result<Version, InstallError> {
+    let default = default_version(requirement.flavor);
+    let Some(constraint) = &requirement.constraint else {
+        return Ok(default);
+    };
+    let exact = constraint.as_str().trim_start_matches(['=', ' ', 'v']);
+    if let Ok(version) = exact.parse() {
+        return Ok(version);
+    }
+    let wanted = wanted(requirement);
+    match releases.newest(requirement).await {
+        Ok(Some(version)) => Ok(version),
+        Ok(None) => Err(InstallError::NoVersion { wanted }),
+        Err(_) if allows(requirement, &default) => Ok(default),
+        Err(source) => Err(InstallError::NoIndex {
+            wanted,
+            default,
+            source,
+        }),
+    }
+}
+
+async fn take_turn(path: PathBuf, progress: &mut (dyn FnMut(Progress) + Send)) -> io::Result<File> {
+    let file = File::options().create(true).append(true).open(path)?;
+    if file.try_lock().is_ok() {
+        return Ok(file);
+    }
+    progress(Progress::Waiting);
+    let waited = tokio::task::spawn_blocking(move || file.lock().map(|()| file));
+    waited.await.map_err(io::Error::other)?
+}

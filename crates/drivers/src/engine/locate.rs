@@ -1,0 +1,310 @@
+//! Which engines are on this machine, and which of them will do.
+//!
+//! Looked for in this order: a program named outright, `PATH`, terrane's own cache
+//! (`<cache>/engines/<flavor>/<version>/<program>`), newest first. Asking a program for its version
+//! costs a process, so the answer is remembered with the file's size and time.
+//!
+//! Not here: getting one (`install`).
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
+
+use model::engine::{EngineRequirement, Flavor};
+use semver::Version;
+use serde::{Deserialize, Serialize};
+
+use super::{Engine, Origin};
+use crate::process::{self, Capture, CaptureError, Environment};
+
+/// Where to look.
+#[derive(Clone, Copy, Debug)]
+pub struct Search<'a> {
+    /// The asker's `PATH`.
+    pub path: Option<&'a OsStr>,
+    /// The user's cache directory of terrane.
+    pub cache: &'a Path,
+    /// A program named by a person, such as by an environment variable: this one or none.
+    pub program: Option<&'a Path>,
+}
+
+impl<'a> Search<'a> {
+    pub fn new(path: Option<&'a OsStr>, cache: &'a Path) -> Self {
+        Self {
+            path,
+            cache,
+            program: None,
+        }
+    }
+}
+
+/// Finds an engine that meets the requirement.
+pub fn locate(requirement: &EngineRequirement, search: &Search<'_>) -> Result<Engine, LocateError> {
+    let flavor = requirement.flavor;
+    if let Some(program) = search.program {
+        let version = ask_version(program, search)?;
+        return if allows(requirement, &version) {
+            Ok(engine(flavor, version, program, Origin::Path))
+        } else {
+            Err(LocateError::WrongVersion {
+                wanted: wanted(requirement),
+                found: found_at(&version, program),
+            })
+        };
+    }
+    let mut unsuitable = Vec::new();
+    let mut broken = None;
+    for program in on_path(flavor, search) {
+        match ask_version(&program, search) {
+            Ok(version) if allows(requirement, &version) => {
+                return Ok(engine(flavor, version, &program, Origin::Path));
+            }
+            Ok(version) => unsuitable.push(found_at(&version, &program)),
+            Err(err) => broken = Some(err),
+        }
+    }
+    let mut cached = in_cache(flavor, search.cache);
+    cached.sort_by(|a, b| b.version.cmp(&a.version));
+    for engine in cached {
+        if allows(requirement, &engine.version) {
+            return Ok(engine);
+        }
+        unsuitable.push(found_at(&engine.version, &engine.program));
+    }
+    match (unsuitable.is_empty(), broken) {
+        (false, _) => Err(LocateError::WrongVersion {
+            wanted: wanted(requirement),
+            found: unsuitable.join(", "),
+        }),
+        (true, Some(broken)) => Err(broken),
+        (true, None) => Err(LocateError::Missing {
+            wanted: wanted(requirement),
+            cache: search.cache.join("engines"),
+        }),
+    }
+}
+
+/// All engines on this machine, those on `PATH` first, then the cache, newest first. What does not tell
+/// its version is left out.
+pub fn list(search: &Search<'_>) -> Vec<Engine> {
+    let mut engines = Vec::new();
+    for flavor in Flavor::ALL {
+        for program in on_path(flavor, search) {
+            if let Ok(version) = ask_version(&program, search) {
+                engines.push(engine(flavor, version, &program, Origin::Path));
+            }
+        }
+        let mut cached = in_cache(flavor, search.cache);
+        cached.sort_by(|a, b| b.version.cmp(&a.version));
+        engines.extend(cached);
+    }
+    engines
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum LocateError {
+    #[error("there is no {wanted}: neither on `PATH` nor in `{}`", cache.display())]
+    Missing { wanted: String, cache: PathBuf },
+    #[error("{wanted} is wanted, but there is only {found}")]
+    WrongVersion { wanted: String, found: String },
+    #[error("could not ask `{}` for its version", program.display())]
+    Ask {
+        program: PathBuf,
+        source: CaptureError,
+    },
+    #[error("`{}` does not tell its version: {said}", program.display())]
+    NoVersion { program: PathBuf, said: String },
+}
+
+impl LocateError {
+    /// The next step.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Missing { .. } | Self::WrongVersion { .. } => {
+                "run `terrane engine install`, which gets a suitable one".to_owned()
+            }
+            Self::Ask { program, .. } | Self::NoVersion { program, .. } => format!(
+                "repair or remove `{}`, or run `terrane engine install`",
+                program.display()
+            ),
+        }
+    }
+}
+
+/// `tofu ~> 1.11`, in backticks.
+pub(super) fn wanted(requirement: &EngineRequirement) -> String {
+    match &requirement.constraint {
+        Some(constraint) => format!("`{} {constraint}`", requirement.flavor),
+        None => format!("`{}`", requirement.flavor),
+    }
+}
+
+pub(super) fn allows(requirement: &EngineRequirement, version: &Version) -> bool {
+    let constraint = requirement.constraint.as_ref();
+    constraint.is_none_or(|constraint| constraint.allows(version))
+}
+
+/// Where an engine of this version lies, or would lie, in the cache.
+pub(super) fn cached_at(cache: &Path, flavor: Flavor, version: &Version) -> PathBuf {
+    engines_of(cache, flavor)
+        .join(version.to_string())
+        .join(flavor.program())
+}
+
+pub(super) fn engines_of(cache: &Path, flavor: Flavor) -> PathBuf {
+    cache.join("engines").join(flavor.program())
+}
+
+fn engine(flavor: Flavor, version: Version, program: &Path, origin: Origin) -> Engine {
+    Engine {
+        flavor,
+        version,
+        program: program.to_owned(),
+        origin,
+    }
+}
+
+fn found_at(version: &Version, program: &Path) -> String {
+    format!("{version} at `{}`", program.display())
+}
+
+fn on_path(flavor: Flavor, search: &Search<'_>) -> Vec<PathBuf> {
+    let mut programs: Vec<PathBuf> = Vec::new();
+    for dir in search.path.map(std::env::split_paths).into_iter().flatten() {
+        let program = process::find_program(flavor.program(), dir.as_os_str());
+        programs.extend(program.filter(|program| !programs.contains(program)));
+    }
+    programs
+}
+
+/// The directory's name is the version: nothing gets there without having told it.
+fn in_cache(flavor: Flavor, cache: &Path) -> Vec<Engine> {
+    let dirs = fs::read_dir(engines_of(cache, flavor))
+        .into_iter()
+        .flatten();
+    dirs.flatten()
+        .filter_map(|dir| {
+            let version = dir.file_name().to_str()?.parse().ok()?;
+            let program = dir.path().join(flavor.program());
+            program
+                .is_file()
+                .then(|| engine(flavor, version, &program, Origin::Cache))
+        })
+        .collect()
+}
+
+fn ask_version(program: &Path, search: &Search<'_>) -> Result<Version, LocateError> {
+    let mut remembered = Remembered::load(search.cache);
+    let stamp = Stamp::of(program).ok();
+    if let Some(version) = stamp.as_ref().and_then(|it| remembered.get(program, it)) {
+        return Ok(version);
+    }
+    let version = run_version(program, search.path)?;
+    if let Some(stamp) = stamp.filter(|_| !is_script(program)) {
+        remembered.put(program, stamp, &version);
+        // Without a writable cache it is asked again next time.
+        let _ = remembered.save(search.cache);
+    }
+    Ok(version)
+}
+
+/// Asks the program itself.
+pub(super) fn run_version(program: &Path, path: Option<&OsStr>) -> Result<Version, LocateError> {
+    #[derive(Deserialize)]
+    struct Answer {
+        terraform_version: Version,
+    }
+    let mut env: Environment = [("CHECKPOINT_DISABLE", "1")].into_iter().collect();
+    if let Some(path) = path.and_then(OsStr::to_str) {
+        env.set("PATH", path);
+    }
+    let args = ["version".into(), "-json".into()];
+    let said = process::capture_blocking(&Capture {
+        timeout: Duration::from_secs(20),
+        limit: 1 << 20,
+        ..Capture::new(program, &args, Path::new("/"), &env)
+    })
+    .map_err(|source| LocateError::Ask {
+        program: program.to_owned(),
+        source,
+    })?;
+    serde_json::from_slice(&said.stdout)
+        .map(|answer: Answer| answer.terraform_version)
+        .map_err(|_| LocateError::NoVersion {
+            program: program.to_owned(),
+            said: format!("{}, {}", said.exit, first_line(&said.stderr_text())),
+        })
+}
+
+fn first_line(text: &str) -> String {
+    let line = text.lines().next().unwrap_or("no message");
+    line.chars().take(200).collect()
+}
+
+/// A version switcher decides anew in each directory: its answer is not to be remembered.
+fn is_script(program: &Path) -> bool {
+    fs::File::open(program)
+        .and_then(|mut file| {
+            let mut head = [0; 2];
+            io::Read::read_exact(&mut file, &mut head)?;
+            Ok(&head == b"#!")
+        })
+        .unwrap_or(true)
+}
+
+/// Versions that programs told, by path.
+#[derive(Default, Serialize, Deserialize)]
+struct Remembered(BTreeMap<PathBuf, (Stamp, Version)>);
+
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Stamp {
+    modified: u128,
+    size: u64,
+}
+
+impl Stamp {
+    fn of(program: &Path) -> io::Result<Self> {
+        let meta = fs::metadata(program)?;
+        let modified = meta.modified()?.duration_since(UNIX_EPOCH);
+        Ok(Self {
+            modified: modified.unwrap_or_default().as_nanos(),
+            size: meta.len(),
+        })
+    }
+}
+
+impl Remembered {
+    fn file(cache: &Path) -> PathBuf {
+        cache.join("engines").join("versions.json")
+    }
+
+    /// One that cannot be read is as good as none.
+    fn load(cache: &Path) -> Self {
+        fs::read(Self::file(cache))
+            .ok()
+            .and_then(|bytes| serde_json::from_slice(&bytes).ok())
+            .unwrap_or_default()
+    }
+
+    fn get(&self, program: &Path, stamp: &Stamp) -> Option<Version> {
+        let (seen, version) = self.0.get(program)?;
+        (seen == stamp).then(|| version.clone())
+    }
+
+    fn put(&mut self, program: &Path, stamp: Stamp, version: &Version) {
+        self.0.insert(program.to_owned(), (stamp, version.clone()));
+    }
+
+    fn save(&self, cache: &Path) -> io::Result<()> {
+        let file = Self::file(cache);
+        let dir = file.parent().unwrap_or(cache);
+        fs::create_dir_all(dir)?;
+        let mut fresh = tempfile::NamedTempFile::new_in(dir)?;
+        serde_json::to_writer(&mut fresh, self)?;
+        fresh.persist(file)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,335 @@
+//! A release fetched from a server on loopback: taken when all is right, refused when anything is not.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::sync::Arc;
+
+use model::engine::EngineRequirement;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+
+use super::*;
+
+macro_rules! fixture {
+    ($name:literal) => {
+        include_bytes!(concat!("../../../fixtures/release/", $name)).to_vec()
+    };
+}
+
+type Files = BTreeMap<String, Vec<u8>>;
+
+/// All files of a good release, as a mirror has them.
+fn release() -> Files {
+    let mut files = BTreeMap::from([
+        ("/key.asc".to_owned(), fixture!("release.asc")),
+        (
+            "/index.json".to_owned(),
+            br#"{"versions":[{"id":"1.99.0"},{"id":"1.98.0"},{"id":"2.0.0-rc1"}]}"#.to_vec(),
+        ),
+        (
+            "/v1.99.0/tofu_1.99.0_SHA256SUMS".to_owned(),
+            fixture!("SHA256SUMS"),
+        ),
+        (
+            "/v1.99.0/tofu_1.99.0_SHA256SUMS.gpgsig".to_owned(),
+            fixture!("SHA256SUMS.release.sig"),
+        ),
+    ]);
+    for platform in ["linux_amd64", "linux_arm64", "darwin_amd64", "darwin_arm64"] {
+        files.insert(
+            format!("/v1.99.0/tofu_1.99.0_{platform}.zip"),
+            fixture!("tofu.zip"),
+        );
+    }
+    files
+}
+
+fn with(files: &[(&str, Vec<u8>)]) -> Files {
+    let mut all = release();
+    for (name, bytes) in files {
+        let of_all_platforms: Vec<String> = all
+            .keys()
+            .filter(|path| path.ends_with(name))
+            .cloned()
+            .collect();
+        assert!(!of_all_platforms.is_empty(), "{name}");
+        for path in of_all_platforms {
+            all.insert(path, bytes.clone());
+        }
+    }
+    all
+}
+
+/// Serves the files until the test ends; gives its address.
+async fn serve(files: Files) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let files = Arc::new(files);
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let files = Arc::clone(&files);
+            tokio::spawn(async move {
+                let mut request = Vec::new();
+                while !request.ends_with(b"\r\n\r\n") {
+                    if stream.read_buf(&mut request).await.unwrap_or(0) == 0 {
+                        return;
+                    }
+                }
+                let request = String::from_utf8_lossy(&request).into_owned();
+                let path = request.split(' ').nth(1).unwrap_or_default();
+                let (status, body) = match files.get(path) {
+                    Some(body) => ("200 OK", body.as_slice()),
+                    None => ("404 Not Found", &b""[..]),
+                };
+                let head = format!(
+                    "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+                    body.len()
+                );
+                let _ = stream.write_all(&[head.as_bytes(), body].concat()).await;
+            });
+        }
+    });
+    format!("http://{address}")
+}
+
+/// Installs from a mirror into an empty cache; what happened, with changing parts named.
+async fn install_from(base: &str, constraint: &str, cache: &Path) -> String {
+    let requirement = EngineRequirement {
+        flavor: Flavor::Tofu,
+        constraint: (!constraint.is_empty()).then(|| constraint.parse().unwrap()),
+    };
+    let source = ReleaseSource {
+        fingerprint: String::from_utf8(fixture!("release.fingerprint"))
+            .unwrap()
+            .trim()
+            .to_owned(),
+        ..ReleaseSource::official(Flavor::Tofu).mirrored(base)
+    };
+    // `sh` for the engine, but no engine of this machine and no Go.
+    let tools = cache.join("bin");
+    let _ = fs::create_dir_all(&tools);
+    let options = InstallOptions {
+        search: Search::new(Some(tools.as_os_str()), cache),
+        source,
+        asker: &BTreeMap::new(),
+        build: false,
+    };
+    let mut steps = Vec::new();
+    let seen = install(&requirement, &options, &mut |step| steps.push(step)).await;
+    let said = match seen {
+        Ok(engine) => {
+            assert!(engine.program.is_file());
+            let finished = steps.contains(&Progress::Unpacking);
+            format!("{engine} {:?}, unpacked now: {finished}", engine.origin)
+        }
+        Err(err) => {
+            let mut lines = vec![err.to_string()];
+            lines.extend(std::error::Error::source(&err).map(ToString::to_string));
+            lines.extend(err.hint().map(|hint| format!("hint: {hint}")));
+            let home = fs::read_dir(cache.join("engines/tofu")).unwrap();
+            let left: Vec<_> = home.map(|entry| entry.unwrap().file_name()).collect();
+            assert_eq!(left, [".lock"], "nothing is left behind");
+            lines.join("\n")
+        }
+    };
+    said.replace(base, "MIRROR")
+        .replace("linux_amd64", "PLATFORM")
+        .replace("linux_arm64", "PLATFORM")
+}
+
+async fn attempt(files: Files, constraint: &str) -> String {
+    let cache = tempfile::tempdir().unwrap();
+    install_from(&serve(files).await, constraint, cache.path()).await
+}
+
+#[tokio::test]
+async fn a_good_release_is_installed_once() {
+    let cache = tempfile::tempdir().unwrap();
+    let base = serve(release()).await;
+    let first = install_from(&base, "~> 1.90", cache.path()).await;
+    assert_eq!(first, "tofu 1.99.0 Release, unpacked now: true");
+    let second = install_from("http://127.0.0.1:1", "~> 1.90", cache.path()).await;
+    assert_eq!(second, "tofu 1.99.0 Cache, unpacked now: false");
+}
+
+#[tokio::test]
+async fn two_at_once_end_with_one_engine() {
+    let cache = tempfile::tempdir().unwrap();
+    let base = serve(release()).await;
+    let (one, two) = tokio::join!(
+        install_from(&base, "1.99.0", cache.path()),
+        install_from(&base, "= 1.99.0", cache.path()),
+    );
+    let mut both = [one, two];
+    both.sort();
+    assert_eq!(
+        both,
+        [
+            "tofu 1.99.0 Cache, unpacked now: false",
+            "tofu 1.99.0 Release, unpacked now: true"
+        ]
+    );
+}
+
+#[tokio::test]
+async fn an_archive_that_was_changed_is_refused() {
+    let mut changed = fixture!("tofu.zip");
+    changed[60] ^= 1;
+    insta::assert_snapshot!(attempt(with(&[(".zip", changed)]), "1.99.0").await, @r"
+    could not install the official release
+    `tofu_1.99.0_PLATFORM.zip` is not the file whose checksum was signed: 7cf36e9b3855dcdf78ab46f3a012ca993106c2b874ea7df57e1cc9ad7f5a4e1d instead of 5101b64ec6cbddb1840211e0850ca8888b5f0805efc03530097f5b3b09273a70
+    ");
+}
+
+#[tokio::test]
+async fn an_archive_that_was_cut_is_refused() {
+    let mut cut = fixture!("tofu.zip");
+    cut.truncate(100);
+    insta::assert_snapshot!(attempt(with(&[(".zip", cut)]), "1.99.0").await, @r"
+    could not install the official release
+    `tofu_1.99.0_PLATFORM.zip` is not the file whose checksum was signed: c55a478b77d3dd28d6a406bfd3d4b94c02923af88f63655445fe5d38731e184a instead of 5101b64ec6cbddb1840211e0850ca8888b5f0805efc03530097f5b3b09273a70
+    ");
+}
+
+#[tokio::test]
+async fn checksums_that_were_changed_are_refused() {
+    let changed = String::from_utf8(fixture!("SHA256SUMS"))
+        .unwrap()
+        .replace('5', "6")
+        .into_bytes();
+    insta::assert_snapshot!(attempt(with(&[("SHA256SUMS", changed)]), "1.99.0").await, @r"
+    could not install the official release
+    the checksums of tofu 1.99.0 are not to be trusted: it is not signed by the key 252A369A1313DBF0269FE7ED25B352482F957F6E
+    ");
+}
+
+#[tokio::test]
+async fn checksums_signed_by_another_are_refused() {
+    let files = with(&[("gpgsig", fixture!("SHA256SUMS.other.sig"))]);
+    insta::assert_snapshot!(attempt(files, "1.99.0").await, @r"
+    could not install the official release
+    the checksums of tofu 1.99.0 are not to be trusted: it is not signed by the key 252A369A1313DBF0269FE7ED25B352482F957F6E
+    ");
+}
+
+#[tokio::test]
+async fn another_key_is_refused_even_if_all_fits_together() {
+    let files = with(&[
+        ("gpgsig", fixture!("SHA256SUMS.other.sig")),
+        ("key.asc", fixture!("other.asc")),
+    ]);
+    insta::assert_snapshot!(attempt(files, "1.99.0").await, @r"
+    could not install the official release
+    the checksums of tofu 1.99.0 are not to be trusted: the key is not the one with the fingerprint 252A369A1313DBF0269FE7ED25B352482F957F6E, but F695314A82577190C3C305D4697E4A96A5F4C25E
+    ");
+}
+
+#[tokio::test]
+async fn what_cannot_be_had_is_said() {
+    let mut sums_only = release();
+    sums_only.retain(|path, _| !path.contains(".zip"));
+    let nothing = Files::new();
+    let said = [
+        attempt(release(), "~> 3.0").await,
+        attempt(nothing.clone(), "~> 3.0").await,
+        attempt(nothing, "").await,
+        attempt(sums_only, "1.99.0").await,
+    ];
+    insta::assert_snapshot!(said.join("\n\n"), @r#"
+    no released version meets `tofu ~> 3.0`
+    hint: change the `version` of the `engine` block
+
+    could not look up which versions meet `tofu ~> 3.0`, and the default 1.11.14 does not
+    `MIRROR/index.json` answered 404
+    hint: pin an exact version, such as `version = "1.11.4"`
+
+    could not install the official release
+    `MIRROR/v1.11.14/tofu_1.11.14_SHA256SUMS` answered 404
+    hint: put a suitable one on `PATH`, or name a mirror that can be reached
+
+    could not install the official release
+    `MIRROR/v1.99.0/tofu_1.99.0_PLATFORM.zip` answered 404
+    hint: put a suitable one on `PATH`, or name a mirror that can be reached
+    "#);
+}
+
+/// A `go` that writes down how it was called, and does what the script says.
+async fn build_with(go: &str) -> String {
+    use std::os::unix::fs::PermissionsExt as _;
+    let machine = tempfile::tempdir().unwrap();
+    let root = machine.path();
+    for dir in ["bin", "module/cmd", "cache"] {
+        fs::create_dir_all(root.join(dir)).unwrap();
+    }
+    fs::write(root.join("module/cmd/main.go"), "package main").unwrap();
+    let script = format!("#!/bin/sh\nROOT={}\n{go}", root.display());
+    fs::write(root.join("bin/go"), script).unwrap();
+    fs::set_permissions(root.join("bin/go"), fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:/usr/bin:/bin", root.join("bin").display());
+    let asker: BTreeMap<String, String> = [
+        ("PATH", path.as_str()),
+        ("GOPROXY", "https://proxy.example.io,direct"),
+        ("GOFLAGS", "-v"),
+        ("AWS_SECRET_ACCESS_KEY", "hush"),
+    ]
+    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+    .into();
+    let cache = root.join("cache");
+    let options = InstallOptions {
+        search: Search::new(None, &cache),
+        source: ReleaseSource::official(Flavor::Tofu).mirrored("http://127.0.0.1:1"),
+        asker: &asker,
+        build: true,
+    };
+    let requirement = EngineRequirement::default();
+    let built = match install(&requirement, &options, &mut |_| {}).await {
+        Ok(engine) => format!("{engine} {:?}", engine.origin),
+        Err(err) => format!("{err}: {}", std::error::Error::source(&err).unwrap()),
+    };
+    let log = fs::read_to_string(root.join("log")).unwrap_or_default();
+    let cleaned = log
+        .lines()
+        .filter(|line| !line.starts_with("PWD=") && !line.starts_with("_="))
+        .collect::<Vec<_>>();
+    let scratch = without_scratch(&cleaned.join("\n"));
+    format!("{scratch}\n{built}").replace(root.to_str().unwrap(), "ROOT")
+}
+
+/// The scratch directory's random name, taken out.
+fn without_scratch(text: &str) -> String {
+    let mut parts = text.split(".install-");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| {
+        text + "SCRATCH" + part.get(6..).unwrap_or_default()
+    })
+}
+
+#[tokio::test]
+async fn a_build_is_called_as_it_should_be() {
+    let go = r#"
+echo "go $*" >>"$ROOT/log"
+case $1 in
+  mod) env -u ROOT | LC_ALL=C sort >>"$ROOT/log"; echo "{\"Dir\":\"$ROOT/module\"}" ;;
+  build) test -w cmd/main.go && printf '#!/bin/sh\necho "{\\"terraform_version\\":\\"1.11.14\\"}"\n' >"$6" && chmod +x "$6" ;;
+esac
+"#;
+    insta::assert_snapshot!(build_with(go).await, @r"
+    go mod download -json github.com/opentofu/opentofu@v1.11.14
+    CGO_ENABLED=0
+    CHECKPOINT_DISABLE=1
+    GOFLAGS=-mod=mod
+    GOPROXY=https://proxy.example.io
+    GOTOOLCHAIN=local
+    PATH=ROOT/bin:/usr/bin:/bin
+    TF_INPUT=0
+    TF_IN_AUTOMATION=1
+    go build -trimpath -ldflags -s -w -X github.com/opentofu/opentofu/version.dev=no -o ROOT/cache/engines/tofu/SCRATCH/tofu ./cmd/tofu
+    tofu 1.11.14 Built
+    ");
+}
+
+#[tokio::test]
+async fn a_build_that_fails_says_why() {
+    let go = "echo 'go: module github.com/opentofu/opentofu: not found' >&2; exit 1";
+    insta::assert_snapshot!(build_with(go).await, @"could not build it from source, after the official release failed: could not fetch `http://127.0.0.1:1/v1.11.14/tofu_1.11.14_SHA256SUMS`: `go mod download` ended with exit code 1: go: module github.com/opentofu/opentofu: not found");
+}

@@ -1,0 +1,145 @@
+//! Which engine is taken, and what is said when none will do.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use model::engine::EngineRequirement;
+
+use super::*;
+
+/// A machine with engines that only tell their version, and count how often they were asked.
+struct Machine {
+    dir: tempfile::TempDir,
+    path: Vec<PathBuf>,
+}
+
+impl Machine {
+    fn new() -> Self {
+        Self {
+            dir: tempfile::tempdir().unwrap(),
+            path: Vec::new(),
+        }
+    }
+
+    fn on_path(mut self, dir: &str, program: &str, body: &str) -> Self {
+        let dir = self.dir.path().join(dir);
+        write_program(&dir.join(program), body);
+        self.path.push(dir);
+        self
+    }
+
+    fn in_cache(self, program: &str, version: &str) -> Self {
+        let place = format!("cache/engines/{program}/{version}/{program}");
+        write_program(&self.dir.path().join(place), "exit 1");
+        self
+    }
+
+    fn look(&self, requirement: &str) -> String {
+        let (flavor, constraint) = requirement.split_once(' ').unwrap_or((requirement, ""));
+        let requirement = EngineRequirement {
+            flavor: flavor.parse().unwrap(),
+            constraint: (!constraint.is_empty()).then(|| constraint.parse().unwrap()),
+        };
+        let path: OsString = std::env::join_paths(&self.path).unwrap();
+        let cache = self.dir.path().join("cache");
+        let seen = match locate(&requirement, &Search::new(Some(&path), &cache)) {
+            Ok(engine) => format!("{engine} {:?} {}", engine.origin, engine.program.display()),
+            Err(err) => format!("{err}\nhint: {}", err.hint()),
+        };
+        seen.replace(self.dir.path().to_str().unwrap(), "")
+    }
+}
+
+fn write_program(path: &Path, body: &str) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, format!("#!/bin/sh\n{body}\n")).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+fn tells(version: &str) -> String {
+    format!("echo '{{\"terraform_version\":\"{version}\"}}'")
+}
+
+#[test]
+fn path_first_then_the_newest_of_the_cache() {
+    let machine = Machine::new()
+        .on_path("old", "tofu", &tells("1.9.0"))
+        .on_path("bin", "tofu", &tells("1.11.2"))
+        .in_cache("tofu", "1.11.14")
+        .in_cache("tofu", "1.12.0")
+        .in_cache("tofu", ".install-x");
+    let check = |requirement, expected: &str| assert_eq!(machine.look(requirement), expected);
+    check("tofu", "tofu 1.9.0 Path /old/tofu");
+    check("tofu ~> 1.11", "tofu 1.11.2 Path /bin/tofu");
+    check(
+        "tofu > 1.11.2",
+        "tofu 1.12.0 Cache /cache/engines/tofu/1.12.0/tofu",
+    );
+    check(
+        "tofu ~> 1.11.3",
+        "tofu 1.11.14 Cache /cache/engines/tofu/1.11.14/tofu",
+    );
+}
+
+#[test]
+fn what_is_missing_is_said_with_the_remedy() {
+    let machine = Machine::new()
+        .on_path("bin", "tofu", &tells("1.9.0"))
+        .on_path("broken", "terraform", "echo cannot run >&2; exit 3")
+        .in_cache("tofu", "1.11.14");
+    insta::assert_snapshot!(machine.look("tofu ~> 1.12"), @r"
+    `tofu ~> 1.12` is wanted, but there is only 1.9.0 at `/bin/tofu`, 1.11.14 at `/cache/engines/tofu/1.11.14/tofu`
+    hint: run `terrane engine install`, which gets a suitable one
+    ");
+    insta::assert_snapshot!(machine.look("terraform"), @r"
+    `/broken/terraform` does not tell its version: exit code 3, cannot run
+    hint: repair or remove `/broken/terraform`, or run `terrane engine install`
+    ");
+    insta::assert_snapshot!(Machine::new().look("tofu = 1.11.4"), @r"
+    there is no `tofu = 1.11.4`: neither on `PATH` nor in `/cache/engines`
+    hint: run `terrane engine install`, which gets a suitable one
+    ");
+}
+
+#[test]
+fn a_version_is_asked_for_once() {
+    let Some(engine) = engines().into_iter().next() else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let bin = dir.path().join("bin");
+    fs::create_dir(&bin).unwrap();
+    let program = bin.join(engine.flavor.program());
+    fs::copy(&engine.program, &program).unwrap();
+    let cache = dir.path().join("cache");
+    let requirement = EngineRequirement {
+        flavor: engine.flavor,
+        constraint: None,
+    };
+    let search = Search::new(Some(bin.as_os_str()), &cache);
+    assert_eq!(
+        locate(&requirement, &search).unwrap().version,
+        engine.version
+    );
+
+    let memory = cache.join("engines/versions.json");
+    let text = fs::read_to_string(&memory).unwrap();
+    fs::write(&memory, text.replace(&engine.version.to_string(), "7.7.7")).unwrap();
+    assert_eq!(
+        locate(&requirement, &search).unwrap().version,
+        semver::Version::new(7, 7, 7)
+    );
+
+    // A changed file is asked again.
+    fs::OpenOptions::new()
+        .append(true)
+        .open(&program)
+        .unwrap()
+        .set_len(fs::metadata(&program).unwrap().len() + 1)
+        .unwrap();
+    assert_eq!(
+        locate(&requirement, &search).unwrap().version,
+        engine.version
+    );
+}

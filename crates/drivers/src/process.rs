@@ -1,0 +1,284 @@
+//! The one place a process is born, and the three ways one lives:
+//!
+//! | way | for | output | ended by us |
+//! |---|---|---|---|
+//! | [`start`] | engines | append-only files | one interrupt, then waiting, never a kill |
+//! | [`spawn_detached`] | `terrane runner` | a log file | never |
+//! | [`capture`] | short helpers: git, versions, secret commands | bounded memory | killed at a time limit |
+//!
+//! A child sees exactly the [`Environment`] it is given and, of our descriptors, exactly those it is
+//! meant to inherit. Files instead of pipes are what lets an engine outlive us: with a pipe, its next
+//! event after our death would kill it by SIGPIPE, before it could save its state.
+//!
+//! Not here: which programs there are and what they are told (`engine`, `git`, `secrets`).
+
+mod capture;
+mod environment;
+#[cfg(test)]
+mod tests;
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::{Mutex, PoisonError};
+
+use rustix::process::{Pid, Signal};
+use tokio::io::AsyncWriteExt as _;
+
+pub use capture::{Capture, CaptureError, Captured, capture, capture_blocking};
+pub use environment::{Environment, engine_environment};
+
+/// Prepares a child with its own directory, exactly the given environment, and a process group of
+/// its own, so that a Ctrl-C in the terminal reaches us and not the child.
+pub fn command(program: &Path, dir: &Path, env: &Environment) -> Command {
+    let mut command = bare_command(program, env);
+    command.current_dir(dir).process_group(0);
+    command
+}
+
+#[expect(clippy::disallowed_methods, reason = "the one place a process is born")]
+fn bare_command(program: &Path, env: &Environment) -> Command {
+    let mut command = Command::new(program);
+    command.env_clear().envs(env.exposed());
+    command
+}
+
+/// A long-lived child as [`start`] takes it.
+#[derive(Clone, Debug)]
+pub struct ChildSpec<'a> {
+    pub program: &'a Path,
+    pub args: &'a [OsString],
+    pub dir: &'a Path,
+    pub env: &'a Environment,
+    /// Appended to, made with mode 0600 if missing.
+    pub stdout: &'a Path,
+    pub stderr: &'a Path,
+    /// Stay open in the child under a number of its own: a held `run.lock`, which then is free only
+    /// when we and the child are both gone.
+    pub inherit: &'a [BorrowedFd<'a>],
+}
+
+/// Starts a child that writes to files and outlives us if need be. Wants a tokio runtime.
+pub fn start(spec: &ChildSpec<'_>) -> Result<Running, StartError> {
+    let mut command = command(spec.program, spec.dir, spec.env);
+    command
+        .args(spec.args)
+        .stdin(Stdio::null())
+        .stdout(open_log(spec.stdout)?)
+        .stderr(open_log(spec.stderr)?);
+    let child = spawn(command, spec.program, spec.inherit)?;
+    let pid = child.id().unwrap_or_default();
+    Ok(Running {
+        child,
+        pid,
+        interrupted: false,
+    })
+}
+
+/// A started child. Dropping it neither kills nor interrupts it; the runtime reaps it when it ends.
+#[derive(Debug)]
+pub struct Running {
+    child: tokio::process::Child,
+    pid: u32,
+    interrupted: bool,
+}
+
+impl Running {
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Sends one SIGINT to the child's group. Only the first call does: an engine takes a second
+    /// SIGINT as the order to drop everything, unsaved state included.
+    pub fn interrupt(&mut self) -> io::Result<()> {
+        // `id` is empty once the child was waited for, when its number may belong to another.
+        let Some(pid) = self.child.id().filter(|_| !self.interrupted) else {
+            return Ok(());
+        };
+        self.interrupted = true;
+        match signal_group(pid, Signal::INT) {
+            Err(err) if err == rustix::io::Errno::SRCH => Ok(()),
+            sent => Ok(sent?),
+        }
+    }
+
+    pub fn was_interrupted(&self) -> bool {
+        self.interrupted
+    }
+
+    /// Waits for the end. A call that is dropped halfway (in `select!`) may simply be repeated.
+    pub async fn wait(&mut self) -> io::Result<Exit> {
+        Ok(Exit::from(self.child.wait().await?))
+    }
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    Code(i32),
+    Signal(i32),
+}
+
+impl Exit {
+    pub fn success(self) -> bool {
+        self == Self::Code(0)
+    }
+
+    pub fn code(self) -> Option<i32> {
+        match self {
+            Self::Code(code) => Some(code),
+            Self::Signal(_) => None,
+        }
+    }
+}
+
+impl From<ExitStatus> for Exit {
+    fn from(status: ExitStatus) -> Self {
+        match (status.code(), status.signal()) {
+            (Some(code), _) => Self::Code(code),
+            (None, signal) => Self::Signal(signal.unwrap_or_default()),
+        }
+    }
+}
+
+impl std::fmt::Display for Exit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Code(code) => write!(f, "exit code {code}"),
+            Self::Signal(signal) => write!(f, "signal {signal}"),
+        }
+    }
+}
+
+/// Starts a program that has nothing more to do with us: its input is what we hand it, its complaints
+/// go to `log`. Its output is `stdout`, the file of a lock, which so stays held and is within its
+/// reach without a number being agreed on. Returns when it has taken all of the input. Wants a tokio
+/// runtime, which also reaps the child for as long as we live.
+///
+/// The child stays in our process group until it calls [`become_session_leader`]: a group leader
+/// may not start a session.
+pub async fn spawn_detached(
+    program: &Path,
+    args: &[OsString],
+    env: &Environment,
+    stdin: &[u8],
+    log: &Path,
+    stdout: &File,
+) -> Result<u32, StartError> {
+    let inherited = |source| StartError::Inherit {
+        program: program.to_owned(),
+        source,
+    };
+    let mut command = bare_command(program, env);
+    command
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(stdout.try_clone().map_err(inherited)?)
+        .stderr(open_log(log)?);
+    let mut child = spawn(command, program, &[])?;
+    let pid = child.id().unwrap_or_default();
+    if let Some(mut pipe) = child.stdin.take() {
+        let written = async {
+            pipe.write_all(stdin).await?;
+            pipe.shutdown().await
+        };
+        written.await.map_err(|source| StartError::Feed {
+            program: program.to_owned(),
+            source,
+        })?;
+    }
+    Ok(pid)
+}
+
+/// Asks one process, a runner, to interrupt what it does. One that is gone already is no error.
+pub fn interrupt(pid: u32) -> io::Result<()> {
+    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
+        return Ok(());
+    };
+    match rustix::process::kill_process(pid, Signal::INT) {
+        Err(err) if err == rustix::io::Errno::SRCH => Ok(()),
+        sent => Ok(sent?),
+    }
+}
+
+/// Leaves the terminal and its signals for good. The first act of a detached program.
+pub fn become_session_leader() -> io::Result<()> {
+    rustix::process::setsid()?;
+    Ok(())
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error("could not open `{}` for the output of a program", path.display())]
+    Log { path: PathBuf, source: io::Error },
+    #[error("could not start `{}`", program.display())]
+    Spawn { program: PathBuf, source: io::Error },
+    #[error("could not pass a descriptor on to `{}`", program.display())]
+    Inherit { program: PathBuf, source: io::Error },
+    #[error("`{}` did not take its input", program.display())]
+    Feed { program: PathBuf, source: io::Error },
+}
+
+/// Held while a descriptor without close-on-exec exists, so that no other child gets it as well.
+static SPAWNING: Mutex<()> = Mutex::new(());
+
+fn spawn(
+    command: Command,
+    program: &Path,
+    inherit: &[BorrowedFd<'_>],
+) -> Result<tokio::process::Child, StartError> {
+    let _turn = SPAWNING.lock().unwrap_or_else(PoisonError::into_inner);
+    let _passed_on = pass_on(inherit).map_err(|source| StartError::Inherit {
+        program: program.to_owned(),
+        source,
+    })?;
+    tokio::process::Command::from(command)
+        .kill_on_drop(false)
+        .spawn()
+        .map_err(|source| StartError::Spawn {
+            program: program.to_owned(),
+            source,
+        })
+}
+
+/// Copies that lack close-on-exec; they share the lock of their originals, which keep the flag.
+fn pass_on(descriptors: &[BorrowedFd<'_>]) -> io::Result<Vec<OwnedFd>> {
+    let copy = |fd: &BorrowedFd<'_>| Ok(rustix::io::dup(fd)?);
+    descriptors.iter().map(copy).collect()
+}
+
+fn open_log(path: &Path) -> Result<File, StartError> {
+    OpenOptions::new()
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .open(path)
+        .map_err(|source| StartError::Log {
+            path: path.to_owned(),
+            source,
+        })
+}
+
+fn signal_group(pid: u32, signal: Signal) -> rustix::io::Result<()> {
+    let group = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    group.map_or(Ok(()), |group| {
+        rustix::process::kill_process_group(group, signal)
+    })
+}
+
+/// `program` as the first directory of `path` has it, executable.
+pub fn find_program(program: &str, path: &OsStr) -> Option<PathBuf> {
+    std::env::split_paths(path)
+        .filter(|dir| dir.is_absolute())
+        .map(|dir| dir.join(program))
+        .find(|candidate| is_executable(candidate))
+}
+
+fn is_executable(path: &Path) -> bool {
+    path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
+}

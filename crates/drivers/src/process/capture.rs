@@ -1,0 +1,235 @@
+//! Short helpers whose whole output is wanted: bounded in time and size, killed beyond.
+//!
+//! Not here: engines that change anything; they are started and waited for.
+
+use std::ffi::OsString;
+use std::io::{self, Read, Write as _};
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::sync::PoisonError;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use super::{Environment, Exit, SPAWNING, command, signal_group};
+
+/// What to run and how much of it to bear.
+#[derive(Clone, Debug)]
+pub struct Capture<'a> {
+    pub program: &'a Path,
+    pub args: &'a [OsString],
+    pub dir: &'a Path,
+    pub env: &'a Environment,
+    pub stdin: &'a [u8],
+    pub timeout: Duration,
+    /// Bytes of stdout; stderr gets the same.
+    pub limit: usize,
+}
+
+impl<'a> Capture<'a> {
+    /// Half a minute and 16 MB, no input.
+    pub fn new(
+        program: &'a Path,
+        args: &'a [OsString],
+        dir: &'a Path,
+        env: &'a Environment,
+    ) -> Self {
+        Self {
+            program,
+            args,
+            dir,
+            env,
+            stdin: &[],
+            timeout: Duration::from_secs(30),
+            limit: 16 << 20,
+        }
+    }
+}
+
+/// What a helper said. No `Debug` of the bytes: they may be a secret.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Captured {
+    pub exit: Exit,
+    pub stdout: Vec<u8>,
+    pub stderr: Vec<u8>,
+}
+
+impl Captured {
+    pub fn stdout_text(&self) -> String {
+        String::from_utf8_lossy(&self.stdout).into_owned()
+    }
+
+    pub fn stderr_text(&self) -> String {
+        String::from_utf8_lossy(&self.stderr).trim().to_owned()
+    }
+}
+
+impl std::fmt::Debug for Captured {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Captured")
+            .field("exit", &self.exit)
+            .field("stdout", &format_args!("{} bytes", self.stdout.len()))
+            .field("stderr", &format_args!("{} bytes", self.stderr.len()))
+            .finish()
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum CaptureError {
+    #[error("could not start `{program}`")]
+    Spawn { program: String, source: io::Error },
+    #[error("could not read the output of `{program}`")]
+    Read { program: String, source: io::Error },
+    #[error("`{program}` did not end within {} s", limit.as_secs())]
+    TimedOut { program: String, limit: Duration },
+    #[error("`{program}` wrote more than {limit} bytes")]
+    TooMuch { program: String, limit: usize },
+}
+
+/// As [`capture_blocking`], off the runtime's threads.
+pub async fn capture(call: Capture<'_>) -> Result<Captured, CaptureError> {
+    let (program, args) = (call.program.to_owned(), call.args.to_vec());
+    let (dir, env, stdin) = (call.dir.to_owned(), call.env.clone(), call.stdin.to_vec());
+    let (timeout, limit) = (call.timeout, call.limit);
+    let name = call.program.display().to_string();
+    let work = tokio::task::spawn_blocking(move || {
+        capture_blocking(&Capture {
+            program: &program,
+            args: &args,
+            dir: &dir,
+            env: &env,
+            stdin: &stdin,
+            timeout,
+            limit,
+        })
+    });
+    work.await.unwrap_or_else(|panicked| {
+        Err(CaptureError::Read {
+            program: name,
+            source: io::Error::other(panicked),
+        })
+    })
+}
+
+/// Runs a helper to its end and keeps what it said, whatever its exit code.
+pub fn capture_blocking(call: &Capture<'_>) -> Result<Captured, CaptureError> {
+    let program = || call.program.display().to_string();
+    let mut child = spawn(call).map_err(|source| CaptureError::Spawn {
+        program: program(),
+        source,
+    })?;
+    let (said, heard) = mpsc::channel();
+    if let Some(mut pipe) = child.stdin.take() {
+        let input = call.stdin.to_vec();
+        // A helper that ends without reading is its own affair; its exit code says how it went.
+        thread::spawn(move || pipe.write_all(&input));
+    }
+    listen(child.stdout.take(), Stream::Stdout, call.limit, &said);
+    listen(child.stderr.take(), Stream::Stderr, call.limit, &said);
+    drop(said);
+
+    let deadline = Instant::now() + call.timeout;
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+    loop {
+        match heard.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok((_, Ok(bytes))) if bytes.len() > call.limit => {
+                put_down(&mut child);
+                return Err(CaptureError::TooMuch {
+                    program: program(),
+                    limit: call.limit,
+                });
+            }
+            Ok((Stream::Stdout, Ok(bytes))) => stdout = bytes,
+            Ok((Stream::Stderr, Ok(bytes))) => stderr = bytes,
+            Ok((_, Err(source))) => {
+                put_down(&mut child);
+                return Err(CaptureError::Read {
+                    program: program(),
+                    source,
+                });
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => {
+                put_down(&mut child);
+                return Err(CaptureError::TimedOut {
+                    program: program(),
+                    limit: call.timeout,
+                });
+            }
+        }
+    }
+    let ended = wait_until(&mut child, deadline).map_err(|source| CaptureError::Read {
+        program: program(),
+        source,
+    })?;
+    let Some(exit) = ended else {
+        put_down(&mut child);
+        return Err(CaptureError::TimedOut {
+            program: program(),
+            limit: call.timeout,
+        });
+    };
+    Ok(Captured {
+        exit,
+        stdout,
+        stderr,
+    })
+}
+
+/// A helper ends as it closes its output, give or take a moment; one that goes on has the deadline.
+fn wait_until(child: &mut Child, deadline: Instant) -> io::Result<Option<Exit>> {
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status.into()));
+        }
+        if Instant::now() >= deadline {
+            return Ok(None);
+        }
+        thread::park_timeout(Duration::from_micros(200));
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Stream {
+    Stdout,
+    Stderr,
+}
+
+fn spawn(call: &Capture<'_>) -> io::Result<Child> {
+    let mut command = command(call.program, call.dir, call.env);
+    command
+        .args(call.args)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    if call.stdin.is_empty() {
+        command.stdin(Stdio::null());
+    } else {
+        command.stdin(Stdio::piped());
+    }
+    let _turn = SPAWNING.lock().unwrap_or_else(PoisonError::into_inner);
+    command.spawn()
+}
+
+fn listen(
+    pipe: Option<impl Read + Send + 'static>,
+    stream: Stream,
+    limit: usize,
+    said: &mpsc::Sender<(Stream, io::Result<Vec<u8>>)>,
+) {
+    let Some(pipe) = pipe else { return };
+    let said = said.clone();
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let read = pipe.take(limit as u64 + 1).read_to_end(&mut bytes);
+        // Nobody listens any more after a time limit.
+        let _ = said.send((stream, read.map(|_| bytes)));
+    });
+}
+
+/// Ends a helper and its children: it holds nothing that could be lost.
+fn put_down(child: &mut Child) {
+    let _ = signal_group(child.id(), Signal::KILL);
+    let _ = child.wait();
+}

@@ -1,0 +1,285 @@
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::fd::AsFd as _;
+use std::time::Duration;
+
+use super::*;
+
+/// A directory with a script in it, and the files it writes to.
+struct Stage {
+    dir: tempfile::TempDir,
+    env: Environment,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let path = std::env::var("PATH").unwrap();
+        Self {
+            dir: tempfile::tempdir().unwrap(),
+            env: [("PATH", path)].into_iter().collect(),
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap_or_default()
+    }
+
+    fn start(&self, script: &str, inherit: &[BorrowedFd<'_>]) -> Running {
+        start(&ChildSpec {
+            program: Path::new("/bin/sh"),
+            args: &["-c".into(), script.into()],
+            dir: self.dir.path(),
+            env: &self.env,
+            stdout: &self.path("stdout"),
+            stderr: &self.path("stderr"),
+            inherit,
+        })
+        .unwrap()
+    }
+
+    fn capture(&self, script: &str, timeout: Duration, limit: usize) -> String {
+        let args = ["-c".into(), script.into()];
+        let said = capture_blocking(&Capture {
+            stdin: b"from us",
+            timeout,
+            limit,
+            ..Capture::new(Path::new("/bin/sh"), &args, self.dir.path(), &self.env)
+        });
+        match said {
+            Ok(said) => format!(
+                "{}, {:?}, {:?}",
+                said.exit,
+                said.stdout_text(),
+                said.stderr_text()
+            ),
+            Err(err) => err.to_string(),
+        }
+    }
+}
+
+/// Waits for something that must come.
+async fn until(what: impl Fn() -> bool) {
+    let waiting = async {
+        while !what() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), waiting)
+        .await
+        .expect("it never came");
+}
+
+const UNTIL_STOPPED: &str = "while [ ! -e stop ]; do sleep 0.01; done";
+
+#[tokio::test]
+async fn a_child_sees_exactly_its_environment() {
+    let stage = Stage::new();
+    let env: Environment = [("B", "two words"), ("A", "1")].into_iter().collect();
+    let mut running = start(&ChildSpec {
+        program: Path::new("/usr/bin/env"),
+        args: &[],
+        dir: stage.dir.path(),
+        env: &env,
+        stdout: &stage.path("stdout"),
+        stderr: &stage.path("stderr"),
+        inherit: &[],
+    })
+    .unwrap();
+    assert_eq!(running.wait().await.unwrap(), Exit::Code(0));
+    assert_eq!(stage.read("stdout"), "A=1\nB=two words\n");
+    assert_eq!(format!("{env:?}"), r#"{"A", "B"}"#);
+}
+
+#[tokio::test]
+async fn one_interrupt_and_no_second() {
+    let stage = Stage::new();
+    let script =
+        format!("trap 'echo interrupted' INT; echo ready; {UNTIL_STOPPED}; echo end; exit 7");
+    let mut running = stage.start(&script, &[]);
+    until(|| stage.read("stdout").contains("ready")).await;
+    running.interrupt().unwrap();
+    assert!(running.was_interrupted());
+    until(|| stage.read("stdout").contains("interrupted")).await;
+    running.interrupt().unwrap();
+    fs::write(stage.path("stop"), "").unwrap();
+    assert_eq!(running.wait().await.unwrap(), Exit::Code(7));
+    assert_eq!(stage.read("stdout"), "ready\ninterrupted\nend\n");
+    running.interrupt().unwrap();
+}
+
+#[tokio::test]
+async fn a_signal_is_told_from_a_code() {
+    let stage = Stage::new();
+    let mut running = stage.start("kill -9 $$", &[]);
+    assert_eq!(running.wait().await.unwrap(), Exit::Signal(9));
+}
+
+#[tokio::test]
+async fn dropping_leaves_it_running() {
+    let stage = Stage::new();
+    drop(stage.start(&format!("echo ready; {UNTIL_STOPPED}; echo end"), &[]));
+    until(|| stage.read("stdout").contains("ready")).await;
+    fs::write(stage.path("stop"), "").unwrap();
+    until(|| stage.read("stdout").contains("end")).await;
+}
+
+#[tokio::test]
+async fn output_has_no_reader_that_could_die() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let stage = Stage::new();
+    fs::write(stage.path("stdout"), "before\n").unwrap();
+    let mut running = stage.start(
+        "test -f /dev/fd/1 && test -f /dev/fd/2 && echo files; read x || echo no input >&2",
+        &[],
+    );
+    assert_eq!(running.wait().await.unwrap(), Exit::Code(0));
+    assert_eq!(stage.read("stdout"), "before\nfiles\n");
+    assert_eq!(stage.read("stderr"), "no input\n");
+    let mode = fs::metadata(stage.path("stderr"))
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[tokio::test]
+async fn an_inherited_lock_is_free_when_all_are_gone() {
+    let stage = Stage::new();
+    let open = || {
+        File::options()
+            .create(true)
+            .append(true)
+            .open(stage.path("run.lock"))
+            .unwrap()
+    };
+    let ours = open();
+    ours.lock().unwrap();
+    let mut heir = stage.start(UNTIL_STOPPED, &[ours.as_fd()]);
+    // Started at the same time, not meant to inherit.
+    let mut other = stage.start("while [ ! -e stop-other ]; do sleep 0.01; done", &[]);
+    drop(ours);
+    assert!(open().try_lock().is_err(), "the child holds it");
+    fs::write(stage.path("stop"), "").unwrap();
+    heir.wait().await.unwrap();
+    assert!(open().try_lock().is_ok(), "nobody holds it");
+    fs::write(stage.path("stop-other"), "").unwrap();
+    other.wait().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_detached_program_gets_its_input_and_is_reaped() {
+    let stage = Stage::new();
+    let lock = File::create(stage.path("run.lock")).unwrap();
+    // More than a pipe holds at once.
+    let values = "x".repeat(300_000);
+    let script = "cd \"$1\"; wc -c; echo said >&2";
+    let args = ["-c", script, "sh", stage.dir.path().to_str().unwrap()].map(OsString::from);
+    let pid = spawn_detached(
+        Path::new("/bin/sh"),
+        &args,
+        &stage.env,
+        values.as_bytes(),
+        &stage.path("log"),
+        &lock,
+    )
+    .await
+    .unwrap();
+    until(|| stage.read("log") == "said\n").await;
+    assert_eq!(stage.read("run.lock").trim(), "300000");
+    let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    until(|| rustix::process::test_kill_process(pid).is_err()).await;
+}
+
+#[test]
+fn helpers_are_bounded() {
+    let stage = Stage::new();
+    let (long, short) = (Duration::from_secs(20), Duration::from_millis(50));
+    let check = |script: &str, timeout, limit, expected: &str| {
+        assert_eq!(stage.capture(script, timeout, limit), expected);
+    };
+    check(
+        "cat; echo oops >&2; exit 3",
+        long,
+        100,
+        r#"exit code 3, "from us", "oops""#,
+    );
+    check(
+        "sleep 30 & wait",
+        short,
+        100,
+        "`/bin/sh` did not end within 0 s",
+    );
+    check(
+        "exec >&- 2>&-; sleep 30",
+        short,
+        100,
+        "`/bin/sh` did not end within 0 s",
+    );
+    check("yes", long, 100, "`/bin/sh` wrote more than 100 bytes");
+    check("yes >&2", long, 100, "`/bin/sh` wrote more than 100 bytes");
+}
+
+#[test]
+fn a_missing_program_is_named() {
+    let stage = Stage::new();
+    let program = Path::new("/no/such/program");
+    let call = Capture::new(program, &[], stage.dir.path(), &stage.env);
+    let err = capture_blocking(&call).unwrap_err();
+    assert_eq!(err.to_string(), "could not start `/no/such/program`");
+}
+
+#[track_caller]
+fn check_environment(open_target: bool, expected: &str) {
+    let asker: BTreeMap<String, String> = [
+        "PATH",
+        "HOME",
+        "TMPDIR",
+        "LANG",
+        "LC_ALL",
+        "LC_TIME",
+        "https_proxy",
+        "HTTPS_PROXY",
+        "NO_PROXY",
+        "SSH_AUTH_SOCK",
+        "DOCKER_HOST",
+        "KUBECONFIG",
+        "AWS_SECRET_ACCESS_KEY",
+        "ARM_CLIENT_SECRET",
+        "TF_VAR_x",
+        "TF_LOG",
+        "TF_INPUT",
+        "TF_CLI_ARGS",
+        "TF_CLI_CONFIG_FILE",
+        "GITHUB_TOKEN",
+        "USER",
+        "LD_PRELOAD",
+        "Https_Proxy",
+    ]
+    .map(|name| (name.to_owned(), "asker".to_owned()))
+    .into();
+    let env = engine_environment(&asker, open_target);
+    let lines: Vec<String> = env
+        .exposed()
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    assert_eq!(lines.join(" "), expected);
+}
+
+#[test]
+fn an_engine_sees_what_the_table_says() {
+    check_environment(
+        false,
+        "CHECKPOINT_DISABLE=1 HOME=asker HTTPS_PROXY=asker LANG=asker LC_ALL=asker LC_TIME=asker \
+         NO_PROXY=asker PATH=asker TF_INPUT=0 TF_IN_AUTOMATION=1 TMPDIR=asker https_proxy=asker",
+    );
+    check_environment(
+        true,
+        "CHECKPOINT_DISABLE=1 DOCKER_HOST=asker HOME=asker HTTPS_PROXY=asker KUBECONFIG=asker LANG=asker \
+         LC_ALL=asker LC_TIME=asker NO_PROXY=asker PATH=asker SSH_AUTH_SOCK=asker TF_INPUT=0 \
+         TF_IN_AUTOMATION=1 TMPDIR=asker https_proxy=asker",
+    );
+}

@@ -1,0 +1,99 @@
+//! One request and the affected part of the graph as one object.
+//!
+//! Not here: one stack's way (`run`), storing it (`store::changesets`), starting runners (`control`).
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{ChangeSetId, StackName};
+
+mod next;
+
+pub use next::{Step, next};
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChangeSet {
+    pub id: ChangeSetId,
+    pub request: Request,
+    pub status: Status,
+    pub created_at: jiff::Timestamp,
+}
+
+/// What was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Request {
+    pub action: Action,
+    pub stacks: Vec<StackName>,
+    /// Who asked wants the outcome and has said yes beforehand.
+    pub auto_approve: bool,
+    /// Engines at once.
+    pub parallelism: usize,
+    /// The lanes it needs before it changes anything.
+    pub lanes: Vec<String>,
+    /// Digest of the snapshot, and the commit if it came from one.
+    pub source: String,
+    pub commit: Option<String>,
+    pub dirty: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    Plan,
+    Apply,
+    Destroy,
+}
+
+impl Action {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Plan => "plan",
+            Self::Apply => "apply",
+            Self::Destroy => "destroy",
+        }
+    }
+}
+
+/// Stored in `change_set.status`: variants are only added.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "status", rename_all = "snake_case")]
+pub enum Status {
+    /// Plans are being made; nothing is held.
+    Planning,
+    /// Plans lie ready, a person is asked; nothing is held.
+    AwaitingConfirm,
+    /// Confirmed, and waits for its lanes.
+    Waiting,
+    /// Its lanes are held and its runs go on without a person.
+    Confirmed,
+    /// No new run starts; those under way were interrupted.
+    Interrupting,
+    Finished,
+    /// Nothing goes on by itself; the way on is a new request.
+    Stopped {
+        why: String,
+    },
+}
+
+impl Status {
+    pub fn holds_lanes(&self) -> bool {
+        match self {
+            Self::Confirmed | Self::Interrupting => true,
+            Self::Planning
+            | Self::AwaitingConfirm
+            | Self::Waiting
+            | Self::Finished
+            | Self::Stopped { .. } => false,
+        }
+    }
+
+    pub fn is_over(&self) -> bool {
+        match self {
+            Self::Finished | Self::Stopped { .. } => true,
+            Self::Planning
+            | Self::AwaitingConfirm
+            | Self::Waiting
+            | Self::Confirmed
+            | Self::Interrupting => false,
+        }
+    }
+}

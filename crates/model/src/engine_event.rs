@@ -1,0 +1,267 @@
+//! What an engine says while it works: its `-json` stream, line by line, as typed events.
+//!
+//! Engines grow new types and fields, wrappers print lines of their own, and a file that is still being
+//! written ends in half a line: none of that is an error. Values of outputs are not kept.
+//!
+//! Not here: the plan itself (`plan`), masking (`masking`), drawing (`cli::view`).
+
+mod reader;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+pub use reader::EventReader;
+
+/// One line of the stream.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EngineEvent {
+    pub level: Level,
+    /// The engine's own words, such as `terraform_data.a: Creating...`.
+    pub message: String,
+    /// As the engine wrote it.
+    pub time: Option<String>,
+    pub kind: EventKind,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    Trace,
+    Debug,
+    Warn,
+    Error,
+    #[default]
+    #[serde(other)]
+    Info,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EventKind {
+    Version(EngineVersion),
+    /// A message without more to it: `log`, tofu's `output`, terraform's `init_output`.
+    Log,
+    Diagnostic(Diagnostic),
+    PlannedChange(PlannedChange),
+    ResourceDrift(PlannedChange),
+    ChangeSummary(ChangeSummary),
+    Outputs(BTreeMap<String, OutputNote>),
+    RefreshStart(Step),
+    RefreshComplete(Step),
+    ApplyStart(Step),
+    ApplyProgress(Step),
+    ApplyComplete(Step),
+    ApplyErrored(Step),
+    ProvisionStart(Step),
+    ProvisionProgress(Step),
+    ProvisionComplete(Step),
+    ProvisionErrored(Step),
+    /// A type this terrane does not know; its message still counts.
+    Other(String),
+    /// Not JSON: a crash, a wrapper, a library's words.
+    Text,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EngineVersion {
+    pub version: String,
+    /// Version of the stream's format.
+    pub ui: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Diagnostic {
+    #[serde(default)]
+    pub severity: Severity,
+    #[serde(default)]
+    pub summary: String,
+    #[serde(default)]
+    pub detail: String,
+    /// The resource it is about.
+    pub address: Option<String>,
+    pub range: Option<Range>,
+    pub snippet: Option<Snippet>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    #[default]
+    Error,
+    #[serde(other)]
+    Warning,
+}
+
+/// Where in the source, relative to the engine's directory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Range {
+    pub filename: String,
+    pub start: Position,
+    pub end: Position,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Position {
+    pub line: u64,
+    pub column: u64,
+    pub byte: u64,
+}
+
+/// The lines in question. Values of the expression are left out: they may be secret.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Snippet {
+    /// The block it stands in, such as `resource "terraform_data" "a"`.
+    pub context: Option<String>,
+    pub code: String,
+    pub start_line: u64,
+    pub highlight_start_offset: usize,
+    pub highlight_end_offset: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resource {
+    pub addr: String,
+    #[serde(default)]
+    pub module: String,
+    #[serde(default)]
+    pub resource_type: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlannedChange {
+    pub resource: Resource,
+    pub previous_resource: Option<Resource>,
+    /// `noop`, `create`, `read`, `update`, `replace`, `delete`, `move`, `import`, `remove` (forget) …
+    pub action: String,
+    pub reason: Option<String>,
+    pub importing: Option<Importing>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Importing {
+    pub id: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ChangeSummary {
+    pub add: usize,
+    pub change: usize,
+    pub remove: usize,
+    pub import: usize,
+    /// tofu only.
+    pub forget: usize,
+    /// `plan`, `apply` or `destroy`.
+    pub operation: String,
+}
+
+/// Something done to one resource.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    pub resource: Resource,
+    pub action: Option<String>,
+    pub id_key: Option<String>,
+    pub id_value: Option<String>,
+    pub elapsed_seconds: Option<f64>,
+    pub provisioner: Option<String>,
+    /// What a provisioner printed.
+    pub output: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct OutputNote {
+    pub sensitive: bool,
+    /// While planning: `noop`, `create`, `update`, `delete`.
+    pub action: Option<String>,
+}
+
+impl Diagnostic {
+    pub fn is_error(&self) -> bool {
+        self.severity == Severity::Error
+    }
+
+    pub fn file(&self) -> Option<String> {
+        self.range.as_ref().map(|range| range.filename.clone())
+    }
+
+    pub fn line(&self) -> Option<u64> {
+        self.range.as_ref().map(|range| range.start.line)
+    }
+}
+
+impl EngineEvent {
+    /// Reads one line, whatever it is.
+    pub fn parse(line: &str) -> Self {
+        reader::parse_line(line)
+    }
+
+    pub fn as_diagnostic(&self) -> Option<&Diagnostic> {
+        match &self.kind {
+            EventKind::Diagnostic(diagnostic) => Some(diagnostic),
+            _ => None,
+        }
+    }
+
+    /// The address of the resource it is about.
+    pub fn address(&self) -> Option<&str> {
+        use EventKind as E;
+        match &self.kind {
+            E::PlannedChange(change) | E::ResourceDrift(change) => Some(&change.resource.addr),
+            E::RefreshStart(step)
+            | E::RefreshComplete(step)
+            | E::ApplyStart(step)
+            | E::ApplyProgress(step)
+            | E::ApplyComplete(step)
+            | E::ApplyErrored(step)
+            | E::ProvisionStart(step)
+            | E::ProvisionProgress(step)
+            | E::ProvisionComplete(step)
+            | E::ProvisionErrored(step) => Some(&step.resource.addr),
+            E::Diagnostic(diagnostic) => diagnostic.address.as_deref(),
+            E::Version(_)
+            | E::Log
+            | E::ChangeSummary(_)
+            | E::Outputs(_)
+            | E::Other(_)
+            | E::Text => None,
+        }
+    }
+}
+
+/// Whether a plan of these events, made with `-detailed-exitcode`, changes nothing: no resource, no
+/// output, no move, import or forget. Then `show` need not be asked. In doubt the answer is no.
+pub fn nothing_changes(events: &[EngineEvent], exit_code: Option<i32>) -> bool {
+    use EventKind as E;
+    let mut summarised = false;
+    let quiet = events.iter().all(|event| match &event.kind {
+        E::PlannedChange(change) => {
+            matches!(change.action.as_str(), "noop" | "no-op" | "read")
+                && change.importing.is_none()
+                && change.previous_resource.is_none()
+        }
+        E::Outputs(outputs) => outputs
+            .values()
+            .all(|output| matches!(output.action.as_deref(), Some("noop" | "no-op"))),
+        E::ChangeSummary(summary) => {
+            summarised = true;
+            let ChangeSummary {
+                add,
+                change,
+                remove,
+                import,
+                forget,
+                operation: _,
+            } = summary;
+            [add, change, remove, import, forget] == [&0; 5]
+        }
+        E::Diagnostic(diagnostic) => diagnostic.severity != Severity::Error,
+        // A type that came later may be a change of a kind that came later.
+        E::Other(_) => false,
+        _ => true,
+    });
+    exit_code == Some(0) && quiet && summarised
+}

@@ -1,0 +1,97 @@
+use serde_json::json;
+
+use super::*;
+
+fn mask(values: &[&str]) -> Mask {
+    let secrets: Vec<Secret> = values.iter().copied().map(Secret::new).collect();
+    Mask::new(&secrets)
+}
+
+#[track_caller]
+fn check(secret: &str, text: &str, expected: &str) {
+    assert_eq!(mask(&[secret]).mask_text(text), expected);
+}
+
+#[test]
+fn every_coat_is_known() {
+    check(
+        "hunter2!",
+        "pw=hunter2!, again hunter2!",
+        "pw=(secret), again (secret)",
+    );
+    check(
+        "say \"hi\" & go",
+        r#"{"a":"say \"hi\" & go"}"#,
+        r#"{"a":"(secret)"}"#,
+    );
+    check(
+        "say \"hi\" & go",
+        r#"{"a":"say \"hi\" \u0026 go"}"#,
+        r#"{"a":"(secret)"}"#,
+    );
+    check(
+        "a b/c?def",
+        "https://x/?q=a%20b%2Fc%3Fdef&r=1",
+        "https://x/?q=(secret)&r=1",
+    );
+    check(
+        "a b/c?def",
+        "https://x/?q=a+b%2fc%3fdef",
+        "https://x/?q=a+b%2fc%3fdef",
+    );
+    check(
+        "a b/c?def",
+        "https://x/?q=a+b%2Fc%3Fdef",
+        "https://x/?q=(secret)",
+    );
+}
+
+#[test]
+fn base64_is_found_wherever_it_begins() {
+    // printf 'hunter2-hunter2', 'xhunter2-hunter2', 'user:hunter2-hunter2' | base64
+    check("hunter2-hunter2", "aHVudGVyMi1odW50ZXIy", MASKED);
+    check(
+        "hunter2-hunter2",
+        "eGh1bnRlcjItaHVudGVyMg==",
+        "eG(secret)g==",
+    );
+    check(
+        "hunter2-hunter2",
+        "dXNlcjpodW50ZXIyLWh1bnRlcjI=",
+        "dXNlcjp(secret)I=",
+    );
+}
+
+#[test]
+fn overlapping_secrets_leave_no_tail() {
+    assert_eq!(
+        mask(&["abcdef", "defghi"]).mask_text("xabcdefghix"),
+        "x(secret)x"
+    );
+}
+
+#[test]
+fn lines_of_a_key_file_are_masked_one_by_one() {
+    let key = "-----BEGIN KEY-----\nMIIEvQIBADANBgkqhkiG\n-----END KEY-----";
+    check(key, "read MIIEvQIBADANBgkqhkiG ok", "read (secret) ok");
+}
+
+#[test]
+fn short_and_common_values_are_reported_not_masked() {
+    let mask = mask(&["true", "5432", "Password", "long enough"]);
+    assert_eq!(
+        mask.mask_text("true 5432 Password long enough"),
+        "true 5432 Password (secret)"
+    );
+    assert_eq!(mask.short(), [0, 1, 2]);
+}
+
+#[test]
+fn values_are_masked_inside_out() {
+    let mut value = json!({"a": ["x hunter2!", 12_345_678], "hunter2!": true, "n": 1});
+    mask(&["hunter2!", "12345678"]).mask_value(&mut value);
+    assert_eq!(
+        value,
+        json!({"a": ["x (secret)", "(secret)"], "(secret)": true, "n": 1})
+    );
+}

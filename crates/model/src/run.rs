@@ -1,0 +1,269 @@
+//! One stack's way through the pipeline: its states, and what an event does to them.
+//!
+//! Not here: which run may start when (`changeset`), storing and carrying out (`store`, `control`).
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{ChangeSetId, RunId, StackName};
+use crate::plan::PlanCounts;
+
+mod advance;
+mod spec;
+
+pub use advance::{Refusal, advance};
+pub use spec::{DeclaredVariable, EnginePin, RunSpec, Upstream};
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Run {
+    pub id: RunId,
+    pub change_set: ChangeSetId,
+    pub stack: StackName,
+    pub state: RunState,
+    pub upstreams: Vec<Upstream>,
+}
+
+/// Where a run is. States carry their data; readers match without `_`.
+///
+/// Stored in `run.state`; old rows outlive old code, so variants and fields are only added.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "stage", rename_all = "snake_case")]
+pub enum RunState {
+    /// Waits for its upstreams or for a place among `-j`.
+    Queued,
+    Planning {
+        since: Timestamp,
+    },
+    /// A plan lies ready. `confirmed`: somebody who saw it, or said so beforehand, wants it applied.
+    Planned {
+        plan: PlanRecord,
+        confirmed: bool,
+    },
+    Applying {
+        plan: PlanRecord,
+        since: Timestamp,
+    },
+    Finished {
+        outcome: Outcome,
+        at: Timestamp,
+    },
+}
+
+/// What is remembered of a plan beside the plan itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanRecord {
+    pub counts: PlanCounts,
+    /// Something that exists goes away.
+    pub destroys: bool,
+    /// Outputs that will differ; dependents that consume one of them are deferred.
+    pub outputs: BTreeSet<String>,
+    pub seal: Seal,
+    /// Made in another slot than the one applies use: good to look at, planned afresh at apply.
+    pub preview: bool,
+}
+
+/// What a plan was made from. Apply is refused when any of it moved.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Seal {
+    /// Digest of the snapshot.
+    pub source: String,
+    /// The head of the state, if there was one.
+    pub head: Option<SealedHead>,
+    /// Keyed digest of the input values.
+    pub inputs: String,
+    pub engine: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SealedHead {
+    pub version: i64,
+    pub serial: i64,
+    pub lineage: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Outcome {
+    /// Only a plan was asked for, and it has changes.
+    Planned {
+        plan: PlanRecord,
+    },
+    /// Only a plan was asked for, and it needs values that do not exist yet.
+    Deferred {
+        on: Vec<Awaited>,
+    },
+    Unchanged,
+    Applied {
+        counts: PlanCounts,
+        serial: Option<i64>,
+    },
+    Failed {
+        problem: Problem,
+    },
+    Skipped {
+        because: Skip,
+    },
+    /// The runner was lost while the engine was applying: what happened is not known.
+    Unknown {
+        kept: Option<String>,
+    },
+}
+
+/// An upstream value that is known only after the upstream was applied.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Awaited {
+    pub stack: StackName,
+    /// The outputs that will differ; none: the stack merely comes first.
+    pub outputs: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "why", rename_all = "snake_case")]
+pub enum Skip {
+    /// An upstream did not end well. `through` is the nearest one, if it is another.
+    Poisoned {
+        by: StackName,
+        through: Option<StackName>,
+    },
+    /// Nobody said yes.
+    NotConfirmed,
+    /// The change set was interrupted before this run began.
+    Interrupted,
+}
+
+/// Why a stage failed, as far as a person needs it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Problem {
+    pub stage: Stage,
+    pub message: String,
+    /// What the engine reported.
+    #[serde(default)]
+    pub diagnostics: Vec<EngineDiagnostic>,
+    /// The state that was kept, with the changes made before the failure.
+    #[serde(default)]
+    pub serial: Option<i64>,
+    #[serde(default)]
+    pub hint: Option<String>,
+    /// Whether a rule refused it, rather than something breaking: exit 4.
+    #[serde(default)]
+    pub refused: bool,
+    #[serde(default)]
+    pub interrupted: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EngineDiagnostic {
+    pub severity: String,
+    pub summary: String,
+    #[serde(default)]
+    pub detail: String,
+    #[serde(default)]
+    pub address: Option<String>,
+    #[serde(default)]
+    pub file: Option<String>,
+    #[serde(default)]
+    pub line: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    Preparing,
+    Planning,
+    Applying,
+}
+
+/// What happened to a run. Stored in `run_event.body`: variants are only added.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum RunEvent {
+    PlanStarted,
+    NothingToChange,
+    PlanFinished {
+        plan: PlanRecord,
+        /// Whether it may be applied without another look.
+        confirmed: bool,
+        /// Only a plan was asked for.
+        review: bool,
+    },
+    Deferred {
+        on: Vec<Awaited>,
+    },
+    Confirmed,
+    ApplyStarted,
+    /// The plan may no longer be applied and is made afresh.
+    PlanVoided {
+        why: String,
+    },
+    ApplyFinished {
+        counts: PlanCounts,
+        serial: Option<i64>,
+    },
+    Failed {
+        problem: Problem,
+    },
+    Skipped {
+        because: Skip,
+    },
+    /// Its process is known to be gone; a plan simply starts again.
+    RunnerLost {
+        kept: Option<String>,
+    },
+}
+
+impl RunState {
+    pub fn is_finished(&self) -> bool {
+        match self {
+            Self::Finished { .. } => true,
+            Self::Queued | Self::Planning { .. } | Self::Planned { .. } | Self::Applying { .. } => {
+                false
+            }
+        }
+    }
+
+    /// Whether a process is at work for it right now, or should be.
+    pub fn is_running(&self) -> bool {
+        match self {
+            Self::Planning { .. } | Self::Applying { .. } => true,
+            Self::Queued | Self::Planned { .. } | Self::Finished { .. } => false,
+        }
+    }
+
+    /// The word people see.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Planning { .. } => "planning",
+            Self::Planned { .. } => "planned",
+            Self::Applying { .. } => "applying",
+            Self::Finished { outcome, .. } => outcome.word(),
+        }
+    }
+}
+
+impl Outcome {
+    /// Whether dependents may go on.
+    pub fn is_good(&self) -> bool {
+        match self {
+            Self::Planned { .. }
+            | Self::Deferred { .. }
+            | Self::Unchanged
+            | Self::Applied { .. } => true,
+            Self::Failed { .. } | Self::Skipped { .. } | Self::Unknown { .. } => false,
+        }
+    }
+
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Planned { .. } => "planned",
+            Self::Deferred { .. } => "deferred",
+            Self::Unchanged => "unchanged",
+            Self::Applied { .. } => "applied",
+            Self::Failed { .. } => "failed",
+            Self::Skipped { .. } => "skipped",
+            Self::Unknown { .. } => "unknown",
+        }
+    }
+}

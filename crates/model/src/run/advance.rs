@@ -1,0 +1,89 @@
+//! What one event does to a run. Touches nothing: the caller stores the new state first and acts after.
+
+use jiff::Timestamp;
+
+use super::{Outcome, RunEvent, RunState};
+
+/// An event that cannot happen in the state the run is in.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a run that is {state} takes no `{event}`")]
+pub struct Refusal {
+    state: &'static str,
+    event: &'static str,
+}
+
+pub fn advance(state: &RunState, event: RunEvent, now: Timestamp) -> Result<RunState, Refusal> {
+    use {RunEvent as E, RunState as S};
+    let finish = |outcome| S::Finished { outcome, at: now };
+    Ok(match (state, event) {
+        (S::Queued, E::PlanStarted) => S::Planning { since: now },
+        (S::Queued, E::Deferred { on }) => finish(Outcome::Deferred { on }),
+        (S::Planning { .. }, E::NothingToChange) => finish(Outcome::Unchanged),
+        (
+            S::Planning { .. },
+            E::PlanFinished {
+                plan, review: true, ..
+            },
+        ) => finish(Outcome::Planned { plan }),
+        (
+            S::Planning { .. },
+            E::PlanFinished {
+                plan,
+                confirmed,
+                review: false,
+            },
+        ) => S::Planned { plan, confirmed },
+        (S::Planning { .. }, E::RunnerLost { .. }) => S::Queued, // a plan holds nothing: it starts again
+        (S::Planned { plan, .. }, E::Confirmed) => S::Planned {
+            plan: plan.clone(),
+            confirmed: true,
+        },
+        (
+            S::Planned {
+                plan,
+                confirmed: true,
+            },
+            E::ApplyStarted,
+        ) => S::Applying {
+            plan: plan.clone(),
+            since: now,
+        },
+        // The seal is checked before anything is changed, so a voided plan is simply made again.
+        (S::Applying { .. }, E::PlanVoided { .. }) => S::Queued,
+        (S::Applying { .. }, E::ApplyFinished { counts, serial }) => {
+            finish(Outcome::Applied { counts, serial })
+        }
+        // Never repeated by itself: the way on is a fresh plan.
+        (S::Applying { .. }, E::RunnerLost { kept }) => finish(Outcome::Unknown { kept }),
+        (S::Planning { .. } | S::Applying { .. }, E::Failed { problem }) => {
+            finish(Outcome::Failed { problem })
+        }
+        (S::Queued | S::Planned { .. }, E::Skipped { because }) => {
+            finish(Outcome::Skipped { because })
+        }
+        (state, event) => {
+            return Err(Refusal {
+                state: state.word(),
+                event: event.word(),
+            });
+        }
+    })
+}
+
+impl RunEvent {
+    fn word(&self) -> &'static str {
+        match self {
+            Self::PlanStarted => "plan started",
+            Self::NothingToChange => "nothing to change",
+            Self::PlanFinished { .. } => "plan finished",
+            Self::Deferred { .. } => "deferred",
+            Self::Confirmed => "confirmed",
+            Self::ApplyStarted => "apply started",
+            Self::PlanVoided { .. } => "plan voided",
+            Self::ApplyFinished { .. } => "apply finished",
+            Self::Failed { .. } => "failed",
+            Self::Skipped { .. } => "skipped",
+            Self::RunnerLost { .. } => "runner lost",
+        }
+    }
+}

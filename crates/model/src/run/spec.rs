@@ -1,0 +1,55 @@
+//! Everything a runner needs to know about its run that may lie in the store: no secret, no value of
+//! the asker's environment, only where they come from.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::engine::Flavor;
+use crate::ids::StackName;
+use crate::project::{Context, Stack, Target};
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunSpec {
+    pub stack: Stack,
+    pub target: Target,
+    /// Attached contexts, weakest first.
+    pub contexts: Vec<Context>,
+    /// Runs of the same change set that come first.
+    pub upstreams: Vec<Upstream>,
+    /// The state behind each stack whose outputs this one takes, in the change set or not.
+    pub output_states: BTreeMap<StackName, String>,
+    pub engine: EnginePin,
+    /// Digest of the snapshot it runs on.
+    pub source: String,
+    /// The project's root on the asker's machine, for what is written back (the provider lock file).
+    pub root: String,
+    /// What `init` depends on in the module and those it calls.
+    pub init_inputs: String,
+    /// Whether the module, or one it calls, needs a provider that is not built into the engine.
+    pub needs_providers: bool,
+    /// What the root module declares, by name.
+    pub variables: BTreeMap<String, DeclaredVariable>,
+    pub destroy: bool,
+    pub refresh_only: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeclaredVariable {
+    pub sensitive: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EnginePin {
+    pub flavor: Flavor,
+    pub version: String,
+    pub program: String,
+}
+
+/// A run of the same change set that this one waits for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Upstream {
+    pub stack: StackName,
+    /// Its outputs that this run consumes; none for a mere order.
+    pub outputs: BTreeSet<String>,
+}

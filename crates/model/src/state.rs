@@ -1,0 +1,326 @@
+//! A state: its name, what can be told from its bytes, and which writes may follow which head.
+//!
+//! State is never written anew from what was parsed: numbers may exceed what we can hold, and
+//! fields may be newer than this program. Where a serial or lineage must change, it is replaced
+//! in place.
+//!
+//! Not here: bytes on disk (`store`), status codes (`server`).
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::ids::RunId;
+use crate::lock::LockInfo;
+
+mod adoption;
+mod push;
+
+pub use adoption::{Adoption, KeepAside, adoption};
+pub use push::{HeadView, LockView, Mark, PushRefusal, PushVerdict, PushView, check_push};
+
+/// Which state: a name within a project. One made without a project has the empty project.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct StateName {
+    pub project: String,
+    pub name: String,
+}
+
+impl StateName {
+    pub fn new(project: impl Into<String>, name: impl Into<String>) -> Self {
+        Self {
+            project: project.into(),
+            name: name.into(),
+        }
+    }
+}
+
+impl fmt::Display for StateName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.project.is_empty() {
+            f.write_str(&self.name)
+        } else {
+            write!(f, "{}/{}", self.project, self.name)
+        }
+    }
+}
+
+/// One version that was accepted; its bytes are in the store.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StateVersion {
+    pub state: StateName,
+    /// Ours, counted from one; the engine's own number is the serial.
+    pub version: i64,
+    pub serial: u64,
+    pub lineage: String,
+    /// A keyed digest of the bytes: equal means equal, and it tells nothing else.
+    pub content: String,
+    pub size: u64,
+    pub parent: Option<i64>,
+    pub contents: Contents,
+    pub mark: Option<Mark>,
+    pub run: Option<RunId>,
+    pub created_at: jiff::Timestamp,
+}
+
+impl StateVersion {
+    pub fn view(&self) -> HeadView<'_> {
+        HeadView {
+            serial: self.serial,
+            lineage: &self.lineage,
+            content: &self.content,
+            contents: self.contents,
+        }
+    }
+}
+
+/// Which head a writer counts on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ExpectedHead {
+    Any,
+    /// This version, or no state yet.
+    Exactly(Option<i64>),
+}
+
+/// A lock and since when it is held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldLock {
+    pub info: LockInfo,
+    pub run: Option<RunId>,
+    pub epoch: crate::lock::LockEpoch,
+    pub since: jiff::Timestamp,
+}
+
+/// How much a state holds, as far as can be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Contents {
+    /// Encrypted by the client: unknown.
+    Encrypted,
+    Nothing,
+    OutputsOnly,
+    Resources,
+}
+
+impl Contents {
+    pub const ALL: [Self; 4] = [
+        Self::Encrypted,
+        Self::Nothing,
+        Self::OutputsOnly,
+        Self::Resources,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Encrypted => "encrypted",
+            Self::Nothing => "nothing",
+            Self::OutputsOnly => "outputs_only",
+            Self::Resources => "resources",
+        }
+    }
+
+    /// Whether resources are known to be gone when `self` becomes `next`.
+    pub fn loses_all_resources(self, next: Self) -> bool {
+        self == Self::Resources && matches!(next, Self::Nothing | Self::OutputsOnly)
+    }
+}
+
+/// What can be told from a state's bytes without understanding its resources.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateFacts {
+    pub serial: u64,
+    pub lineage: String,
+    pub contents: Contents,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum InvalidState {
+    #[error("this is not JSON")]
+    NotJson(#[source] serde_json::Error),
+    #[error("this is not a JSON object")]
+    NotObject,
+    #[error(
+        "this is a lock's description, not a state: check the backend's update and lock methods"
+    )]
+    LockInfo,
+    #[error("this has neither `version` nor `encryption_version`, so it is no state")]
+    NoVersion,
+    #[error("`version` is not a number")]
+    Version,
+    #[error("`serial` is not a number from 0 to 9223372036854775807")]
+    Serial,
+    #[error("`lineage` is not a string")]
+    Lineage,
+    #[error("`resources` is not a list")]
+    Resources,
+    #[error("`outputs` is not an object of outputs")]
+    Outputs,
+}
+
+/// The top level; everything below stays text.
+#[derive(Deserialize)]
+struct TopLevel<'a> {
+    #[serde(borrow, default)]
+    version: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    encryption_version: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    serial: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    lineage: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    resources: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    outputs: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "ID")]
+    id: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "Operation")]
+    operation: Option<&'a RawValue>,
+}
+
+impl<'a> TopLevel<'a> {
+    fn read(body: &'a [u8]) -> Result<Self, InvalidState> {
+        // A list would be taken for the fields in their order.
+        if body
+            .trim_ascii_start()
+            .first()
+            .is_some_and(|byte| *byte != b'{')
+        {
+            return Err(InvalidState::NotObject);
+        }
+        let top: Self = serde_json::from_slice(body).map_err(InvalidState::NotJson)?;
+        match (top.version, top.encryption_version) {
+            (Some(_), _) | (_, Some(_)) => Ok(top),
+            (None, None) if top.id.is_some() && top.operation.is_some() => {
+                Err(InvalidState::LockInfo)
+            }
+            (None, None) => Err(InvalidState::NoVersion),
+        }
+    }
+}
+
+impl StateFacts {
+    pub fn read(body: &[u8]) -> Result<Self, InvalidState> {
+        let top = TopLevel::read(body)?;
+        let encrypted = top.encryption_version.is_some();
+        if let Some(version) = top.version {
+            version
+                .get()
+                .parse::<u64>()
+                .map_err(|_| InvalidState::Version)?;
+        }
+        let serial = top.serial.map_or(Ok(0), |raw| {
+            // Signed, for it is a number in a database too.
+            let serial: i64 = raw.get().parse().map_err(|_| InvalidState::Serial)?;
+            u64::try_from(serial).map_err(|_| InvalidState::Serial)
+        })?;
+        let lineage = top
+            .lineage
+            .map_or(Ok(String::new()), |raw| serde_json::from_str(raw.get()))
+            .map_err(|_| InvalidState::Lineage)?;
+        let contents = if encrypted {
+            Contents::Encrypted
+        } else {
+            plain_contents(&top)?
+        };
+        Ok(Self {
+            serial,
+            lineage,
+            contents,
+        })
+    }
+}
+
+fn plain_contents(top: &TopLevel<'_>) -> Result<Contents, InvalidState> {
+    let filled = |raw: Option<&RawValue>, open: char, close: char| {
+        let text = raw.map_or("null", RawValue::get).trim();
+        if text == "null" {
+            return Some(false);
+        }
+        let inside = text.strip_prefix(open)?.strip_suffix(close)?;
+        Some(!inside.trim().is_empty())
+    };
+    let resources = filled(top.resources, '[', ']').ok_or(InvalidState::Resources)?;
+    let outputs = filled(top.outputs, '{', '}').ok_or(InvalidState::Outputs)?;
+    Ok(match (resources, outputs) {
+        (true, _) => Contents::Resources,
+        (false, true) => Contents::OutputsOnly,
+        (false, false) => Contents::Nothing,
+    })
+}
+
+/// One output of a state. Its value stays the text it was.
+#[derive(Clone, Deserialize)]
+pub struct Output {
+    pub value: Box<RawValue>,
+    #[serde(rename = "type")]
+    pub ty: Box<RawValue>,
+    #[serde(default)]
+    pub sensitive: bool,
+}
+
+impl fmt::Debug for Output {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let value = if self.sensitive {
+            "[secret]"
+        } else {
+            self.value.get()
+        };
+        write!(f, "Output({}: {value})", self.ty.get())
+    }
+}
+
+/// The outputs of a state that is not encrypted by the client; of one that is, none can be told.
+pub fn outputs(body: &[u8]) -> Result<BTreeMap<String, Output>, InvalidState> {
+    StateFacts::read(body)?;
+    let top = TopLevel::read(body)?;
+    match top.outputs.map(RawValue::get) {
+        None | Some("null") => Ok(BTreeMap::new()),
+        Some(raw) => serde_json::from_str(raw).map_err(|_| InvalidState::Outputs),
+    }
+}
+
+/// The same bytes with another serial and lineage: only those two values change.
+pub fn with_identity(body: &[u8], serial: u64, lineage: &str) -> Result<Vec<u8>, InvalidState> {
+    let top = TopLevel::read(body)?;
+    let serial = serial.to_string();
+    let lineage = serde_json::Value::from(lineage).to_string();
+    let mut missing = String::new();
+    let mut changes = Vec::new();
+    for (field, raw, value) in [
+        ("serial", top.serial, serial),
+        ("lineage", top.lineage, lineage),
+    ] {
+        match raw {
+            Some(raw) => {
+                // A borrowed value is a part of the body, so its place is the distance.
+                let start = raw.get().as_ptr().addr() - body.as_ptr().addr();
+                changes.push((start..start + raw.get().len(), value));
+            }
+            None => {
+                missing.extend(["\"", field, "\":", &value, ","]);
+            }
+        }
+    }
+    let open = body
+        .iter()
+        .position(|byte| *byte == b'{')
+        .ok_or(InvalidState::NoVersion)?
+        + 1;
+    changes.push((open..open, missing));
+    changes.sort_by_key(|(range, _)| range.start);
+    let mut spliced = Vec::with_capacity(body.len() + 64);
+    let mut done = 0;
+    for (range, value) in changes {
+        spliced.extend_from_slice(&body[done..range.start]);
+        spliced.extend_from_slice(value.as_bytes());
+        done = range.end;
+    }
+    spliced.extend_from_slice(&body[done..]);
+    Ok(spliced)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,87 @@
+//! What to do with an `errored.tfstate`: the state an engine could not deliver.
+
+use super::{Contents, InvalidState, StateFacts, with_identity};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Adoption {
+    /// These bytes become the next version.
+    Adopt(Vec<u8>),
+    /// The head says the same already.
+    Nothing,
+    KeepAside(KeepAside),
+}
+
+/// Why a person has to look at it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KeepAside {
+    #[error("it is encrypted by the engine, so it cannot be compared with the head")]
+    Encrypted,
+    #[error("its lineage `{lineage}` is not the head's `{head}`")]
+    OtherLineage { lineage: String, head: String },
+    #[error("its serial {serial} is not after the head's {head}")]
+    NotNewer { serial: u64, head: u64 },
+    #[error("it has no resources any more, but the plan does not take them away")]
+    Emptied,
+    #[error("it is not a state: {0}")]
+    Invalid(String),
+}
+
+/// Decides by the head's bytes and the file's. `new_lineage` is for a file without one, as a first
+/// apply leaves it.
+pub fn adoption(head: Option<&[u8]>, file: &[u8], new_lineage: &str, may_empty: bool) -> Adoption {
+    decide(head, file, new_lineage, may_empty)
+        .unwrap_or_else(|err| Adoption::KeepAside(KeepAside::Invalid(err.to_string())))
+}
+
+fn decide(
+    head: Option<&[u8]>,
+    file: &[u8],
+    new_lineage: &str,
+    may_empty: bool,
+) -> Result<Adoption, InvalidState> {
+    let found = StateFacts::read(file)?;
+    if head == Some(file) {
+        return Ok(Adoption::Nothing);
+    }
+    if found.contents == Contents::Encrypted {
+        return Ok(Adoption::KeepAside(KeepAside::Encrypted));
+    }
+    let lineage = if found.lineage.is_empty() {
+        new_lineage
+    } else {
+        &found.lineage
+    };
+    let Some(head) = head else {
+        return Ok(Adoption::Adopt(with_identity(file, 1, lineage)?));
+    };
+    let known = StateFacts::read(head)?;
+    // Adopted before: only the identity that was given to it differs.
+    if with_identity(file, known.serial, &known.lineage)? == head {
+        return Ok(Adoption::Nothing);
+    }
+    if known.contents == Contents::Nothing {
+        return Ok(Adoption::Adopt(with_identity(
+            file,
+            known.serial + 1,
+            lineage,
+        )?));
+    }
+    Ok(if found.lineage != known.lineage {
+        Adoption::KeepAside(KeepAside::OtherLineage {
+            lineage: found.lineage,
+            head: known.lineage,
+        })
+    } else if found.serial <= known.serial {
+        Adoption::KeepAside(KeepAside::NotNewer {
+            serial: found.serial,
+            head: known.serial,
+        })
+    } else if known.contents.loses_all_resources(found.contents) && !may_empty {
+        Adoption::KeepAside(KeepAside::Emptied)
+    } else {
+        Adoption::Adopt(file.to_vec())
+    })
+}
+
+#[cfg(test)]
+mod tests;

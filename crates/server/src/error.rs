@@ -1,0 +1,120 @@
+//! The one place where errors get a status code.
+//!
+//! Engines act on the number: 404 on a GET means "there is no state, create everything", a redirect
+//! on a POST loses the state, 5xx and 429 are sent again. So what is meant is said exactly.
+
+use axum::body::Body;
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use control::state::StateAccessError;
+use model::lock::LockInfo;
+use model::state::HeldLock;
+
+/// An answer that is not what was asked for.
+#[derive(Debug)]
+pub(crate) struct ApiError {
+    status: StatusCode,
+    /// Both engines read a conflict's body as the holder's lock.
+    lock: Option<LockInfo>,
+    header: Option<(HeaderName, &'static str)>,
+}
+
+impl ApiError {
+    /// 404 would mean that there is no state, so a stranger gets 401, whatever it asks for.
+    pub(crate) fn unauthorised() -> Self {
+        Self {
+            header: Some((WWW_AUTHENTICATE, "Basic realm=\"terrane\"")),
+            ..Self::new(StatusCode::UNAUTHORIZED)
+        }
+    }
+
+    /// For a path or a method that is not there: 404 would mean that there is no state.
+    pub(crate) fn forbidden() -> Self {
+        Self::new(StatusCode::FORBIDDEN)
+    }
+
+    pub(crate) fn bad_request() -> Self {
+        Self::new(StatusCode::BAD_REQUEST)
+    }
+
+    pub(crate) fn too_large() -> Self {
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE)
+    }
+
+    fn new(status: StatusCode) -> Self {
+        Self {
+            status,
+            lock: None,
+            header: None,
+        }
+    }
+
+    fn locked(holder: &HeldLock) -> Self {
+        Self {
+            lock: Some(holder.info.clone()),
+            ..Self::new(StatusCode::LOCKED)
+        }
+    }
+
+    /// A conflict without a holder still needs a lock with an id, or the engines stop waiting
+    /// where they should not; so the reason is where they show it.
+    fn conflict(reason: &str, holder: Option<&HeldLock>) -> Self {
+        let explained = || LockInfo {
+            id: "none".to_owned(),
+            operation: reason.to_owned(),
+            info: reason.to_owned(),
+            who: "terrane".to_owned(),
+            created: "0001-01-01T00:00:00Z".to_owned(),
+            ..LockInfo::default()
+        };
+        let lock = holder.map_or_else(explained, |holder| holder.info.clone());
+        Self {
+            lock: Some(lock),
+            ..Self::new(StatusCode::CONFLICT)
+        }
+    }
+
+    /// The engine sends it again: all our deeds may be repeated.
+    fn unavailable() -> Self {
+        Self {
+            header: Some((RETRY_AFTER, "1")),
+            ..Self::new(StatusCode::SERVICE_UNAVAILABLE)
+        }
+    }
+}
+
+impl From<StateAccessError> for ApiError {
+    fn from(err: StateAccessError) -> Self {
+        use StateAccessError as E;
+        match &err {
+            E::Forbidden { .. } => Self::forbidden(),
+            E::Locked { holder, .. } => Self::locked(holder),
+            E::NotYours { holder, .. } => Self::conflict(&err.to_string(), Some(holder)),
+            E::Moved { .. } | E::LockEnded { .. } => Self::conflict(&err.to_string(), None),
+            E::Refused { source, holder, .. } => {
+                Self::conflict(&source.to_string(), holder.as_deref())
+            }
+            E::Invalid { .. } => Self::bad_request(),
+            E::Contended { .. } | E::Store { .. } => Self::unavailable(),
+        }
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = self.status;
+        if let Some((name, value)) = self.header {
+            response
+                .headers_mut()
+                .insert(name, HeaderValue::from_static(value));
+        }
+        if let Some(lock) = self.lock {
+            let json = HeaderValue::from_static("application/json");
+            response.headers_mut().insert(CONTENT_TYPE, json);
+            *response.body_mut() = Body::from(lock.to_json());
+        }
+        response
+    }
+}

@@ -1,0 +1,262 @@
+//! The endpoint as real engines use it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use model::lock::LockInfo;
+use model::state::ExpectedHead;
+
+use crate::endpoint::{Endpoint, Home, network};
+
+const SOURCE: &str = r#"
+terraform {
+  backend "http" {}
+}
+variable "word" {
+  default = "one"
+}
+resource "terraform_data" "it" {
+  input = var.word
+}
+output "word" {
+  value = terraform_data.it.output
+}
+"#;
+
+/// Every engine there is: OpenTofu must be there, Terraform may be.
+fn engines() -> Vec<PathBuf> {
+    let mut engines = vec![tofu()];
+    engines.extend(terraform());
+    engines
+}
+
+fn tofu() -> PathBuf {
+    let installed = || {
+        let home = std::env::var("HOME").ok()?;
+        let path = Path::new(&home).join(".cache/terrane/engines/tofu/1.11.14/tofu");
+        path.exists().then_some(path)
+    };
+    std::env::var("TERRANE_TEST_TOFU")
+        .map(PathBuf::from)
+        .ok()
+        .or_else(installed)
+        .or_else(|| on_path("tofu"))
+        .expect("no `tofu` for this test: run `make tools`")
+}
+
+fn terraform() -> Option<PathBuf> {
+    let named = std::env::var("TERRANE_TEST_TERRAFORM")
+        .map(PathBuf::from)
+        .ok();
+    named.or_else(|| on_path("terraform"))
+}
+
+fn on_path(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .map(|dir| dir.join(program))
+        .find(|path| path.exists())
+}
+
+/// A directory with a source in it.
+struct Slot {
+    dir: tempfile::TempDir,
+    engine: PathBuf,
+}
+
+impl Slot {
+    fn new(engine: &Path) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("main.tf"), SOURCE).unwrap();
+        Self {
+            dir,
+            engine: engine.to_owned(),
+        }
+    }
+
+    /// Runs the engine against an endpoint; its exit code and all it said.
+    async fn run(&self, endpoint: &Endpoint, args: &[&str]) -> (i32, String) {
+        let mut command = self.command(args);
+        command.envs(
+            endpoint
+                .environment
+                .iter()
+                .map(|(name, value)| (name, value.expose())),
+        );
+        let output: Output = tokio::task::spawn_blocking(move || command.output())
+            .await
+            .unwrap()
+            .unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        (
+            output.status.code().unwrap_or(-1),
+            String::from_utf8_lossy(&said).into_owned(),
+        )
+    }
+
+    #[track_caller]
+    fn check(&self, (code, said): (i32, String), expected: i32) -> String {
+        assert_eq!(code, expected, "{}: {said}", self.engine.display());
+        said
+    }
+
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a real engine, as a run would start it"
+    )]
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(&self.engine);
+        command
+            .args(args)
+            .current_dir(self.dir.path())
+            .env_clear()
+            .envs(std::env::vars_os().filter(|(name, _)| name == "PATH" || name == "HOME"))
+            .env("CHECKPOINT_DISABLE", "1")
+            .env("TF_IN_AUTOMATION", "1")
+            .env("TF_HTTP_RETRY_MAX", "0");
+        command
+    }
+}
+
+const INIT: &[&str] = &["init", "-input=false", "-no-color"];
+const APPLY: &[&str] = &["apply", "-auto-approve", "-input=false", "-no-color"];
+const PLAN: &[&str] = &["plan", "-input=false", "-no-color"];
+const DESTROY: &[&str] = &["destroy", "-auto-approve", "-input=false", "-no-color"];
+
+fn and<'a>(args: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
+    [args, more].concat()
+}
+
+#[tokio::test]
+async fn from_nothing_to_nothing() {
+    for engine in engines() {
+        let (home, slot) = (Home::new().await, Slot::new(&engine));
+        let run = home.apply(7).await;
+        slot.check(slot.run(&run, INIT).await, 0);
+        slot.check(slot.run(&run, APPLY).await, 0);
+        let first = home.head().await.unwrap();
+        assert_eq!(first["outputs"]["word"]["value"], "one");
+
+        let said = slot.check(slot.run(&run, APPLY).await, 0);
+        assert!(said.contains("0 added, 0 changed, 0 destroyed"), "{said}");
+        assert_eq!(
+            home.head().await.unwrap(),
+            first,
+            "nothing changed, nothing written"
+        );
+
+        slot.check(slot.run(&run, &and(APPLY, &["-var=word=two"])).await, 0);
+        let second = home.head().await.unwrap();
+        assert_eq!(second["outputs"]["word"]["value"], "two");
+        assert_eq!(second["lineage"], first["lineage"]);
+
+        slot.check(slot.run(&run, DESTROY).await, 0);
+        assert_eq!(
+            home.head().await.unwrap()["resources"],
+            serde_json::json!([])
+        );
+        let versions = home.store.state_version_list(&network()).await.unwrap();
+        assert_eq!(versions.len(), 3, "every version is kept");
+        assert_eq!(home.lock_holder().await, None);
+        assert_eq!(home.refusals().await, [""; 0]);
+    }
+}
+
+#[tokio::test]
+async fn a_plan_needs_no_lock_and_gets_none() {
+    for engine in engines() {
+        let (home, slot) = (Home::new().await, Slot::new(&engine));
+        let plan = home.plan(7).await;
+        slot.check(slot.run(&plan, INIT).await, 0);
+        slot.check(slot.run(&plan, &and(PLAN, &["-lock=false"])).await, 0);
+        slot.check(slot.run(&plan, PLAN).await, 1);
+        slot.check(slot.run(&plan, &and(APPLY, &["-lock=false"])).await, 1);
+        assert_eq!(home.head().await, None);
+        assert_eq!(
+            home.refusals().await,
+            ["LOCK: a plan takes no lock", "POST: a plan writes no state"]
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_plan_made_before_the_state_moved_gets_no_lock() {
+    for engine in engines() {
+        let (home, slot) = (Home::new().await, Slot::new(&engine));
+        let plan = home.plan(7).await;
+        slot.check(slot.run(&plan, INIT).await, 0);
+        slot.check(
+            slot.run(&plan, &and(PLAN, &["-lock=false", "-out=saved"]))
+                .await,
+            0,
+        );
+        let other = Slot::new(&engine);
+        let run = home.apply(8).await;
+        other.check(other.run(&run, INIT).await, 0);
+        other.check(other.run(&run, APPLY).await, 0);
+
+        // Port and token differ between plan and apply.
+        let stale = home.apply_expecting(7, ExpectedHead::Exactly(None)).await;
+        let said = slot.check(slot.run(&stale, &["apply", "-no-color", "saved"]).await, 1);
+        assert!(said.contains("acquiring the state lock"), "{said}");
+        assert_eq!(
+            home.store
+                .state_version_list(&network())
+                .await
+                .unwrap()
+                .len(),
+            1
+        );
+    }
+}
+
+#[tokio::test]
+async fn who_comes_second_sees_who_holds_the_lock() {
+    for engine in engines() {
+        let (home, slot) = (Home::new().await, Slot::new(&engine));
+        let info = LockInfo {
+            id: "first".to_owned(),
+            operation: "OperationTypeApply".to_owned(),
+            who: "somebody@elsewhere".to_owned(),
+            created: "2026-11-15T18:52:29Z".to_owned(),
+            ..LockInfo::default()
+        };
+        let acquired = home
+            .store
+            .lock_acquire(&network(), &info, None, ExpectedHead::Any)
+            .await;
+        acquired.unwrap();
+        let run = home.apply(7).await;
+        slot.check(slot.run(&run, INIT).await, 0);
+        let said = slot.check(slot.run(&run, APPLY).await, 1);
+        assert!(said.contains("first"), "the holder is named: {said}");
+
+        slot.check(slot.run(&run, &and(APPLY, &["-lock=false"])).await, 1);
+        let saved = slot.dir.path().join("errored.tfstate");
+        assert!(saved.exists(), "what was refused is not lost");
+        assert_eq!(home.head().await, None);
+        assert_eq!(home.lock_holder().await.as_deref(), Some("first"));
+        assert!(home.path().join("home/refused/p~network").is_dir());
+    }
+}
+
+#[tokio::test]
+async fn what_an_engine_could_not_deliver_is_adopted() {
+    for engine in engines() {
+        let (home, slot) = (Home::new().await, Slot::new(&engine));
+        let run = home.apply(7).await;
+        slot.check(slot.run(&run, INIT).await, 0);
+        // A run without its lock is refused, so the engine saves its state.
+        slot.check(slot.run(&run, &and(APPLY, &["-lock=false"])).await, 1);
+        let file = std::fs::read(slot.dir.path().join("errored.tfstate")).unwrap();
+        let run_id = model::ids::RunId(7);
+        let adopted = home
+            .store
+            .state_adopt(&network(), run_id, file, false)
+            .await
+            .unwrap();
+        assert!(matches!(adopted, store::Adopted::New(_)), "{adopted:?}");
+        let said = slot.check(slot.run(&run, APPLY).await, 0);
+        assert!(said.contains("0 added, 0 changed, 0 destroyed"), "{said}");
+    }
+}

@@ -1,0 +1,138 @@
+use super::*;
+
+async fn open(home: &Path) -> Db {
+    Db::open_sqlite(&home.join("terrane.db")).await.unwrap()
+}
+
+#[tokio::test]
+async fn what_goes_in_comes_out() {
+    let home = tempfile::tempdir().unwrap();
+    let db = open(home.path()).await;
+    let args = [
+        Value::from(7),
+        Value::from("text"),
+        Value::from(vec![0, 1]),
+        Value::Int(None),
+    ];
+    let row = db
+        .fetch_optional("SELECT $2, $1, $3, $4", &args)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(row.text(0).unwrap(), "text");
+    assert_eq!(row.int(1).unwrap(), 7);
+    assert_eq!(row.bytes(2).unwrap(), [0, 1]);
+    assert_eq!(row.opt_int(3).unwrap(), None);
+    assert_eq!(row.opt_text(3).unwrap(), None);
+    assert_eq!(
+        row.int(3).unwrap_err().to_string(),
+        "column 3 of an answer is not an integer"
+    );
+    assert_eq!(
+        row.text(1).unwrap_err().to_string(),
+        "column 1 of an answer is not text"
+    );
+    assert_eq!(
+        row.int(4).unwrap_err().to_string(),
+        "column 4 of an answer is not an integer"
+    );
+}
+
+#[tokio::test]
+async fn a_dropped_transaction_never_happened() {
+    const INSERT: &str = "INSERT INTO lane (name, epoch) VALUES ($1, 1) RETURNING epoch";
+    let home = tempfile::tempdir().unwrap();
+    let db = open(home.path()).await;
+    let mut tx = db.begin_write().await.unwrap();
+    assert!(
+        tx.fetch_optional(INSERT, &["dropped".into()])
+            .await
+            .unwrap()
+            .is_some()
+    );
+    drop(tx);
+    let mut tx = db.begin_write().await.unwrap();
+    assert!(
+        tx.fetch_optional(INSERT, &["kept".into()])
+            .await
+            .unwrap()
+            .is_some()
+    );
+    assert!(
+        db.fetch_all("SELECT name FROM lane", &[])
+            .await
+            .unwrap()
+            .is_empty()
+    );
+    tx.commit().await.unwrap();
+    let rows = db.fetch_all("SELECT name FROM lane", &[]).await.unwrap();
+    let names: Vec<_> = rows.iter().map(|row| row.text(0).unwrap()).collect();
+    assert_eq!(names, ["kept"]);
+}
+
+#[tokio::test]
+async fn settings_that_durability_rests_on() {
+    let home = tempfile::tempdir().unwrap();
+    let db = open(home.path()).await;
+    let settings = "SELECT (SELECT journal_mode FROM pragma_journal_mode), \
+        (SELECT synchronous FROM pragma_synchronous), \
+        (SELECT foreign_keys FROM pragma_foreign_keys), \
+        (SELECT timeout FROM pragma_busy_timeout)";
+    let mut tx = db.begin_write().await.unwrap();
+    let row = tx.fetch_optional(settings, &[]).await.unwrap().unwrap();
+    let seen = (
+        row.text(0).unwrap(),
+        row.int(1).unwrap(),
+        row.int(2).unwrap(),
+        row.int(3).unwrap(),
+    );
+    assert_eq!(seen, ("wal", 2, 1, 10_000));
+}
+
+#[tokio::test]
+async fn many_may_open_a_new_database_at_once() {
+    let home = tempfile::tempdir().unwrap();
+    let mut tasks = tokio::task::JoinSet::new();
+    for number in 0..16 {
+        let path = home.path().to_owned();
+        tasks.spawn(async move {
+            let db = open(&path).await;
+            let args = [Value::from(format!("lane-{number}"))];
+            db.execute("INSERT INTO lane (name, epoch) VALUES ($1, 1)", &args)
+                .await
+                .unwrap();
+        });
+    }
+    tasks.join_all().await;
+    let rows = open(home.path())
+        .await
+        .fetch_all("SELECT name FROM lane", &[])
+        .await
+        .unwrap();
+    assert_eq!(rows.len(), 16);
+}
+
+#[tokio::test]
+async fn a_newer_layout_is_left_alone() {
+    let home = tempfile::tempdir().unwrap();
+    open(home.path())
+        .await
+        .execute("PRAGMA user_version = 99", &[])
+        .await
+        .unwrap();
+    let err = Db::open_sqlite(&home.path().join("terrane.db"))
+        .await
+        .unwrap_err();
+    assert_eq!(
+        err.to_string(),
+        "the database was written by a newer terrane (layout 99, this one knows 1)"
+    );
+}
+
+#[test]
+fn old_sqlite_is_refused() {
+    assert!(check_sqlite("3.51.3").is_ok());
+    assert!(check_sqlite("3.52.0").is_ok());
+    assert!(check_sqlite("3.51.2").is_err());
+    assert!(check_sqlite("3.9.9").is_err());
+}

@@ -1,0 +1,262 @@
+//! Locks on states: atomic, owned, fenced by an epoch. Each deed is one conditional `UPDATE`; no
+//! row is the refusal, and the row then says why.
+//!
+//! Not here: whether a run is still alive (`control`): a lock has no clock.
+
+use jiff::Timestamp;
+use model::ids::RunId;
+use model::lock::{LockEpoch, LockInfo};
+use model::state::{ExpectedHead, HeldLock, StateName};
+
+use crate::db::{DbError, Tx, Value};
+use crate::states::read_lock_info;
+use crate::{Store, StoreError};
+
+/// So many ended locks are remembered for each state.
+const REMEMBERED: i64 = 64;
+
+#[derive(Debug, thiserror::Error)]
+pub enum AcquireLockError {
+    #[error("state `{state}` is locked by {}", .holder.info)]
+    Held {
+        state: StateName,
+        holder: Box<HeldLock>,
+    },
+    #[error("state `{state}` moved: version {} was expected, {} is there", or_none(*.expected), or_none(*.head))]
+    HeadMoved {
+        state: StateName,
+        expected: Option<i64>,
+        head: Option<i64>,
+    },
+    /// A LOCK that arrives after its own UNLOCK would be held for ever.
+    #[error("lock `{id}` on state `{state}` has ended already")]
+    Ended { state: StateName, id: String },
+    #[error("could not lock state `{state}`")]
+    Store {
+        state: StateName,
+        source: StoreError,
+    },
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ReleaseLockError {
+    #[error("state `{state}` is locked by {}", .holder.info)]
+    Held {
+        state: StateName,
+        holder: Box<HeldLock>,
+    },
+    #[error("could not unlock state `{state}`")]
+    Store {
+        state: StateName,
+        source: StoreError,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Released {
+    Now,
+    /// It was not held, or had ended before: saying so twice is no error.
+    Before,
+}
+
+impl Store {
+    /// Locks the state if it is free and its head is the expected one, both at once. The same id
+    /// may ask again: its answer may have been lost.
+    pub async fn lock_acquire(
+        &self,
+        state: &StateName,
+        info: &LockInfo,
+        run: Option<RunId>,
+        expected: ExpectedHead,
+    ) -> Result<LockEpoch, AcquireLockError> {
+        let failed = |source| AcquireLockError::Store {
+            state: state.clone(),
+            source,
+        };
+        let row = self.state_ensure(state).await.map_err(failed)?;
+        let mut tx = self
+            .db
+            .begin_write()
+            .await
+            .map_err(|err| failed(err.into()))?;
+        if let Some(epoch) = tx
+            .lock_take(row.id, info, run, expected)
+            .await
+            .map_err(failed)?
+        {
+            tx.commit().await.map_err(|err| failed(err.into()))?;
+            return Ok(epoch);
+        }
+        let ended = tx
+            .lock_has_ended(row.id, &info.id)
+            .await
+            .map_err(|err| failed(err.into()))?;
+        let now = tx.state_get(state).await.map_err(failed)?.unwrap_or(row);
+        let state = state.clone();
+        match (now.lock, expected) {
+            (Some(holder), _) if holder.info.id == info.id && holder.run == run => Ok(holder.epoch),
+            (Some(holder), _) => Err(AcquireLockError::Held {
+                state,
+                holder: Box::new(holder),
+            }),
+            (None, ExpectedHead::Exactly(expected)) if expected != now.head => {
+                Err(AcquireLockError::HeadMoved {
+                    state,
+                    expected,
+                    head: now.head,
+                })
+            }
+            (None, _) if ended => Err(AcquireLockError::Ended {
+                state,
+                id: info.id.clone(),
+            }),
+            (None, _) => Err(AcquireLockError::Store {
+                state,
+                source: StoreError::Interrupted,
+            }),
+        }
+    }
+
+    /// Unlocks the state if this lock holds it.
+    pub async fn lock_release(
+        &self,
+        state: &StateName,
+        id: &str,
+    ) -> Result<Released, ReleaseLockError> {
+        self.lock_end(state, id, "released").await
+    }
+
+    /// Takes the lock away from whoever holds it under this id; what it still sends is refused.
+    pub async fn lock_break(
+        &self,
+        state: &StateName,
+        id: &str,
+    ) -> Result<Released, ReleaseLockError> {
+        self.lock_end(state, id, "broken").await
+    }
+
+    /// Ends all locks of a run that is known to be gone.
+    pub async fn lock_release_run(
+        &self,
+        run: RunId,
+    ) -> Result<Vec<(StateName, LockInfo)>, StoreError> {
+        const HELD: &str =
+            "SELECT id, project, name, lock_id, lock_info FROM state WHERE lock_run = $1";
+        let mut released = Vec::new();
+        let mut tx = self.db.begin_write().await?;
+        for row in tx.fetch_all(HELD, &[run.into()]).await? {
+            if tx.lock_clear(row.int(0)?, row.text(3)?, "run gone").await? {
+                let info = read_lock_info(row.text(4)?)?;
+                released.push((StateName::new(row.text(1)?, row.text(2)?), info));
+            }
+        }
+        tx.commit().await?;
+        Ok(released)
+    }
+
+    async fn lock_end(
+        &self,
+        state: &StateName,
+        id: &str,
+        how: &'static str,
+    ) -> Result<Released, ReleaseLockError> {
+        let failed = |source| ReleaseLockError::Store {
+            state: state.clone(),
+            source,
+        };
+        let failed_db = |err: DbError| failed(err.into());
+        let Some(row) = self.state_get(state).await.map_err(failed)? else {
+            return Ok(Released::Before);
+        };
+        let mut tx = self.db.begin_write().await.map_err(failed_db)?;
+        if tx.lock_clear(row.id, id, how).await.map_err(failed_db)? {
+            tx.commit().await.map_err(failed_db)?;
+            return Ok(Released::Now);
+        }
+        let ended = tx.lock_has_ended(row.id, id).await.map_err(failed_db)?;
+        let now = tx.state_get(state).await.map_err(failed)?;
+        match now.and_then(|row| row.lock) {
+            Some(holder) if !ended => Err(ReleaseLockError::Held {
+                state: state.clone(),
+                holder: Box::new(holder),
+            }),
+            _ => Ok(Released::Before),
+        }
+    }
+}
+
+impl Tx {
+    async fn lock_take(
+        &mut self,
+        state: i64,
+        info: &LockInfo,
+        run: Option<RunId>,
+        expected: ExpectedHead,
+    ) -> Result<Option<LockEpoch>, StoreError> {
+        const TAKE: &str = "UPDATE state \
+            SET lock_id = $2, lock_info = $3, lock_run = $4, lock_since = $5, \
+                lock_epoch = lock_epoch + 1 \
+            WHERE id = $1 AND lock_id IS NULL \
+                AND ($6 = 1 OR head IS NOT DISTINCT FROM $7) \
+                AND NOT EXISTS (SELECT 1 FROM lock_ended AS e WHERE e.state = $1 AND e.lock_id = $2) \
+            RETURNING lock_epoch";
+        let (any, head) = match expected {
+            ExpectedHead::Any => (true, None),
+            ExpectedHead::Exactly(head) => (false, head),
+        };
+        let args = [
+            state.into(),
+            info.id.as_str().into(),
+            info.to_json().into(),
+            run.into(),
+            Timestamp::now().into(),
+            any.into(),
+            Value::Int(head),
+        ];
+        let row = self.fetch_optional(TAKE, &args).await?;
+        Ok(row.map(|row| row.int(0)).transpose()?.map(LockEpoch))
+    }
+
+    /// Ends the lock if this id holds it, and remembers that it ended.
+    async fn lock_clear(&mut self, state: i64, id: &str, how: &str) -> Result<bool, DbError> {
+        const CLEAR: &str = "UPDATE state \
+            SET lock_id = NULL, lock_info = NULL, lock_run = NULL, lock_since = NULL \
+            WHERE id = $1 AND lock_id = $2 RETURNING lock_epoch";
+        const REMEMBER: &str = "INSERT INTO lock_ended (state, epoch, lock_id, how, at) \
+            VALUES ($1, $2, $3, $4, $5)";
+        const FORGET: &str = "DELETE FROM lock_ended WHERE state = $1 AND epoch <= $2";
+        let Some(row) = self
+            .fetch_optional(CLEAR, &[state.into(), id.into()])
+            .await?
+        else {
+            return Ok(false);
+        };
+        let epoch = row.int(0)?;
+        let args = [
+            state.into(),
+            epoch.into(),
+            id.into(),
+            how.into(),
+            Timestamp::now().into(),
+        ];
+        self.execute(REMEMBER, &args).await?;
+        self.execute(FORGET, &[state.into(), (epoch - REMEMBERED).into()])
+            .await?;
+        Ok(true)
+    }
+
+    pub(crate) async fn lock_has_ended(&mut self, state: i64, id: &str) -> Result<bool, DbError> {
+        const ENDED: &str = "SELECT 1 FROM lock_ended WHERE state = $1 AND lock_id = $2";
+        Ok(self
+            .fetch_optional(ENDED, &[state.into(), id.into()])
+            .await?
+            .is_some())
+    }
+}
+
+fn or_none(version: Option<i64>) -> String {
+    version.map_or_else(|| "none".to_owned(), |version| version.to_string())
+}
+
+#[cfg(test)]
+mod tests;

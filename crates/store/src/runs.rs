@@ -1,0 +1,115 @@
+//! Runs: their state, their events, what their runner needs to know.
+//!
+//! Not here: what an event does to a run (`model::run::advance`).
+
+use jiff::Timestamp;
+use model::ids::{ChangeSetId, RunId};
+use model::run::{Run, RunEvent, RunSpec, advance};
+
+use crate::Store;
+use crate::change_sets::{ChangeSetError, expect_row, from_json, timestamp, to_json};
+use crate::db::{Row, Tx};
+
+impl Store {
+    pub async fn run_list(&self, set: ChangeSetId) -> Result<Vec<Run>, ChangeSetError> {
+        self.db.fetch_all(SELECT_OF_SET, &[set.into()]).await?.iter().map(read).collect()
+    }
+
+    pub async fn run_get(&self, id: RunId) -> Result<Option<Run>, ChangeSetError> {
+        let row = self
+            .db
+            .fetch_optional(
+                "SELECT id, change_set, stack, state, upstreams FROM run WHERE id = $1",
+                &[id.into()],
+            )
+            .await?;
+        row.as_ref().map(read).transpose()
+    }
+
+    pub async fn run_spec(&self, id: RunId) -> Result<RunSpec, ChangeSetError> {
+        let row = self
+            .db
+            .fetch_optional("SELECT spec FROM run WHERE id = $1", &[id.into()])
+            .await?;
+        from_json(expect_row(row)?.text(0)?, || format!("run `{id}`"))
+    }
+
+    /// What happened to it, oldest first.
+    pub async fn run_events(&self, id: RunId) -> Result<Vec<(Timestamp, RunEvent)>, ChangeSetError> {
+        let rows = self
+            .db
+            .fetch_all("SELECT at, body FROM run_event WHERE run = $1 ORDER BY seq", &[id.into()])
+            .await?;
+        rows.iter()
+            .map(|row| {
+                let event = from_json(row.text(1)?, || format!("an event of run `{id}`"))?;
+                Ok((timestamp(row.int(0)?), event))
+            })
+            .collect()
+    }
+
+    /// Commits what happened to a run: event and new state together, or neither.
+    pub async fn run_record(
+        &self,
+        id: RunId,
+        event: RunEvent,
+        now: Timestamp,
+    ) -> Result<Run, ChangeSetError> {
+        let mut tx = self.db.begin_write().await?;
+        let row = tx
+            .fetch_optional(
+                "SELECT id, change_set, stack, state, upstreams FROM run WHERE id = $1",
+                &[id.into()],
+            )
+            .await?;
+        let mut runs = vec![read(&expect_row(row)?)?];
+        record(&mut tx, &mut runs, id, event, now).await?;
+        tx.commit().await?;
+        Ok(runs.remove(0))
+    }
+}
+
+const SELECT_OF_SET: &str =
+    "SELECT id, change_set, stack, state, upstreams FROM run WHERE change_set = $1 ORDER BY id";
+
+pub(crate) async fn list(tx: &mut Tx, set: ChangeSetId) -> Result<Vec<Run>, ChangeSetError> {
+    tx.fetch_all(SELECT_OF_SET, &[set.into()]).await?.iter().map(read).collect()
+}
+
+pub(crate) async fn record(
+    tx: &mut Tx,
+    runs: &mut [Run],
+    id: RunId,
+    event: RunEvent,
+    now: Timestamp,
+) -> Result<(), ChangeSetError> {
+    let Some(run) = runs.iter_mut().find(|run| run.id == id) else { return Ok(()) };
+    let body = to_json(&event, "an event")?;
+    run.state = advance(&run.state, event, now)?;
+    let at = now.as_microsecond();
+    tx.execute(
+        "INSERT INTO run_event (run, seq, at, body)
+         VALUES ($1, (SELECT COALESCE(MAX(seq), 0) + 1 FROM run_event WHERE run = $1), $2, $3)",
+        &[id.into(), at.into(), body.into()],
+    )
+    .await?;
+    tx.execute(
+        "UPDATE run SET state = $2, updated_at = $3 WHERE id = $1",
+        &[id.into(), to_json(&run.state, "a run")?.into(), at.into()],
+    )
+    .await?;
+    Ok(())
+}
+
+fn read(row: &Row) -> Result<Run, ChangeSetError> {
+    let id = RunId(row.int(0)?);
+    let what = || format!("run `{id}`");
+    Ok(Run {
+        id,
+        change_set: ChangeSetId(row.int(1)?),
+        stack: serde_json::from_value(row.text(2)?.into())
+            .map_err(|source| ChangeSetError::Record { what: what(), source })?,
+        state: from_json(row.text(3)?, what)?,
+        upstreams: from_json(row.text(4)?, what)?,
+    })
+}

@@ -1,0 +1,201 @@
+//! Sealing: AES-256-GCM with a random nonce for each piece. A sealed file is one line of plain,
+//! authenticated JSON, then nonce, ciphertext and tag: it says what it is without a key, and
+//! nothing can be put in the place of another.
+//!
+//! Not here: where keys come from (`keys`), where files lie (`blobs`).
+
+use aws_lc_rs::aead::{Aad, Nonce, Tag};
+use aws_lc_rs::{digest, hmac};
+use serde::{Deserialize, Serialize};
+
+use crate::keys::{Key, KeyError, Scope};
+use crate::{Store, StoreError, blocking};
+
+const NONCE: usize = 12;
+const TAG: usize = 16;
+
+/// A header longer than this is no header.
+const LONGEST_HEADER: usize = 64 * 1024;
+
+#[derive(Debug, thiserror::Error)]
+pub enum UnsealError {
+    #[error("it is cut short")]
+    Short,
+    #[error("it was changed, or sealed for something else")]
+    Changed,
+    #[error("its header is not readable")]
+    Header,
+    #[error("it is {found}, not {expected}")]
+    Other { found: String, expected: String },
+    #[error("what it holds is not what was stored")]
+    Content,
+}
+
+/// The first line of a piece that only has a purpose.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct PieceHeader {
+    terrane: String,
+    format: u32,
+    scope: String,
+    key: u32,
+    purpose: String,
+}
+
+impl Store {
+    /// Seals a piece for `purpose`; it opens for the same scope and purpose only.
+    pub async fn seal(
+        &self,
+        scope: Scope,
+        purpose: &str,
+        plain: Vec<u8>,
+    ) -> Result<Vec<u8>, StoreError> {
+        let (keys, purpose) = (self.keys.clone(), purpose.to_owned());
+        blocking(move || {
+            let key = keys.get_or_create(&scope)?;
+            let header = PieceHeader::new(&scope, key.generation, purpose);
+            Ok(seal_file(&key.key, &header, &plain)?)
+        })
+        .await
+    }
+
+    pub async fn unseal(
+        &self,
+        scope: Scope,
+        purpose: &str,
+        sealed: Vec<u8>,
+    ) -> Result<Vec<u8>, StoreError> {
+        let (keys, purpose) = (self.keys.clone(), purpose.to_owned());
+        blocking(move || {
+            let key = keys.get(&scope)?;
+            let expected = PieceHeader::new(&scope, key.generation, purpose);
+            open_file::<PieceHeader>(&key.key, sealed)
+                .and_then(|(found, plain)| {
+                    if found == expected {
+                        return Ok(plain);
+                    }
+                    let (found, expected) = (found.purpose, expected.purpose);
+                    Err(UnsealError::Other { found, expected })
+                })
+                .map_err(|source| StoreError::Unseal {
+                    path: scope.dir().into(),
+                    source,
+                })
+        })
+        .await
+    }
+
+    /// A digest that tells whether two things are equal, and nothing to who lacks the key: short
+    /// secrets cannot be guessed from it.
+    pub async fn keyed_digest(&self, purpose: &str, bytes: Vec<u8>) -> Result<String, StoreError> {
+        let (keys, purpose) = (self.keys.clone(), purpose.to_owned());
+        blocking(move || keys.keyed_digest(&purpose, &bytes)).await
+    }
+}
+
+impl crate::keys::Keys {
+    pub(crate) fn keyed_digest(&self, purpose: &str, bytes: &[u8]) -> Result<String, StoreError> {
+        let project = self.get_or_create(&Scope::Project)?;
+        let root = hmac::Key::new(hmac::HMAC_SHA256, project.key.bytes());
+        // A key of its own for each purpose: equal things do not look equal across purposes.
+        let own = hmac::sign(
+            &root,
+            format!("terrane keyed digest 1: {purpose}").as_bytes(),
+        );
+        let own = hmac::Key::new(hmac::HMAC_SHA256, own.as_ref());
+        Ok(hex(hmac::sign(&own, bytes).as_ref()))
+    }
+}
+
+impl PieceHeader {
+    fn new(scope: &Scope, key: u32, purpose: String) -> Self {
+        Self {
+            terrane: "piece".to_owned(),
+            format: 1,
+            scope: scope.dir(),
+            key,
+            purpose,
+        }
+    }
+}
+
+/// Header line, nonce, ciphertext, tag.
+pub(crate) fn seal_file(
+    key: &Key,
+    header: &impl Serialize,
+    plain: &[u8],
+) -> Result<Vec<u8>, KeyError> {
+    let mut file = serde_json::to_vec(header).map_err(|_| KeyError::Random)?;
+    file.push(b'\n');
+    let line = file.len();
+    file.reserve(NONCE + plain.len() + TAG);
+    file.extend_from_slice(&[0; NONCE]);
+    file.extend_from_slice(plain);
+    let (context, rest) = file.split_at_mut(line);
+    let tag = seal_in_place(key, context, rest).ok_or(KeyError::Random)?;
+    file.extend_from_slice(tag.as_ref());
+    Ok(file)
+}
+
+pub(crate) fn open_file<H: for<'de> Deserialize<'de>>(
+    key: &Key,
+    mut file: Vec<u8>,
+) -> Result<(H, Vec<u8>), UnsealError> {
+    let line = file
+        .iter()
+        .take(LONGEST_HEADER)
+        .position(|byte| *byte == b'\n');
+    let line = line.ok_or(UnsealError::Header)? + 1;
+    let sealed = file.split_off(line);
+    let plain = open(key, &file, sealed)?;
+    let header = serde_json::from_slice(&file).map_err(|_| UnsealError::Header)?;
+    Ok((header, plain))
+}
+
+/// Nonce, ciphertext, tag; bound to `context`. Nothing if the system has no randomness.
+pub(crate) fn seal(key: &Key, context: &[u8], plain: &[u8]) -> Option<Vec<u8>> {
+    let mut sealed = [&[0; NONCE], plain].concat();
+    let tag = seal_in_place(key, context, &mut sealed)?;
+    sealed.extend_from_slice(tag.as_ref());
+    Some(sealed)
+}
+
+/// Fills in the nonce that the buffer begins with, and encrypts the rest of it.
+fn seal_in_place(key: &Key, context: &[u8], buffer: &mut [u8]) -> Option<Tag> {
+    let (place, plain) = buffer.split_first_chunk_mut::<NONCE>()?;
+    let (nonce, tag) = key
+        .aead()?
+        .seal_in_place_separate_tag(Aad::from(context), plain)
+        .ok()?;
+    *place = *nonce.as_ref();
+    Some(tag)
+}
+
+pub(crate) fn open(key: &Key, context: &[u8], mut sealed: Vec<u8>) -> Result<Vec<u8>, UnsealError> {
+    let (nonce, body) = sealed
+        .split_first_chunk_mut::<NONCE>()
+        .ok_or(UnsealError::Short)?;
+    let nonce = Nonce::assume_unique_for_key(*nonce);
+    let aead = key.aead().ok_or(UnsealError::Changed)?;
+    let length = aead
+        .open_in_place(nonce, Aad::from(context), body)
+        .map_err(|_| UnsealError::Changed)?
+        .len();
+    sealed.drain(..NONCE);
+    sealed.truncate(length);
+    Ok(sealed)
+}
+
+pub(crate) fn sha256(bytes: &[u8]) -> Vec<u8> {
+    digest::digest(&digest::SHA256, bytes).as_ref().to_vec()
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    let digit = |value: u8| char::from_digit(u32::from(value), 16).unwrap_or('0');
+    bytes
+        .iter()
+        .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)])
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,112 @@
+//! States: one row each, which holds the head and the lock, so that one statement can decide on
+//! both.
+
+use jiff::Timestamp;
+use model::ids::RunId;
+use model::lock::{LockEpoch, LockInfo};
+use model::state::{HeldLock, StateName};
+
+use crate::db::{Row, Tx, Value};
+use crate::{Store, StoreError};
+
+/// A state as its row has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateRow {
+    pub(crate) id: i64,
+    pub name: StateName,
+    /// The newest version.
+    pub head: Option<i64>,
+    pub lock: Option<HeldLock>,
+    /// How often it was locked so far.
+    pub lock_epoch: LockEpoch,
+}
+
+macro_rules! state_sql {
+    ($rest:literal) => {
+        concat!(
+            "SELECT id, project, name, head, lock_info, lock_run, lock_since, lock_epoch \
+             FROM state ",
+            $rest
+        )
+    };
+}
+
+const BY_NAME: &str = state_sql!("WHERE project = $1 AND name = $2");
+
+impl Store {
+    /// The state of that name, made if it is new.
+    pub async fn state_ensure(&self, state: &StateName) -> Result<StateRow, StoreError> {
+        const INSERT: &str = "INSERT INTO state (project, name, created_at) VALUES ($1, $2, $3) \
+            ON CONFLICT (project, name) DO NOTHING";
+        if let Some(row) = self.state_get(state).await? {
+            return Ok(row);
+        }
+        let mut args = name_args(state).to_vec();
+        args.push(Timestamp::now().into());
+        self.db.execute(INSERT, &args).await?;
+        self.state_get(state).await?.ok_or(StoreError::Interrupted)
+    }
+
+    pub async fn state_get(&self, state: &StateName) -> Result<Option<StateRow>, StoreError> {
+        let row = self.db.fetch_optional(BY_NAME, &name_args(state)).await?;
+        row.as_ref().map(StateRow::read).transpose()
+    }
+
+    pub async fn state_list(&self) -> Result<Vec<StateRow>, StoreError> {
+        let rows = self
+            .db
+            .fetch_all(state_sql!("ORDER BY project, name"), &[])
+            .await?;
+        rows.iter().map(StateRow::read).collect()
+    }
+}
+
+impl Tx {
+    pub(crate) async fn state_get(
+        &mut self,
+        state: &StateName,
+    ) -> Result<Option<StateRow>, StoreError> {
+        let row = self.fetch_optional(BY_NAME, &name_args(state)).await?;
+        row.as_ref().map(StateRow::read).transpose()
+    }
+}
+
+impl StateRow {
+    pub(crate) fn read(row: &Row) -> Result<Self, StoreError> {
+        let lock_epoch = LockEpoch(row.int(7)?);
+        let lock = match row.opt_text(4)? {
+            None => None,
+            Some(text) => Some(HeldLock {
+                info: read_lock_info(text)?,
+                run: row.opt_int(5)?.map(RunId),
+                epoch: lock_epoch,
+                since: read_time(row.opt_int(6)?.unwrap_or_default())?,
+            }),
+        };
+        Ok(Self {
+            id: row.int(0)?,
+            name: StateName::new(row.text(1)?, row.text(2)?),
+            head: row.opt_int(3)?,
+            lock,
+            lock_epoch,
+        })
+    }
+}
+
+pub(crate) fn name_args(state: &StateName) -> [Value; 2] {
+    [state.project.as_str().into(), state.name.as_str().into()]
+}
+
+pub(crate) fn read_lock_info(text: &str) -> Result<LockInfo, StoreError> {
+    LockInfo::from_json(text.as_bytes()).map_err(|_| StoreError::Row {
+        found: text.to_owned(),
+        expected: "a lock",
+    })
+}
+
+pub(crate) fn read_time(micros: i64) -> Result<Timestamp, StoreError> {
+    Timestamp::from_microsecond(micros).map_err(|_| StoreError::Row {
+        found: micros.to_string(),
+        expected: "a time",
+    })
+}

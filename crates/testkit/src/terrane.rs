@@ -1,0 +1,231 @@
+//! A project in a temporary directory with a home, a cache and an environment of its own.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::{Said, engines};
+
+pub struct TestTerrane {
+    dir: TempDir,
+    binary: PathBuf,
+    env: BTreeMap<String, String>,
+}
+
+/// A command under way.
+pub struct Background {
+    child: Child,
+    stdout: PathBuf,
+    stderr: PathBuf,
+}
+
+impl TestTerrane {
+    /// `binary` is `env!("CARGO_BIN_EXE_terrane")`. OpenTofu is on its path.
+    pub fn new(binary: &str) -> Self {
+        let dir = tempfile::Builder::new().prefix("terrane-test-").tempdir().expect("a directory");
+        let bin = dir.path().join("bin");
+        for made in ["bin", "project", "user"] {
+            fs::create_dir(dir.path().join(made)).expect("a directory");
+        }
+        for (name, program) in engines::all() {
+            std::os::unix::fs::symlink(program, bin.join(name)).expect("a link");
+        }
+        let user = dir.path().join("user").display().to_string();
+        let env = [
+            ("PATH", format!("{}:/usr/local/bin:/usr/bin:/bin", bin.display())),
+            ("HOME", user),
+            ("LANG", "C.UTF-8".to_owned()),
+            ("TERRANE_HOME", dir.path().join("home").display().to_string()),
+            ("XDG_CACHE_HOME", dir.path().join("cache").display().to_string()),
+            ("GIT_CONFIG_NOSYSTEM", "1".to_owned()),
+        ];
+        let env = env.map(|(name, value)| (name.to_owned(), value)).into();
+        let made = Self { dir, binary: binary.into(), env };
+        // Its making is said once, and not what tests are about.
+        made.write_key();
+        made
+    }
+
+    fn write_key(&self) {
+        let key = "terrane-key-1 test AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=\n";
+        let path = self.dir.path().join("user/.config/terrane/master.key");
+        fs::create_dir_all(path.parent().expect("a parent")).expect("a directory");
+        fs::write(&path, key).expect("a key");
+        let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        fs::set_permissions(path, private).expect("a private key");
+    }
+
+    pub fn root(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub fn project(&self) -> PathBuf {
+        self.dir.path().join("project")
+    }
+
+    pub fn home(&self) -> PathBuf {
+        self.dir.path().join("home")
+    }
+
+    /// Writes a file of the project.
+    pub fn write(&self, path: &str, text: &str) -> &Self {
+        let path = self.project().join(path);
+        fs::create_dir_all(path.parent().expect("a parent")).expect("a directory");
+        fs::write(path, text).expect("a file");
+        self
+    }
+
+    pub fn read(&self, path: &str) -> String {
+        fs::read_to_string(self.project().join(path)).expect("a readable file")
+    }
+
+    #[must_use]
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.env.insert(name.to_owned(), value.to_owned());
+        self
+    }
+
+    #[must_use]
+    pub fn without_env(mut self, name: &str) -> Self {
+        self.env.remove(name);
+        self
+    }
+
+    /// Copies an example of the repository into the project.
+    pub fn copy_example(&self, name: &str) -> &Self {
+        let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name);
+        copy_dir(&from, &self.project());
+        self
+    }
+
+    /// Runs a command to its end, in the project's root.
+    pub fn cli(&self, args: &[&str]) -> Said {
+        self.cli_in("", args)
+    }
+
+    /// Runs a command to its end, in a directory of the project.
+    pub fn cli_in(&self, dir: &str, args: &[&str]) -> Said {
+        let output = self.command(dir, args).output().expect("terrane starts");
+        Said {
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+            code: output.status.code(),
+        }
+    }
+
+    /// Starts a command and goes on.
+    pub fn start(&self, name: &str, args: &[&str]) -> Background {
+        let stdout = self.dir.path().join(format!("{name}.out"));
+        let stderr = self.dir.path().join(format!("{name}.err"));
+        let child = self
+            .command("", args)
+            .stdout(fs::File::create(&stdout).expect("a file"))
+            .stderr(fs::File::create(&stderr).expect("a file"))
+            .spawn()
+            .expect("terrane starts");
+        Background { child, stdout, stderr }
+    }
+
+    pub fn git(&self, args: &[&str]) -> String {
+        let settings = ["-c", "user.name=test", "-c", "user.email=test@example.io", "-c", "commit.gpgsign=false"];
+        let mut command = self.bare("git");
+        command.current_dir(self.project()).args(settings).args(args);
+        let output = command.output().expect("git starts");
+        assert!(output.status.success(), "git {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// Makes a repository of the project, with everything committed.
+    pub fn commit_all(&self) -> &Self {
+        if !self.project().join(".git").exists() {
+            self.git(&["init", "--quiet", "--initial-branch=main"]);
+        }
+        self.git(&["add", "--all"]);
+        self.git(&["commit", "--quiet", "--message", "test"]);
+        self
+    }
+
+    /// Waits for a condition; fails the test, saying what never came, after a minute.
+    #[track_caller]
+    pub fn wait_until(&self, what: &str, mut is_true: impl FnMut() -> bool) {
+        let deadline = Instant::now() + Duration::from_mins(1);
+        while !is_true() {
+            assert!(Instant::now() < deadline, "never came: {what}");
+            std::thread::park_timeout(Duration::from_millis(10));
+        }
+    }
+
+    fn command(&self, dir: &str, args: &[&str]) -> Command {
+        let mut command = self.bare(&self.binary);
+        command.current_dir(self.project().join(dir)).args(args).stdin(Stdio::null());
+        command
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "tests start the program itself, from outside")]
+    fn bare(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command.env_clear().envs(&self.env);
+        command
+    }
+}
+
+impl Background {
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn interrupt(&self) {
+        self.signal(rustix::process::Signal::INT);
+    }
+
+    pub fn kill(&self) {
+        self.signal(rustix::process::Signal::KILL);
+    }
+
+    fn signal(&self, signal: rustix::process::Signal) {
+        send(self.child.id(), signal);
+    }
+
+    /// What it has said so far.
+    pub fn stderr_so_far(&self) -> String {
+        fs::read_to_string(&self.stderr).unwrap_or_default()
+    }
+
+    /// Waits for its end.
+    pub fn wait(mut self) -> Said {
+        let status = self.child.wait().expect("it ends");
+        Said {
+            stdout: fs::read_to_string(&self.stdout).unwrap_or_default(),
+            stderr: fs::read_to_string(&self.stderr).unwrap_or_default(),
+            code: status.code(),
+        }
+    }
+}
+
+/// Kills a process that is not a child of the test, such as a runner.
+pub fn kill(pid: u32) {
+    send(pid, rustix::process::Signal::KILL);
+}
+
+fn send(pid: u32, signal: rustix::process::Signal) {
+    let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
+    // Gone already is as good.
+    drop(pid.map(|pid| rustix::process::kill_process(pid, signal)));
+}
+
+fn copy_dir(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("a directory");
+    for entry in fs::read_dir(from).expect("a directory") {
+        let entry = entry.expect("an entry");
+        let target = to.join(entry.file_name());
+        if entry.file_type().expect("a type").is_dir() {
+            copy_dir(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).expect("a copy");
+        }
+    }
+}

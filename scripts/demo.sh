@@ -1,0 +1,88 @@
+#!/usr/bin/env bash
+# `make demo`: the quickstart project from an empty home to applied, changed and destroyed, in a
+# temporary copy. Leaves nothing behind but the engine in the user's cache.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+repository=$PWD
+
+# The engine first: it is the slow part on a fresh machine, and it says what it does.
+engines=$(scripts/engines.sh)
+eval "$engines"
+printf 'demo: building terrane\n' >&2
+cargo build --quiet --package terrane
+target=$(scripts/target-dir.sh)
+
+scratch=$(mktemp -d "${TMPDIR:-/tmp}/terrane-demo.XXXXXX")
+cleanup() {
+  cd "$repository"
+  rm -rf "$scratch"
+}
+trap cleanup EXIT
+
+cp -R examples/quickstart "$scratch/quickstart"
+PATH=$target/debug:$(dirname "$TERRANE_TEST_TOFU"):$PATH
+export PATH
+# A home and a key of the demo's own: nothing in the project, nothing among the user's data.
+export TERRANE_HOME=$scratch/home XDG_CONFIG_HOME=$scratch/config
+cd "$scratch/quickstart"
+git init --quiet
+git add --all
+git -c user.name=demo -c user.email=demo@example.io -c commit.gpgsign=false commit --quiet --message "quickstart"
+
+if [ -t 1 ] && [ -z "${NO_COLOR:-}" ]; then bold=$'\e[1m' plain=$'\e[0m'; else bold='' plain=''; fi
+number=0
+heading() {
+  number=$((number + 1))
+  printf '\n%s── %d. %s%s\n' "$bold" "$number" "$1" "$plain"
+  printf '   %s\n\n' "$2"
+}
+run() {
+  printf '$ %s\n' "$*"
+  "$@"
+}
+
+heading "Is the project sound?" \
+  "Files, graph, inputs and outputs are checked against the modules' own source; no engine runs."
+run terrane validate
+
+heading "What depends on what?" \
+  "Seven stacks in three layers; the edges carry typed values or just an order."
+run terrane graph
+
+heading "Apply everything" \
+  "Stacks run as soon as what they need is there; values of one become variables of the next."
+run terrane apply --auto-approve
+
+heading "What came out?" \
+  "Read from the state that terrane keeps. The password is shown only when asked for by name."
+run terrane output web-production
+run terrane output database
+
+heading "Change one value" \
+  "Another release of the cluster: its control plane must be replaced."
+run sed -i.bak 's/release = "1.33"/release = "1.34"/' terrane.hcl
+rm terrane.hcl.bak
+run git --no-pager diff --unified=0 --no-color
+
+heading "Plan what changed since the last commit" \
+  "Only \`cluster\` is planned: its block differs. See what forces the replacement."
+run terrane plan changed:HEAD
+
+heading "Apply" \
+  "Those who use the new endpoint follow with its real value; \`network\`, \`dns\` and \`database\` stay as they are."
+run terrane apply --auto-approve
+
+heading "Apply again" \
+  "Nothing changed, and it says so quickly."
+run terrane apply --auto-approve
+
+heading "Destroy" \
+  "Backwards: apps first, foundation last."
+run terrane destroy --auto-approve
+
+if find "$scratch/quickstart" -name '*.tfstate*' -print -quit | grep -q .; then
+  printf 'error: a state was left in the source tree\n' >&2
+  exit 1
+fi
+printf '\n%sThat was all of it.%s No state ever lay in the project; the copy and its home are removed now.\n' "$bold" "$plain"
+printf 'Next: README.md has a tour to do by hand, docs/guide/getting-started.md brings in a project of your own.\n'

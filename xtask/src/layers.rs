@@ -1,0 +1,72 @@
+//! The architecture in one table: who may depend on whom.
+//!
+//! Not here: the check (`tidy::manifests`) and the page made from it (`docs`).
+
+/// A crate by its directory's name, and the crates of ours that it may depend on. Everyone may
+/// use `testkit` in tests; nothing else is excepted.
+pub(crate) const LAYERS: &[(&str, &[&str])] = &[
+    ("model", &[]),
+    ("store", &["model"]),
+    ("drivers", &["model"]),
+    ("control", &["model", "store", "drivers"]),
+    ("server", &["model", "control"]),
+    ("cli", &["model", "control", "server"]),
+    ("testkit", &["model"]),
+    ("xtask", &["model"]),
+];
+
+/// What each crate promises, in the words of the reference page.
+pub(crate) const PROMISES: &[(&str, &str)] = &[
+    (
+        "model",
+        "pure: parses, decides, renders; no clock, disk, socket or environment",
+    ),
+    ("store", "the one door to SQL and blobs"),
+    (
+        "drivers",
+        "the one door to processes, Git, engines and the network",
+    ),
+    (
+        "control",
+        "use cases, loops and runners; alone knows both `store` and `drivers`",
+    ),
+    ("server", "HTTP only: parse, authorise, call `control`, map"),
+    ("cli", "the binary `terrane`: arguments, request, view"),
+    ("testkit", "parts for tests; never in a release"),
+    ("xtask", "checks and measures the repository itself"),
+];
+
+/// What the crate in this directory may depend on; `None` if the table does not know it.
+pub(crate) fn allowed(name: &str) -> Option<&'static [&'static str]> {
+    LAYERS
+        .iter()
+        .find(|(row, _)| *row == name)
+        .map(|(_, allowed)| *allowed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_has_no_circle() {
+        // Each row may name only rows above it; then no circle can be written at all.
+        let mut seen: Vec<&str> = Vec::new();
+        for (name, allowed) in LAYERS {
+            for dependency in *allowed {
+                assert!(
+                    seen.contains(dependency),
+                    "`{name}` names `{dependency}` before its row"
+                );
+            }
+            seen.push(name);
+        }
+    }
+
+    #[test]
+    fn every_row_has_its_promise() {
+        let rows: Vec<&str> = LAYERS.iter().map(|(name, _)| *name).collect();
+        let promises: Vec<&str> = PROMISES.iter().map(|(name, _)| *name).collect();
+        assert_eq!(rows, promises);
+    }
+}

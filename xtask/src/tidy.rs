@@ -1,0 +1,64 @@
+//! The rules of the house that neither the compiler nor clippy keeps: `cargo xtask tidy`.
+//!
+//! Not here: reading the disk (`tree`). Each rule is a function from the files to what is wrong.
+
+mod bans;
+mod links;
+mod manifests;
+mod sources;
+mod tree;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+pub(crate) use tree::{File, Tree};
+
+/// One broken rule, and where.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Problem {
+    pub(crate) path: String,
+    pub(crate) line: usize,
+    pub(crate) message: String,
+}
+
+impl Problem {
+    fn at(path: &str, line: usize, message: impl Into<String>) -> Self {
+        Self {
+            path: path.to_owned(),
+            line,
+            message: message.into(),
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}", self.path, self.line, self.message)
+    }
+}
+
+type Rule = fn(&Tree) -> Vec<Problem>;
+
+const RULES: &[Rule] = &[
+    manifests::crates_match_the_table,
+    manifests::dependencies_follow_the_table,
+    manifests::versions_live_at_the_root,
+    manifests::lints_are_inherited,
+    sources::files_open_with_what_they_are,
+    sources::files_stay_short,
+    sources::modules_are_named_by_their_noun,
+    bans::model_repeats_the_bans_and_adds_its_own,
+    bans::no_path_of_one_machine,
+    bans::sql_stays_in_store,
+    bans::processes_are_born_in_one_place,
+    links::links_lead_somewhere,
+];
+
+/// Every problem, sorted by place.
+pub(crate) fn check(tree: &Tree) -> Vec<Problem> {
+    let mut problems: Vec<Problem> = RULES.iter().flat_map(|rule| rule(tree)).collect();
+    problems.sort();
+    problems
+}

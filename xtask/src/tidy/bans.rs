@@ -1,0 +1,141 @@
+//! Rules about what may not stand where: calls, SQL, paths of one machine.
+//!
+//! The needles are put together from pieces, so that this file does not find itself.
+
+use super::{Problem, Tree};
+
+const ROOT_BANS: &str = "clippy.toml";
+const MODEL_BANS: &str = "crates/model/clippy.toml";
+
+/// What would make `model` impure. A `clippy.toml` inside a crate replaces the root's one.
+const IMPURE: &[&str] = &[
+    "std::env::var",
+    "std::env::vars",
+    "std::env::current_dir",
+    "std::fs::read",
+    "std::fs::read_to_string",
+    "std::fs::read_dir",
+    "std::fs::write",
+    "std::fs::File::open",
+    "std::fs::File::create",
+    "std::time::SystemTime::now",
+    "std::time::Instant::now",
+    "jiff::Timestamp::now",
+    "jiff::Zoned::now",
+];
+
+/// Where a child process may be born: one file of the product, one of the repository's own tools.
+const BIRTHPLACES: &[&str] = &["crates/drivers/src/process.rs", "xtask/src/child.rs"];
+
+pub(super) fn model_repeats_the_bans_and_adds_its_own(tree: &Tree) -> Vec<Problem> {
+    let banned = |path: &str| -> Vec<String> {
+        tree.get(path)
+            .map(|file| banned_paths(&file.text))
+            .unwrap_or_default()
+    };
+    let root = banned(ROOT_BANS);
+    let model = banned(MODEL_BANS);
+    let missing = |call: &str, why: &str| {
+        (!model.iter().any(|found| found == call))
+            .then(|| Problem::at(MODEL_BANS, 1, format!("`{call}` is not banned: {why}")))
+    };
+    let repeated = root
+        .iter()
+        .filter_map(|call| missing(call, "the root bans it, and this file replaces the root's"));
+    let own = IMPURE
+        .iter()
+        .filter_map(|call| missing(call, "`model` is pure"));
+    repeated.chain(own).collect()
+}
+
+pub(super) fn no_path_of_one_machine(tree: &Tree) -> Vec<Problem> {
+    let needles = [
+        concat!("/ro", "ot/"),
+        concat!("/wo", "rk/"),
+        concat!("/ho", "me/"),
+    ];
+    let mut problems = Vec::new();
+    for file in &tree.files {
+        for (index, line) in file.text.lines().enumerate() {
+            for needle in needles {
+                if line
+                    .match_indices(needle)
+                    .any(|(at, _)| starts_a_path(line, at))
+                {
+                    problems.push(Problem::at(
+                        &file.path,
+                        index + 1,
+                        format!("`{needle}…` is a path of one machine"),
+                    ));
+                }
+            }
+        }
+    }
+    problems
+}
+
+pub(super) fn sql_stays_in_store(tree: &Tree) -> Vec<Problem> {
+    let needles = [
+        concat!("SEL", "ECT "),
+        concat!("INS", "ERT INTO "),
+        concat!("DEL", "ETE FROM "),
+        concat!("CRE", "ATE TABLE "),
+        concat!("BEG", "IN IMMEDIATE"),
+    ];
+    let mut problems = Vec::new();
+    for file in tree
+        .rust()
+        .filter(|file| !file.path.starts_with("crates/store/"))
+    {
+        for (number, line) in file.code() {
+            if needles.iter().any(|needle| line.contains(needle)) {
+                problems.push(Problem::at(
+                    &file.path,
+                    number,
+                    "SQL is written in `store` alone",
+                ));
+            }
+        }
+    }
+    problems
+}
+
+pub(super) fn processes_are_born_in_one_place(tree: &Tree) -> Vec<Problem> {
+    let needle = concat!("Command", "::new(");
+    let mut problems = Vec::new();
+    for file in tree.rust() {
+        if file.is_test() || BIRTHPLACES.contains(&file.path.as_str()) {
+            continue;
+        }
+        for (number, line) in file.code() {
+            // clap has a `Command` too; it starts nothing.
+            if line
+                .match_indices(needle)
+                .any(|(at, _)| !line[..at].ends_with("clap::"))
+            {
+                problems.push(Problem::at(
+                    &file.path,
+                    number,
+                    "a child process is born in `drivers::process` alone",
+                ));
+            }
+        }
+    }
+    problems
+}
+
+/// `disallowed-methods` of a `clippy.toml`.
+fn banned_paths(text: &str) -> Vec<String> {
+    text.lines()
+        .filter(|line| !line.trim_start().starts_with('#'))
+        .filter_map(|line| line.split_once("path = \""))
+        .filter_map(|(_, rest)| rest.split_once('"'))
+        .map(|(path, _)| path.to_owned())
+        .collect()
+}
+
+/// Whether what stands at `at` is absolute: `net/work/` and `${dir}/work/` are not.
+fn starts_a_path(line: &str, at: usize) -> bool {
+    let before = line[..at].chars().next_back();
+    before.is_none_or(|c| !(c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | '}' | ')' | '*')))
+}

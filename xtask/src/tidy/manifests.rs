@@ -1,0 +1,103 @@
+//! Rules about `Cargo.toml`: who depends on whom, and where versions and lints are written.
+
+use super::{File, Problem, Tree};
+use crate::layers::{LAYERS, allowed};
+use crate::manifest::{Kind, Manifest};
+
+/// A crate without a row, and a row without a crate, are both mistakes.
+pub(super) fn crates_match_the_table(tree: &Tree) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for (name, file) in crates(tree) {
+        if allowed(name).is_none() {
+            problems.push(Problem::at(
+                &file.path,
+                1,
+                format!("crate `{name}` has no row in `xtask/src/layers.rs`"),
+            ));
+        }
+    }
+    for (name, _) in LAYERS {
+        if !crates(tree).any(|(found, _)| found == *name) {
+            problems.push(Problem::at(
+                "xtask/src/layers.rs",
+                1,
+                format!("there is a row for `{name}`, and no such crate"),
+            ));
+        }
+    }
+    problems
+}
+
+pub(super) fn dependencies_follow_the_table(tree: &Tree) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for (name, file) in crates(tree) {
+        let allowed = allowed(name).unwrap_or_default();
+        for dependency in Manifest::parse(&file.text).dependencies() {
+            let wanted = dependency.name.as_str();
+            let ours = LAYERS.iter().any(|(row, _)| *row == wanted);
+            let for_tests = wanted == "testkit" && dependency.kind == Kind::Dev;
+            if ours && !for_tests && !allowed.contains(&wanted) {
+                problems.push(Problem::at(
+                    &file.path,
+                    dependency.line,
+                    format!("`{name}` may not depend on `{wanted}`: see `xtask/src/layers.rs`"),
+                ));
+            }
+        }
+    }
+    problems
+}
+
+pub(super) fn versions_live_at_the_root(tree: &Tree) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for (_, file) in crates(tree) {
+        let manifest = Manifest::parse(&file.text);
+        for dependency in manifest.dependencies() {
+            if !dependency.inherited {
+                problems.push(Problem::at(
+                    &file.path,
+                    dependency.line,
+                    format!(
+                        "`{0}` is not inherited: its version belongs into the root, then `{0}.workspace = true`",
+                        dependency.name
+                    ),
+                ));
+            }
+        }
+        for key in ["version", "edition", "rust-version", "license", "publish"] {
+            let inherited = manifest
+                .section("package")
+                .and_then(|package| package.get(&format!("{key}.workspace")))
+                .is_some_and(|value| value == "true");
+            if !inherited {
+                problems.push(Problem::at(
+                    &file.path,
+                    1,
+                    format!("`[package]` wants `{key}.workspace = true`"),
+                ));
+            }
+        }
+    }
+    problems
+}
+
+pub(super) fn lints_are_inherited(tree: &Tree) -> Vec<Problem> {
+    crates(tree)
+        .filter(|(_, file)| {
+            Manifest::parse(&file.text)
+                .section("lints")
+                .and_then(|lints| lints.get("workspace"))
+                .is_none_or(|value| value != "true")
+        })
+        .map(|(_, file)| Problem::at(&file.path, 1, "no `[lints]` with `workspace = true`"))
+        .collect()
+}
+
+/// The crates of the workspace by their directory's name.
+fn crates(tree: &Tree) -> impl Iterator<Item = (&str, &File)> {
+    tree.files.iter().filter_map(|file| {
+        let dir = file.path.strip_suffix("/Cargo.toml")?;
+        let name = dir.strip_prefix("crates/").unwrap_or(dir);
+        (!name.contains('/')).then_some((name, file))
+    })
+}
