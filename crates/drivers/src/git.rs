@@ -13,14 +13,16 @@ pub(crate) mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+
+use crate::process::{self, Environment};
 
 pub(crate) use blobs::Blobs;
 
 /// The program and what it may see.
 #[derive(Clone, Debug)]
 pub struct Git {
-    env: BTreeMap<String, String>,
+    env: Environment,
 }
 
 /// A project's repository.
@@ -73,10 +75,10 @@ impl Git {
     /// Of the asker's environment only what Git needs to find itself and its settings.
     pub fn new(asker: &BTreeMap<String, String>) -> Self {
         let taken = ["PATH", "HOME", "XDG_CONFIG_HOME"];
-        let mut env: BTreeMap<String, String> = asker
+        let mut env: Environment = asker
             .iter()
             .filter(|(name, _)| taken.contains(&name.as_str()))
-            .map(|(name, value)| (name.clone(), value.clone()))
+            .map(|(name, value)| (name.as_str(), value.as_str()))
             .collect();
         let fixed = [
             ("GIT_TERMINAL_PROMPT", "0"),
@@ -84,7 +86,9 @@ impl Git {
             ("GIT_OPTIONAL_LOCKS", "0"),
             ("LC_ALL", "C"),
         ];
-        env.extend(fixed.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        for (name, value) in fixed {
+            env.set(name, value);
+        }
         Self { env }
     }
 
@@ -118,11 +122,14 @@ impl Git {
     }
 
     fn call(&self, dir: &Path, args: &[&str]) -> Result<Called, GitError> {
-        let output = self
-            .command(dir)
+        let mut command = self.command(dir);
+        command
             .args(args)
             .stdin(Stdio::null())
-            .output()
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let output = process::spawn_helper(&mut command)
+            .and_then(Child::wait_with_output)
             .map_err(|source| GitError::Start { source })?;
         Ok(Called {
             code: output.status.code(),
@@ -131,14 +138,8 @@ impl Git {
         })
     }
 
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "to be `process::command` as soon as both are in one tree"
-    )]
     fn command(&self, dir: &Path) -> Command {
-        let mut command = Command::new("git");
-        command.current_dir(dir).env_clear().envs(&self.env);
-        command
+        process::command(Path::new("git"), dir, &self.env)
     }
 }
 

@@ -5,6 +5,7 @@
 
 pub mod changed;
 pub mod changeset;
+pub mod config;
 pub mod diagnostic;
 pub mod engine;
 pub mod engine_event;
@@ -12,6 +13,7 @@ pub mod graph;
 pub mod ids;
 pub mod lock;
 pub mod masking;
+pub mod module;
 pub mod plan;
 pub mod project;
 pub mod proposal;

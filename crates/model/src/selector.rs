@@ -15,7 +15,6 @@
 //!
 //! Not here: what has changed (`changed`, and the `drivers` that look).
 
-mod suggestion;
 #[cfg(test)]
 mod tests;
 
@@ -23,31 +22,27 @@ use std::collections::BTreeSet;
 
 use globset::GlobBuilder;
 
+use crate::config::suggest::nearest;
 use crate::graph::Graph;
 use crate::ids::StackName;
 use crate::project::Project;
-use suggestion::nearest;
 
 /// What to compare with, for `changed:…`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ChangedRef {
     /// A Git revision.
-    Git(String),
+    Commit(String),
     /// What each stack was last applied with.
     Applied,
 }
 
 /// Parsed selectors.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Selection {
-    /// The stacks of a directory, relative to the project's root; `""` is all of them.
-    Here(String),
-    Words(Vec<Word>),
-}
+pub struct Selection(Vec<Word>);
 
 /// One argument: factors joined by `&`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Word(Vec<Factor>);
+struct Word(Vec<Factor>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Factor {
@@ -109,26 +104,35 @@ impl SelectorError {
 
 /// Reads selectors as they stand on a command line; none at all means every stack.
 pub fn parse(arguments: &[String]) -> Result<Selection, SelectorError> {
-    if arguments.is_empty() {
-        return Ok(Selection::Here(String::new()));
-    }
     let words = arguments.iter().map(|argument| Word::parse(argument));
-    Ok(Selection::Words(words.collect::<Result<_, _>>()?))
+    words.collect::<Result<_, _>>().map(Selection)
+}
+
+/// What no selector means in a directory, given relative to the project's root: the stacks at or below
+/// it, so all at the root; else those of the root module that the directory is part of.
+pub fn of_directory(project: &Project, dir: &str) -> Result<BTreeSet<StackName>, SelectorError> {
+    let dir = dir.trim_matches('/');
+    let stacks = || project.stacks.values();
+    let below = stacks().filter(|stack| lies_in(&stack.path, dir));
+    let below: BTreeSet<StackName> = below.map(|stack| stack.name.clone()).collect();
+    if !below.is_empty() {
+        return Ok(below);
+    }
+    let around = stacks().filter(|stack| lies_in(dir, &stack.path));
+    let innermost = around
+        .map(|stack| stack.path.as_str())
+        .max_by_key(|path| path.len())
+        .ok_or_else(|| SelectorError::NothingHere {
+            dir: dir.to_owned(),
+        })?;
+    let of_it = stacks().filter(|stack| stack.path == innermost);
+    Ok(of_it.map(|stack| stack.name.clone()).collect())
 }
 
 impl Selection {
-    /// What no selector means: the stacks of the current directory, given relative to the project's
-    /// root, or all at the root.
-    pub fn here(dir: impl Into<String>) -> Self {
-        Self::Here(dir.into())
-    }
-
     /// What has to be compared with before this can be resolved.
     pub fn refs(&self) -> BTreeSet<ChangedRef> {
-        let Self::Words(words) = self else {
-            return BTreeSet::new();
-        };
-        let factors = words.iter().flat_map(|word| &word.0);
+        let factors = self.0.iter().flat_map(|word| &word.0);
         factors
             .filter_map(|factor| match &factor.atom {
                 Atom::Changed(to) => Some(to.clone()),
@@ -148,17 +152,13 @@ impl Selection {
         project: &Project,
         changed: &dyn Fn(&ChangedRef) -> BTreeSet<StackName>,
     ) -> Result<BTreeSet<StackName>, SelectorError> {
-        let words = match self {
-            Self::Here(dir) => return here(project, dir),
-            Self::Words(words) => words,
-        };
         let context = Context {
             graph,
             project,
             changed,
         };
         let (negative, positive): (Vec<&Word>, Vec<&Word>) =
-            words.iter().partition(|word| word.says_only_no());
+            self.0.iter().partition(|word| word.says_only_no());
         let mut selected = if positive.is_empty() {
             graph.names()
         } else {
@@ -219,7 +219,7 @@ impl Factor {
             Some(("layer", name)) => Atom::Layer(name.to_owned()),
             Some(("label", name)) => Atom::Label(name.to_owned()),
             Some(("changed", "applied")) => Atom::Changed(ChangedRef::Applied),
-            Some(("changed", revision)) => Atom::Changed(ChangedRef::Git(revision.to_owned())),
+            Some(("changed", revision)) => Atom::Changed(ChangedRef::Commit(revision.to_owned())),
             Some((kind, _)) => return Err(FactorError::UnknownKind(kind.to_owned())),
             None if text.contains(['*', '?', '[', '{']) => Atom::Glob(text.to_owned()),
             None => Atom::Name(text.to_owned()),
@@ -281,14 +281,22 @@ impl Context<'_> {
             Atom::Glob(glob) => self.glob(glob)?,
             Atom::Target(name) => {
                 if !project.targets.contains_key(name) {
-                    return Err(unknown("target", name, project.targets.keys()));
+                    return Err(unknown(
+                        "target",
+                        name,
+                        project.targets.keys().map(String::as_str),
+                    ));
                 }
                 let of_it = stacks.filter(|stack| stack.target == *name);
                 of_it.map(|stack| stack.name.clone()).collect()
             }
             Atom::Layer(name) => {
                 if !project.layers.contains_key(name) {
-                    return Err(unknown("layer", name, project.layers.keys()));
+                    return Err(unknown(
+                        "layer",
+                        name,
+                        project.layers.keys().map(String::as_str),
+                    ));
                 }
                 let of_it = stacks.filter(|stack| stack.layer == *name);
                 of_it.map(|stack| stack.name.clone()).collect()
@@ -298,7 +306,7 @@ impl Context<'_> {
                 let of_it = stacks.filter(|stack| stack.labels.contains(name));
                 let named: BTreeSet<StackName> = of_it.map(|stack| stack.name.clone()).collect();
                 if named.is_empty() {
-                    return Err(unknown("label", name, known()));
+                    return Err(unknown("label", name, known().map(String::as_str)));
                 }
                 named
             }
@@ -332,26 +340,6 @@ impl Context<'_> {
     }
 }
 
-/// Stacks at or below a directory; else those of the root module that the directory is part of.
-fn here(project: &Project, dir: &str) -> Result<BTreeSet<StackName>, SelectorError> {
-    let dir = dir.trim_matches('/');
-    let stacks = || project.stacks.values();
-    let below = stacks().filter(|stack| lies_in(&stack.path, dir));
-    let below: BTreeSet<StackName> = below.map(|stack| stack.name.clone()).collect();
-    if !below.is_empty() {
-        return Ok(below);
-    }
-    let around = stacks().filter(|stack| lies_in(dir, &stack.path));
-    let innermost = around
-        .map(|stack| stack.path.as_str())
-        .max_by_key(|path| path.len());
-    let innermost = innermost.ok_or_else(|| SelectorError::NothingHere {
-        dir: dir.to_owned(),
-    })?;
-    let of_it = stacks().filter(|stack| stack.path == innermost);
-    Ok(of_it.map(|stack| stack.name.clone()).collect())
-}
-
 fn lies_in(path: &str, dir: &str) -> bool {
     dir.is_empty()
         || path
@@ -362,11 +350,11 @@ fn lies_in(path: &str, dir: &str) -> bool {
 fn unknown<'a>(
     noun: &'static str,
     name: &str,
-    known: impl Iterator<Item = impl AsRef<str> + 'a>,
+    known: impl Iterator<Item = &'a str>,
 ) -> SelectorError {
     SelectorError::Unknown {
         noun,
         name: name.to_owned(),
-        nearest: nearest(name, known),
+        nearest: nearest(name, known).map(str::to_owned),
     }
 }
