@@ -31,18 +31,22 @@ use crate::project::Project;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ChangedRef {
     /// A Git revision.
-    Commit(String),
+    Git(String),
     /// What each stack was last applied with.
     Applied,
 }
 
 /// Parsed selectors.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Selection(Vec<Word>);
+pub enum Selection {
+    /// The stacks of a directory, relative to the project's root; `""` is all of them.
+    Here(String),
+    Words(Vec<Word>),
+}
 
 /// One argument: factors joined by `&`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Word(Vec<Factor>);
+pub struct Word(Vec<Factor>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Factor {
@@ -104,35 +108,26 @@ impl SelectorError {
 
 /// Reads selectors as they stand on a command line; none at all means every stack.
 pub fn parse(arguments: &[String]) -> Result<Selection, SelectorError> {
-    let words = arguments.iter().map(|argument| Word::parse(argument));
-    words.collect::<Result<_, _>>().map(Selection)
-}
-
-/// What no selector means in a directory, given relative to the project's root: the stacks at or below
-/// it, so all at the root; else those of the root module that the directory is part of.
-pub fn of_directory(project: &Project, dir: &str) -> Result<BTreeSet<StackName>, SelectorError> {
-    let dir = dir.trim_matches('/');
-    let stacks = || project.stacks.values();
-    let below = stacks().filter(|stack| lies_in(&stack.path, dir));
-    let below: BTreeSet<StackName> = below.map(|stack| stack.name.clone()).collect();
-    if !below.is_empty() {
-        return Ok(below);
+    if arguments.is_empty() {
+        return Ok(Selection::Here(String::new()));
     }
-    let around = stacks().filter(|stack| lies_in(dir, &stack.path));
-    let innermost = around
-        .map(|stack| stack.path.as_str())
-        .max_by_key(|path| path.len())
-        .ok_or_else(|| SelectorError::NothingHere {
-            dir: dir.to_owned(),
-        })?;
-    let of_it = stacks().filter(|stack| stack.path == innermost);
-    Ok(of_it.map(|stack| stack.name.clone()).collect())
+    let words = arguments.iter().map(|argument| Word::parse(argument));
+    Ok(Selection::Words(words.collect::<Result<_, _>>()?))
 }
 
 impl Selection {
+    /// What no selector means: the stacks of the current directory, given relative to the project's
+    /// root, or all at the root.
+    pub fn here(dir: impl Into<String>) -> Self {
+        Self::Here(dir.into())
+    }
+
     /// What has to be compared with before this can be resolved.
     pub fn refs(&self) -> BTreeSet<ChangedRef> {
-        let factors = self.0.iter().flat_map(|word| &word.0);
+        let Self::Words(words) = self else {
+            return BTreeSet::new();
+        };
+        let factors = words.iter().flat_map(|word| &word.0);
         factors
             .filter_map(|factor| match &factor.atom {
                 Atom::Changed(to) => Some(to.clone()),
@@ -152,13 +147,17 @@ impl Selection {
         project: &Project,
         changed: &dyn Fn(&ChangedRef) -> BTreeSet<StackName>,
     ) -> Result<BTreeSet<StackName>, SelectorError> {
+        let words = match self {
+            Self::Here(dir) => return here(project, dir),
+            Self::Words(words) => words,
+        };
         let context = Context {
             graph,
             project,
             changed,
         };
         let (negative, positive): (Vec<&Word>, Vec<&Word>) =
-            self.0.iter().partition(|word| word.says_only_no());
+            words.iter().partition(|word| word.says_only_no());
         let mut selected = if positive.is_empty() {
             graph.names()
         } else {
@@ -219,7 +218,7 @@ impl Factor {
             Some(("layer", name)) => Atom::Layer(name.to_owned()),
             Some(("label", name)) => Atom::Label(name.to_owned()),
             Some(("changed", "applied")) => Atom::Changed(ChangedRef::Applied),
-            Some(("changed", revision)) => Atom::Changed(ChangedRef::Commit(revision.to_owned())),
+            Some(("changed", revision)) => Atom::Changed(ChangedRef::Git(revision.to_owned())),
             Some((kind, _)) => return Err(FactorError::UnknownKind(kind.to_owned())),
             None if text.contains(['*', '?', '[', '{']) => Atom::Glob(text.to_owned()),
             None => Atom::Name(text.to_owned()),
@@ -338,6 +337,26 @@ impl Context<'_> {
         }
         Ok(named)
     }
+}
+
+/// Stacks at or below a directory; else those of the root module that the directory is part of.
+fn here(project: &Project, dir: &str) -> Result<BTreeSet<StackName>, SelectorError> {
+    let dir = dir.trim_matches('/');
+    let stacks = || project.stacks.values();
+    let below = stacks().filter(|stack| lies_in(&stack.path, dir));
+    let below: BTreeSet<StackName> = below.map(|stack| stack.name.clone()).collect();
+    if !below.is_empty() {
+        return Ok(below);
+    }
+    let around = stacks().filter(|stack| lies_in(dir, &stack.path));
+    let innermost = around
+        .map(|stack| stack.path.as_str())
+        .max_by_key(|path| path.len());
+    let innermost = innermost.ok_or_else(|| SelectorError::NothingHere {
+        dir: dir.to_owned(),
+    })?;
+    let of_it = stacks().filter(|stack| stack.path == innermost);
+    Ok(of_it.map(|stack| stack.name.clone()).collect())
 }
 
 fn lies_in(path: &str, dir: &str) -> bool {

@@ -1,7 +1,7 @@
 //! "Did you mean": the nearest of the words that would have been right.
 
 /// The candidate nearest to `seen`, if near enough to be meant.
-pub fn nearest<'a>(
+pub(crate) fn nearest<'a>(
     seen: &str,
     candidates: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {

@@ -41,14 +41,10 @@ fn shown(selection: Result<Selection, SelectorError>) -> String {
     let project = project();
     let graph = Graph::new(&project);
     let changed = |to: &ChangedRef| match to {
-        ChangedRef::Commit(_) => BTreeSet::from(["dns".parse().unwrap(), "gone".parse().unwrap()]),
+        ChangedRef::Git(_) => BTreeSet::from(["dns".parse().unwrap(), "gone".parse().unwrap()]),
         ChangedRef::Applied => BTreeSet::from(["mail".parse().unwrap()]),
     };
-    told(selection.and_then(|selection| selection.resolve(&graph, &project, &changed)))
-}
-
-fn told(resolved: Result<BTreeSet<StackName>, SelectorError>) -> String {
-    match resolved {
+    match selection.and_then(|selection| selection.resolve(&graph, &project, &changed)) {
         Ok(stacks) => names(stacks),
         Err(err) => match err.hint() {
             Some(hint) => format!("error: {err}; {hint}"),
@@ -163,12 +159,10 @@ fn mistakes() {
 }
 
 #[test]
-fn no_selector_at_all() {
-    let everything = "dns edge k8s-dev k8s-prod mail network";
-    assert_eq!(shown(parse(&[])), everything);
-    let here = |dir: &str| told(of_directory(&project(), dir));
-    assert_eq!(here(""), everything);
-    assert_eq!(here("infra"), everything);
+fn the_current_directory() {
+    let here = |dir: &str| shown(Ok(Selection::here(dir)));
+    assert_eq!(here(""), "dns edge k8s-dev k8s-prod mail network");
+    assert_eq!(here("infra"), "dns edge k8s-dev k8s-prod mail network");
     assert_eq!(here("infra/dns"), "dns");
     assert_eq!(here("infra/dns/templates"), "dns");
     assert_eq!(
@@ -183,6 +177,6 @@ fn refs_are_known_before_anything_is_compared() {
     let refs = parse(&words).unwrap().refs();
     assert_eq!(
         refs,
-        BTreeSet::from([ChangedRef::Commit("main".to_owned()), ChangedRef::Applied])
+        BTreeSet::from([ChangedRef::Git("main".to_owned()), ChangedRef::Applied])
     );
 }
