@@ -41,6 +41,8 @@ pub struct Repository {
 pub enum GitError {
     #[error("could not start `git`")]
     Start { source: io::Error },
+    #[error("could not look for a repository in `{}`", path.display())]
+    Directory { path: PathBuf, source: io::Error },
     #[error("could not {deed}: {said}")]
     Failed { deed: &'static str, said: String },
     #[error("`{revision}` is not a commit that this clone has")]
@@ -66,7 +68,7 @@ impl GitError {
                 Some(format!("if it is on the remote: `git fetch origin {revision}`"))
             }
             Self::NotUtf8 { .. } => Some("rename it".to_owned()),
-            Self::Failed { .. } | Self::Unrelated { .. } => None,
+            Self::Directory { .. } | Self::Failed { .. } | Self::Unrelated { .. } => None,
         }
     }
 }
@@ -94,6 +96,10 @@ impl Git {
 
     /// The repository that a project's root lies in, if it lies in one.
     pub fn repository(&self, root: &Path) -> Result<Option<Repository>, GitError> {
+        let root = root.canonicalize().map_err(|source| GitError::Directory {
+            path: root.to_owned(),
+            source,
+        })?;
         // Saves a process, and the need for Git, where there is nothing for it.
         if !root.ancestors().any(|dir| dir.join(".git").exists()) {
             return Ok(None);
@@ -105,7 +111,7 @@ impl Git {
             "--git-common-dir",
             "--show-prefix",
         ];
-        let called = self.call(root, &args)?;
+        let called = self.call(&root, &args)?;
         if called.code == Some(128) && called.stderr.contains("not a git repository") {
             return Ok(None);
         }
@@ -114,7 +120,7 @@ impl Git {
         let mut line = || lines.next().unwrap_or_default();
         Ok(Some(Repository {
             git: self.clone(),
-            root: root.to_owned(),
+            root,
             top: line().into(),
             common_dir: line().into(),
             prefix: line().to_owned(),
@@ -144,7 +150,7 @@ impl Git {
 }
 
 impl Repository {
-    /// The project's root.
+    /// The project's root, without links in its path.
     pub fn root(&self) -> &Path {
         &self.root
     }
