@@ -13,14 +13,16 @@ pub(crate) mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+
+use crate::process::{self, Environment};
 
 pub(crate) use blobs::Blobs;
 
 /// The program and what it may see.
 #[derive(Clone, Debug)]
 pub struct Git {
-    env: BTreeMap<String, String>,
+    env: Environment,
 }
 
 /// A project's repository.
@@ -39,6 +41,8 @@ pub struct Repository {
 pub enum GitError {
     #[error("could not start `git`")]
     Start { source: io::Error },
+    #[error("could not look for a repository in `{}`", path.display())]
+    Directory { path: PathBuf, source: io::Error },
     #[error("could not {deed}: {said}")]
     Failed { deed: &'static str, said: String },
     #[error("`{revision}` is not a commit that this clone has")]
@@ -64,7 +68,7 @@ impl GitError {
                 Some(format!("if it is on the remote: `git fetch origin {revision}`"))
             }
             Self::NotUtf8 { .. } => Some("rename it".to_owned()),
-            Self::Failed { .. } | Self::Unrelated { .. } => None,
+            Self::Directory { .. } | Self::Failed { .. } | Self::Unrelated { .. } => None,
         }
     }
 }
@@ -73,10 +77,10 @@ impl Git {
     /// Of the asker's environment only what Git needs to find itself and its settings.
     pub fn new(asker: &BTreeMap<String, String>) -> Self {
         let taken = ["PATH", "HOME", "XDG_CONFIG_HOME"];
-        let mut env: BTreeMap<String, String> = asker
+        let mut env: Environment = asker
             .iter()
             .filter(|(name, _)| taken.contains(&name.as_str()))
-            .map(|(name, value)| (name.clone(), value.clone()))
+            .map(|(name, value)| (name.as_str(), value.as_str()))
             .collect();
         let fixed = [
             ("GIT_TERMINAL_PROMPT", "0"),
@@ -84,12 +88,18 @@ impl Git {
             ("GIT_OPTIONAL_LOCKS", "0"),
             ("LC_ALL", "C"),
         ];
-        env.extend(fixed.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        for (name, value) in fixed {
+            env.set(name, value);
+        }
         Self { env }
     }
 
     /// The repository that a project's root lies in, if it lies in one.
     pub fn repository(&self, root: &Path) -> Result<Option<Repository>, GitError> {
+        let root = root.canonicalize().map_err(|source| GitError::Directory {
+            path: root.to_owned(),
+            source,
+        })?;
         // Saves a process, and the need for Git, where there is nothing for it.
         if !root.ancestors().any(|dir| dir.join(".git").exists()) {
             return Ok(None);
@@ -101,7 +111,7 @@ impl Git {
             "--git-common-dir",
             "--show-prefix",
         ];
-        let called = self.call(root, &args)?;
+        let called = self.call(&root, &args)?;
         if called.code == Some(128) && called.stderr.contains("not a git repository") {
             return Ok(None);
         }
@@ -110,7 +120,7 @@ impl Git {
         let mut line = || lines.next().unwrap_or_default();
         Ok(Some(Repository {
             git: self.clone(),
-            root: root.to_owned(),
+            root,
             top: line().into(),
             common_dir: line().into(),
             prefix: line().to_owned(),
@@ -118,11 +128,14 @@ impl Git {
     }
 
     fn call(&self, dir: &Path, args: &[&str]) -> Result<Called, GitError> {
-        let output = self
-            .command(dir)
+        let mut command = self.command(dir);
+        command
             .args(args)
             .stdin(Stdio::null())
-            .output()
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let output = process::spawn_helper(&mut command)
+            .and_then(Child::wait_with_output)
             .map_err(|source| GitError::Start { source })?;
         Ok(Called {
             code: output.status.code(),
@@ -131,19 +144,13 @@ impl Git {
         })
     }
 
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "to be `process::command` as soon as both are in one tree"
-    )]
     fn command(&self, dir: &Path) -> Command {
-        let mut command = Command::new("git");
-        command.current_dir(dir).env_clear().envs(&self.env);
-        command
+        process::command(Path::new("git"), dir, &self.env)
     }
 }
 
 impl Repository {
-    /// The project's root.
+    /// The project's root, without links in its path.
     pub fn root(&self) -> &Path {
         &self.root
     }
@@ -182,6 +189,7 @@ impl Repository {
             "status",
             "--porcelain",
             "-z",
+            "--untracked-files=normal",
             "--ignore-submodules=none",
             "--",
             ".",

@@ -4,8 +4,8 @@
 //! Not here: what to do when (`control`), state and history (`store`), pure parsing (`model`).
 
 pub mod engine;
+pub mod git;
 pub mod process;
 pub mod secrets;
-pub mod git;
 pub mod snapshot;
 pub mod tree;

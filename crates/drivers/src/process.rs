@@ -257,6 +257,12 @@ fn spawn(
         })
 }
 
+/// Starts a helper that is heard or talked to over pipes, and that ends when its input does.
+pub(crate) fn spawn_helper(command: &mut Command) -> io::Result<std::process::Child> {
+    let _turn = SPAWNING.lock().unwrap_or_else(PoisonError::into_inner);
+    command.spawn()
+}
+
 /// Copies that lack close-on-exec; they share the lock of their originals, which keep the flag.
 fn pass_on(descriptors: &[BorrowedFd<'_>]) -> io::Result<Vec<OwnedFd>> {
     let copy = |fd: &BorrowedFd<'_>| Ok(rustix::io::dup(fd)?);

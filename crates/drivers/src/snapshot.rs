@@ -234,6 +234,7 @@ fn digest_of<'a>(files: impl Iterator<Item = (&'a str, FileKind, &'a str)>) -> S
     hex(context.finish().as_ref())
 }
 
+/// SHA-256 in hex.
 pub fn sha256(bytes: &[u8]) -> String {
     hex(digest(&SHA256, bytes).as_ref())
 }

@@ -18,7 +18,7 @@ use crate::project::{Project, Stack};
 pub struct Reach {
     /// Directories of the modules it uses, its root module's among them or not.
     pub dirs: BTreeSet<String>,
-    /// Files that its modules name by literal paths.
+    /// Files that its modules name, by literal paths or, as `fileset()` has them, by globs.
     pub files: BTreeSet<String>,
     /// Further files, as globs.
     pub globs: Vec<String>,
@@ -100,13 +100,11 @@ impl<'a> Extent<'a> {
         files.insert(joined(&stack.path, ".terraform.lock.hcl"));
         let mut globs = GlobSetBuilder::new();
         let included = stack.include.iter().map(|glob| joined(&stack.path, glob));
-        for glob in reach
-            .globs
+        let filesets = files
             .iter()
-            .chain(&stack.watch)
-            .cloned()
-            .chain(included)
-        {
+            .filter(|file| file.contains(['*', '?', '[', '{']));
+        let named = reach.globs.iter().chain(&stack.watch).chain(filesets);
+        for glob in named.cloned().chain(included) {
             // `config` has refused what is not a glob.
             if let Ok(glob) = GlobBuilder::new(&glob).literal_separator(true).build() {
                 globs.add(glob);

@@ -21,7 +21,7 @@ pub mod reference;
 mod schema;
 mod stack;
 mod stack_schema;
-mod suggest;
+pub(crate) mod suggest;
 pub(crate) mod syntax;
 mod templates;
 #[cfg(test)]

@@ -16,6 +16,7 @@ pub mod masking;
 pub mod module;
 pub mod plan;
 pub mod project;
+pub mod proposal;
 pub mod run;
 pub mod secret;
 pub mod selector;

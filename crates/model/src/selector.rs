@@ -15,7 +15,6 @@
 //!
 //! Not here: what has changed (`changed`, and the `drivers` that look).
 
-mod suggestion;
 #[cfg(test)]
 mod tests;
 
@@ -23,10 +22,10 @@ use std::collections::BTreeSet;
 
 use globset::GlobBuilder;
 
+use crate::config::suggest::nearest;
 use crate::graph::Graph;
 use crate::ids::StackName;
 use crate::project::Project;
-use suggestion::nearest;
 
 /// What to compare with, for `changed:…`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -281,14 +280,22 @@ impl Context<'_> {
             Atom::Glob(glob) => self.glob(glob)?,
             Atom::Target(name) => {
                 if !project.targets.contains_key(name) {
-                    return Err(unknown("target", name, project.targets.keys()));
+                    return Err(unknown(
+                        "target",
+                        name,
+                        project.targets.keys().map(String::as_str),
+                    ));
                 }
                 let of_it = stacks.filter(|stack| stack.target == *name);
                 of_it.map(|stack| stack.name.clone()).collect()
             }
             Atom::Layer(name) => {
                 if !project.layers.contains_key(name) {
-                    return Err(unknown("layer", name, project.layers.keys()));
+                    return Err(unknown(
+                        "layer",
+                        name,
+                        project.layers.keys().map(String::as_str),
+                    ));
                 }
                 let of_it = stacks.filter(|stack| stack.layer == *name);
                 of_it.map(|stack| stack.name.clone()).collect()
@@ -298,7 +305,7 @@ impl Context<'_> {
                 let of_it = stacks.filter(|stack| stack.labels.contains(name));
                 let named: BTreeSet<StackName> = of_it.map(|stack| stack.name.clone()).collect();
                 if named.is_empty() {
-                    return Err(unknown("label", name, known()));
+                    return Err(unknown("label", name, known().map(String::as_str)));
                 }
                 named
             }
@@ -362,11 +369,11 @@ fn lies_in(path: &str, dir: &str) -> bool {
 fn unknown<'a>(
     noun: &'static str,
     name: &str,
-    known: impl Iterator<Item = impl AsRef<str> + 'a>,
+    known: impl Iterator<Item = &'a str>,
 ) -> SelectorError {
     SelectorError::Unknown {
         noun,
         name: name.to_owned(),
-        nearest: nearest(name, known),
+        nearest: nearest(name, known).map(str::to_owned),
     }
 }

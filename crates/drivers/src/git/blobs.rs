@@ -6,6 +6,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use model::tree::ReadFailure;
 
 use super::GitError;
+use crate::process::spawn_helper;
 
 /// A running `git cat-file`; it ends when this is dropped.
 #[derive(Debug)]
@@ -18,13 +19,12 @@ pub(crate) struct Blobs {
 
 impl Blobs {
     pub(super) fn start(mut command: Command) -> Result<Self, GitError> {
-        let mut child = command
+        command
             .args(["cat-file", "--batch"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .map_err(|source| GitError::Start { source })?;
+            .stderr(Stdio::null());
+        let mut child = spawn_helper(&mut command).map_err(|source| GitError::Start { source })?;
         let (ask, answer) = (child.stdin.take(), child.stdout.take());
         let answer = answer.ok_or_else(|| GitError::Start {
             source: io::ErrorKind::BrokenPipe.into(),

@@ -122,6 +122,18 @@ fn outside_of_git() {
 }
 
 #[test]
+fn a_link_to_the_project() {
+    let repository = TestRepository::new();
+    repository.write("infra/a.tf", "1");
+    let other = TempDir::new().unwrap();
+    let link = other.path().join("link");
+    std::os::unix::fs::symlink(repository.path().join("infra"), &link).unwrap();
+    let open = git().repository(&link).unwrap().unwrap();
+    assert_eq!(open.prefix, "infra/");
+    assert!(open.root().starts_with(open.top()));
+}
+
+#[test]
 fn a_worktree_shares_the_common_directory() {
     let repository = TestRepository::new();
     repository.commit("first");

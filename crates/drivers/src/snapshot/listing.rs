@@ -1,6 +1,6 @@
 //! Which paths belong into a snapshot; some may turn out to be gone, or no files.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
@@ -27,7 +27,15 @@ pub(super) fn paths(
     for pattern in &extras.include {
         included(root, pattern, &mut paths)?;
     }
-    paths.retain(|path| belongs(path));
+    // Git may still track what lay in a directory that now is a link.
+    let mut real: BTreeMap<String, bool> = BTreeMap::new();
+    paths.retain(|path| {
+        let dir = path.rsplit_once('/').map_or("", |(dir, _)| dir);
+        belongs(path)
+            && *real
+                .entry(dir.to_owned())
+                .or_insert_with(|| real_dir(root, dir).as_deref() == Some(dir))
+    });
     Ok(paths)
 }
 

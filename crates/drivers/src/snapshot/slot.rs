@@ -182,10 +182,11 @@ impl Slot {
                 old.clone()
             } else {
                 laid_out.written += 1;
+                let is_there = seen.files.contains_key(file.path);
                 Written {
                     kind: file.kind,
                     digest: digest.clone(),
-                    look: self.write(file.path, |place| put(place, file))?,
+                    look: self.write(file.path, |place| put(place, file, is_there))?,
                 }
             };
             manifest.files.insert(file.path.to_owned(), written);
@@ -330,10 +331,9 @@ fn make_dir(place: &Path) -> io::Result<()> {
 }
 
 /// Writes a file anew: what is there is removed, never written through.
-fn put(place: &Path, file: &Packed<'_>) -> io::Result<Look> {
-    match fs::remove_file(place) {
-        Err(err) if !is_absent(&err) => return Err(err),
-        _ => {}
+fn put(place: &Path, file: &Packed<'_>, is_there: bool) -> io::Result<Look> {
+    if is_there {
+        fs::remove_file(place)?;
     }
     let mode = match file.kind {
         FileKind::Plain => 0o600,

@@ -118,6 +118,22 @@ fn links_that_stay_inside_belong_in() {
 }
 
 #[test]
+fn nothing_is_read_through_a_link() {
+    let repository = TestRepository::new();
+    repository
+        .write("dir/main.tf", "1")
+        .write("real/main.tf", "1");
+    repository.commit("first");
+    repository.remove("dir/main.tf");
+    fs::remove_dir(repository.path().join("dir")).unwrap();
+    symlink("real", repository.path().join("dir")).unwrap();
+    let snapshot = taken(&repository, "", &Extras::default());
+    assert_eq!(shown(&snapshot), "dir@ real/main.tf");
+    let bytes = snapshot.pack(repository.path()).unwrap();
+    assert_eq!(unpack(&bytes).unwrap().len(), 2);
+}
+
+#[test]
 fn outside_of_git_everything_belongs_in() {
     let dir = TempDir::new().unwrap();
     let write = |path: &str| {

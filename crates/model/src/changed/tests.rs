@@ -36,6 +36,7 @@ fn reach(stack: &StackName) -> Reach {
         }
         "nested" => {
             reach.files.insert("keys/ca.pem".to_owned());
+            reach.files.insert("pages/**/*.html".to_owned());
             reach.files.insert("terrane.hcl".to_owned());
         }
         _ => {}
@@ -90,6 +91,8 @@ fn modules_and_named_files() {
     check("modules/net/sub/x.tf", "network: modules/net/sub/x.tf");
     check("modules/other/x.tf", "");
     check("keys/ca.pem", "nested: keys/ca.pem");
+    check("pages/a/b.html", "nested: pages/a/b.html");
+    check("pages/a/b.css", "");
 }
 
 #[test]

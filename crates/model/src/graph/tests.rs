@@ -1,6 +1,9 @@
 //! The graph as data: a project is one line per stack, `layer name < upstream.output upstream`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use proptest::prelude::*;
 
 use super::*;
 use crate::project::{Edge, Stack};
@@ -93,7 +96,6 @@ const MIDDLE: &str = "
 
 /// Sixty stacks in three layers, each on three of the layer below.
 fn large() -> String {
-    use std::fmt::Write as _;
     let mut lines = String::new();
     for number in 0..60_usize {
         let layer = ["base", "platform", "service"][number / 20];
@@ -112,7 +114,6 @@ fn large() -> String {
 
 /// Sixty stacks as a platform team has them: regions that hardly know each other.
 fn regions() -> String {
-    use std::fmt::Write as _;
     let mut lines = String::from("foundation dns\nfoundation identity\n");
     for region in ["eu", "us", "ap", "sa", "af", "me", "ca", "uk", "jp", "au"] {
         let _ = writeln!(lines, "network net-{region} < identity.tenant");
@@ -295,7 +296,6 @@ fn svg_document() {
 
 #[test]
 fn a_thousand_stacks_are_drawn_in_every_form() {
-    use std::fmt::Write as _;
     let mut lines = String::new();
     for number in 0..1000_usize {
         let _ = write!(lines, "layer-{} stack-{number:04} <", number / 100);
@@ -309,4 +309,51 @@ fn a_thousand_stacks_are_drawn_in_every_form() {
     assert_eq!(graph.waves(&graph.names()).len(), 1000);
     assert!(drawn(&lines, 100, true).lines().count() > 1000);
     assert!(svg(&graph).len() > 100_000);
+}
+
+/// Stacks `s-0`, `s-1`, …, each on some of those before it, and which of them are selected.
+fn any_graph() -> impl Strategy<Value = (String, BTreeSet<StackName>)> {
+    let edges = prop::collection::vec(
+        prop::collection::vec(any::<prop::sample::Index>(), 0..4),
+        1..20,
+    );
+    (edges, prop::collection::vec(any::<bool>(), 20)).prop_map(|(edges, chosen)| {
+        let mut lines = String::new();
+        for (number, ups) in edges.iter().enumerate() {
+            let ups = ups.iter().filter(|_| number > 0);
+            let ups: Vec<String> = ups.map(|up| format!("s-{}.id", up.index(number))).collect();
+            let _ = writeln!(lines, "layer s-{number} < {}", ups.join(" "));
+        }
+        let selected = (0..edges.len()).filter(|number| chosen[*number]);
+        let selected = selected.map(|number| format!("s-{number}").parse().unwrap());
+        (lines, selected.collect())
+    })
+}
+
+proptest! {
+    #[test]
+    fn a_wave_needs_only_earlier_ones((lines, selection) in any_graph()) {
+        let graph = graph(&lines);
+        let waves = graph.waves(&selection);
+        let mut done = BTreeSet::new();
+        for wave in waves {
+            prop_assert!(!wave.is_empty());
+            for stack in &wave {
+                let mut needed = graph.upstream_closure(stack);
+                needed.retain(|up| selection.contains(up));
+                prop_assert!(needed.is_subset(&done));
+                prop_assert!(graph.waits_for(stack, &selection).is_subset(&needed));
+            }
+            done.extend(wave);
+        }
+        prop_assert_eq!(done, selection);
+    }
+
+    #[test]
+    fn every_edge_is_a_mark_on_the_drawing((lines, _) in any_graph()) {
+        let graph = graph(&lines);
+        let drawn = text(&graph, TextStyle { width: 400, unicode: true });
+        let pairs = graph.arrows().count();
+        prop_assert!(drawn.contains('←') || drawn.matches('◄').count() == pairs);
+    }
 }

@@ -9,6 +9,7 @@
 //! platforms     k8s-dev ──◄        network.subnet_id
 //! ```
 
+use std::cmp::Reverse;
 use std::fmt::Write as _;
 
 use super::{Graph, GraphLayer};
@@ -356,18 +357,12 @@ fn rows(graph: &Graph) -> Vec<usize> {
             let ups = graph.upstreams[number].iter();
             ups.filter(|&&up| waiting[up] == 1).count()
         };
-        let best = ready
-            .iter()
-            .copied()
-            .enumerate()
-            .min_by_key(|&(_, number)| {
-                let begun = usize::from(!graph.downstreams[number].is_empty());
-                (
-                    rank(number),
-                    begun.wrapping_sub(ended(number)).cast_signed(),
-                    number,
-                )
-            });
+        let key = |number: usize| {
+            let begun = usize::from(!graph.downstreams[number].is_empty());
+            (rank(number), Reverse(ended(number) + 1 - begun), number)
+        };
+        let candidates = ready.iter().copied().enumerate();
+        let best = candidates.min_by_key(|&(_, number)| key(number));
         let Some((place, number)) = best else {
             return rows;
         };

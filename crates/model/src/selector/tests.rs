@@ -180,3 +180,10 @@ fn refs_are_known_before_anything_is_compared() {
         BTreeSet::from([ChangedRef::Git("main".to_owned()), ChangedRef::Applied])
     );
 }
+
+proptest::proptest! {
+    #[test]
+    fn no_word_is_too_strange(word in "[a-z!+&:*?{}\\[\\] -]{0,12}") {
+        let _ = shown(parse(&[word]));
+    }
+}

@@ -1,0 +1,254 @@
+//! The project file that `terrane init` proposes for root modules it found: a start that people read,
+//! correct and keep. What is certain stands as code, what is guessed as a comment.
+//!
+//! Not here: finding modules (`drivers`), reading them (`module`).
+
+mod edges;
+mod names;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use crate::engine::Flavor;
+use edges::Edges;
+
+/// What `init` knows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Proposal {
+    /// The project's name; made into one if it is not.
+    pub name: String,
+    /// A fresh id.
+    pub id: String,
+    pub flavor: Flavor,
+    /// Such as `~> 1.11`.
+    pub constraint: Option<String>,
+    pub found: Vec<Found>,
+}
+
+/// A root module.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// Relative to the project's root; `""` is the root.
+    pub dir: String,
+    /// The kind of its `backend` block, or `cloud`.
+    pub backend: Option<String>,
+    /// The settings of that block, as written.
+    pub backend_text: String,
+    pub remote_states: Vec<FoundRemoteState>,
+    /// Variables, and whether they have a default.
+    pub variables: BTreeMap<String, bool>,
+    pub outputs: BTreeSet<String>,
+}
+
+/// A `data "terraform_remote_state"` block.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FoundRemoteState {
+    pub name: String,
+    /// Its settings, as written.
+    pub config: String,
+}
+
+const HEAD: &str = "\
+# Proposed by `terrane init`. Read it, correct it, then run `terrane validate`.
+";
+
+const EXAMPLE: &str = "
+# No root module was found. A stack is a directory of engine files with a state of its own:
+#
+# stack \"network\" {
+#   path   = \"infra/network\"
+#   target = \"local\"
+#   layer  = \"main\"
+# }
+";
+
+/// The text of `terrane.hcl`.
+pub fn render(proposal: &Proposal) -> String {
+    let mut found: Vec<&Found> = proposal.found.iter().collect();
+    found.sort_by(|one, other| one.dir.cmp(&other.dir));
+    let project = names::project(&proposal.name);
+    let names = names::stacks(&found, &project);
+    let edges = Edges::new(&found, &names);
+    let mut out = String::from(HEAD);
+    let _ = writeln!(out, "\nproject {} {{", quoted(&project));
+    let _ = writeln!(
+        out,
+        "  id = {} # ties clones and worktrees to one home: keep it",
+        quoted(&proposal.id)
+    );
+    match &proposal.constraint {
+        Some(constraint) => {
+            let version = quoted(constraint);
+            let _ = writeln!(
+                out,
+                "  engine \"{}\" {{ version = {version} }}",
+                proposal.flavor
+            );
+        }
+        None => {
+            let _ = writeln!(out, "  engine \"{}\" {{}}", proposal.flavor);
+        }
+    }
+    out.push_str("}\n\nlayer \"main\" { order = 0 } # more layers keep lower stacks from needing higher ones\n\n");
+    targets(&mut out, &found);
+    if found.is_empty() {
+        out.push_str(EXAMPLE);
+    }
+    for (at, module) in found.iter().enumerate() {
+        out.push('\n');
+        stack(&mut out, at, module, &names, &edges);
+    }
+    out
+}
+
+/// One target for states that terrane keeps, one for each backend that modules bring along: taking them
+/// away from their backend would look like nothing was ever applied.
+fn targets(out: &mut String, found: &[&Found]) {
+    let backends: BTreeSet<&str> = found
+        .iter()
+        .filter_map(|module| own_backend(module))
+        .collect();
+    if found.is_empty() || found.iter().any(|module| own_backend(module).is_none()) {
+        out.push_str("target \"local\" { writers = [\"anyone\"] } # terrane keeps the states\n");
+    }
+    for kind in backends {
+        let name = names::word(kind, "backend");
+        if !out.ends_with("\n\n") {
+            out.push('\n');
+        }
+        let _ = writeln!(out, "target {} {{", quoted(&name));
+        out.push_str("  writers = [\"anyone\"]\n");
+        let _ = writeln!(
+            out,
+            "  backend {} {{}} # its settings stay in the modules; what they lack goes here",
+            quoted(kind)
+        );
+        out.push_str("}\n");
+    }
+}
+
+/// The backend that a module's states stay in. A file beside the code is none to stay in.
+fn own_backend(module: &Found) -> Option<&str> {
+    module
+        .backend
+        .as_deref()
+        .filter(|kind| !matches!(*kind, "local" | "cloud"))
+}
+
+fn stack(out: &mut String, at: usize, module: &Found, names: &[String], edges: &Edges) {
+    let name = &names[at];
+    let _ = writeln!(out, "stack {} {{", quoted(name));
+    let path = if module.dir.is_empty() {
+        "."
+    } else {
+        &module.dir
+    };
+    let target =
+        own_backend(module).map_or_else(|| "local".to_owned(), |kind| names::word(kind, "backend"));
+    let _ = writeln!(out, "  path   = {}", quoted(path));
+    let _ = writeln!(out, "  target = {}", quoted(&target));
+    let _ = writeln!(out, "  layer  = \"main\"");
+    let after: Vec<String> = edges
+        .read_by(at)
+        .map(|(up, _)| format!("stack.{}", names[up]))
+        .collect();
+    if !after.is_empty() {
+        let why: Vec<String> = edges
+            .read_by(at)
+            .map(|(_, remote)| format!("`data.terraform_remote_state.{remote}`"))
+            .collect();
+        let reads = if why.len() == 1 {
+            "reads its state"
+        } else {
+            "read their states"
+        };
+        let _ = writeln!(
+            out,
+            "  after  = [{}] # {} {reads}",
+            after.join(", "),
+            why.join(", ")
+        );
+    }
+    for (up, remote) in edges.guessed_by(at) {
+        let _ = writeln!(
+            out,
+            "  # proposed: after = [stack.{}], for `data.terraform_remote_state.{remote}` seems to read it",
+            names[up]
+        );
+    }
+    inputs(out, at, names, edges);
+    let unset: Vec<String> = module
+        .variables
+        .iter()
+        .filter(|(variable, has_default)| !**has_default && !edges.feeds(at, variable))
+        .map(|(variable, _)| format!("`{variable}`"))
+        .collect();
+    if !unset.is_empty() {
+        let _ = writeln!(
+            out,
+            "  # wants a value for {}: in `inputs`, `var_files`, `*.auto.tfvars` or a context",
+            unset.join(", ")
+        );
+    }
+    match module.backend.as_deref() {
+        Some("local") => {
+            out.push_str("  # its state is a file so far: bring it over before the first apply\n");
+        }
+        Some("cloud") => out.push_str(
+            "  # its `cloud` block is not used here: bring its state over before the first apply\n",
+        ),
+        _ => {}
+    }
+    out.push_str("}\n");
+}
+
+/// Variables that are called like an output of exactly one other module.
+fn inputs(out: &mut String, at: usize, names: &[String], edges: &Edges) {
+    let fed: Vec<String> = edges
+        .fed(at)
+        .map(|(variable, up)| format!("{variable} = stack.{}.output.{variable}", names[up]))
+        .collect();
+    match fed.as_slice() {
+        [] => {}
+        [one] => {
+            let _ = writeln!(out, "  # proposed: inputs = {{ {one} }}");
+        }
+        several => {
+            out.push_str("  # proposed: inputs = {\n");
+            let width = several
+                .iter()
+                .filter_map(|line| line.find(" = "))
+                .max()
+                .unwrap_or(0);
+            for line in several {
+                let (variable, value) = line.split_once(" = ").unwrap_or((line, ""));
+                let _ = writeln!(out, "  #   {variable:<width$} = {value}");
+            }
+            out.push_str("  # }\n");
+        }
+    }
+}
+
+fn quoted(text: &str) -> String {
+    let mut out = String::from("\"");
+    for character in text.chars() {
+        match character {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            // `${` and `%{` begin a template.
+            '{' if out.ends_with(['$', '%']) => {
+                let sign = if out.ends_with('$') { '$' } else { '%' };
+                out.push(sign);
+                out.push('{');
+            }
+            other => out.push(other),
+        }
+    }
+    out.push('"');
+    out
+}

@@ -1,0 +1,177 @@
+//! Which module seems to need which: by remote states read, and by equal names of outputs and
+//! variables. All edges together never make a circle, so that accepting every proposal is valid.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Found;
+
+/// Too common to mean anything.
+const COMMON: [&str; 8] = [
+    "environment",
+    "id",
+    "labels",
+    "location",
+    "name",
+    "prefix",
+    "region",
+    "tags",
+];
+
+pub(super) struct Edges {
+    /// Downstream to upstream, with the name of the remote state.
+    read: Vec<BTreeMap<usize, String>>,
+    guessed: Vec<BTreeMap<usize, String>>,
+    /// Downstream's variable to the upstream with that output.
+    fed: Vec<BTreeMap<String, usize>>,
+}
+
+impl Edges {
+    pub(super) fn new(found: &[&Found], names: &[String]) -> Self {
+        let mut edges = Self {
+            read: vec![BTreeMap::new(); found.len()],
+            guessed: vec![BTreeMap::new(); found.len()],
+            fed: vec![BTreeMap::new(); found.len()],
+        };
+        // What is certain comes first, so that no guess stands in its way.
+        for (down, module) in found.iter().enumerate() {
+            for remote in &module.remote_states {
+                if let Some(up) = state_of(found, down, &remote.config)
+                    && !edges.leads(up, down)
+                {
+                    edges.read[down].insert(up, remote.name.clone());
+                }
+            }
+        }
+        for (down, module) in found.iter().enumerate() {
+            for remote in &module.remote_states {
+                if edges.read[down].values().any(|name| *name == remote.name) {
+                    continue;
+                }
+                if let Some(up) = called_like(names, down, &remote.name)
+                    && !edges.read[down].contains_key(&up)
+                    && !edges.leads(up, down)
+                {
+                    edges.guessed[down].insert(up, remote.name.clone());
+                }
+            }
+        }
+        for (down, module) in found.iter().enumerate() {
+            for variable in module.variables.keys() {
+                if let Some(up) = giver(found, down, variable)
+                    && !edges.leads(up, down)
+                {
+                    edges.fed[down].insert(variable.clone(), up);
+                }
+            }
+        }
+        edges
+    }
+
+    /// Modules whose state a module reads, with the name of its `data` block.
+    pub(super) fn read_by(&self, down: usize) -> impl Iterator<Item = (usize, &str)> {
+        self.read[down]
+            .iter()
+            .map(|(up, name)| (*up, name.as_str()))
+    }
+
+    pub(super) fn guessed_by(&self, down: usize) -> impl Iterator<Item = (usize, &str)> {
+        self.guessed[down]
+            .iter()
+            .map(|(up, name)| (*up, name.as_str()))
+    }
+
+    /// A module's variables that another's output could fill.
+    pub(super) fn fed(&self, down: usize) -> impl Iterator<Item = (&str, usize)> {
+        self.fed[down].iter().map(|(name, up)| (name.as_str(), *up))
+    }
+
+    pub(super) fn feeds(&self, down: usize, variable: &str) -> bool {
+        self.fed[down].contains_key(variable)
+    }
+
+    /// Whether `from` already needs `to`, in however many steps.
+    fn leads(&self, from: usize, to: usize) -> bool {
+        let mut seen = BTreeSet::new();
+        let mut open = vec![from];
+        while let Some(number) = open.pop() {
+            if number == to {
+                return true;
+            }
+            if seen.insert(number) {
+                let states = self.read[number].keys().chain(self.guessed[number].keys());
+                open.extend(states.chain(self.fed[number].values()));
+            }
+        }
+        false
+    }
+}
+
+/// The one other module whose backend has a setting that these settings name too, or whose directory
+/// holds the state file they name.
+fn state_of(found: &[&Found], down: usize, config: &str) -> Option<usize> {
+    let named = literals(config);
+    let others = || (0..found.len()).filter(|&up| up != down);
+    let has = |up: usize, literal: &str| literals(&found[up].backend_text).contains(literal);
+    let by_setting = named.iter().filter_map(|literal| {
+        // A bucket is everybody's; a key is one's own.
+        let is_mine = has(down, literal);
+        only(others().filter(|&up| has(up, literal))).filter(|_| !is_mine)
+    });
+    let by_file = named.iter().filter_map(|literal| {
+        let dir = literal.rsplit_once('/').map_or("", |(dir, _)| dir);
+        let dir = joined(&found[down].dir, dir)?;
+        let is_file = literal.ends_with(".tfstate");
+        others().find(|&up| is_file && found[up].dir == dir)
+    });
+    let found: BTreeSet<usize> = by_setting.chain(by_file).collect();
+    only(found.into_iter())
+}
+
+/// Text between quotes.
+fn literals(text: &str) -> BTreeSet<String> {
+    let inside = text.split('"').skip(1).step_by(2);
+    inside
+        .filter(|word| !word.is_empty())
+        .map(str::to_owned)
+        .collect()
+}
+
+fn called_like(names: &[String], down: usize, remote: &str) -> Option<usize> {
+    let wanted = remote.replace('_', "-").to_lowercase();
+    let near = |name: &String| *name == wanted || name.ends_with(&format!("-{wanted}"));
+    let like = names
+        .iter()
+        .enumerate()
+        .filter(|(at, name)| *at != down && near(name));
+    only(like.map(|(at, _)| at))
+}
+
+fn giver(found: &[&Found], down: usize, variable: &str) -> Option<usize> {
+    if COMMON.contains(&variable) {
+        return None;
+    }
+    let others = (0..found.len()).filter(|&up| up != down);
+    only(others.filter(|&up| found[up].outputs.contains(variable)))
+}
+
+fn only(mut numbers: impl Iterator<Item = usize>) -> Option<usize> {
+    numbers.next().filter(|_| numbers.next().is_none())
+}
+
+/// `path` as seen from `dir`; `None` if it is absolute or leaves the project.
+fn joined(dir: &str, path: &str) -> Option<String> {
+    if path.starts_with('/') {
+        return None;
+    }
+    let mut parts: Vec<&str> = dir.split('/').filter(|part| !part.is_empty()).collect();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop()?;
+            }
+            part => parts.push(part),
+        }
+    }
+    Some(parts.join("/"))
+}
