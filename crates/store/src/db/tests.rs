@@ -128,11 +128,3 @@ async fn a_newer_layout_is_left_alone() {
         "the database was written by a newer terrane (layout 99, this one knows 1)"
     );
 }
-
-#[test]
-fn old_sqlite_is_refused() {
-    assert!(check_sqlite("3.51.3").is_ok());
-    assert!(check_sqlite("3.52.0").is_ok());
-    assert!(check_sqlite("3.51.2").is_err());
-    assert!(check_sqlite("3.9.9").is_err());
-}
