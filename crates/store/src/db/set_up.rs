@@ -1,7 +1,8 @@
 //! Bringing a database to the layout this program knows: once, whoever comes first.
 
-use std::fs::File;
-use std::path::Path;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
 
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool};
 use sqlx::{ConnectOptions as _, Connection as _, Row as _};
@@ -18,7 +19,9 @@ const OLDEST_SQLITE: [u64; 3] = [3, 51, 3];
 #[derive(Debug, thiserror::Error)]
 pub enum OpenDbError {
     #[error("could not wait for the other process that sets up the database")]
-    Queue(#[source] std::io::Error),
+    Queue(#[source] io::Error),
+    #[error("could not put the new database in its place")]
+    Place(#[source] io::Error),
     #[error("could not open the database")]
     Connect(#[source] sqlx::Error),
     #[error("could not set up the database (migration {number})")]
@@ -46,11 +49,29 @@ pub(super) async fn probe(reader: &SqlitePool) -> Result<bool, OpenDbError> {
     Ok(migrations_left(layout)?.is_empty() && journal == "wal")
 }
 
-/// One process at a time, under an OS lock beside the database: SQLite does not wait when two
-/// connections switch to the write-ahead log at once.
+/// One process at a time, under an OS lock beside the database. A new one is made aside and put in
+/// its place when it is whole: SQLite does not wait when a database becomes one with a write-ahead
+/// log while somebody looks at it.
 pub(super) async fn set_up(file: &Path, options: &SqliteConnectOptions) -> Result<(), OpenDbError> {
-    let path = file.with_extension("setup");
-    let _turn = tokio::task::spawn_blocking(move || -> Result<File, std::io::Error> {
+    let turn = take_turn(file.with_extension("setup")).await;
+    let _turn = turn.map_err(OpenDbError::Queue)?;
+    if file.exists() {
+        return bring_up_to_date(options.clone()).await;
+    }
+    let aside = file.with_extension("new");
+    for left in ["new", "new-wal", "new-shm", "new-journal"] {
+        let _ = fs::remove_file(file.with_extension(left));
+    }
+    bring_up_to_date(options.clone().filename(&aside).create_if_missing(true)).await?;
+    fs::rename(&aside, file).map_err(OpenDbError::Place)?;
+    let dir = file.parent().unwrap_or(Path::new("."));
+    File::open(dir)
+        .and_then(|dir| dir.sync_all())
+        .map_err(OpenDbError::Place)
+}
+
+async fn take_turn(path: PathBuf) -> io::Result<File> {
+    tokio::task::spawn_blocking(move || {
         let turn = File::options()
             .create(true)
             .truncate(false)
@@ -60,15 +81,11 @@ pub(super) async fn set_up(file: &Path, options: &SqliteConnectOptions) -> Resul
         Ok(turn)
     })
     .await
-    .map_err(|err| OpenDbError::Queue(std::io::Error::other(err)))?
-    .map_err(OpenDbError::Queue)?;
+    .map_err(io::Error::other)?
+}
 
-    let mut connection = options
-        .clone()
-        .create_if_missing(true)
-        .connect()
-        .await
-        .map_err(OpenDbError::Connect)?;
+async fn bring_up_to_date(options: SqliteConnectOptions) -> Result<(), OpenDbError> {
+    let mut connection = options.connect().await.map_err(OpenDbError::Connect)?;
     let sqlite: String = sqlx::query_scalar("SELECT sqlite_version()")
         .fetch_one(&mut connection)
         .await
