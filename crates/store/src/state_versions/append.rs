@@ -127,14 +127,18 @@ impl Store {
             state: write.state.clone(),
             source,
         };
-        let facts = StateFacts::read(&write.body).map_err(|source| AppendError::Invalid {
-            state: write.state.clone(),
-            source,
-        })?;
         let (keys, body) = (self.keys.clone(), Arc::clone(&write.body));
-        let content = blocking(move || keys.keyed_digest("state", &body))
-            .await
-            .map_err(failed)?;
+        let read = blocking(move || match StateFacts::read(&body) {
+            Ok(facts) => Ok(Ok((facts, keys.keyed_digest("state", &body)?))),
+            Err(invalid) => Ok(Err(invalid)),
+        });
+        let (facts, content) =
+            read.await
+                .map_err(failed)?
+                .map_err(|source| AppendError::Invalid {
+                    state: write.state.clone(),
+                    source,
+                })?;
         self.state_ensure(write.state).await.map_err(failed)?;
         for _ in 0..ATTEMPTS {
             let mut tx = self
@@ -248,7 +252,7 @@ impl Store {
             version.version.into(),
             seen.row.head.into(),
             write.writer.lock_id.as_deref().into(),
-            now.row.lock_epoch.0.into(),
+            seen.row.lock_epoch.0.into(),
         ];
         if tx.fetch_optional(MOVE, &moved).await?.is_none() {
             return Ok(false);
