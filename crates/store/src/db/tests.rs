@@ -40,7 +40,8 @@ async fn what_goes_in_comes_out() {
 
 #[tokio::test]
 async fn a_dropped_transaction_never_happened() {
-    const INSERT: &str = "INSERT INTO lane (name, epoch) VALUES ($1, 1) RETURNING epoch";
+    const INSERT: &str =
+        "INSERT INTO state (project, name, created_at) VALUES ('', $1, 1) RETURNING id";
     let home = tempfile::tempdir().unwrap();
     let db = open(home.path()).await;
     let mut tx = db.begin_write().await.unwrap();
@@ -59,13 +60,13 @@ async fn a_dropped_transaction_never_happened() {
             .is_some()
     );
     assert!(
-        db.fetch_all("SELECT name FROM lane", &[])
+        db.fetch_all("SELECT name FROM state", &[])
             .await
             .unwrap()
             .is_empty()
     );
     tx.commit().await.unwrap();
-    let rows = db.fetch_all("SELECT name FROM lane", &[]).await.unwrap();
+    let rows = db.fetch_all("SELECT name FROM state", &[]).await.unwrap();
     let names: Vec<_> = rows.iter().map(|row| row.text(0).unwrap()).collect();
     assert_eq!(names, ["kept"]);
 }
@@ -100,11 +101,14 @@ fn many_may_open_a_new_database_at_once() {
             .unwrap();
         runtime.block_on(async {
             let db = open(home.path()).await;
-            let args = [Value::from(format!("lane-{number}"))];
-            db.execute("INSERT INTO lane (name, epoch) VALUES ($1, 1)", &args)
-                .await
-                .unwrap();
-            db.fetch_all("SELECT name FROM lane", &[])
+            let args = [Value::from(format!("state-{number}"))];
+            db.execute(
+                "INSERT INTO state (project, name, created_at) VALUES ('', $1, 1)",
+                &args,
+            )
+            .await
+            .unwrap();
+            db.fetch_all("SELECT name FROM state", &[])
                 .await
                 .unwrap()
                 .len()
