@@ -25,7 +25,7 @@ pub use db::{DbError, OpenDbError};
 pub use keys::{KeyError, Keyring, OpenKeyringError, Scope};
 pub use locks::{AcquireLockError, ReleaseLockError, Released};
 pub use refusals::{NewRefusal, Refusal};
-pub use sealing::UnsealError;
+pub use sealing::{KeyedDigester, UnsealError};
 pub use state_versions::{AdoptError, Adopted, AppendError, Appended, Writer};
 pub use states::StateRow;
 

@@ -8,7 +8,7 @@ use aws_lc_rs::aead::{Aad, Nonce, Tag};
 use aws_lc_rs::{digest, hmac};
 use serde::{Deserialize, Serialize};
 
-use crate::keys::{Key, KeyError, Scope};
+use crate::keys::{Key, KeyError, Keys, Scope};
 use crate::{Store, StoreError, blocking};
 
 const NONCE: usize = 12;
@@ -30,6 +30,11 @@ pub enum UnsealError {
     #[error("what it holds is not what was stored")]
     Content,
 }
+
+/// Digests that tell whether two things are equal, and nothing to who lacks the key: short secrets
+/// cannot be guessed from them.
+#[derive(Clone, Debug)]
+pub struct KeyedDigester(hmac::Key);
 
 /// The first line of a piece that only has a purpose.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -84,16 +89,27 @@ impl Store {
         .await
     }
 
-    /// A digest that tells whether two things are equal, and nothing to who lacks the key: short
-    /// secrets cannot be guessed from it.
+    /// One digest by `keyed_digester`.
     pub async fn keyed_digest(&self, purpose: &str, bytes: Vec<u8>) -> Result<String, StoreError> {
         let (keys, purpose) = (self.keys.clone(), purpose.to_owned());
         blocking(move || keys.keyed_digest(&purpose, &bytes)).await
     }
+
+    /// For many digests of one purpose, without waiting for each.
+    pub async fn keyed_digester(&self, purpose: &'static str) -> Result<KeyedDigester, StoreError> {
+        let keys = self.keys.clone();
+        blocking(move || keys.digester(purpose)).await
+    }
 }
 
-impl crate::keys::Keys {
-    pub(crate) fn keyed_digest(&self, purpose: &str, bytes: &[u8]) -> Result<String, StoreError> {
+impl KeyedDigester {
+    pub fn digest(&self, bytes: &[u8]) -> String {
+        hex(hmac::sign(&self.0, bytes).as_ref())
+    }
+}
+
+impl Keys {
+    pub(crate) fn digester(&self, purpose: &str) -> Result<KeyedDigester, StoreError> {
         let project = self.get_or_create(&Scope::Project)?;
         let root = hmac::Key::new(hmac::HMAC_SHA256, project.key.bytes());
         // A key of its own for each purpose: equal things do not look equal across purposes.
@@ -101,8 +117,14 @@ impl crate::keys::Keys {
             &root,
             format!("terrane keyed digest 1: {purpose}").as_bytes(),
         );
-        let own = hmac::Key::new(hmac::HMAC_SHA256, own.as_ref());
-        Ok(hex(hmac::sign(&own, bytes).as_ref()))
+        Ok(KeyedDigester(hmac::Key::new(
+            hmac::HMAC_SHA256,
+            own.as_ref(),
+        )))
+    }
+
+    pub(crate) fn keyed_digest(&self, purpose: &str, bytes: &[u8]) -> Result<String, StoreError> {
+        Ok(self.digester(purpose)?.digest(bytes))
     }
 }
 

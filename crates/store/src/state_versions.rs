@@ -4,111 +4,19 @@
 //! Not here: which write may follow (`model::state::check_push`), asked before the file is written
 //! and again in the transaction that moves the head.
 
-use std::sync::Arc;
-
-use jiff::Timestamp;
 use model::ids::RunId;
-use model::state::{
-    Adoption, Contents, HeldLock, InvalidState, KeepAside, LockView, Mark, PushRefusal,
-    PushVerdict, PushView, StateFacts, StateName, StateVersion, adoption, check_push,
-};
+use model::state::{Contents, Mark, StateName, StateVersion};
 
-use crate::db::{Row, Tx};
-use crate::refusals::NewRefusal;
-use crate::sealing::hex;
-use crate::states::{StateRow, name_args, read_time};
+use crate::db::Row;
+use crate::states::{name_args, read_time};
 use crate::{Store, StoreError, blocking};
 
+mod adopt;
+mod append;
 mod blob;
 
-use blob::{BlobHeader, NewBlob};
-
-/// A writer without a lock may meet others; after so many it gives up.
-const ATTEMPTS: usize = 16;
-
-/// Who writes, and what it may do.
-#[derive(Clone, Debug, Default)]
-pub struct Writer {
-    /// The lock it says it holds.
-    pub lock_id: Option<String>,
-    pub run: Option<RunId>,
-    /// Whether the run's sealed plan may leave the state without resources.
-    pub may_empty: bool,
-    /// Whether it may do what `state push -force` and a migration do.
-    pub surgery: bool,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Appended {
-    New(StateVersion),
-    /// The head has these bytes already: nothing was written.
-    Same(StateVersion),
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum AppendError {
-    #[error("this cannot be a version of state `{state}`")]
-    Invalid {
-        state: StateName,
-        source: InvalidState,
-    },
-    #[error("a write to state `{state}` was refused")]
-    Refused {
-        state: StateName,
-        source: PushRefusal,
-        holder: Option<Box<HeldLock>>,
-    },
-    #[error("state `{state}` kept moving under this write")]
-    Contended { state: StateName },
-    #[error("could not store a version of state `{state}`")]
-    Store {
-        state: StateName,
-        source: StoreError,
-    },
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Adopted {
-    New(StateVersion),
-    /// The head says the same already.
-    Nothing,
-    /// A person has to look; `kept` is where its sealed bytes are in the home.
-    KeptAside {
-        why: KeepAside,
-        kept: Option<String>,
-    },
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum AdoptError {
-    #[error("could not compare what run {run} left behind with state `{state}`")]
-    Compare {
-        state: StateName,
-        run: RunId,
-        source: StoreError,
-    },
-    #[error("could not adopt what run {run} left behind")]
-    Append { run: RunId, source: AppendError },
-}
-
-/// What a write comes down to, whoever asked for it.
-struct Write<'a> {
-    state: &'a StateName,
-    writer: &'a Writer,
-    /// The run the version is recorded under.
-    run: Option<RunId>,
-    mark: Option<Mark>,
-    body: Arc<Vec<u8>>,
-}
-
-/// Head, lock and highest version at one moment.
-struct Moment {
-    row: StateRow,
-    head: Option<Stored>,
-    last: i64,
-    /// Whether the lock that the writer names is known to have ended.
-    lock_ended: bool,
-}
+pub use adopt::{AdoptError, Adopted};
+pub use append::{AppendError, Appended, Writer};
 
 /// A version and its file.
 struct Stored {
@@ -130,7 +38,6 @@ macro_rules! version_sql {
 
 const HEAD: &str = version_sql!("WHERE s.project = $1 AND s.name = $2 AND v.version = s.head");
 const ONE: &str = version_sql!("WHERE s.project = $1 AND s.name = $2 AND v.version = $3");
-const LAST: &str = "SELECT COALESCE(MAX(version), 0) FROM state_version WHERE state = $1";
 
 impl Store {
     /// The newest version, without its bytes.
@@ -177,320 +84,11 @@ impl Store {
         blocking(move || blob::read(&keys, &disk, &stored)).await
     }
 
-    /// Makes `body` the newest version if it may follow the one that is there. Durable when this
-    /// returns. What is refused is recorded with its reason, and kept.
-    pub async fn state_version_append(
-        &self,
-        state: &StateName,
-        writer: &Writer,
-        body: Vec<u8>,
-    ) -> Result<Appended, AppendError> {
-        let body = Arc::new(body);
-        let write = Write {
-            state,
-            writer,
-            run: writer.run,
-            mark: None,
-            body: Arc::clone(&body),
-        };
-        let refused = match self.append(&write).await {
-            Err(err @ (AppendError::Invalid { .. } | AppendError::Refused { .. })) => err,
-            other => return other,
-        };
-        let reason = std::error::Error::source(&refused).map(ToString::to_string);
-        drop(write);
-        let record = NewRefusal {
-            state,
-            deed: "POST",
-            reason: reason.unwrap_or_default(),
-            run: writer.run,
-            lock_id: writer.lock_id.as_deref(),
-            body: Some(Arc::unwrap_or_clone(body)),
-        };
-        self.refusal_record(record)
-            .await
-            .map_err(|source| AppendError::Store {
-                state: state.clone(),
-                source,
-            })?;
-        Err(refused)
-    }
-
-    /// Takes in the `errored.tfstate` of a run that is over. Doing it twice is doing it once.
-    pub async fn state_adopt(
-        &self,
-        state: &StateName,
-        run: RunId,
-        file: Vec<u8>,
-        may_empty: bool,
-    ) -> Result<Adopted, AdoptError> {
-        let failed = |source| AdoptError::Compare {
-            state: state.clone(),
-            run,
-            source,
-        };
-        let head = match self.state_head(state).await.map_err(failed)? {
-            Some(head) => Some(self.state_version_read(&head).await.map_err(failed)?),
-            None => None,
-        };
-        let lineage = uuid::Uuid::new_v4().to_string();
-        match adoption(head.as_deref(), &file, &lineage, may_empty) {
-            Adoption::Nothing => Ok(Adopted::Nothing),
-            Adoption::KeepAside(why) => {
-                let record = NewRefusal {
-                    state,
-                    deed: "adopt",
-                    reason: why.to_string(),
-                    run: Some(run),
-                    lock_id: None,
-                    body: Some(file),
-                };
-                let kept = self.refusal_record(record).await.map_err(failed)?.kept;
-                Ok(Adopted::KeptAside { why, kept })
-            }
-            Adoption::Adopt(body) => {
-                // Under the run's lock if it still has it; else only while nobody has.
-                let lock = self
-                    .state_get(state)
-                    .await
-                    .map_err(failed)?
-                    .and_then(|row| row.lock);
-                let lock = lock.filter(|lock| lock.run == Some(run));
-                let writer = Writer {
-                    lock_id: lock.map(|lock| lock.info.id),
-                    ..Writer::default()
-                };
-                let (mark, body) = (Some(Mark::Adopted), Arc::new(body));
-                let write = Write {
-                    state,
-                    writer: &writer,
-                    run: Some(run),
-                    mark,
-                    body,
-                };
-                match self.append(&write).await {
-                    Ok(Appended::New(version)) => Ok(Adopted::New(version)),
-                    Ok(Appended::Same(_)) => Ok(Adopted::Nothing),
-                    Err(source) => Err(AdoptError::Append { run, source }),
-                }
-            }
-        }
-    }
-
-    async fn append(&self, write: &Write<'_>) -> Result<Appended, AppendError> {
-        let failed = |source| AppendError::Store {
-            state: write.state.clone(),
-            source,
-        };
-        let facts = StateFacts::read(&write.body).map_err(|source| AppendError::Invalid {
-            state: write.state.clone(),
-            source,
-        })?;
-        let (keys, body) = (self.keys.clone(), Arc::clone(&write.body));
-        let content = blocking(move || keys.keyed_digest("state", &body))
-            .await
-            .map_err(failed)?;
-        self.state_ensure(write.state).await.map_err(failed)?;
-        for _ in 0..ATTEMPTS {
-            let mut tx = self
-                .db
-                .begin_write()
-                .await
-                .map_err(|err| failed(err.into()))?;
-            let seen = tx.moment(write).await.map_err(failed)?;
-            drop(tx); // the file is written while others may write theirs
-            let mark = match write.decide(&seen, &facts, &content) {
-                PushVerdict::Accept { mark } => write.mark.or(mark),
-                PushVerdict::Same => {
-                    let head = seen.head.ok_or_else(|| failed(StoreError::Interrupted))?;
-                    return Ok(Appended::Same(head.version));
-                }
-                PushVerdict::Refuse(source) => {
-                    let holder = seen.row.lock.map(Box::new);
-                    return Err(AppendError::Refused {
-                        state: write.state.clone(),
-                        source,
-                        holder,
-                    });
-                }
-            };
-            let version = seen.next(write, &facts, &content, mark);
-            let new = self
-                .write_blob(&seen, &version, write)
-                .await
-                .map_err(failed)?;
-            if self
-                .move_head(&seen, &version, &new, write, &facts)
-                .await
-                .map_err(failed)?
-            {
-                return Ok(Appended::New(version));
-            }
-            let disk = self.disk.clone();
-            blocking(move || {
-                disk.forget(&new.blob);
-                Ok(())
-            })
-            .await
-            .map_err(failed)?;
-        }
-        Err(AppendError::Contended {
-            state: write.state.clone(),
-        })
-    }
-
-    async fn write_blob(
-        &self,
-        seen: &Moment,
-        version: &StateVersion,
-        write: &Write<'_>,
-    ) -> Result<NewBlob, StoreError> {
-        let parent = seen.head.as_ref().map(|head| hex(&head.blob_digest));
-        let header = BlobHeader::new(version, parent);
-        let (keys, disk, body) = (
-            self.keys.clone(),
-            self.disk.clone(),
-            Arc::clone(&write.body),
-        );
-        blocking(move || blob::write(&keys, &disk, header, &body)).await
-    }
-
-    /// The one place a head moves. Nothing happens if lock or head are not what was seen any more.
-    async fn move_head(
-        &self,
-        seen: &Moment,
-        version: &StateVersion,
-        new: &NewBlob,
-        write: &Write<'_>,
-        facts: &StateFacts,
-    ) -> Result<bool, StoreError> {
-        const INSERT: &str = "INSERT INTO state_version \
-            (state, version, serial, lineage, content, size, parent, blob, blob_digest, contents, \
-             mark, run, lock_id, created_at) \
-            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)";
-        const MOVE: &str = "UPDATE state SET head = $2 \
-            WHERE id = $1 AND head IS NOT DISTINCT FROM $3 \
-                AND lock_id IS NOT DISTINCT FROM $4 AND lock_epoch = $5 \
-            RETURNING head";
-        let mut tx = self.db.begin_write().await?;
-        let now = tx.moment(write).await?;
-        let accepted = matches!(
-            write.decide(&now, facts, &version.content),
-            PushVerdict::Accept { mark } if write.mark.or(mark) == version.mark
-        );
-        if !accepted || now.last != seen.last || now.row.head != seen.row.head {
-            return Ok(false);
-        }
-        let insert = [
-            now.row.id.into(),
-            version.version.into(),
-            to_integer(version.serial)?.into(),
-            version.lineage.as_str().into(),
-            version.content.as_str().into(),
-            to_integer(version.size)?.into(),
-            version.parent.into(),
-            new.blob.as_str().into(),
-            new.digest.clone().into(),
-            version.contents.as_str().into(),
-            version.mark.map(Mark::as_str).into(),
-            version.run.into(),
-            write.writer.lock_id.as_deref().into(),
-            version.created_at.into(),
-        ];
-        tx.execute(INSERT, &insert).await?;
-        let moved = [
-            now.row.id.into(),
-            version.version.into(),
-            seen.row.head.into(),
-            write.writer.lock_id.as_deref().into(),
-            now.row.lock_epoch.0.into(),
-        ];
-        if tx.fetch_optional(MOVE, &moved).await?.is_none() {
-            return Ok(false);
-        }
-        #[cfg(test)]
-        self.disk.note(crate::blobs::Step::HeadMoved);
-        tx.commit().await?;
-        Ok(true)
-    }
-
     async fn stored(&self, state: &StateName, version: i64) -> Result<Option<Stored>, StoreError> {
         let mut args = name_args(state).to_vec();
         args.push(version.into());
         let row = self.db.fetch_optional(ONE, &args).await?;
         row.as_ref().map(Stored::read).transpose()
-    }
-}
-
-impl Tx {
-    async fn moment(&mut self, write: &Write<'_>) -> Result<Moment, StoreError> {
-        let row = self
-            .state_get(write.state)
-            .await?
-            .ok_or(StoreError::Interrupted)?;
-        let head = self.fetch_optional(HEAD, &name_args(write.state)).await?;
-        let head = head.as_ref().map(Stored::read).transpose()?;
-        let last = self.fetch_optional(LAST, &[row.id.into()]).await?;
-        let last = last
-            .map_or(Ok(0), |row| row.int(0))
-            .map_err(StoreError::Db)?;
-        let lock_ended = match &write.writer.lock_id {
-            Some(id) => self.lock_has_ended(row.id, id).await?,
-            None => false,
-        };
-        Ok(Moment {
-            row,
-            head,
-            last,
-            lock_ended,
-        })
-    }
-}
-
-impl Write<'_> {
-    fn decide(&self, seen: &Moment, facts: &StateFacts, content: &str) -> PushVerdict {
-        let head = seen.head.as_ref().map(|head| head.version.view());
-        let lock = seen.row.lock.as_ref().map(|lock| LockView {
-            id: &lock.info.id,
-            operation: &lock.info.operation,
-            run: lock.run,
-        });
-        let push = PushView {
-            serial: facts.serial,
-            lineage: &facts.lineage,
-            content,
-            contents: facts.contents,
-            lock_id: self.writer.lock_id.as_deref(),
-            lock_ended: seen.lock_ended,
-            run: self.writer.run,
-            may_empty: self.writer.may_empty,
-            surgery: self.writer.surgery,
-        };
-        check_push(head.as_ref(), lock.as_ref(), &push)
-    }
-}
-
-impl Moment {
-    fn next(
-        &self,
-        write: &Write<'_>,
-        facts: &StateFacts,
-        content: &str,
-        mark: Option<Mark>,
-    ) -> StateVersion {
-        StateVersion {
-            state: write.state.clone(),
-            version: self.last + 1,
-            serial: facts.serial,
-            lineage: facts.lineage.clone(),
-            content: content.to_owned(),
-            size: write.body.len() as u64,
-            parent: self.row.head,
-            contents: facts.contents,
-            mark,
-            run: write.run,
-            created_at: now_in_micros(),
-        }
     }
 }
 
@@ -530,21 +128,11 @@ impl Stored {
     }
 }
 
-/// As fine as the database keeps it, so that what is read equals what was written.
-fn now_in_micros() -> Timestamp {
-    let now = Timestamp::now();
-    Timestamp::from_microsecond(now.as_microsecond()).unwrap_or(now)
-}
-
 fn unknown(found: &str, expected: &'static str) -> StoreError {
     StoreError::Row {
         found: found.to_owned(),
         expected,
     }
-}
-
-fn to_integer(number: u64) -> Result<i64, StoreError> {
-    i64::try_from(number).map_err(|_| unknown(&number.to_string(), "a 63 bit number"))
 }
 
 fn from_integer(number: i64) -> Result<u64, StoreError> {

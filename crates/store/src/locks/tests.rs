@@ -16,7 +16,7 @@ async fn of_many_one_gets_the_lock() {
     let home = TestHome::new();
     let mut tasks = tokio::task::JoinSet::new();
     for number in 0..64 {
-        // Eight handles on the same files, as eight processes would have them.
+        // A handle of its own on the same files, as another process would have.
         let store = home.open().await;
         tasks.spawn(async move {
             let info = lock_info(&format!("lock-{number}"));

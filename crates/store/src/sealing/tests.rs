@@ -79,6 +79,9 @@ async fn keyed_digests() {
     };
     let first = digest(&home, "input", "5432").await;
     assert_eq!(first.len(), 64);
+    let digester = home.open().await.keyed_digester("input").await.unwrap();
+    assert_eq!(first, digester.digest(b"5432"));
+    assert!(!format!("{digester:?}").contains("5432"));
     assert_eq!(first, digest(&home, "input", "5432").await);
     assert_ne!(first, digest(&home, "input", "5433").await);
     assert_ne!(first, digest(&home, "state", "5432").await);

@@ -1,9 +1,11 @@
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use model::lock::LockInfo;
-use model::state::ExpectedHead;
+use model::state::{ExpectedHead, StateFacts};
 
+use super::append::Write;
 use super::*;
 use crate::blobs::Step;
 use crate::testing::{TestHome, body, lock_info, network};

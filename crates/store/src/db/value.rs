@@ -1,0 +1,195 @@
+//! What goes into a statement and comes out of a row: integers, text, bytes, and their typed nulls.
+
+use model::ids::{ChangeSetId, RunId};
+use sqlx::sqlite::SqliteRow;
+use sqlx::{Column as _, Row as _, TypeInfo as _, ValueRef as _};
+
+use super::DbError;
+
+/// What a statement takes and a row gives. A null has a type, or PostgreSQL cannot infer one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Value {
+    Int(Option<i64>),
+    Text(Option<String>),
+    Bytes(Option<Vec<u8>>),
+}
+
+/// One row of an answer; columns are counted from zero.
+#[derive(Clone, Debug)]
+pub(crate) struct Row(Vec<Value>);
+
+impl Row {
+    pub(crate) fn int(&self, column: usize) -> Result<i64, DbError> {
+        self.opt_int(column)?.ok_or(DbError::Column {
+            column,
+            expected: "an integer",
+        })
+    }
+
+    pub(crate) fn text(&self, column: usize) -> Result<&str, DbError> {
+        self.opt_text(column)?.ok_or(DbError::Column {
+            column,
+            expected: "text",
+        })
+    }
+
+    pub(crate) fn bytes(&self, column: usize) -> Result<&[u8], DbError> {
+        self.opt_bytes(column)?.ok_or(DbError::Column {
+            column,
+            expected: "bytes",
+        })
+    }
+
+    pub(crate) fn opt_int(&self, column: usize) -> Result<Option<i64>, DbError> {
+        match self.0.get(column) {
+            Some(Value::Int(value)) => Ok(*value),
+            Some(value) if value.is_null() => Ok(None),
+            _ => Err(DbError::Column {
+                column,
+                expected: "an integer",
+            }),
+        }
+    }
+
+    pub(crate) fn opt_text(&self, column: usize) -> Result<Option<&str>, DbError> {
+        match self.0.get(column) {
+            Some(Value::Text(value)) => Ok(value.as_deref()),
+            Some(value) if value.is_null() => Ok(None),
+            _ => Err(DbError::Column {
+                column,
+                expected: "text",
+            }),
+        }
+    }
+
+    pub(crate) fn opt_bytes(&self, column: usize) -> Result<Option<&[u8]>, DbError> {
+        match self.0.get(column) {
+            Some(Value::Bytes(value)) => Ok(value.as_deref()),
+            Some(value) if value.is_null() => Ok(None),
+            _ => Err(DbError::Column {
+                column,
+                expected: "bytes",
+            }),
+        }
+    }
+
+    pub(super) fn from_sqlite(row: &SqliteRow) -> Result<Self, DbError> {
+        let value = |index: usize| {
+            let wrong = |_: sqlx::Error| DbError::Column {
+                column: index,
+                expected: "readable",
+            };
+            let raw = row.try_get_raw(index).map_err(wrong)?;
+            if raw.is_null() {
+                return Ok(Value::Text(None));
+            }
+            match raw.type_info().name() {
+                "INTEGER" => row.try_get_unchecked(index).map(Value::Int).map_err(wrong),
+                "TEXT" => row.try_get_unchecked(index).map(Value::Text).map_err(wrong),
+                "BLOB" => row
+                    .try_get_unchecked(index)
+                    .map(Value::Bytes)
+                    .map_err(wrong),
+                _ => Err(DbError::Column {
+                    column: index,
+                    expected: "integer, text or bytes",
+                }),
+            }
+        };
+        row.columns()
+            .iter()
+            .map(|column| value(column.ordinal()))
+            .collect::<Result<_, _>>()
+            .map(Self)
+    }
+}
+
+impl Value {
+    fn is_null(&self) -> bool {
+        matches!(self, Self::Int(None) | Self::Text(None) | Self::Bytes(None))
+    }
+}
+
+impl From<i64> for Value {
+    fn from(value: i64) -> Self {
+        Self::Int(Some(value))
+    }
+}
+
+impl From<Option<i64>> for Value {
+    fn from(value: Option<i64>) -> Self {
+        Self::Int(value)
+    }
+}
+
+impl From<bool> for Value {
+    fn from(value: bool) -> Self {
+        Self::Int(Some(i64::from(value)))
+    }
+}
+
+impl From<&str> for Value {
+    fn from(value: &str) -> Self {
+        Self::Text(Some(value.to_owned()))
+    }
+}
+
+impl From<String> for Value {
+    fn from(value: String) -> Self {
+        Self::Text(Some(value))
+    }
+}
+
+impl From<Option<&str>> for Value {
+    fn from(value: Option<&str>) -> Self {
+        Self::Text(value.map(str::to_owned))
+    }
+}
+
+impl From<Option<String>> for Value {
+    fn from(value: Option<String>) -> Self {
+        Self::Text(value)
+    }
+}
+
+impl From<Vec<u8>> for Value {
+    fn from(value: Vec<u8>) -> Self {
+        Self::Bytes(Some(value))
+    }
+}
+
+impl From<Option<Vec<u8>>> for Value {
+    fn from(value: Option<Vec<u8>>) -> Self {
+        Self::Bytes(value)
+    }
+}
+
+impl From<RunId> for Value {
+    fn from(id: RunId) -> Self {
+        Self::from(id.0)
+    }
+}
+
+impl From<Option<RunId>> for Value {
+    fn from(id: Option<RunId>) -> Self {
+        Self::Int(id.map(|id| id.0))
+    }
+}
+
+impl From<ChangeSetId> for Value {
+    fn from(id: ChangeSetId) -> Self {
+        Self::from(id.0)
+    }
+}
+
+impl From<Option<ChangeSetId>> for Value {
+    fn from(id: Option<ChangeSetId>) -> Self {
+        Self::Int(id.map(|id| id.0))
+    }
+}
+
+impl From<jiff::Timestamp> for Value {
+    fn from(at: jiff::Timestamp) -> Self {
+        Self::from(at.as_microsecond())
+    }
+}
