@@ -10,15 +10,18 @@ mod cycle;
 pub mod eval;
 mod evaluator;
 mod expand;
+mod findings;
 mod functions;
 mod kinds;
 mod operators;
 pub(crate) mod paths;
 mod prescan;
 mod project;
-pub(crate) mod reader;
+mod reader;
 pub mod reference;
+mod references;
 mod schema;
+pub(crate) mod shape;
 mod stack;
 mod stack_schema;
 pub(crate) mod suggest;
@@ -39,8 +42,10 @@ use attach::Contexts;
 use check::{Drafts, Known};
 use check_modules::Modules;
 use expand::Blocks;
+use findings::Findings;
 use project::{Item, TargetDraft};
-use reader::{Findings, Reader, Scope, head};
+use reader::{Reader, Scope};
+use shape::head;
 use stack_schema::{DISCOVER, STACK};
 use syntax::ParsedFile;
 use walk::{Dirs, join};
@@ -125,22 +130,19 @@ impl<'f> Outer<'f> {
                 } else {
                     label
                 };
-                match names.get(&(item.spec.word, key)) {
-                    Some(first) => {
-                        let word = item.spec.word;
-                        let message = match word {
-                            "project" => "there are two `project` blocks".to_owned(),
-                            _ => format!("{word} `{key}` is defined twice"),
-                        };
-                        let finding = Finding::error("duplicate-name", message)
-                            .at(at, "again here")
-                            .at(first.clone(), "first here");
-                        reader.findings.push(finding);
-                    }
-                    None => {
-                        names.insert((item.spec.word, key), at);
-                        items.push(item);
-                    }
+                let word = item.spec.word;
+                if let Some(first) = names.get(&(word, key)) {
+                    let message = match word {
+                        "project" => "there are two `project` blocks".to_owned(),
+                        _ => format!("{word} `{key}` is defined twice"),
+                    };
+                    let finding = Finding::error("duplicate-name", message)
+                        .at(at, "again here")
+                        .at(first.clone(), "first here");
+                    reader.findings.push(finding);
+                } else {
+                    names.insert((word, key), at);
+                    items.push(item);
                 }
             }
         }
@@ -405,11 +407,8 @@ fn finish(
     tree: &dyn Tree,
 ) -> Loaded {
     for (what, at) in std::mem::take(&mut reader.later) {
-        let finding = Finding::note(
-            "not-yet-effective",
-            format!("{what} are checked, but not yet effective"),
-        )
-        .at(at, "first used here");
+        let finding = Finding::note("not-yet-effective", format!("not yet effective: {what}"))
+            .at(at, "checked, but it does nothing so far");
         reader.findings.push_always(finding);
     }
     let mut findings = Findings::into_list(reader.findings);

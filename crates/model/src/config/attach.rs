@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::check::{Drafts, Known, name};
+use super::findings::Findings;
 use super::kinds;
 use super::project::ContextDraft;
-use super::reader::Findings;
 use super::suggest;
 use crate::diagnostic::Finding;
+use crate::ids::StackName;
 use crate::project::{Context, Input, Stack};
 
 pub(crate) type Contexts = BTreeMap<String, ContextDraft>;
@@ -120,7 +121,7 @@ fn read_selectors(
                             "stack",
                             raw,
                             at,
-                            drafts.keys().map(|name| name.as_str()),
+                            drafts.keys().map(StackName::as_str),
                         );
                     }
                     selectors.push(Selector::Name(glob));

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 use super::eval::{Values, evaluate, for_stack};
+use super::findings::Findings;
 use super::project::TargetDraft;
-use super::reader::Findings;
 use super::stack::{StackDraft, upstream};
 use super::suggest;
 use crate::diagnostic::{Finding, Location};

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::attach::Contexts;
 use super::check::Drafts;
+use super::findings::Findings;
 use super::kinds;
 use super::paths;
-use super::reader::Findings;
 use super::stack::StackDraft;
 use super::suggest;
 use super::walk::{Dirs, join};
@@ -104,7 +104,9 @@ impl<'a> Modules<'a> {
         if !self.read.contains_key(dir) {
             let entries = self.dirs.entries(self.tree, dir)?;
             let (module, found) = read_listed(self.tree, dir, entries);
-            found.into_iter().for_each(|finding| findings.push(finding));
+            for finding in found {
+                findings.push(finding);
+            }
             self.read.insert(dir.to_owned(), module);
         }
         self.read.get(dir)
@@ -146,30 +148,20 @@ impl<'a> Modules<'a> {
     fn resolve_var_files(&self, findings: &mut Findings, draft: &mut StackDraft) {
         for (raw, at) in &draft.var_files {
             let candidates = [paths::join(&draft.stack.path, raw), paths::normalize(raw)];
-            let mut found = None;
-            for path in candidates.iter().flatten() {
-                match self.tree.read(path) {
-                    Err(ReadFailure::Missing) => {}
-                    _ => {
-                        found = Some(path.clone());
-                        break;
-                    }
-                }
+            let found = candidates
+                .into_iter()
+                .flatten()
+                .find(|path| !matches!(self.tree.read(path), Err(ReadFailure::Missing)));
+            if let Some(path) = found {
+                draft.stack.var_files.push(path);
+                continue;
             }
-            match found {
-                Some(path) => draft.stack.var_files.push(path),
-                None => {
-                    let finding =
-                        Finding::error("missing-file", format!("there is no file `{raw}`")).at(
-                            at.clone(),
-                            format!(
-                                "neither in `{}` nor at the project's root",
-                                draft.stack.path
-                            ),
-                        );
-                    findings.push(finding);
-                }
-            }
+            let beside = format!(
+                "neither in `{}` nor at the project's root",
+                draft.stack.path
+            );
+            let finding = Finding::error("missing-file", format!("there is no file `{raw}`"));
+            findings.push(finding.at(at.clone(), beside));
         }
     }
 

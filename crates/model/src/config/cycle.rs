@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::check::Drafts;
-use super::reader::Findings;
+use super::findings::Findings;
 use crate::diagnostic::Finding;
 use crate::ids::StackName;
 use crate::project::{Edge, EdgeKind};

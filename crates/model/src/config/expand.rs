@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 use super::kinds;
 use super::paths;
 use super::project::Item;
-use super::reader::{Reader, Scope, head};
+use super::reader::{Reader, Scope};
 use super::schema;
+use super::shape::head;
 use super::stack_schema::{DISCOVER, STACK};
 use super::value::Val;
 use super::walk::Dirs;
@@ -110,6 +111,10 @@ fn for_each<'f>(
     scope: &Scope,
     out: &mut Expanded<'f>,
 ) {
+    if item.block.labels.len() != item.spec.labels.len() {
+        out.is_partial = true;
+        return;
+    }
     if !item.block.body.has_attribute("for_each") {
         named(reader, item, defaults, dir, scope.clone(), None, out);
         return;
@@ -168,17 +173,15 @@ fn named<'f>(
     }
     let (source, body) = (item.source, &item.block.body);
     let mut at = item.at();
-    let given = match body.get_attribute("name") {
-        None => None,
-        Some(_) => {
-            let Some(field) = reader.single(source, body, item.spec, "name", &scope) else {
-                out.is_partial = true;
-                return;
-            };
-            at = source.location(field.at.clone());
-            field.val.as_text().map(str::to_owned)
-        }
-    };
+    let mut given = None;
+    if body.has_attribute("name") {
+        let Some(field) = reader.single(source, body, item.spec, "name", &scope) else {
+            out.is_partial = true;
+            return;
+        };
+        at = source.location(field.at.clone());
+        given = field.val.as_text().map(str::to_owned);
+    }
     let raw = match (given, key) {
         (Some(name), _) => name,
         (None, Some(key)) => format!("{}-{key}", item.name()),

@@ -65,7 +65,7 @@ pub(crate) fn call(eval: &mut Evaluator<'_>, call: &FuncCall, whole: &Expression
     match name {
         "try" => return attempt(eval, call, whole),
         "dns" | "kubernetes" if eval.refs == Refs::Gate => {
-            for argument in call.args.iter() {
+            for argument in &call.args {
                 eval.eval(argument)?;
             }
             return Ok(Val::Unknown);
@@ -130,7 +130,7 @@ fn unknown(name: &str, refs: Refs, whole: &Expression) -> Problem {
 fn attempt(eval: &mut Evaluator<'_>, call: &FuncCall, whole: &Expression) -> Evaluation {
     let mut last = None;
     let mut unknown = false;
-    for argument in call.args.iter() {
+    for argument in &call.args {
         match eval.eval(argument) {
             // What is unknown may still fail later, so the rest is looked at for its needs.
             Ok(value) if !value.is_known() => unknown = true,
@@ -331,7 +331,7 @@ fn format(pattern: &str, values: &[Val]) -> Result<Val, String> {
                 Some(c)
                     if (c.is_ascii_digit() || matches!(c, '-' | '.' | '+')) && spec.len() < 8 =>
                 {
-                    spec.push(c)
+                    spec.push(c);
                 }
                 _ => return Err("`format` does not know this verb".to_owned()),
             }

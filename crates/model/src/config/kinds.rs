@@ -35,8 +35,11 @@ impl Wrong {
                 message,
                 hint,
             } => {
-                let mut finding = Finding::error(code, message)
-                    .at(at, format!("`{}` wants {}", attr.name, attr.kind.title()));
+                let label = match code {
+                    "path-leaves-project" => "only what lies in the project is there".to_owned(),
+                    _ => format!("`{}` wants {}", attr.name, attr.kind.title()),
+                };
+                let mut finding = Finding::error(code, message).at(at, label);
                 finding.hint = hint;
                 finding
             }
@@ -246,7 +249,7 @@ fn cron(raw: &str) -> bool {
 fn cron_part(part: &str, (low, high): (u32, u32)) -> bool {
     let number = |raw: &str| raw.parse::<u32>().ok().filter(|n| (low..=high).contains(n));
     let (range, step) = match part.split_once('/') {
-        Some((range, step)) => (range, step.parse::<u32>().ok().filter(|n| *n > 0).is_some()),
+        Some((range, step)) => (range, step.parse::<u32>().is_ok_and(|n| n > 0)),
         None => (part, true),
     };
     let range = match range.split_once('-') {

@@ -1,5 +1,5 @@
-//! One cheap pass over a text before it is parsed: what would cost the parser its stack or more than
-//! linear time is refused here.
+//! One cheap pass over a text beside the parser: what would cost it its stack or more than linear time
+//! is refused before, and what is left open is found after, where the parser only says "somewhere here".
 //!
 //! Not here: whether the text is HCL at all; on what is none, the parser stops by itself.
 
@@ -47,15 +47,28 @@ enum Frame<'a> {
 }
 
 pub(crate) fn check(text: &str) -> Result<(), Excess> {
-    Scan {
-        text,
-        bytes: text.as_bytes(),
-        at: 0,
-        frames: Vec::new(),
-        comparisons: 0,
-        word: None,
+    Scan::new(text).run()
+}
+
+/// What was opened and never closed, or not by its like: where, and what to say.
+pub(crate) fn left_open(text: &str) -> Option<(usize, String)> {
+    let mut scan = Scan::new(text);
+    scan.run().ok()?;
+    if scan.unclosed.is_none() {
+        let at = *scan.opened.last()?;
+        scan.unclosed = Some((at, None));
     }
-    .run()
+    let (at, closer) = scan.unclosed?;
+    let opener = match text.get(at..)? {
+        rest if rest.starts_with("<<") => return Some((at, "this text has no end".to_owned())),
+        rest if rest.starts_with(['$', '%']) => rest.get(..2)?,
+        rest => rest.get(..1)?,
+    };
+    Some(match (opener, closer) {
+        ("\"", _) => (at, "this string is not closed".to_owned()),
+        (opener, Some(closer)) => (at, format!("this `{opener}` is closed by `{closer}`")),
+        (opener, None) => (at, format!("this `{opener}` is not closed")),
+    })
 }
 
 struct Scan<'a> {
@@ -63,13 +76,36 @@ struct Scan<'a> {
     bytes: &'a [u8],
     at: usize,
     frames: Vec<Frame<'a>>,
+    /// Where each frame was opened.
+    opened: Vec<usize>,
+    /// The first opener without its closer, and what stood in its place.
+    unclosed: Option<(usize, Option<char>)>,
     comparisons: usize,
     /// The word or string that ends just before here: a `{` after one opens a block.
     word: Option<&'a str>,
 }
 
 impl<'a> Scan<'a> {
-    fn run(mut self) -> Result<(), Excess> {
+    fn new(text: &'a str) -> Self {
+        Self {
+            text,
+            bytes: text.as_bytes(),
+            at: 0,
+            frames: Vec::new(),
+            opened: Vec::new(),
+            unclosed: None,
+            comparisons: 0,
+            word: None,
+        }
+    }
+
+    /// Leaves the innermost frame.
+    fn pop(&mut self) {
+        self.frames.pop();
+        self.opened.pop();
+    }
+
+    fn run(&mut self) -> Result<(), Excess> {
         while self.at < self.bytes.len() {
             match self.frames.last() {
                 Some(Frame::Quote) => self.quoted()?,
@@ -95,6 +131,7 @@ impl<'a> Scan<'a> {
             });
         }
         self.frames.push(frame);
+        self.opened.push(self.at);
         self.at += width;
         Ok(())
     }
@@ -118,17 +155,43 @@ impl<'a> Scan<'a> {
         match self.bytes[self.at] {
             b'\\' => self.at += 2,
             b'"' => {
-                self.frames.pop();
+                self.pop();
                 self.at += 1;
                 self.word = Some("\"");
             }
-            _ => {
+            byte => {
+                if byte == b'\n' && self.unclosed.is_none() {
+                    self.unclosed = self.opened.last().map(|at| (*at, None));
+                }
                 if !self.marker()? {
                     self.at += 1;
+                    self.pass(|byte| !matches!(byte, b'"' | b'\\' | b'$' | b'%' | b'\n'));
                 }
             }
         }
         Ok(())
+    }
+
+    /// Goes on over what needs no look.
+    fn pass(&mut self, plain: impl Fn(u8) -> bool) {
+        let rest = self.rest();
+        let end = rest.iter().position(|byte| !plain(*byte));
+        self.at += end.unwrap_or(rest.len());
+    }
+
+    /// A closing bracket ends the innermost frame, and should be its like.
+    fn close(&mut self, closer: u8) {
+        let opener = self.opened.last().and_then(|at| self.bytes.get(*at));
+        let fits = match opener {
+            Some(b'[') => closer == b']',
+            Some(b'(') => closer == b')',
+            Some(_) => closer == b'}',
+            None => true,
+        };
+        if !fits && self.unclosed.is_none() {
+            self.unclosed = self.opened.last().map(|at| (*at, Some(char::from(closer))));
+        }
+        self.pop();
     }
 
     fn heredoc(&mut self, delimiter: &str) -> Result<(), Excess> {
@@ -144,13 +207,17 @@ impl<'a> Scan<'a> {
                 && !self.bytes.get(after).is_some_and(|b| is_word(*b));
             if ends {
                 self.at = after;
-                self.frames.pop();
+                self.pop();
                 self.word = None;
                 return Ok(());
             }
         }
         if !self.marker()? {
+            let line_ends = self.bytes[self.at] == b'\n';
             self.at += 1;
+            if !line_ends {
+                self.pass(|byte| !matches!(byte, b'$' | b'%' | b'\n'));
+            }
         }
         Ok(())
     }
@@ -176,7 +243,7 @@ impl<'a> Scan<'a> {
             return Ok(());
         }
         match byte {
-            b' ' | b'\t' | b'\r' => self.at += 1,
+            b' ' | b'\t' | b'\r' => self.pass(|byte| matches!(byte, b' ' | b'\t' | b'\r')),
             b'\n' | b',' => {
                 self.word = None;
                 self.at += 1;
@@ -207,7 +274,7 @@ impl<'a> Scan<'a> {
             }
             b'}' | b']' | b')' => {
                 self.separate()?;
-                self.frames.pop();
+                self.close(byte);
                 self.at += 1;
                 self.word = None;
             }

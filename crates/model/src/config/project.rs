@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use hcl_edit::structure::Block as HclBlock;
 
 use super::kinds;
-use super::reader::{Fields, Reader, Scope, head, label_span};
+use super::reader::{Fields, Reader, Scope};
 use super::schema::{self, BACKEND, CONTEXT, ENGINE};
+use super::shape::{head, label_span};
 use super::syntax::Source;
 use super::value::Val;
 use crate::diagnostic::{Finding, Location};

@@ -1,66 +1,28 @@
-//! Reads blocks by the tables of `schema`: their shape, and what their attributes are worth.
+//! Reads blocks by the tables of `schema`: what their attributes are worth.
 //!
-//! Not here: kinds of values (`kinds`), what blocks become (`project`, `stack`), rules between them
+//! Not here: their shape (`shape`), kinds of values (`kinds`), what blocks become (`project`, `stack`), rules between them
 //! (`check`).
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use hcl_edit::Span;
 use hcl_edit::expr::{Expression, ObjectKey};
-use hcl_edit::structure::{Attribute, Block as HclBlock, BlockLabel, Body, Structure};
+use hcl_edit::structure::{Attribute, Block as HclBlock, Body};
 use serde_json::Value;
 
 use super::Surroundings;
 use super::evaluator::{Evaluator, Fetched, Host, Names, Problem, Refs, Seen, span};
+use super::findings::Findings;
 use super::kinds;
-use super::schema::{Attr, Block, Kind, Variant};
-use super::suggest;
+use super::schema::{Attr, Block, Kind};
+use super::shape::{attrs, inner_blocks};
 use super::syntax::{MAX_FILE_BYTES, Source};
 use super::value::Val;
 use crate::diagnostic::{Finding, Location};
-use crate::ids::check_name;
 use crate::project::{Expression as Stored, Input, Needs};
 use crate::tree::{ReadFailure, Tree};
-
-/// More are not shown: nobody reads them.
-const MAX_FINDINGS: usize = 1000;
-
-/// Findings, each said once.
-#[derive(Default)]
-pub(crate) struct Findings {
-    list: Vec<Finding>,
-    said: HashSet<(&'static str, String, Location)>,
-}
-
-impl Findings {
-    pub(crate) fn push(&mut self, finding: Finding) {
-        let at = finding.places.first().map(|place| place.at.clone());
-        let key = (
-            finding.code,
-            finding.message.clone(),
-            at.unwrap_or_default(),
-        );
-        if self.list.len() < MAX_FINDINGS && self.said.insert(key) {
-            self.list.push(finding);
-        }
-    }
-
-    /// Adds one that is kept however many there are.
-    pub(crate) fn push_always(&mut self, finding: Finding) {
-        self.list.push(finding);
-    }
-
-    /// Whether more would not be kept, so that they need not be worked out.
-    pub(crate) fn is_full(&self) -> bool {
-        self.list.len() >= MAX_FINDINGS
-    }
-
-    pub(crate) fn into_list(self) -> Vec<Finding> {
-        self.list
-    }
-}
 
 pub(crate) struct Reader<'a> {
     pub(crate) tree: &'a dyn Tree,
@@ -234,75 +196,6 @@ impl<'a> Reader<'a> {
         self.later.entry(what).or_insert(at);
     }
 
-    /// What can be said of a block without evaluating anything: labels, unknown and missing words.
-    pub(crate) fn shape(
-        &mut self,
-        source: &Source,
-        block: &HclBlock,
-        spec: &'static Block,
-        implied: &[&str],
-    ) {
-        let head = head(block);
-        if spec.later {
-            self.note_later(
-                format!("`{}` blocks", spec.word),
-                source.location(head.clone()),
-            );
-        }
-        self.labels(source, block, spec);
-        let attrs = attrs(block, spec);
-        for structure in &block.body {
-            match structure {
-                Structure::Attribute(attribute) => {
-                    self.attribute_shape(source, attribute, spec, &attrs)
-                }
-                Structure::Block(inner) => self.inner_shape(source, inner, spec, &attrs),
-            }
-        }
-        for inner in spec.blocks.iter().filter(|inner| !inner.many) {
-            let word = inner.block.word;
-            if let Some(second) = block.body.get_blocks(word).nth(1) {
-                let finding = Finding::error(
-                    "duplicate-block",
-                    format!("`{word}` stands twice in one `{}`", spec.word),
-                )
-                .at(source.location(self::head(second)), "the second one");
-                self.findings.push(finding);
-            }
-        }
-        for attr in attrs
-            .iter()
-            .filter(|attr| attr.required && !implied.contains(&attr.name))
-        {
-            if !block.body.has_attribute(attr.name) {
-                let finding = Finding::error(
-                    "missing-attribute",
-                    format!("{} has no `{}`", title(block), attr.name),
-                )
-                .at(
-                    source.location(head.clone()),
-                    format!("`{}` is required", attr.name),
-                )
-                .hint(format!("add `{} = …`: {}", attr.name, attr.doc));
-                self.findings.push(finding);
-            }
-        }
-    }
-
-    /// The same for a block and all blocks inside it.
-    pub(crate) fn deep_shape(
-        &mut self,
-        source: &Source,
-        block: &HclBlock,
-        spec: &'static Block,
-        implied: &[&str],
-    ) {
-        self.shape(source, block, spec, implied);
-        for (inner, spec) in inner_blocks(block, spec) {
-            self.deep_shape(source, inner, spec, &[]);
-        }
-    }
-
     /// The attributes of all blocks inside a block: their kinds are checked, and what they refer to
     /// is handed to `each`.
     pub(crate) fn deep_fields(
@@ -325,129 +218,6 @@ impl<'a> Reader<'a> {
             }
             self.deep_fields(source, inner, spec, &scope, each);
         }
-    }
-
-    fn labels(&mut self, source: &Source, block: &HclBlock, spec: &'static Block) {
-        if block.labels.len() != spec.labels.len() {
-            let mut usage = spec.word.to_owned();
-            for label in spec.labels {
-                usage.push_str(&format!(" \"{}\"", label.name));
-            }
-            let finding = Finding::error(
-                "wrong-labels",
-                format!("`{}` is written as `{usage} {{ … }}`", spec.word),
-            )
-            .at(
-                source.location(head(block)),
-                format!("{} labels here", block.labels.len()),
-            );
-            self.findings.push(finding);
-            return;
-        }
-        for (label, seen) in spec.labels.iter().zip(&block.labels) {
-            let at = || source.location(label_span(seen));
-            if label.words.is_empty() {
-                if let Err(err) = check_name(seen.as_str()) {
-                    let finding =
-                        Finding::error("invalid-name", err.to_string()).at(at(), "this name");
-                    self.findings.push(finding);
-                }
-            } else if !label.words.contains(&seen.as_str()) {
-                let mut finding = Finding::error(
-                    "unknown-kind",
-                    format!("there is no {} `{}`", spec.word, seen.as_str()),
-                )
-                .at(at(), "unknown");
-                finding.hint = suggest::hint(seen.as_str(), label.words.iter().copied());
-                self.findings.push(finding);
-            }
-        }
-    }
-
-    fn attribute_shape(
-        &mut self,
-        source: &Source,
-        attribute: &Attribute,
-        spec: &'static Block,
-        attrs: &[&'static Attr],
-    ) {
-        let name = attribute.key.as_str();
-        if spec.open || self.findings.is_full() {
-            return;
-        }
-        let at = source.location(attribute.key.span().unwrap_or(0..0));
-        if let Some(attr) = attrs.iter().find(|attr| attr.name == name) {
-            if attr.later {
-                self.note_later(format!("`{name}` of `{}` blocks", spec.word), at);
-            }
-            return;
-        }
-        if spec.blocks.iter().any(|inner| inner.block.word == name) {
-            let finding = Finding::error(
-                "wrong-shape",
-                format!("`{name}` is a block, not an attribute"),
-            )
-            .at(at, "written as an attribute")
-            .hint(format!("write `{name} {{ … }}`"));
-            self.findings.push(finding);
-            return;
-        }
-        let variant = spec
-            .variants
-            .iter()
-            .find(|variant| variant.attrs.iter().any(|attr| attr.name == name));
-        let mut finding = Finding::error(
-            "unknown-attribute",
-            format!("`{}` has no attribute `{name}`", spec.word),
-        )
-        .at(at, "unknown attribute");
-        finding.hint = match variant {
-            Some(variant) => Some(format!(
-                "it belongs to `{} \"{}\"`",
-                spec.word, variant.label
-            )),
-            None => suggest::hint(name, attrs.iter().map(|attr| attr.name)),
-        };
-        self.findings.push(finding);
-    }
-
-    fn inner_shape(
-        &mut self,
-        source: &Source,
-        inner: &HclBlock,
-        spec: &'static Block,
-        attrs: &[&'static Attr],
-    ) {
-        let word = inner.ident.as_str();
-        if self.findings.is_full() || spec.blocks.iter().any(|known| known.block.word == word) {
-            return;
-        }
-        let at = source.location(head(inner));
-        let finding = if attrs.iter().any(|attr| attr.name == word) {
-            Finding::error(
-                "wrong-shape",
-                format!("`{word}` is an attribute, not a block"),
-            )
-            .at(at, "written as a block")
-            .hint(format!("write `{word} = …`"))
-        } else if spec.open {
-            Finding::error(
-                "wrong-shape",
-                format!("`{}` holds attributes only", spec.word),
-            )
-            .at(at, "this is a block")
-            .hint(format!("write `{word} = {{ … }}`"))
-        } else {
-            let mut finding = Finding::error(
-                "unknown-block",
-                format!("`{}` has no block `{word}`", spec.word),
-            )
-            .at(at, "unknown block");
-            let words = spec.blocks.iter().map(|known| known.block.word);
-            finding.hint = suggest::hint(word, words.chain(attrs.iter().map(|attr| attr.name)));
-            finding
-        };
-        self.findings.push(finding);
     }
 
     /// What the attributes of a block are worth, those that could not be read left out.
@@ -495,29 +265,24 @@ impl<'a> Reader<'a> {
     ) -> Option<Field> {
         let expr = &attribute.value;
         let at = span(expr);
-        let (val, seen, items) = match (attr.kind, expr) {
-            (Kind::Map, Expression::Object(object)) => {
-                let items: Vec<Item> = object
-                    .iter()
-                    .filter_map(|(key, value)| {
-                        self.item(source, key, value.expr(), attr.refs, scope)
-                    })
-                    .collect();
-                let val = items
-                    .iter()
-                    .map(|item| (item.key.clone(), item.val.clone()))
-                    .collect();
-                (Val::Object(val), Seen::default(), items)
-            }
-            _ => {
-                let (val, seen) = self.evaluate(source, expr, attr.refs, scope)?;
-                let items = if attr.kind == Kind::Map {
-                    whole_items(source.slice(at.clone()), &val, &seen, &at)
-                } else {
-                    Vec::new()
-                };
-                (val, seen, items)
-            }
+        let (val, seen, items) = if let (Kind::Map, Expression::Object(object)) = (attr.kind, expr)
+        {
+            let items: Vec<Item> = object
+                .iter()
+                .filter_map(|(key, value)| self.item(source, key, value.expr(), attr.refs, scope))
+                .collect();
+            let val = items
+                .iter()
+                .map(|item| (item.key.clone(), item.val.clone()));
+            (Val::Object(val.collect()), Seen::default(), items)
+        } else {
+            let (val, seen) = self.evaluate(source, expr, attr.refs, scope)?;
+            let items = if attr.kind == Kind::Map {
+                whole_items(source.slice(at.clone()), &val, &seen, &at)
+            } else {
+                Vec::new()
+            };
+            (val, seen, items)
         };
         if val == Val::Null {
             return None; // as if it were not written
@@ -568,17 +333,12 @@ impl<'a> Reader<'a> {
             ObjectKey::Ident(name) => name.as_str().to_owned(),
             ObjectKey::Expression(expr) => {
                 let (val, _) = self.evaluate(source, expr, Refs::Load, scope)?;
-                match val.in_template() {
-                    Some(name) => name,
-                    None => {
-                        let problem = Problem::new(
-                            span(expr),
-                            format!("a key must be a string, this is {}", val.what()),
-                        );
-                        self.problem(source, problem);
-                        return None;
-                    }
-                }
+                let Some(name) = val.in_template() else {
+                    let message = format!("a key must be a string, this is {}", val.what());
+                    self.problem(source, Problem::new(span(expr), message));
+                    return None;
+                };
+                name
             }
         };
         let (val, seen) = self.evaluate(source, value, refs, scope)?;
@@ -644,7 +404,7 @@ impl<'a> Reader<'a> {
         for (reference, at) in &seen.secrets {
             let at = source.location(at.clone());
             match kinds::secret_source(reference) {
-                Ok(scheme) if matches!(scheme, "env" | "file" | "command") => {}
+                Ok("env" | "file" | "command") => {}
                 Ok(scheme) => self.note_later(format!("`{scheme}:` secrets"), at),
                 Err((message, hint)) => {
                     let mut finding =
@@ -683,57 +443,6 @@ fn quoted(key: &str) -> String {
         .replace('"', "\\\"")
         .replace('\n', "\\n");
     format!("\"{}\"", escaped.replace("${", "$${").replace("%{", "%%{"))
-}
-
-/// The blocks inside a block that the table knows.
-pub(crate) fn inner_blocks<'b>(
-    block: &'b HclBlock,
-    spec: &'static Block,
-) -> impl Iterator<Item = (&'b HclBlock, &'static Block)> {
-    block.body.blocks().filter_map(|inner| {
-        let known = spec
-            .blocks
-            .iter()
-            .find(|known| known.block.word == inner.ident.as_str())?;
-        Some((inner, known.block))
-    })
-}
-
-/// All attributes a block may have: its own and those of its variant.
-pub(crate) fn attrs(block: &HclBlock, spec: &'static Block) -> Vec<&'static Attr> {
-    let variant = variant(block, spec).map_or(&[][..], |variant| variant.attrs);
-    spec.attrs.iter().chain(variant).collect()
-}
-
-fn variant(block: &HclBlock, spec: &'static Block) -> Option<&'static Variant> {
-    let label = block.labels.first()?.as_str();
-    spec.variants.iter().find(|variant| variant.label == label)
-}
-
-/// `stack "dns"` of `stack "dns" {`.
-pub(crate) fn head(block: &HclBlock) -> Range<usize> {
-    let start = block.ident.span().unwrap_or(0..0);
-    let end = block
-        .labels
-        .last()
-        .map_or(start.end, |label| label_span(label).end);
-    start.start..end.max(start.end)
-}
-
-pub(crate) fn label_span(label: &BlockLabel) -> Range<usize> {
-    match label {
-        BlockLabel::Ident(ident) => ident.span(),
-        BlockLabel::String(text) => text.span(),
-    }
-    .unwrap_or(0..0)
-}
-
-/// How a block is called in a message.
-pub(crate) fn title(block: &HclBlock) -> String {
-    match block.labels.last() {
-        Some(label) => format!("{} `{}`", block.ident.as_str(), label.as_str()),
-        None => format!("`{}`", block.ident.as_str()),
-    }
 }
 
 /// The world while the file is read: the tree, the loader's environment, and nothing that runs.

@@ -56,11 +56,13 @@ are written `90s`, `10m`, `24h`, `30d`. Blocks marked *not yet effective* are re
 ";
 
 fn write_block(out: &mut String, block: &Block, outer: &[&str]) {
-    let labels: String = block
+    let labels = block
         .labels
         .iter()
-        .map(|label| format!(" \"{}\"", label.name))
-        .collect();
+        .fold(String::new(), |mut labels, label| {
+            _ = write!(labels, " \"{}\"", label.name);
+            labels
+        });
     let level = "#".repeat(2 + outer.len().min(2));
     _ = writeln!(out, "\n{level} `{}{labels}`\n", block.word);
     let place = match outer {

@@ -11,7 +11,8 @@ use super::expand::Instance;
 use super::kinds;
 use super::paths;
 use super::project::{Item, engine};
-use super::reader::{Field, Reader, Scope, head, label_span};
+use super::reader::{Field, Reader, Scope};
+use super::shape::{head, label_span};
 use super::stack_schema::{GATE, PUBLISH};
 use super::suggest;
 use super::value::Val;
@@ -311,7 +312,8 @@ fn inner(reader: &mut Reader<'_>, item: &Item<'_>, scope: &Scope, draft: &mut St
         let fields = reader.fields(source, block, &PUBLISH, &scope);
         if let (Some(path), Some(field)) = (fields.text("path"), fields.get("path")) {
             let at = source.location(field.at.clone());
-            if !path.ends_with(".yaml") && !path.ends_with(".json") {
+            let ending = path.rsplit_once('.').map(|(_, ending)| ending);
+            if !matches!(ending, Some("yaml" | "json")) {
                 reader.findings.push(
                     Finding::error(
                         "invalid-value",

@@ -5,7 +5,10 @@ pub(crate) fn nearest<'a>(
     seen: &str,
     candidates: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
-    let limit = (seen.chars().count() / 3).clamp(1, 3);
+    let limit = match seen.chars().count() {
+        0 | 1 => return None,
+        length => (length / 3).clamp(1, 3),
+    };
     candidates
         .into_iter()
         // Long words are nobody's slip, and distance costs their product.

@@ -166,17 +166,23 @@ impl Flaw {
                 .at(source.location(excess.at..excess.at + 1), "here")
                 .hint("split it"),
             Self::Syntax(err) => {
-                let offset = err.location().offset();
+                let vague = err.message().contains("block body")
+                    || err.message().contains("unexpected token")
+                    || err.message().contains("eof");
+                if vague && let Some((at, what)) = prescan::left_open(source.code()) {
+                    return Finding::error("syntax", format!("syntax error: {what}"))
+                        .at(source.location(at..at + 1), "opened here");
+                }
                 // At the end of the file the parser points at the last byte.
-                let at = (0..=offset.min(source.code().len()))
+                let offset = err.location().offset().min(source.code().len());
+                let at = (0..=offset)
                     .rev()
                     .find(|at| source.code().is_char_boundary(*at))
                     .unwrap_or(0);
-                let place = source.location(at..at + 1);
                 let finding = Finding::error("syntax", format!("syntax error: {}", err.message()))
-                    .at(place, "here");
+                    .at(source.location(at..at + 1), "here");
                 if err.message().contains("block body") {
-                    finding.hint("a block on one line holds at most one argument; `}` ends a block on a line of its own")
+                    finding.hint("a block on one line holds at most one argument")
                 } else {
                     finding
                 }

@@ -7,7 +7,7 @@ use hcl_edit::structure::{Block, Body};
 use super::read::Draft;
 use super::scan::scan;
 use super::{ModuleCall, Output, RemoteState, RequiredProvider, Variable};
-use crate::config::reader::{head, label_span};
+use crate::config::shape::{head, label_span};
 use crate::config::syntax::ParsedFile;
 use crate::config::syntax::Source;
 use crate::diagnostic::Finding;
@@ -143,7 +143,7 @@ fn read_provider(value: &Expression) -> RequiredProvider {
     {
         let key = key
             .as_ident()
-            .map(|ident| ident.as_str())
+            .map(hcl_edit::Ident::as_str)
             .or_else(|| key.as_expr().and_then(Expression::as_str));
         let value = value.expr().as_str().map(str::to_owned);
         match key {

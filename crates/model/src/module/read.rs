@@ -9,7 +9,7 @@ use crate::diagnostic::{Finding, Location};
 use crate::tree::{Entry, Tree};
 
 /// Reads a directory's engine files. A `.tofu` file stands for the `.tf` file of the same name, as
-/// OpenTofu has it.
+/// `tofu` has it.
 pub fn read(tree: &dyn Tree, dir: &str) -> (Module, Vec<Finding>) {
     let entries = tree.list(dir).unwrap_or_default();
     read_listed(tree, dir, &entries)
@@ -65,6 +65,11 @@ pub(crate) fn is_engine_file(name: &str) -> bool {
     known && !name.starts_with(['.', '#']) && !name.ends_with('~')
 }
 
+fn is_json(name: &str) -> bool {
+    name.rsplit_once('.')
+        .is_some_and(|(_, ending)| ending == "json")
+}
+
 fn is_override(name: &str) -> bool {
     let stem = name.split('.').next().unwrap_or(name);
     stem == "override" || stem.ends_with("_override")
@@ -85,7 +90,7 @@ impl Draft {
         } else {
             format!("{}/{name}", self.module.dir)
         };
-        if name.ends_with(".json") {
+        if is_json(name) {
             match syntax::open(tree, &path) {
                 Ok(source) => json::add(self, &source),
                 Err(finding) => self.unusable(finding),
@@ -195,7 +200,7 @@ impl Draft {
 
 /// The names that a file of variables sets; `None` if it cannot be read as one.
 pub(crate) fn tfvars_names(tree: &dyn Tree, path: &str) -> Result<BTreeSet<String>, Finding> {
-    if path.ends_with(".json") {
+    if is_json(path) {
         let source = syntax::open(tree, path)?;
         let root: serde_json::Value = serde_json::from_str(source.code()).map_err(|err| {
             let at = source.line_column(err.line(), err.column());

@@ -66,9 +66,24 @@ locals {
             )
         })
         .collect();
-    insta::assert_snapshot!(variables.join("\n"), @"");
-    insta::assert_snapshot!(module.init_inputs(), @"");
-    insta::assert_debug_snapshot!(module.files, @"");
+    insta::assert_snapshot!(variables.join("\n"), @r#"
+a (map( string ), required) sensitive=true m/vars.tf:1
+b (any) sensitive=false m/vars.tf:7
+"#);
+    insta::assert_snapshot!(module.init_inputs(), @r#"
+required_version ">= 1.9"
+provider random Some("hashicorp/random") Some("~> 3.0")
+module far "example/far/any" Some("1.0.0")
+module net "../net" None
+backend s3 backend "s3" { bucket = "b" }
+"#);
+    insta::assert_debug_snapshot!(module.files, @r#"
+{
+    "m/b.tftpl",
+    "m/conf/*.yaml",
+    "m/files/a.txt",
+}
+"#);
     assert!(module.outputs["o"].sensitive);
     assert_eq!(module.calls[0].local.as_deref(), Some("net"));
     assert_eq!(module.remote_states[0].config, "{ key = \"up\" }");

@@ -81,25 +81,46 @@ fn known_values() {
         r#"upper("x")"#,
         r#"join(",", concat(["a"], split("-", "b-c")))"#,
         r#"format("%s|%03d|%-4s|%.2f|%q|%%", "a", 7, "b", 1.5, "c")"#,
-        r#"merge({ a = 1, b = 1 }, { b = 2 })"#,
+        "merge({ a = 1, b = 1 }, { b = 2 })",
         r#"lookup({ a = 1 }, "z", "none")"#,
         r#"try({}.a, "rescued")"#,
         r#"jsondecode("{\"a\": [1, null]}").a"#,
         r#"[for i, x in ["a", "b"] : "${i}${x}" if x != "a"]"#,
-        r#"{ for k, x in { a = 1, b = 2 } : upper(k) => x * 2 }"#,
+        "{ for k, x in { a = 1, b = 2 } : upper(k) => x * 2 }",
         r#"{ for x in ["aa", "ab", "b"] : replace(x, "a", "") => x... }"#,
-        r#"[{ n = 1 }, { n = 2 }][*].n"#,
-        r#"1 < 2 && !false ? -5 / 2 : 0"#,
+        "[{ n = 1 }, { n = 2 }][*].n",
+        "1 < 2 && !false ? -5 / 2 : 0",
         r#""%{ for x in [1, 2] ~} ${x}, %{ endfor ~} end""#,
         "<<-EOT\n    a\n      b ${1}\n    EOT\n",
         r#"file("note.txt")"#,
         r#"fileexists("none.txt")"#,
         r#""${stack.name} ${stack.state} ${target.name} ${project.name} ${git.branch}""#,
-        r#"10 % 3"#,
-        r#"9223372036854775807 + 1"#,
+        "10 % 3",
+        "9223372036854775807 + 1",
     ];
     let out: String = cases.iter().map(|case| input(case) + "\n").collect();
-    insta::assert_snapshot!(out, @"");
+    insta::assert_snapshot!(out, @r#"
+"a-7-true"
+"X"
+"a,b,c"
+"a|007|b   |1.50|\"c\"|%"
+{"a":1,"b":2}
+"none"
+"rescued"
+[1,null]
+["1b"]
+{"A":2,"B":4}
+{"":["aa"],"b":["ab","b"]}
+[1,2]
+-2.5
+"1, 2, end"
+"a\n  b 1\n"
+"noted\n"
+false
+"s s t p main"
+1
+9.223372036854776e+18
+"#);
 }
 
 #[test]
@@ -118,7 +139,19 @@ fn values_known_later() {
         r#""${git.commit} ${file("note.txt")}${stack.up.output.id}""#,
     ];
     let out: String = cases.iter().map(|case| input(case) + "\n").collect();
-    insta::assert_snapshot!(out, @"");
+    insta::assert_snapshot!(out, @r#"
+"net-1" from stack.up.output.id with {}
+"net-1/s" from "${stack.up.output.id}/${stack.name}" with {"stack":{"name":"s"}}
+2 from stack["up"].output.map.a[1] with {}
+"hush" (sensitive) from stack.up.output.key with {}
+error: output `none` of stack `up` is not known from stack.up.output.none with {}
+"later" from env("LATER") with {}
+"default" from env("NEVER", "default") with {}
+error: `NEVER` is not set in the environment from env("NEVER") with {}
+"fallback" from try(stack.up.output.none, "fallback") with {}
+"plain"
+"3f9c1e2 noted\nnet-1" from "${git.commit} ${file("note.txt")}${stack.up.output.id}" with {"file":{"note.txt":"noted\n"},"git":{"commit":"3f9c1e2"}}
+"#);
 }
 
 #[test]
@@ -160,7 +193,66 @@ fn values_that_are_wrong() {
         "null.a",
     ];
     let out: String = cases.iter().map(|case| input(case) + "\n").collect();
-    insta::assert_snapshot!(out, @"");
+    insta::assert_snapshot!(out, @r#"
+error unknown-reference: nothing is called `nope` here
+  terrane.hcl:9:18 here
+  hint: there are `each`, `dir`, `project`, `target`, `stack`, `git`, `output`, `resource` and `fact`
+
+error misplaced-reference: a whole stack may stand only in `after`
+  terrane.hcl:9:18 here
+  hint: an output is written as `stack.up.output.KEY`
+
+error invalid-expression: of a stack only its outputs can be used: `stack.up.output.KEY`
+  terrane.hcl:9:18 here
+
+error unknown-output: stack `up` has no output `idd`
+  terrane.hcl:9:18 the module in `up` declares no such output
+  hint: did you mean `id`?
+
+error misplaced-reference: an output of this stack may stand only in `publish`, `bootstrap` and `gate`
+  terrane.hcl:9:18 here
+
+error misplaced-reference: a secret may stand only in `env`, `vars` and `files` of a context, in `facts` and in `bootstrap`
+  terrane.hcl:9:18 here
+
+error unknown-function: there is no function `uper`
+  terrane.hcl:9:18 here
+  hint: did you mean `upper`?
+
+error invalid-expression: `upper` is called as `upper(TEXT)`
+  terrane.hcl:9:18 here
+
+error invalid-expression: `+` wants two numbers, these are a number and a string
+  terrane.hcl:9:18 here
+
+error invalid-expression: there is no item 5 in a list of 1
+  terrane.hcl:9:18 here
+
+error invalid-expression: `each` is known only beside `for_each`
+  terrane.hcl:9:18 here
+
+error invalid-expression: `dir` is known only in `discover`
+  terrane.hcl:9:18 here
+
+error path-leaves-project: `../x` leaves the project
+  terrane.hcl:9:18 here
+
+error missing-file: there is no file `none.txt`
+  terrane.hcl:9:18 here
+  hint: paths count from the project's root
+
+error invalid-expression: `yamldecode` is not supported yet: use `jsondecode`
+  terrane.hcl:9:18 here
+
+error invalid-expression: this is not JSON: line 1, column 1
+  terrane.hcl:9:18 here
+
+error invalid-expression: this calculation has no finite result
+  terrane.hcl:9:18 here
+
+error invalid-expression: null has no parts
+  terrane.hcl:9:18 here
+"#);
 }
 
 #[test]
@@ -195,7 +287,15 @@ context "c" {{
         let worth = evaluate(&for_stack(input, stack), &Fixed);
         _ = writeln!(out, "{name}: {stored} -> {worth:?}");
     }
-    insta::assert_snapshot!(out, @"");
+    insta::assert_snapshot!(out, @r#"
+bucket: {"expression":{"text":"env(\"LATER\")","names":{},"needs":{"outputs":[],"env":["LATER"],"secrets":[]}}} -> Ok("later")
+key: {"expression":{"text":"\"${stack.state}.tfstate\"","names":{},"needs":{"outputs":[],"env":[],"secrets":[]}}} -> Ok("up.tfstate")
+lock: {"known":true} -> Ok(true)
+A: {"known":"plain"} -> Ok("plain")
+B: {"expression":{"text":"secret(\"file:key\")","names":{},"needs":{"outputs":[],"env":[],"secrets":["file:key"]}}} -> Ok([sensitive])
+C: {"expression":{"text":"\"x-${stack.name}\"","names":{},"needs":{"outputs":[],"env":[],"secrets":[]}}} -> Ok("x-up")
+D: {"expression":{"text":"env(\"LATER\")","names":{},"needs":{"outputs":[],"env":["LATER"],"secrets":[]}}} -> Ok("later")
+"#);
 }
 
 #[test]
