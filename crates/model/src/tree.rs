@@ -64,8 +64,8 @@ impl Tree for MemoryTree {
         let mut entries: Vec<Entry> = Vec::new();
         for rest in self
             .files
-            .keys()
-            .filter_map(|path| path.strip_prefix(&prefix))
+            .range(prefix.clone()..)
+            .map_while(|(path, _)| path.strip_prefix(&prefix))
         {
             let (name, is_dir) = match rest.split_once('/') {
                 Some((name, _)) => (name, true),
