@@ -1,0 +1,447 @@
+//! Reads a project: `terrane.hcl` and what lies beside it, checked as a whole, with positions.
+//!
+//! Everything that is wrong is reported at once. Not here: reading files (`tree`), the graph
+//! (`graph`), running anything.
+
+mod attach;
+mod check;
+mod check_modules;
+mod cycle;
+pub mod eval;
+mod evaluator;
+mod expand;
+mod findings;
+mod functions;
+mod kinds;
+mod operators;
+pub(crate) mod paths;
+mod prescan;
+mod project;
+mod reader;
+pub mod reference;
+mod references;
+mod schema;
+pub(crate) mod shape;
+mod stack;
+mod stack_schema;
+mod suggest;
+pub(crate) mod syntax;
+mod templates;
+#[cfg(test)]
+mod tests;
+mod value;
+mod walk;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hcl_edit::Span;
+use hcl_edit::structure::Structure;
+use serde_json::{Value, json};
+
+use attach::Contexts;
+use check::{Drafts, Known};
+use check_modules::Modules;
+use expand::Blocks;
+use findings::Findings;
+use project::{Item, TargetDraft};
+use reader::{Reader, Scope};
+use shape::head;
+use stack_schema::{DISCOVER, STACK};
+use syntax::ParsedFile;
+use walk::{Dirs, join};
+
+use crate::diagnostic::{Finding, Location, Severity};
+use crate::module::Module;
+use crate::project::Project;
+use crate::tree::Tree;
+
+/// What a project file may ask of the place where it is loaded.
+pub struct Surroundings<'a> {
+    pub env: &'a dyn Fn(&str) -> Option<String>,
+    pub git_commit: Option<String>,
+    pub git_branch: Option<String>,
+}
+
+/// A project as far as it could be read, and everything that is wrong with it.
+#[derive(Clone, Debug, Default)]
+pub struct Loaded {
+    /// With errors among the findings it may be missing or incomplete.
+    pub project: Option<Project>,
+    /// Errors first, then by file and line.
+    pub findings: Vec<Finding>,
+    /// Every root module and every local module that is reached, by directory.
+    pub modules: BTreeMap<String, Module>,
+    /// The text of every file that a finding points into.
+    pub texts: BTreeMap<String, String>,
+}
+
+impl Loaded {
+    pub fn has_errors(&self) -> bool {
+        self.findings
+            .iter()
+            .any(|finding| finding.severity == Severity::Error)
+    }
+}
+
+/// Reads the project at the root of a tree.
+pub fn load(tree: &dyn Tree, around: &Surroundings<'_>) -> Loaded {
+    let mut reader = Reader::new(tree, around);
+    let dirs = Dirs::walk(tree);
+    let files = project_files(&mut reader);
+    let beside_files: Vec<(String, ParsedFile)> = dirs
+        .stack_dirs()
+        .filter_map(|dir| {
+            Some((
+                dir.to_owned(),
+                parsed(&mut reader, &join(dir, "stack.hcl"))?,
+            ))
+        })
+        .collect();
+    let outer = Outer::collect(&mut reader, &files);
+    let mut blocks = outer.blocks();
+    for (dir, file) in &beside_files {
+        if let Some(item) = expand::beside(&mut reader, file) {
+            blocks.beside.insert(dir.clone(), item);
+        }
+    }
+    let found_files = !files.is_empty() || !beside_files.is_empty();
+    let (project, modules) = read(&mut reader, &outer, &blocks, dirs, found_files);
+    finish(reader, project, modules, tree)
+}
+
+/// The outer blocks in the order they were written.
+struct Outer<'f> {
+    items: Vec<Item<'f>>,
+}
+
+impl<'f> Outer<'f> {
+    fn collect(reader: &mut Reader<'_>, files: &'f [ParsedFile]) -> Self {
+        let mut items = Vec::new();
+        let mut names: BTreeMap<(&str, &str), Location> = BTreeMap::new();
+        for file in files {
+            for structure in &file.body {
+                let Some(item) = outer_block(reader, file, structure) else {
+                    continue;
+                };
+                let at = item.at();
+                let label = item.block.labels.first().map_or("", |label| label.as_str());
+                let key = if item.spec.word == "project" {
+                    ""
+                } else {
+                    label
+                };
+                let word = item.spec.word;
+                if let Some(first) = names.get(&(word, key)) {
+                    let message = match word {
+                        "project" => "there are two `project` blocks".to_owned(),
+                        _ => format!("{word} `{key}` is defined twice"),
+                    };
+                    let finding = Finding::error("duplicate-name", message)
+                        .at(at, "again here")
+                        .at(first.clone(), "first here");
+                    reader.findings.push(finding);
+                } else {
+                    names.insert((word, key), at);
+                    items.push(item);
+                }
+            }
+        }
+        Self { items }
+    }
+
+    fn all(&self, word: &str) -> impl Iterator<Item = Item<'f>> {
+        self.items
+            .iter()
+            .copied()
+            .filter(move |item| item.spec.word == word)
+    }
+
+    fn names(&self, word: &str) -> BTreeSet<&str> {
+        self.items
+            .iter()
+            .filter(|item| item.spec.word == word)
+            .map(Item::name)
+            .collect()
+    }
+
+    fn blocks(&self) -> Blocks<'f> {
+        Blocks {
+            stacks: self.all(STACK.word).collect(),
+            discovers: self.all(DISCOVER.word).collect(),
+            beside: BTreeMap::new(),
+        }
+    }
+}
+
+/// `terrane.hcl`, then the `*.terrane.hcl` beside it.
+fn project_files(reader: &mut Reader<'_>) -> Vec<ParsedFile> {
+    let entries = reader.tree.list("").unwrap_or_default();
+    let mut names: Vec<String> = entries
+        .into_iter()
+        .filter(|entry| {
+            !entry.is_dir && (entry.name == "terrane.hcl" || entry.name.ends_with(".terrane.hcl"))
+        })
+        .map(|entry| entry.name)
+        .collect();
+    names.sort_by_key(|name| (name != "terrane.hcl", name.clone()));
+    if names.first().is_none_or(|name| name != "terrane.hcl") {
+        let finding = Finding::error("missing-project", "there is no `terrane.hcl` here")
+            .hint("`terrane init` proposes one");
+        reader.findings.push(finding);
+    }
+    names
+        .iter()
+        .filter_map(|name| parsed(reader, name))
+        .collect()
+}
+
+fn parsed(reader: &mut Reader<'_>, path: &str) -> Option<ParsedFile> {
+    match syntax::parse(reader.tree, path) {
+        Ok(file) => Some(file),
+        Err(finding) => {
+            reader.findings.push(finding);
+            reader.is_partial = true;
+            None
+        }
+    }
+}
+
+fn outer_block<'f>(
+    reader: &mut Reader<'_>,
+    file: &'f ParsedFile,
+    structure: &'f Structure,
+) -> Option<Item<'f>> {
+    let source = &file.source;
+    let words = || schema::TOP.iter().map(|block| block.word);
+    match structure {
+        Structure::Attribute(attribute) => {
+            let at = source.location(attribute.key.span().unwrap_or(0..0));
+            let finding = Finding::error(
+                "unknown-attribute",
+                format!("`{}` stands outside of any block", attribute.key.as_str()),
+            )
+            .at(at, "attributes belong into blocks");
+            reader.findings.push(finding);
+            None
+        }
+        Structure::Block(block) => {
+            let word = block.ident.as_str();
+            let spec = schema::TOP.iter().find(|spec| spec.word == word);
+            if spec.is_none() && !reader.findings.is_full() {
+                let mut finding =
+                    Finding::error("unknown-block", format!("there is no block `{word}`"))
+                        .at(source.location(head(block)), "unknown block");
+                finding.hint = suggest::hint(word, words());
+                reader.findings.push(finding);
+            }
+            spec.map(|spec| Item {
+                source,
+                block,
+                spec,
+            })
+        }
+    }
+}
+
+fn read(
+    reader: &mut Reader<'_>,
+    outer: &Outer<'_>,
+    blocks: &Blocks<'_>,
+    dirs: Dirs,
+    found_files: bool,
+) -> (Option<Project>, BTreeMap<String, Module>) {
+    let scope = project_scope(reader, outer);
+    for item in outer
+        .items
+        .iter()
+        .filter(|item| !matches!(item.spec.word, "stack" | "discover"))
+    {
+        reader.deep_shape(item.source, item.block, item.spec, &[]);
+    }
+    let mut project = outer
+        .all("project")
+        .next()
+        .map(|item| project::read_project(reader, item, &scope));
+    if project.is_none() && found_files && !reader.is_partial {
+        let finding = Finding::error("missing-project", "there is no `project` block")
+            .hint("add `project \"NAME\" { … }` to `terrane.hcl`");
+        reader.findings.push(finding);
+    }
+    let layers: BTreeMap<String, i64> = outer
+        .all("layer")
+        .map(|item| {
+            let fields = reader.fields(item.source, item.block, item.spec, &scope);
+            (item.name().to_owned(), fields.integer("order").unwrap_or(0))
+        })
+        .collect();
+    let targets: BTreeMap<String, TargetDraft> = outer
+        .all("target")
+        .map(|item| {
+            (
+                item.name().to_owned(),
+                project::read_target(reader, item, &scope),
+            )
+        })
+        .collect();
+    let contexts: Contexts = outer
+        .all("context")
+        .map(|item| {
+            (
+                item.name().to_owned(),
+                project::read_context(reader, item, &scope),
+            )
+        })
+        .collect();
+    for item in outer
+        .items
+        .iter()
+        .filter(|item| matches!(item.spec.word, "writer" | "facts" | "render"))
+    {
+        reader.fields(item.source, item.block, item.spec, &scope);
+        reader.deep_fields(item.source, item.block, item.spec, &scope, &mut |_| {});
+    }
+    let engine = project
+        .as_ref()
+        .map(|project| project.engine.clone())
+        .unwrap_or_default();
+    let expanded = expand::expand(reader, blocks, &scope, &dirs);
+    let mut drafts = Drafts::new();
+    for instance in &expanded.instances {
+        let draft = stack::read(reader, instance, &engine);
+        if let Some(first) = drafts.get(&instance.name) {
+            let finding = Finding::error(
+                "duplicate-name",
+                format!("stack `{}` is defined twice", instance.name),
+            )
+            .at(instance.at.clone(), "again here")
+            .at(first.stack.declared_at.clone(), "first here");
+            reader.findings.push(finding);
+        } else {
+            drafts.insert(instance.name.clone(), draft);
+        }
+    }
+    if drafts.is_empty() && found_files && !expanded.is_partial && !reader.is_partial {
+        reader.findings.push(empty(outer, &expanded.disabled));
+    }
+    let known = Known {
+        writers: outer.names("writer"),
+        facts: outer.names("facts"),
+        renders: outer.names("render"),
+        layers: &layers,
+        targets: &targets,
+        disabled: &expanded.disabled,
+        is_partial: expanded.is_partial || reader.is_partial,
+    };
+    let findings = &mut reader.findings;
+    check::check(findings, &known, &mut drafts);
+    cycle::check(findings, &drafts);
+    attach::attach(findings, &known, &contexts, &mut drafts);
+    let mut modules = Modules::new(reader.tree, dirs);
+    modules.read_all(findings, &drafts);
+    modules.check(findings, &contexts, &mut drafts);
+    if let Some(project) = &mut project {
+        project.layers = layers;
+        project.targets = targets
+            .into_iter()
+            .map(|(name, draft)| (name, draft.target))
+            .collect();
+        project.contexts = contexts
+            .into_iter()
+            .map(|(name, draft)| (name, draft.context))
+            .collect();
+        project.stacks = drafts
+            .into_iter()
+            .map(|(name, draft)| (name, draft.stack))
+            .collect();
+    }
+    (project, modules.read)
+}
+
+fn project_scope(reader: &Reader<'_>, outer: &Outer<'_>) -> Scope {
+    let mut scope = Scope::default();
+    let name = outer
+        .all("project")
+        .next()
+        .map(|item| item.name().to_owned());
+    scope.names.insert(
+        "project".to_owned(),
+        json!({ "name": name.unwrap_or_default() }),
+    );
+    let mut git = serde_json::Map::new();
+    for (key, value) in [
+        ("commit", &reader.around.git_commit),
+        ("branch", &reader.around.git_branch),
+    ] {
+        if let Some(value) = value {
+            git.insert(key.to_owned(), json!(value));
+        }
+    }
+    if !git.is_empty() {
+        scope.names.insert("git".to_owned(), Value::Object(git));
+    }
+    scope
+}
+
+fn empty(outer: &Outer<'_>, disabled: &BTreeSet<String>) -> Finding {
+    let finding = match outer.all("project").next() {
+        Some(item) => Finding::error("empty-project", "this project has no stacks")
+            .at(item.at(), "nothing to do here"),
+        None => Finding::error("empty-project", "this project has no stacks"),
+    };
+    if disabled.is_empty() {
+        finding.hint("add a `stack` or a `discover` block")
+    } else {
+        let names: Vec<&str> = disabled.iter().map(String::as_str).take(8).collect();
+        finding.hint(format!(
+            "switched off by `enabled = false`: {}",
+            suggest::list(&names)
+        ))
+    }
+}
+
+/// Sorts what was found, and keeps the texts it points into.
+fn finish(
+    mut reader: Reader<'_>,
+    project: Option<Project>,
+    modules: BTreeMap<String, Module>,
+    tree: &dyn Tree,
+) -> Loaded {
+    for (what, at) in std::mem::take(&mut reader.later) {
+        let finding = Finding::note("not-yet-effective", format!("not yet effective: {what}"))
+            .at(at, "checked, but it does nothing so far");
+        reader.findings.push_always(finding);
+    }
+    if reader.findings.is_full() {
+        let finding = Finding::note(
+            "too-many-findings",
+            "there are more findings than are shown",
+        );
+        reader.findings.push_always(finding);
+    }
+    let mut findings = Findings::into_list(reader.findings);
+    findings.sort_by(|a, b| {
+        let key = |finding: &Finding| {
+            finding
+                .places
+                .first()
+                .map(|place| (place.at.file.clone(), place.at.line, place.at.column))
+        };
+        (a.severity, key(a)).cmp(&(b.severity, key(b)))
+    });
+    let mut texts = BTreeMap::new();
+    for place in findings.iter().flat_map(|finding| &finding.places) {
+        let path = &place.at.file;
+        if !texts.contains_key(path)
+            && let Ok(bytes) = tree.read(path)
+            && bytes.len() <= syntax::MAX_FILE_BYTES
+        {
+            texts.insert(path.clone(), String::from_utf8_lossy(&bytes).into_owned());
+        }
+    }
+    Loaded {
+        project,
+        findings,
+        modules,
+        texts,
+    }
+}

@@ -1,0 +1,250 @@
+//! The rules between blocks: what is referred to must exist, fit, and lie in the right order.
+//!
+//! Not here: circles (`cycle`), what modules declare and want (`check_modules`), contexts (`attach`).
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+use super::eval::{Values, evaluate_within, for_stack};
+use super::findings::Findings;
+use super::project::TargetDraft;
+use super::stack::{StackDraft, upstream};
+use super::suggest;
+use crate::diagnostic::{Finding, Location};
+use crate::ids::StackName;
+use crate::project::{Backend, Edge, Stack};
+use crate::secret::Secret;
+
+pub(crate) type Drafts = BTreeMap<StackName, StackDraft>;
+
+/// Names of outer blocks by their word.
+pub(crate) struct Known<'a> {
+    pub(crate) writers: BTreeSet<&'a str>,
+    pub(crate) facts: BTreeSet<&'a str>,
+    pub(crate) renders: BTreeSet<&'a str>,
+    pub(crate) layers: &'a BTreeMap<String, i64>,
+    pub(crate) targets: &'a BTreeMap<String, TargetDraft>,
+    /// Stacks that are switched off.
+    pub(crate) disabled: &'a BTreeSet<String>,
+    /// Whether some stacks could not be made, so that a missing name proves nothing.
+    pub(crate) is_partial: bool,
+}
+
+pub(crate) fn check(findings: &mut Findings, known: &Known<'_>, drafts: &mut Drafts) {
+    writers(findings, known);
+    let names: BTreeSet<StackName> = drafts.keys().cloned().collect();
+    for draft in drafts.values_mut() {
+        let stack = &draft.stack;
+        name(
+            findings,
+            "target",
+            &stack.target,
+            &draft.target_at,
+            known.targets.keys().map(String::as_str),
+        );
+        name(
+            findings,
+            "layer",
+            &stack.layer,
+            &draft.layer_at,
+            known.layers.keys().map(String::as_str),
+        );
+        for (facts, at) in &draft.facts {
+            name(findings, "facts", facts, at, known.facts.iter().copied());
+        }
+        if let Some((render, at)) = &draft.render {
+            name(
+                findings,
+                "render",
+                render,
+                at,
+                known.renders.iter().copied(),
+            );
+        }
+        edges(findings, known, &names, draft);
+    }
+    layers(findings, known, drafts);
+    published(findings, drafts);
+    states(findings, known, drafts);
+}
+
+/// A name that must be one of those that exist.
+pub(crate) fn name<'a>(
+    findings: &mut Findings,
+    what: &str,
+    seen: &str,
+    at: &Location,
+    all: impl Iterator<Item = &'a str> + Clone,
+) {
+    if seen.is_empty() || all.clone().any(|known| known == seen) || findings.is_full() {
+        return;
+    }
+    let mut finding = Finding::error("unknown-name", format!("there is no {what} `{seen}`"))
+        .at(at.clone(), "not defined");
+    finding.hint =
+        suggest::hint(seen, all).or_else(|| Some(format!("add `{what} \"{seen}\" {{ … }}`")));
+    findings.push(finding);
+}
+
+fn writers(findings: &mut Findings, known: &Known<'_>) {
+    let words = known.writers.iter().copied().chain(["server", "anyone"]);
+    for target in known.targets.values() {
+        for writer in &target.target.writers {
+            name(
+                findings,
+                "writer",
+                writer,
+                &target.writers_at,
+                words.clone(),
+            );
+        }
+    }
+}
+
+/// Turns references into edges, those that lead somewhere.
+fn edges(
+    findings: &mut Findings,
+    known: &Known<'_>,
+    names: &BTreeSet<StackName>,
+    draft: &mut StackDraft,
+) {
+    let own = draft.stack.name.clone();
+    for reference in &draft.references {
+        let found = upstream(&reference.upstream).filter(|name| names.contains(name));
+        match found {
+            Some(name) if name == own => {
+                let finding =
+                    Finding::error("self-reference", format!("stack `{own}` refers to itself"))
+                        .at(reference.at.clone(), "this is the stack itself");
+                findings.push(finding);
+            }
+            Some(upstream) => draft.stack.edges.push(Edge {
+                upstream,
+                kind: reference.kind.clone(),
+                at: reference.at.clone(),
+            }),
+            None if known.is_partial || findings.is_full() => {}
+            None => {
+                let raw = &reference.upstream;
+                let mut finding =
+                    Finding::error("unknown-stack", format!("there is no stack `{raw}`"))
+                        .at(reference.at.clone(), "not defined");
+                finding.hint = if known.disabled.contains(raw) {
+                    Some(format!(
+                        "stack `{raw}` is switched off by `enabled = false`"
+                    ))
+                } else {
+                    suggest::hint(raw, names.iter().map(StackName::as_str))
+                };
+                findings.push(finding);
+            }
+        }
+    }
+}
+
+/// A stack may depend on its own layer and on lower ones.
+fn layers(findings: &mut Findings, known: &Known<'_>, drafts: &Drafts) {
+    let order = |stack: &Stack| known.layers.get(&stack.layer).copied();
+    for draft in drafts.values() {
+        for edge in &draft.stack.edges {
+            let Some(above) = drafts.get(&edge.upstream) else {
+                continue;
+            };
+            let (Some(own), Some(other)) = (order(&draft.stack), order(&above.stack)) else {
+                continue;
+            };
+            if other > own {
+                let message = format!(
+                    "stack `{}` in layer `{}` depends on stack `{}` in the higher layer `{}`",
+                    draft.stack.name, draft.stack.layer, edge.upstream, above.stack.layer
+                );
+                let finding = Finding::error("higher-layer", message)
+                    .at(edge.at.clone(), "leads upwards")
+                    .hint("turn the dependency around, or move one of them to another layer");
+                findings.push(finding);
+            }
+        }
+    }
+}
+
+/// Two stacks that publish one file would overwrite each other.
+fn published(findings: &mut Findings, drafts: &Drafts) {
+    let mut seen: BTreeMap<(&str, &str), &Location> = BTreeMap::new();
+    for draft in drafts.values() {
+        for (facts, path, at) in &draft.published {
+            if let Some(first) = seen.insert((facts, path), at) {
+                let finding = Finding::error(
+                    "shared-fact",
+                    format!("`{path}` is published twice to `{facts}`"),
+                )
+                .at(at.clone(), "again here")
+                .at(first.clone(), "first here");
+                findings.push(finding);
+            }
+        }
+    }
+}
+
+/// Two stacks with one state would destroy each other's resources.
+fn states(findings: &mut Findings, known: &Known<'_>, drafts: &Drafts) {
+    let mut seen: BTreeMap<String, &StackDraft> = BTreeMap::new();
+    let steps = Cell::new(0);
+    for draft in drafts.values() {
+        let stack = &draft.stack;
+        let Some(target) = known.targets.get(&stack.target) else {
+            continue;
+        };
+        let Some((key, what)) = state_key(stack, &target.target.backend, &steps) else {
+            continue;
+        };
+        if let Some(first) = seen.get(&key) {
+            let finding = Finding::error("shared-state", format!("stacks `{}` and `{}` share one state", first.stack.name, stack.name))
+                .at(draft.state_at.clone(), format!("{what} is also used by `{}`", first.stack.name))
+                .at(first.state_at.clone(), format!("`{}`", first.stack.name))
+                .hint("give each a `state` of its own, and use `${stack.state}` in the settings of a backend");
+            findings.push(finding);
+        } else {
+            seen.insert(key, draft);
+        }
+    }
+}
+
+/// What makes a state one and the same, and how to call it.
+fn state_key(stack: &Stack, backend: &Backend, steps: &Cell<usize>) -> Option<(String, String)> {
+    match backend {
+        Backend::Terrane => Some((
+            format!("terrane {}", stack.state),
+            format!("state `{}`", stack.state),
+        )),
+        Backend::Engine { kind, settings } => {
+            let mut values = serde_json::Map::new();
+            for (name, input) in settings {
+                let value = evaluate_within(&for_stack(input, stack), &Symbolic, steps)
+                    .ok()?
+                    .value;
+                values.insert(name.clone(), value);
+            }
+            let key = json!([kind, Value::Object(values)]).to_string();
+            Some((key, format!("this place in backend `{kind}`")))
+        }
+    }
+}
+
+/// Stands in for what is not known while the file is read: equal names are equal values.
+struct Symbolic;
+
+impl Values for Symbolic {
+    fn output(&self, _stack: &StackName, _key: &str) -> Option<(Value, bool)> {
+        None
+    }
+
+    fn env(&self, name: &str) -> Option<String> {
+        Some(format!("env:{name}"))
+    }
+
+    fn secret(&self, reference: &str) -> Option<Secret> {
+        Some(Secret::new(format!("secret:{reference}")))
+    }
+}

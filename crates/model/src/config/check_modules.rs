@@ -1,0 +1,383 @@
+//! Stacks against their modules: directories, outputs, inputs, and variables that nobody sets.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::attach::{Contexts, MAX_WORK};
+use super::check::Drafts;
+use super::findings::Findings;
+use super::paths;
+use super::stack::StackDraft;
+use super::suggest;
+use super::walk::{Dirs, join};
+use crate::diagnostic::{Finding, Location};
+use crate::module::{Module, Variable, read_listed, tfvars_names};
+use crate::project::EdgeKind;
+use crate::tree::{ReadFailure, Tree};
+
+pub(crate) struct Modules<'a> {
+    tree: &'a dyn Tree,
+    dirs: Dirs,
+    pub(crate) read: BTreeMap<String, Module>,
+    /// Variables set by files that the engine loads by itself, by directory.
+    automatic: BTreeMap<String, BTreeSet<String>>,
+    /// Patterns held against variables so far.
+    work: usize,
+}
+
+impl<'a> Modules<'a> {
+    pub(crate) fn new(tree: &'a dyn Tree, dirs: Dirs) -> Self {
+        Self {
+            tree,
+            dirs,
+            read: BTreeMap::new(),
+            automatic: BTreeMap::new(),
+            work: 0,
+        }
+    }
+
+    /// Reads the module of every stack and all it calls in the project, each directory once.
+    pub(crate) fn read_all(&mut self, findings: &mut Findings, drafts: &Drafts) {
+        for draft in drafts.values().filter(|draft| draft.has_path) {
+            self.root(findings, draft);
+        }
+        let mut open: Vec<String> = self.read.keys().cloned().collect();
+        while let Some(dir) = open.pop() {
+            let calls = self
+                .read
+                .get(&dir)
+                .map_or_else(Vec::new, |module| module.calls.clone());
+            for call in calls {
+                let Some(local) = call.local else { continue };
+                if self.read.contains_key(&local) {
+                    continue;
+                }
+                if self
+                    .module(findings, &local)
+                    .is_some_and(|module| module.has_engine_files)
+                {
+                    open.push(local);
+                } else {
+                    let finding = Finding::error(
+                        "missing-directory",
+                        format!(
+                            "module `{}` has no source: there is no module in `{local}`",
+                            call.name
+                        ),
+                    )
+                    .at(call.at.clone(), "called here");
+                    findings.push(finding);
+                }
+            }
+        }
+    }
+
+    fn root(&mut self, findings: &mut Findings, draft: &StackDraft) {
+        let path = &draft.stack.path;
+        let shown = if path.is_empty() { "." } else { path };
+        let finding = match self.module(findings, path) {
+            Some(module) if module.has_engine_files => return,
+            Some(_) => Finding::error(
+                "no-module",
+                format!("`{shown}` holds no `.tf` or `.tofu` file"),
+            )
+            .at(draft.path_at.clone(), "the directory is there"),
+            None => {
+                let mut finding = Finding::error(
+                    "missing-directory",
+                    format!("there is no directory `{shown}`"),
+                )
+                .at(
+                    draft.path_at.clone(),
+                    format!("stack `{}` should be here", draft.stack.name),
+                );
+                let near = suggest::nearest(path, self.dirs.engine_dirs());
+                finding.hint = Some(match near {
+                    Some(dir) => format!("did you mean `{dir}`?"),
+                    None => "paths count from the project's root; `enabled = false` allows it to be missing".to_owned(),
+                });
+                finding
+            }
+        };
+        findings.push(finding);
+    }
+
+    /// A module, read now if it was not; `None` if there is no such directory.
+    fn module(&mut self, findings: &mut Findings, dir: &str) -> Option<&Module> {
+        if !self.read.contains_key(dir) {
+            let entries = self.dirs.entries(self.tree, dir)?;
+            let (module, found) = read_listed(self.tree, dir, entries);
+            for finding in found {
+                findings.push(finding);
+            }
+            self.read.insert(dir.to_owned(), module);
+        }
+        self.read.get(dir)
+    }
+
+    pub(crate) fn check(
+        &mut self,
+        findings: &mut Findings,
+        contexts: &Contexts,
+        drafts: &mut Drafts,
+    ) {
+        for draft in drafts.values_mut() {
+            self.resolve_var_files(findings, draft);
+        }
+        for draft in drafts.values() {
+            self.outputs(findings, drafts, draft);
+            if !self.declares(draft) {
+                continue;
+            }
+            let set = self.set_elsewhere(findings, contexts, draft);
+            let Some(module) = self.read.get(&draft.stack.path) else {
+                continue;
+            };
+            inputs(findings, module, draft);
+            missing(findings, module, draft, &set);
+        }
+    }
+
+    /// Whether the module of a stack is wholly known.
+    fn declares(&self, draft: &StackDraft) -> bool {
+        draft.has_path
+            && self
+                .read
+                .get(&draft.stack.path)
+                .is_some_and(|module| module.is_complete && module.has_engine_files)
+    }
+
+    /// A file of variables lies beside the module, or counts from the project's root.
+    fn resolve_var_files(&self, findings: &mut Findings, draft: &mut StackDraft) {
+        for (raw, at) in &draft.var_files {
+            let candidates = [paths::join(&draft.stack.path, raw), paths::normalize(raw)];
+            let found = candidates
+                .into_iter()
+                .flatten()
+                .find(|path| !matches!(self.tree.read(path), Err(ReadFailure::Missing)));
+            if let Some(path) = found {
+                draft.stack.var_files.push(path);
+                continue;
+            }
+            let beside = format!(
+                "neither in `{}` nor at the project's root",
+                draft.stack.path
+            );
+            let finding = Finding::error("missing-file", format!("there is no file `{raw}`"));
+            findings.push(finding.at(at.clone(), beside));
+        }
+    }
+
+    /// Outputs that are used must be declared, and sensitive ones go to sensitive variables.
+    fn outputs(&self, findings: &mut Findings, drafts: &Drafts, draft: &StackDraft) {
+        for edge in &draft.stack.edges {
+            let EdgeKind::Output { output, input } = &edge.kind else {
+                continue;
+            };
+            let Some(upstream) = drafts.get(&edge.upstream) else {
+                continue;
+            };
+            if !self.declares(upstream) {
+                continue;
+            }
+            let Some(module) = self.read.get(&upstream.stack.path) else {
+                continue;
+            };
+            let title = format!("stack `{}`", edge.upstream);
+            let Some(declared) = output_of(findings, module, &title, output, &edge.at) else {
+                continue;
+            };
+            let variable = self
+                .read
+                .get(&draft.stack.path)
+                .and_then(|module| module.variables.get(input));
+            if let Some(variable) = variable
+                && declared.sensitive
+                && !variable.sensitive
+            {
+                let message = format!(
+                    "the sensitive output `{output}` of stack `{}` goes to variable `{input}`, which is not sensitive",
+                    edge.upstream
+                );
+                let finding = Finding::warning("sensitive-input", message)
+                    .at(edge.at.clone(), "plans would show it in clear")
+                    .at(variable.at.clone(), "not marked `sensitive`")
+                    .hint(format!("add `sensitive = true` to variable `{input}`"));
+                findings.push(finding);
+            }
+        }
+        if !self.declares(draft) {
+            return;
+        }
+        if let Some(module) = self.read.get(&draft.stack.path) {
+            for (output, at) in &draft.own_outputs {
+                output_of(
+                    findings,
+                    module,
+                    &format!("stack `{}`", draft.stack.name),
+                    output,
+                    at,
+                );
+            }
+        }
+    }
+
+    /// Variables that contexts, files of variables and the engine's own files set.
+    fn set_elsewhere(
+        &mut self,
+        findings: &mut Findings,
+        contexts: &Contexts,
+        draft: &StackDraft,
+    ) -> BTreeSet<String> {
+        let mut set: BTreeSet<String> = self.automatic(findings, &draft.stack.path).clone();
+        let mut patterns: Vec<&globset::GlobMatcher> = Vec::new();
+        for context in draft
+            .stack
+            .contexts
+            .iter()
+            .filter_map(|name| contexts.get(name))
+        {
+            set.extend(context.context.vars.keys().cloned());
+            let names = context
+                .context
+                .env
+                .keys()
+                .filter_map(|name| name.strip_prefix("TF_VAR_"));
+            set.extend(names.map(str::to_owned));
+            patterns.extend(&context.passed);
+        }
+        if let Some(module) = self.read.get(&draft.stack.path) {
+            self.work = self
+                .work
+                .saturating_add(patterns.len() * module.variables.len());
+            let passed = |name: &&String| {
+                patterns
+                    .iter()
+                    .any(|glob| glob.is_match(format!("TF_VAR_{name}")))
+            };
+            if self.work <= MAX_WORK {
+                set.extend(module.variables.keys().filter(passed).cloned());
+            }
+        }
+        for path in &draft.stack.var_files {
+            match tfvars_names(self.tree, path) {
+                Ok(names) => set.extend(names),
+                Err(finding) => findings.push(finding),
+            }
+        }
+        set
+    }
+
+    fn automatic(&mut self, findings: &mut Findings, dir: &str) -> &BTreeSet<String> {
+        if !self.automatic.contains_key(dir) {
+            let entries = self.dirs.entries(self.tree, dir).unwrap_or_default();
+            let files: Vec<String> = entries
+                .iter()
+                .filter(|entry| !entry.is_dir && is_automatic(&entry.name))
+                .map(|entry| join(dir, &entry.name))
+                .collect();
+            let mut set = BTreeSet::new();
+            for file in files {
+                match tfvars_names(self.tree, &file) {
+                    Ok(names) => set.extend(names),
+                    Err(finding) => findings.push(finding),
+                }
+            }
+            self.automatic.insert(dir.to_owned(), set);
+        }
+        self.automatic.entry(dir.to_owned()).or_default()
+    }
+}
+
+fn is_automatic(name: &str) -> bool {
+    matches!(name, "terraform.tfvars" | "terraform.tfvars.json")
+        || name.ends_with(".auto.tfvars")
+        || name.ends_with(".auto.tfvars.json")
+}
+
+fn output_of<'m>(
+    findings: &mut Findings,
+    module: &'m Module,
+    title: &str,
+    output: &str,
+    at: &Location,
+) -> Option<&'m crate::module::Output> {
+    let declared = module.outputs.get(output);
+    if declared.is_none() && !findings.is_full() {
+        let mut finding = Finding::error(
+            "unknown-output",
+            format!("{title} has no output `{output}`"),
+        )
+        .at(
+            at.clone(),
+            format!("the module in `{}` declares no such output", module.dir),
+        );
+        finding.hint = suggest::hint(output, module.outputs.keys().map(String::as_str))
+            .or_else(|| Some("it declares no outputs".to_owned()));
+        findings.push(finding);
+    }
+    declared
+}
+
+/// Inputs must be variables of the module.
+fn inputs(findings: &mut Findings, module: &Module, draft: &StackDraft) {
+    for (input, at) in &draft.inputs_at {
+        if module.variables.contains_key(input) || findings.is_full() {
+            continue;
+        }
+        let near = suggest::nearest(input, module.variables.keys().map(String::as_str));
+        let mut finding = Finding::error(
+            "unknown-input",
+            format!("stack `{}` has no input `{input}`", draft.stack.name),
+        )
+        .at(
+            at.clone(),
+            format!("the module in `{}` declares no such variable", module.dir),
+        );
+        finding.hint = Some(
+            match near.and_then(|name| module.variables.get_key_value(name)) {
+                Some((name, variable)) => format!("it declares {}", described(name, variable)),
+                None if module.variables.is_empty() => "it declares no variables".to_owned(),
+                None => {
+                    let some: Vec<String> = module
+                        .variables
+                        .iter()
+                        .take(8)
+                        .map(|(name, variable)| described(name, variable))
+                        .collect();
+                    format!("it declares {}", some.join(", "))
+                }
+            },
+        );
+        findings.push(finding);
+    }
+}
+
+fn described(name: &str, variable: &Variable) -> String {
+    format!("`{name}` ({})", variable.summary())
+}
+
+fn missing(findings: &mut Findings, module: &Module, draft: &StackDraft, set: &BTreeSet<String>) {
+    for (name, variable) in module
+        .variables
+        .iter()
+        .filter(|(_, variable)| variable.is_required())
+    {
+        if draft.stack.inputs.contains_key(name) || set.contains(name) {
+            continue;
+        }
+        let finding = Finding::error(
+            "missing-input",
+            format!("stack `{}` does not set `{name}`", draft.stack.name),
+        )
+        .at(
+            draft.stack.declared_at.clone(),
+            format!("the module in `{}` requires it", module.dir),
+        )
+        .at(variable.at.clone(), "no default here")
+        .hint(format!(
+            "add `{name} = …` to `inputs` ({})",
+            variable.summary()
+        ));
+        findings.push(finding);
+    }
+}

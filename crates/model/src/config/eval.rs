@@ -1,0 +1,166 @@
+//! What a stored input is worth, once outputs, environment and secrets can be had.
+//!
+//! Not here: where they come from (`control`), reading the file (`config`).
+
+use std::cell::Cell;
+
+use serde_json::{Value, json};
+
+use super::evaluator::{Evaluator, Fetched, Host, MAX_STEPS, Names, Refs};
+use super::prescan;
+use crate::ids::StackName;
+use crate::project::{Input, Stack};
+use crate::secret::Secret;
+
+/// Where the values come from that a stored expression needs.
+pub trait Values {
+    /// An output of a stack as last applied, and whether it is sensitive.
+    fn output(&self, stack: &StackName, key: &str) -> Option<(Value, bool)>;
+    /// The asker's environment.
+    fn env(&self, name: &str) -> Option<String>;
+    fn secret(&self, reference: &str) -> Option<Secret>;
+}
+
+/// A value, and whether it may be shown.
+#[derive(Clone, PartialEq)]
+pub struct Evaluated {
+    pub value: Value,
+    pub sensitive: bool,
+}
+
+impl std::fmt::Debug for Evaluated {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.sensitive {
+            return f.write_str("[sensitive]");
+        }
+        write!(f, "{}", self.value)
+    }
+}
+
+/// Why an expression has no value. Names what is missing, never a value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EvaluateError {
+    #[error("{0}")]
+    Missing(String),
+    #[error("could not evaluate `{text}`: {why}")]
+    Invalid { text: String, why: String },
+}
+
+/// Evaluates an input with the values that its `needs` name.
+pub fn evaluate(input: &Input, values: &dyn Values) -> Result<Evaluated, EvaluateError> {
+    evaluate_within(input, values, &Cell::new(0))
+}
+
+/// The same within a budget that many evaluations share.
+pub(crate) fn evaluate_within(
+    input: &Input,
+    values: &dyn Values,
+    steps: &Cell<usize>,
+) -> Result<Evaluated, EvaluateError> {
+    let expression = match input {
+        Input::Known(value) => {
+            return Ok(Evaluated {
+                value: value.clone(),
+                sensitive: false,
+            });
+        }
+        Input::Expression(expression) => expression,
+    };
+    let invalid = |why: String| EvaluateError::Invalid {
+        text: expression.text.clone(),
+        why,
+    };
+    steps.set(steps.get().saturating_add(expression.text.len() / 16));
+    if steps.get() > MAX_STEPS {
+        return Err(invalid("it costs too much to evaluate".to_owned()));
+    }
+    prescan::check(&expression.text).map_err(|excess| invalid(excess.message()))?;
+    let parsed = hcl_edit::parser::parse_expr(&expression.text)
+        .map_err(|err| invalid(err.message().to_owned()))?;
+    let host = Given {
+        values,
+        names: &expression.names,
+    };
+    // What may stand where was checked when the file was read.
+    let refs = if expression.needs.secrets.is_empty() {
+        Refs::Inputs
+    } else {
+        Refs::OwnSecrets
+    };
+    let mut evaluator = Evaluator::new(&expression.names, refs, &host, steps);
+    let value = evaluator.eval(&parsed).map_err(|problem| {
+        if problem.missing {
+            EvaluateError::Missing(problem.message)
+        } else if evaluator.seen.sensitive {
+            invalid("it does not fit the values that were given".to_owned())
+        } else {
+            invalid(problem.message)
+        }
+    })?;
+    let value = value
+        .to_json()
+        .ok_or_else(|| invalid("a part of it is not known".to_owned()))?;
+    Ok(Evaluated {
+        value,
+        sensitive: evaluator.seen.sensitive,
+    })
+}
+
+/// An input of a context or a backend as it is for one stack: `stack.name`, `stack.state` and
+/// `target.name` get their values.
+#[must_use]
+pub fn for_stack(input: &Input, stack: &Stack) -> Input {
+    let mut bound = input.clone();
+    if let Input::Expression(expression) = &mut bound {
+        let names = json!({ "name": stack.name.as_str(), "state": stack.state });
+        expression.names.insert("stack".to_owned(), names);
+        expression
+            .names
+            .insert("target".to_owned(), json!({ "name": stack.target }));
+    }
+    bound
+}
+
+struct Given<'a> {
+    values: &'a dyn Values,
+    names: &'a Names,
+}
+
+impl Host for Given<'_> {
+    fn env(&self, name: &str) -> Fetched {
+        match self.values.env(name) {
+            Some(value) => Fetched::Given {
+                value: Value::String(value),
+                sensitive: false,
+            },
+            None => Fetched::Missing(format!("`{name}` is not set in the environment")),
+        }
+    }
+
+    fn output(&self, stack: &str, key: &str) -> Fetched {
+        let name: Option<StackName> = stack.parse().ok();
+        match name.and_then(|name| self.values.output(&name, key)) {
+            Some((value, sensitive)) => Fetched::Given { value, sensitive },
+            None => Fetched::Missing(format!("output `{key}` of stack `{stack}` is not known")),
+        }
+    }
+
+    fn secret(&self, reference: &str) -> Fetched {
+        match self.values.secret(reference) {
+            Some(secret) => Fetched::Given {
+                value: Value::String(secret.expose().to_owned()),
+                sensitive: true,
+            },
+            None => Fetched::Missing(format!("secret `{reference}` could not be had")),
+        }
+    }
+
+    /// Files were read with the project file and are kept beside the expression.
+    fn file(&self, path: &str) -> Result<Option<String>, String> {
+        match self.names.get("file").and_then(|files| files.get(path)) {
+            Some(Value::String(text)) => Ok(Some(text.clone())),
+            Some(_) => Ok(None),
+            None => Err("it was not read with the project file".to_owned()),
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! What was found wrong so far: each said once, not too many, none too long.
+
+use std::collections::HashSet;
+
+use crate::diagnostic::{Finding, Location};
+
+/// More are not shown: nobody reads them.
+const MAX_FINDINGS: usize = 1000;
+
+/// Findings, each said once.
+#[derive(Default)]
+pub(crate) struct Findings {
+    list: Vec<Finding>,
+    said: HashSet<(&'static str, String, Location)>,
+}
+
+impl Findings {
+    pub(crate) fn push(&mut self, mut finding: Finding) {
+        shorten(&mut finding.message);
+        finding
+            .places
+            .iter_mut()
+            .for_each(|place| shorten(&mut place.label));
+        finding.hint.iter_mut().for_each(shorten);
+        let at = finding.places.first().map(|place| place.at.clone());
+        let key = (
+            finding.code,
+            finding.message.clone(),
+            at.unwrap_or_default(),
+        );
+        if self.list.len() < MAX_FINDINGS && self.said.insert(key) {
+            self.list.push(finding);
+        }
+    }
+
+    /// Adds one that is kept however many there are.
+    pub(crate) fn push_always(&mut self, finding: Finding) {
+        self.list.push(finding);
+    }
+
+    /// Whether more would not be kept, so that they need not be worked out.
+    pub(crate) fn is_full(&self) -> bool {
+        self.list.len() >= MAX_FINDINGS
+    }
+
+    pub(crate) fn into_list(self) -> Vec<Finding> {
+        self.list
+    }
+}
+
+/// A word of a megabyte is not repeated whole.
+fn shorten(text: &mut String) {
+    const LIMIT: usize = 600;
+    if text.len() > LIMIT {
+        let end = (0..=LIMIT).rev().find(|at| text.is_char_boundary(*at));
+        text.truncate(end.unwrap_or(0));
+        text.push('…');
+    }
+}

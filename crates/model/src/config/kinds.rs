@@ -1,0 +1,332 @@
+//! Whether a value is of the kind its attribute wants.
+
+use std::time::Duration;
+
+use super::evaluator::Seen;
+use super::paths;
+use super::schema::{Attr, Kind};
+use super::suggest;
+use super::value::Val;
+use crate::diagnostic::{Finding, Location};
+use crate::engine::Constraint;
+
+/// What is wrong with a value.
+pub(crate) enum Wrong {
+    Type {
+        seen: &'static str,
+    },
+    Value {
+        code: &'static str,
+        message: String,
+        hint: Option<String>,
+    },
+}
+
+impl Wrong {
+    pub(crate) fn finding(self, attr: &Attr, at: Location) -> Finding {
+        match self {
+            Self::Type { seen } => Finding::error(
+                "wrong-type",
+                format!("`{}` wants {}", attr.name, attr.kind.title()),
+            )
+            .at(at, format!("this is {seen}")),
+            Self::Value {
+                code,
+                message,
+                hint,
+            } => {
+                let label = match code {
+                    "path-leaves-project" => "only what lies in the project is there".to_owned(),
+                    _ => format!("`{}` wants {}", attr.name, attr.kind.title()),
+                };
+                let mut finding = Finding::error(code, message).at(at, label);
+                finding.hint = hint;
+                finding
+            }
+        }
+    }
+}
+
+fn value(message: String) -> Wrong {
+    Wrong::Value {
+        code: "invalid-value",
+        message,
+        hint: None,
+    }
+}
+
+pub(crate) fn check(kind: Kind, val: &Val, seen: &Seen) -> Result<(), Wrong> {
+    if *val == Val::Unknown && !matches!(kind, Kind::Stacks | Kind::Secret) {
+        return Ok(());
+    }
+    match kind {
+        Kind::Any => Ok(()),
+        Kind::Text => text(val).map(drop),
+        Kind::Bool => match val {
+            Val::Bool(_) => Ok(()),
+            other => Err(Wrong::Type { seen: other.what() }),
+        },
+        Kind::Count => match val {
+            Val::Number(number) if number.as_u64().is_some_and(|n| u32::try_from(n).is_ok()) => {
+                Ok(())
+            }
+            Val::Number(number) => Err(value(format!("`{number}` is not a whole number from 0"))),
+            other => Err(Wrong::Type { seen: other.what() }),
+        },
+        Kind::Integer => match val {
+            Val::Number(number) if number.as_i64().is_some() => Ok(()),
+            Val::Number(number) => Err(value(format!("`{number}` is not a whole number"))),
+            other => Err(Wrong::Type { seen: other.what() }),
+        },
+        Kind::Texts => texts(val, |_| Ok(())),
+        Kind::Duration => {
+            let raw = text(val)?;
+            duration(raw)
+                .map(drop)
+                .ok_or_else(|| value(format!("`{raw}` is not a duration")))
+        }
+        Kind::Word(words) => {
+            let raw = text(val)?;
+            if words.contains(&raw) {
+                return Ok(());
+            }
+            Err(Wrong::Value {
+                code: "invalid-value",
+                message: format!("`{raw}` is none of {}", suggest::list(words)),
+                hint: suggest::nearest(raw, words.iter().copied())
+                    .map(|word| format!("did you mean `{word}`?")),
+            })
+        }
+        Kind::Path => path(text(val)?),
+        Kind::Paths => texts(val, path),
+        Kind::Globs => texts(val, |raw| path(raw).and_then(|()| glob(raw))),
+        Kind::AnyGlobs => texts(val, glob),
+        Kind::Map => match val {
+            Val::Object(_) => Ok(()),
+            other => Err(Wrong::Type { seen: other.what() }),
+        },
+        Kind::Each => match val {
+            Val::Object(_) => Ok(()),
+            other => texts(other, |_| Ok(())),
+        },
+        Kind::Stacks => match val {
+            Val::List(items) => match items.iter().find(|item| !matches!(item, Val::Stack(_))) {
+                None => Ok(()),
+                Some(Val::Text(_)) => Err(Wrong::Value {
+                    code: "wrong-type",
+                    message: "a string is not a stack".to_owned(),
+                    hint: Some("write `stack.NAME` or `stack[\"NAME\"]`".to_owned()),
+                }),
+                Some(other) => Err(Wrong::Type { seen: other.what() }),
+            },
+            other => Err(Wrong::Type { seen: other.what() }),
+        },
+        Kind::Constraint => {
+            let raw = text(val)?;
+            raw.parse::<Constraint>()
+                .map(drop)
+                .map_err(|err| value(err.to_string()))
+        }
+        Kind::Secret => {
+            if *val == Val::Unknown && !seen.secrets.is_empty() {
+                return Ok(());
+            }
+            Err(Wrong::Type { seen: val.what() })
+        }
+        Kind::Contract => {
+            let raw = text(val)?;
+            let version = raw.split_once("/v").filter(|(name, version)| {
+                crate::ids::check_name(name).is_ok()
+                    && !version.is_empty()
+                    && version.bytes().all(|b| b.is_ascii_digit())
+            });
+            version
+                .map(drop)
+                .ok_or_else(|| value(format!("`{raw}` is not a contract")))
+        }
+        Kind::Digest => {
+            let raw = text(val)?;
+            let good = raw.strip_prefix("sha256:").is_some_and(|hex| {
+                hex == "…" || (hex.len() == 64 && hex.bytes().all(|b| b.is_ascii_hexdigit()))
+            });
+            if good {
+                Ok(())
+            } else {
+                Err(value(format!("`{raw}` is not a digest")))
+            }
+        }
+        Kind::Cron => {
+            let raw = text(val)?;
+            if cron(raw) {
+                Ok(())
+            } else {
+                Err(value(format!("`{raw}` is not a schedule")))
+            }
+        }
+    }
+}
+
+fn text(val: &Val) -> Result<&str, Wrong> {
+    val.as_text().ok_or(Wrong::Type { seen: val.what() })
+}
+
+fn texts(val: &Val, each: impl Fn(&str) -> Result<(), Wrong>) -> Result<(), Wrong> {
+    let Val::List(items) = val else {
+        return Err(Wrong::Type { seen: val.what() });
+    };
+    for item in items {
+        match item {
+            Val::Unknown => {}
+            Val::Text(text) => each(text)?,
+            other => {
+                return Err(Wrong::Value {
+                    code: "wrong-type",
+                    message: format!("{} is no string", other.what()),
+                    hint: None,
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn path(raw: &str) -> Result<(), Wrong> {
+    paths::normalize(raw)
+        .map(drop)
+        .map_err(|leaves| Wrong::Value {
+            code: "path-leaves-project",
+            message: leaves.to_string(),
+            hint: None,
+        })
+}
+
+fn glob(raw: &str) -> Result<(), Wrong> {
+    compile_glob(raw).map(drop).map_err(value)
+}
+
+/// A glob as everywhere in terrane: `*` stays inside a directory, `**` does not.
+pub(crate) fn compile_glob(raw: &str) -> Result<globset::GlobMatcher, String> {
+    // The matcher's size grows with the pattern.
+    if raw.len() > 1024 {
+        return Err("this glob is too long".to_owned());
+    }
+    globset::GlobBuilder::new(raw)
+        .literal_separator(true)
+        .build()
+        .map(|glob| glob.compile_matcher())
+        .map_err(|err| format!("`{raw}` is not a glob: {}", err.kind()))
+}
+
+/// `90s`, `10m`, `24h`, `30d`.
+pub(crate) fn duration(raw: &str) -> Option<Duration> {
+    let unit = raw.chars().last()?;
+    let seconds = match unit {
+        's' => 1,
+        'm' => 60,
+        'h' => 3600,
+        'd' => 86400,
+        _ => return None,
+    };
+    let digits = raw.get(..raw.len() - 1)?;
+    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    let count: u64 = digits.parse().ok()?;
+    count.checked_mul(seconds).map(Duration::from_secs)
+}
+
+fn cron(raw: &str) -> bool {
+    const LIMITS: [(u32, u32); 5] = [(0, 59), (0, 23), (1, 31), (1, 12), (0, 7)];
+    let fields: Vec<&str> = raw.split_whitespace().collect();
+    fields.len() == 5
+        && fields
+            .iter()
+            .zip(LIMITS)
+            .all(|(field, limits)| field.split(',').all(|part| cron_part(part, limits)))
+}
+
+fn cron_part(part: &str, (low, high): (u32, u32)) -> bool {
+    let number = |raw: &str| raw.parse::<u32>().ok().filter(|n| (low..=high).contains(n));
+    let (range, step) = match part.split_once('/') {
+        Some((range, step)) => (range, step.parse::<u32>().is_ok_and(|n| n > 0)),
+        None => (part, true),
+    };
+    let range = match range.split_once('-') {
+        Some((from, to)) => {
+            matches!((number(from), number(to)), (Some(from), Some(to)) if from <= to)
+        }
+        None => range == "*" || number(range).is_some(),
+    };
+    step && range
+}
+
+/// Shapes of secret references, for the message and the reference page.
+pub(crate) const SECRETS: &[(&str, &str, &str)] = &[
+    ("env", "env:NAME", "a variable of the asker's environment"),
+    ("file", "file:PATH", "a file of the asker's machine"),
+    ("command", "command:PROGRAM ARGS", "what a program prints"),
+    (
+        "sops",
+        "sops:FILE#KEY.PATH",
+        "a value of a file encrypted with SOPS",
+    ),
+    (
+        "dotenv",
+        "dotenv:FILE#NAME",
+        "a line of a `.env` file (local targets only)",
+    ),
+    (
+        "vault",
+        "vault:MOUNT/PATH#KEY",
+        "a value of HashiCorp Vault or OpenBao",
+    ),
+    (
+        "azure-keyvault",
+        "azure-keyvault:VAULT/NAME",
+        "a secret of Azure Key Vault",
+    ),
+    (
+        "aws-secretsmanager",
+        "aws-secretsmanager:NAME#KEY",
+        "a value of AWS Secrets Manager",
+    ),
+    (
+        "aws-ssm",
+        "aws-ssm:NAME",
+        "a parameter of AWS Systems Manager",
+    ),
+];
+
+/// The scheme of a reference, or what is wrong with it and a hint. Never repeats more than the scheme.
+pub(crate) fn secret_source(reference: &str) -> Result<&'static str, (String, Option<String>)> {
+    let schemes = || SECRETS.iter().map(|(scheme, _, _)| *scheme);
+    let Some((scheme, rest)) = reference.split_once(':') else {
+        let hint = format!(
+            "references begin with {}",
+            suggest::list(&schemes().collect::<Vec<_>>())
+        );
+        return Err(("this is not a secret reference".to_owned(), Some(hint)));
+    };
+    let Some((scheme, shape, _)) = SECRETS.iter().find(|(known, _, _)| *known == scheme) else {
+        return Err((
+            format!("there is no source of secrets `{scheme}`"),
+            suggest::hint(scheme, schemes()),
+        ));
+    };
+    let parts = |separator: char| {
+        rest.split_once(separator)
+            .is_some_and(|(left, right)| !left.is_empty() && !right.is_empty())
+    };
+    let good = match *scheme {
+        "env" => !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_'),
+        "sops" | "dotenv" => parts('#'),
+        "vault" => parts('#') && parts('/'),
+        "azure-keyvault" => parts('/'),
+        _ => !rest.trim().is_empty(),
+    };
+    if good {
+        Ok(scheme)
+    } else {
+        Err((format!("a `{scheme}` secret is written as `{shape}`"), None))
+    }
+}

@@ -1,0 +1,248 @@
+//! What the outer blocks become: the project, its layers, targets and contexts.
+//!
+//! Not here: stacks (`stack`), rules between blocks (`check`).
+
+use std::collections::BTreeMap;
+
+use hcl_edit::structure::Block as HclBlock;
+
+use super::kinds;
+use super::reader::{Fields, Reader, Scope};
+use super::schema::{self, BACKEND, CONTEXT, ENGINE};
+use super::shape::{head, label_span};
+use super::syntax::Source;
+use super::value::Val;
+use crate::diagnostic::{Finding, Location};
+use crate::engine::EngineRequirement;
+use crate::project::{Backend, Context, Input, LaneScope, Project, Target};
+
+/// A block of the outermost level, where it stands.
+#[derive(Clone, Copy)]
+pub(crate) struct Item<'f> {
+    pub(crate) source: &'f Source,
+    pub(crate) block: &'f HclBlock,
+    pub(crate) spec: &'static schema::Block,
+}
+
+impl Item<'_> {
+    pub(crate) fn name(&self) -> &str {
+        self.block.labels.first().map_or("", |label| label.as_str())
+    }
+
+    pub(crate) fn at(&self) -> Location {
+        let span = self
+            .block
+            .labels
+            .first()
+            .map_or_else(|| head(self.block), label_span);
+        self.source.location(span)
+    }
+}
+
+/// A context with what the checks need besides.
+pub(crate) struct ContextDraft {
+    pub(crate) context: Context,
+    /// Selectors, with the place of the attribute.
+    pub(crate) autoattach: Vec<String>,
+    pub(crate) autoattach_at: Location,
+    /// The patterns of `pass_env`.
+    pub(crate) passed: Vec<globset::GlobMatcher>,
+    /// Where each entry of `env` and `vars` stands.
+    pub(crate) entries_at: BTreeMap<(&'static str, String), Location>,
+}
+
+/// A target, and where it is named.
+pub(crate) struct TargetDraft {
+    pub(crate) target: Target,
+    pub(crate) writers_at: Location,
+}
+
+pub(crate) fn read_project(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scope) -> Project {
+    let fields = reader.fields(item.source, item.block, item.spec, scope);
+    reader.deep_fields(item.source, item.block, item.spec, scope, &mut |_| {});
+    if fields.integer("parallelism") == Some(0)
+        && let Some(field) = fields.get("parallelism")
+    {
+        let at = item.source.location(field.at.clone());
+        reader.findings.push(
+            Finding::error("invalid-value", "`parallelism` must be at least 1").at(at, "here"),
+        );
+    }
+    Project {
+        name: item.name().to_owned(),
+        id: fields.text("id").map(str::to_owned),
+        engine: engine(reader, item.source, item.block, scope).unwrap_or_default(),
+        parallelism: fields
+            .integer("parallelism")
+            .and_then(|count| usize::try_from(count).ok()),
+        platforms: fields.texts("platforms"),
+        strict_secrets: fields.bool("strict_secrets").unwrap_or(false),
+        layers: BTreeMap::new(),
+        targets: BTreeMap::new(),
+        contexts: BTreeMap::new(),
+        stacks: BTreeMap::new(),
+    }
+}
+
+/// The `engine` block of a project or a stack.
+pub(crate) fn engine(
+    reader: &mut Reader<'_>,
+    source: &Source,
+    block: &HclBlock,
+    scope: &Scope,
+) -> Option<EngineRequirement> {
+    let inner = block.body.get_blocks("engine").next()?;
+    let flavor = inner.labels.first()?.as_str().parse().ok()?;
+    let fields = reader.fields(source, inner, &ENGINE, scope);
+    Some(EngineRequirement {
+        flavor,
+        constraint: fields.text("version").and_then(|raw| raw.parse().ok()),
+    })
+}
+
+pub(crate) fn read_target(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scope) -> TargetDraft {
+    let mut scope = scope.with("target", serde_json::json!({ "name": item.name() }));
+    let fields = reader.fields(item.source, item.block, item.spec, &scope);
+    for approval in item.block.body.get_blocks("approval") {
+        reader.fields(item.source, approval, &schema::APPROVAL, &scope);
+    }
+    scope.late_names = true;
+    let backend = match item.block.body.get_blocks("backend").next() {
+        Some(block) => Backend::Engine {
+            kind: block
+                .labels
+                .first()
+                .map_or_else(String::new, |label| label.as_str().to_owned()),
+            settings: reader.open_attributes(item.source, block, &scope),
+        },
+        None => Backend::Terrane,
+    };
+    TargetDraft {
+        target: Target {
+            name: item.name().to_owned(),
+            writers: fields.texts("writers"),
+            lane: match fields.text("lane") {
+                Some("stack") => LaneScope::Stack,
+                _ => LaneScope::Target,
+            },
+            providers: fields.texts("providers"),
+            backend,
+        },
+        writers_at: fields
+            .get("writers")
+            .map_or_else(|| item.at(), |field| item.source.location(field.at.clone())),
+    }
+}
+
+pub(crate) fn read_context(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scope) -> ContextDraft {
+    let mut scope = scope.clone();
+    scope.late_names = true;
+    let fields = reader.fields(item.source, item.block, &CONTEXT, &scope);
+    reader.deep_fields(item.source, item.block, &CONTEXT, &scope, &mut |_| {});
+    let mut entries_at = BTreeMap::new();
+    let mut bundle = |name: &'static str| -> BTreeMap<String, Input> {
+        let items = fields.get(name).map_or(&[][..], |field| &field.items);
+        items
+            .iter()
+            .map(|entry| {
+                entries_at.insert(
+                    (name, entry.key.clone()),
+                    item.source.location(entry.key_at.clone()),
+                );
+                (entry.key.clone(), entry.input(&scope.names))
+            })
+            .collect()
+    };
+    let (env, vars, files) = (bundle("env"), bundle("vars"), bundle("files"));
+    environment(reader, item, &fields);
+    let passed = fields.texts("pass_env");
+    ContextDraft {
+        passed: passed
+            .iter()
+            .filter_map(|glob| kinds::compile_glob(glob).ok())
+            .collect(),
+        autoattach: fields.texts("autoattach"),
+        autoattach_at: fields
+            .get("autoattach")
+            .map_or_else(|| item.at(), |field| item.source.location(field.at.clone())),
+        context: Context {
+            name: item.name().to_owned(),
+            priority: fields.integer("priority").unwrap_or(0),
+            env,
+            pass_env: fields.texts("pass_env"),
+            vars,
+            files,
+        },
+        entries_at,
+    }
+}
+
+/// An environment holds strings, under names a shell would take.
+fn environment(reader: &mut Reader<'_>, item: Item<'_>, fields: &Fields) {
+    for entry in fields.get("env").map_or(&[][..], |field| &field.items) {
+        let at = item.source.location(entry.key_at.clone());
+        let good = !entry.key.is_empty()
+            && entry
+                .key
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b == b'_');
+        if !good {
+            reader.findings.push(
+                Finding::error(
+                    "invalid-name",
+                    format!("`{}` is not the name of an environment variable", entry.key),
+                )
+                .at(at.clone(), "this name"),
+            );
+        }
+        if matches!(entry.val, Val::List(_) | Val::Object(_) | Val::Null) {
+            let what = entry.val.what();
+            reader.findings.push(
+                Finding::error(
+                    "wrong-type",
+                    format!("the environment holds strings, `{}` is {what}", entry.key),
+                )
+                .at(at, "this entry"),
+            );
+        }
+    }
+    if let Some(field) = fields.get("pass_env") {
+        for pattern in fields.texts("pass_env") {
+            if let Err(message) = kinds::compile_glob(&pattern) {
+                let at = item.source.location(field.at.clone());
+                reader
+                    .findings
+                    .push(Finding::error("invalid-value", message).at(at, "in this list"));
+            }
+        }
+    }
+    if let Some(field) = fields.get("files") {
+        for entry in &field.items {
+            if let Err(leaves) = super::paths::normalize(&entry.key) {
+                let at = item.source.location(entry.key_at.clone());
+                reader.findings.push(
+                    Finding::error("path-leaves-project", leaves.to_string()).at(at, "this file"),
+                );
+            }
+        }
+    }
+}
+
+impl Reader<'_> {
+    /// The attributes of a block that may hold any.
+    fn open_attributes(
+        &mut self,
+        source: &Source,
+        block: &HclBlock,
+        scope: &Scope,
+    ) -> BTreeMap<String, Input> {
+        debug_assert!(BACKEND.open, "only such blocks come here");
+        let mut settings = BTreeMap::new();
+        for attribute in block.body.attributes() {
+            if let Some(item) = self.open_item(source, attribute, scope) {
+                settings.insert(item.key.clone(), item.input(&scope.names));
+            }
+        }
+        settings
+    }
+}

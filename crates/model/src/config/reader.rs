@@ -1,0 +1,513 @@
+//! Reads blocks by the tables of `schema`: what their attributes are worth.
+//!
+//! Not here: their shape (`shape`), kinds of values (`kinds`), what blocks become (`project`, `stack`), rules between them
+//! (`check`).
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use hcl_edit::Span;
+use hcl_edit::expr::{Expression, ObjectKey};
+use hcl_edit::structure::{Attribute, Block as HclBlock, Body};
+use serde_json::Value;
+
+use super::Surroundings;
+use super::evaluator::{Evaluator, Fetched, Host, MAX_STEPS, Names, Problem, Refs, Seen, span};
+use super::findings::Findings;
+use super::kinds;
+use super::schema::{Attr, Block, Kind};
+use super::shape::{attrs, inner_blocks};
+use super::syntax::{MAX_FILE_BYTES, Source};
+use super::value::Val;
+use crate::diagnostic::{Finding, Location};
+use crate::project::{Expression as Stored, Input, Needs};
+use crate::tree::{ReadFailure, Tree};
+
+pub(crate) struct Reader<'a> {
+    pub(crate) tree: &'a dyn Tree,
+    pub(crate) around: &'a Surroundings<'a>,
+    pub(crate) findings: Findings,
+    pub(crate) steps: Cell<usize>,
+    /// First use of each kind of thing whose stage is not built yet.
+    pub(crate) later: BTreeMap<String, Location>,
+    /// Whether a file could not be parsed, so that what seems missing may be there.
+    pub(crate) is_partial: bool,
+    files: RefCell<BTreeMap<String, Option<String>>>,
+}
+
+/// Where an expression stands: the names it may use.
+#[derive(Clone, Default)]
+pub(crate) struct Scope {
+    pub(crate) names: Names,
+    pub(crate) locals: Vec<(String, Val)>,
+    /// Whether `stack.name` and `target.name` are bound later.
+    pub(crate) late_names: bool,
+}
+
+impl Scope {
+    pub(crate) fn with(&self, root: &str, value: Value) -> Self {
+        let mut scope = self.clone();
+        scope.names.insert(root.to_owned(), value);
+        scope
+    }
+}
+
+/// An attribute that was written, could be evaluated, and is of its kind.
+pub(crate) struct Field {
+    pub(crate) attr: &'static Attr,
+    pub(crate) at: Range<usize>,
+    pub(crate) val: Val,
+    pub(crate) seen: Seen,
+    /// The entries, if it is an object.
+    pub(crate) items: Vec<Item>,
+}
+
+/// One entry of an object.
+pub(crate) struct Item {
+    pub(crate) key: String,
+    pub(crate) key_at: Range<usize>,
+    pub(crate) text: String,
+    pub(crate) val: Val,
+    pub(crate) seen: Seen,
+}
+
+impl Item {
+    /// The value as it is kept: known if it needs nothing from elsewhere.
+    pub(crate) fn input(&self, names: &Names) -> Input {
+        let asks = !self.seen.env.is_empty() || !self.seen.secrets.is_empty();
+        if let (false, Some(value)) = (asks, self.val.to_json()) {
+            return Input::Known(value);
+        }
+        Input::Expression(Stored {
+            text: self.text.clone(),
+            names: kept_names(names, &self.seen),
+            needs: Needs {
+                outputs: self
+                    .seen
+                    .outputs
+                    .iter()
+                    .filter_map(|(stack, key, _)| Some((stack.parse().ok()?, key.clone())))
+                    .collect(),
+                env: self.seen.env.clone(),
+                secrets: self
+                    .seen
+                    .secrets
+                    .iter()
+                    .map(|(reference, _)| reference.clone())
+                    .collect(),
+            },
+        })
+    }
+}
+
+/// Only the names that are used: what is kept must not change when something else does.
+fn kept_names(names: &Names, seen: &Seen) -> Names {
+    let mut kept = Names::new();
+    for (root, attribute) in &seen.names {
+        let Some(value) = names.get(root) else {
+            continue;
+        };
+        match (attribute, value) {
+            (Some(attribute), Value::Object(entries)) if root != "each" => {
+                let part = entries.get(attribute).cloned().unwrap_or(Value::Null);
+                let slot = kept
+                    .entry(root.clone())
+                    .or_insert_with(|| Value::Object(serde_json::Map::new()));
+                if let Value::Object(slot) = slot {
+                    slot.insert(attribute.clone(), part);
+                }
+            }
+            _ => {
+                kept.insert(root.clone(), value.clone());
+            }
+        }
+    }
+    if !seen.files.is_empty() {
+        let files = seen.files.iter().map(|(path, text)| {
+            (
+                path.clone(),
+                text.clone().map_or(Value::Null, Value::String),
+            )
+        });
+        kept.insert("file".to_owned(), Value::Object(files.collect()));
+    }
+    kept
+}
+
+/// The attributes of one block.
+#[derive(Default)]
+pub(crate) struct Fields {
+    list: Vec<Field>,
+}
+
+impl Fields {
+    pub(crate) fn get(&self, name: &str) -> Option<&Field> {
+        self.list.iter().find(|field| field.attr.name == name)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Field> {
+        self.list.iter()
+    }
+
+    pub(crate) fn text(&self, name: &str) -> Option<&str> {
+        self.get(name).and_then(|field| field.val.as_text())
+    }
+
+    pub(crate) fn bool(&self, name: &str) -> Option<bool> {
+        match self.get(name)?.val {
+            Val::Bool(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn integer(&self, name: &str) -> Option<i64> {
+        match &self.get(name)?.val {
+            Val::Number(number) => number.as_i64(),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn texts(&self, name: &str) -> Vec<String> {
+        match self.get(name).map(|field| &field.val) {
+            Some(Val::List(items)) => items
+                .iter()
+                .filter_map(|item| item.as_text().map(str::to_owned))
+                .collect(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) fn new(tree: &'a dyn Tree, around: &'a Surroundings<'a>) -> Self {
+        Self {
+            tree,
+            around,
+            findings: Findings::default(),
+            steps: Cell::new(0),
+            later: BTreeMap::new(),
+            is_partial: false,
+            files: RefCell::new(BTreeMap::new()),
+        }
+    }
+
+    pub(crate) fn note_later(&mut self, what: String, at: Location) {
+        self.later.entry(what).or_insert(at);
+    }
+
+    /// The attributes of all blocks inside a block: their kinds are checked, and what they refer to
+    /// is handed to `each`.
+    pub(crate) fn deep_fields(
+        &mut self,
+        source: &Source,
+        block: &HclBlock,
+        spec: &'static Block,
+        scope: &Scope,
+        each: &mut dyn FnMut(&Seen),
+    ) {
+        for (inner, spec) in inner_blocks(block, spec) {
+            let mut scope = scope.clone();
+            if inner.body.has_attribute("for_each") {
+                scope.names.remove("each");
+                scope.locals.push(("each".to_owned(), Val::Unknown));
+            }
+            for field in self.fields(source, inner, spec, &scope).iter() {
+                each(&field.seen);
+                field.items.iter().for_each(|item| each(&item.seen));
+            }
+            self.deep_fields(source, inner, spec, &scope, each);
+        }
+    }
+
+    /// What the attributes of a block are worth, those that could not be read left out.
+    pub(crate) fn fields(
+        &mut self,
+        source: &Source,
+        block: &HclBlock,
+        spec: &'static Block,
+        scope: &Scope,
+    ) -> Fields {
+        let attrs = attrs(block, spec);
+        let list = block
+            .body
+            .attributes()
+            .filter_map(|attribute| {
+                let attr = attrs
+                    .iter()
+                    .find(|attr| attr.name == attribute.key.as_str())?;
+                // Expanded before: for each of its stacks again would take square time.
+                if spec.word == "stack" && attr.name == "for_each" {
+                    return None;
+                }
+                self.field(source, attribute, attr, scope)
+            })
+            .collect();
+        Fields { list }
+    }
+
+    /// One attribute of a block by its name.
+    pub(crate) fn single(
+        &mut self,
+        source: &Source,
+        body: &Body,
+        spec: &'static Block,
+        name: &str,
+        scope: &Scope,
+    ) -> Option<Field> {
+        let attribute = body.get_attribute(name)?;
+        let attr = spec.attrs.iter().find(|attr| attr.name == name)?;
+        self.field(source, attribute, attr, scope)
+    }
+
+    fn field(
+        &mut self,
+        source: &Source,
+        attribute: &Attribute,
+        attr: &'static Attr,
+        scope: &Scope,
+    ) -> Option<Field> {
+        let expr = &attribute.value;
+        let at = span(expr);
+        let (val, seen, items) = if let (Kind::Map, Expression::Object(object)) = (attr.kind, expr)
+        {
+            let items: Vec<Item> = object
+                .iter()
+                .filter_map(|(key, value)| self.item(source, key, value.expr(), attr.refs, scope))
+                .collect();
+            let val = items
+                .iter()
+                .map(|item| (item.key.clone(), item.val.clone()));
+            (Val::Object(val.collect()), Seen::default(), items)
+        } else {
+            let (val, seen) = self.evaluate(source, expr, attr.refs, scope)?;
+            let items = if attr.kind == Kind::Map {
+                whole_items(source.slice(at.clone()), &val, &seen, &at)
+            } else {
+                Vec::new()
+            };
+            (val, seen, items)
+        };
+        if val == Val::Null {
+            return None; // as if it were not written
+        }
+        // Each is compiled; that costs more than a value.
+        if let (Kind::Globs | Kind::AnyGlobs | Kind::Texts, Val::List(list)) = (attr.kind, &val) {
+            let cost = if attr.kind == Kind::Texts { 10 } else { 100 };
+            let total = self
+                .steps
+                .get()
+                .saturating_add(list.len().saturating_mul(cost));
+            self.steps.set(total);
+            if total > MAX_STEPS {
+                self.problem(source, Problem::new(at, "this list is too long"));
+                return None;
+            }
+        }
+        for item in &items {
+            self.secrets(source, &item.seen);
+        }
+        self.secrets(source, &seen);
+        if let Err(wrong) = kinds::check(attr.kind, &val, &seen) {
+            self.findings
+                .push(wrong.finding(attr, source.location(at.clone())));
+            return None;
+        }
+        if attr.kind == Kind::Map
+            && val == Val::Unknown
+            && attr.refs != Refs::Own
+            && attr.refs != Refs::Gate
+        {
+            let finding = Finding::error(
+                "unknown-keys",
+                format!(
+                    "the names in `{}` must be known from the file alone",
+                    attr.name
+                ),
+            )
+            .at(source.location(at.clone()), "known only later");
+            self.findings.push(finding);
+        }
+        Some(Field {
+            attr,
+            at,
+            val,
+            seen,
+            items,
+        })
+    }
+
+    fn item(
+        &mut self,
+        source: &Source,
+        key: &ObjectKey,
+        value: &Expression,
+        refs: Refs,
+        scope: &Scope,
+    ) -> Option<Item> {
+        let key_at = key.span().unwrap_or(0..0);
+        let name = match key {
+            ObjectKey::Ident(name) => name.as_str().to_owned(),
+            ObjectKey::Expression(expr) => {
+                let (val, _) = self.evaluate(source, expr, Refs::Load, scope)?;
+                let Some(name) = val.in_template() else {
+                    let message = format!("a key must be a string, this is {}", val.what());
+                    self.problem(source, Problem::new(span(expr), message));
+                    return None;
+                };
+                name
+            }
+        };
+        let (val, seen) = self.evaluate(source, value, refs, scope)?;
+        Some(Item {
+            key: name,
+            key_at,
+            text: source.slice(span(value)).to_owned(),
+            val,
+            seen,
+        })
+    }
+
+    /// An attribute that no table knows, as an entry.
+    pub(crate) fn open_item(
+        &mut self,
+        source: &Source,
+        attribute: &Attribute,
+        scope: &Scope,
+    ) -> Option<Item> {
+        let (val, seen) = self.evaluate(source, &attribute.value, Refs::Later, scope)?;
+        Some(Item {
+            key: attribute.key.as_str().to_owned(),
+            key_at: attribute.key.span().unwrap_or(0..0),
+            text: source.slice(span(&attribute.value)).to_owned(),
+            val,
+            seen,
+        })
+    }
+
+    pub(crate) fn evaluate(
+        &mut self,
+        source: &Source,
+        expr: &Expression,
+        refs: Refs,
+        scope: &Scope,
+    ) -> Option<(Val, Seen)> {
+        let length = span(expr).len();
+        self.steps.set(self.steps.get().saturating_add(length / 16));
+        let host = Loading {
+            reader: self,
+            later: refs.is_later(),
+        };
+        let mut evaluator = Evaluator::new(&scope.names, refs, &host, &self.steps);
+        evaluator.late_names = scope.late_names;
+        evaluator.locals.clone_from(&scope.locals);
+        let result = evaluator.eval(expr);
+        let seen = std::mem::take(&mut evaluator.seen);
+        match result {
+            Ok(val) => Some((val, seen)),
+            Err(problem) => {
+                self.problem(source, problem);
+                None
+            }
+        }
+    }
+
+    pub(crate) fn problem(&mut self, source: &Source, problem: Problem) {
+        let mut finding = Finding::error(problem.code, problem.message)
+            .at(source.location(problem.span), problem.label);
+        finding.hint = problem.hint;
+        self.findings.push(finding);
+    }
+
+    fn secrets(&mut self, source: &Source, seen: &Seen) {
+        for (reference, at) in &seen.secrets {
+            let at = source.location(at.clone());
+            match kinds::secret_source(reference) {
+                Ok("env" | "file" | "command") => {}
+                Ok(scheme) => self.note_later(format!("`{scheme}:` secrets"), at),
+                Err((message, hint)) => {
+                    let mut finding =
+                        Finding::error("invalid-secret", message).at(at, "this reference");
+                    finding.hint = hint;
+                    self.findings.push(finding);
+                }
+            }
+        }
+    }
+}
+
+/// The entries of an object that is not written out: each is a part of the whole expression.
+fn whole_items(text: &str, val: &Val, seen: &Seen, at: &Range<usize>) -> Vec<Item> {
+    let Val::Object(entries) = val else {
+        return Vec::new();
+    };
+    entries
+        .iter()
+        .map(|(key, val)| {
+            let known = val.is_known();
+            Item {
+                key: key.clone(),
+                key_at: at.clone(),
+                text: format!("({text})[{}]", quoted(key)),
+                val: val.clone(),
+                seen: if known { Seen::default() } else { seen.clone() },
+            }
+        })
+        .collect()
+}
+
+fn quoted(key: &str) -> String {
+    let escaped = key
+        .replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n");
+    format!("\"{}\"", escaped.replace("${", "$${").replace("%{", "%%{"))
+}
+
+/// The world while the file is read: the tree, the loader's environment, and nothing that runs.
+struct Loading<'r, 'a> {
+    reader: &'r Reader<'a>,
+    later: bool,
+}
+
+impl Host for Loading<'_, '_> {
+    fn env(&self, name: &str) -> Fetched {
+        if self.later {
+            return Fetched::Later;
+        }
+        match (self.reader.around.env)(name) {
+            Some(value) => Fetched::Given {
+                value: Value::String(value),
+                sensitive: false,
+            },
+            None => Fetched::Missing(format!("`{name}` is not set in the environment")),
+        }
+    }
+
+    fn output(&self, _stack: &str, _key: &str) -> Fetched {
+        Fetched::Later
+    }
+
+    fn secret(&self, _reference: &str) -> Fetched {
+        Fetched::Later
+    }
+
+    fn file(&self, path: &str) -> Result<Option<String>, String> {
+        if let Some(text) = self.reader.files.borrow().get(path) {
+            return Ok(text.clone());
+        }
+        let text = match self.reader.tree.read(path) {
+            Ok(bytes) if bytes.len() > MAX_FILE_BYTES => return Err("it is too large".to_owned()),
+            Ok(bytes) => {
+                Some(String::from_utf8(bytes).map_err(|_| "it is not UTF-8 text".to_owned())?)
+            }
+            Err(ReadFailure::Missing) => None,
+            Err(failure) => return Err(failure.to_string()),
+        };
+        self.reader
+            .files
+            .borrow_mut()
+            .insert(path.to_owned(), text.clone());
+        Ok(text)
+    }
+}

@@ -1,0 +1,438 @@
+//! What the project file may hold: every block and attribute, in tables. The reader and the reference
+//! page are both made from them, so neither can know what the other does not.
+//!
+//! Not here: the tables of gates and other blocks inside a stack (`stack_schema`), reading
+//! (`fields`), the rules between blocks (`check`).
+
+use super::evaluator::Refs;
+use super::stack_schema::{DISCOVER, STACK};
+
+/// A kind of value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Text,
+    Bool,
+    /// A whole number from zero.
+    Count,
+    Integer,
+    Duration,
+    Texts,
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// A path inside the project.
+    Path,
+    Paths,
+    Globs,
+    /// Globs that may lead out of the project.
+    AnyGlobs,
+    /// An object whose entries may be anything.
+    Map,
+    Any,
+    /// A list of `stack.NAME`.
+    Stacks,
+    /// A map, or a list of strings.
+    Each,
+    Constraint,
+    /// `secret("REF")`.
+    Secret,
+    /// `NAME/vN`.
+    Contract,
+    /// `sha256:…`.
+    Digest,
+    /// Five fields of a schedule.
+    Cron,
+}
+
+impl Kind {
+    /// What it is called in messages and on the reference page.
+    pub(crate) fn title(self) -> String {
+        match self {
+            Self::Text => "a string".to_owned(),
+            Self::Bool => "a bool".to_owned(),
+            Self::Count => "a whole number from 0".to_owned(),
+            Self::Integer => "a whole number".to_owned(),
+            Self::Duration => "a duration such as `90s`, `10m`, `24h`, `30d`".to_owned(),
+            Self::Texts => "a list of strings".to_owned(),
+            Self::Word(words) => {
+                let words: Vec<String> = words.iter().map(|word| format!("`\"{word}\"`")).collect();
+                words.join(" or ")
+            }
+            Self::Path => "a path".to_owned(),
+            Self::Paths => "a list of paths".to_owned(),
+            Self::Globs | Self::AnyGlobs => "a list of globs".to_owned(),
+            Self::Map => "an object".to_owned(),
+            Self::Any => "any value".to_owned(),
+            Self::Stacks => "a list of stacks such as `[stack.NAME]`".to_owned(),
+            Self::Each => "an object or a list of strings".to_owned(),
+            Self::Constraint => "a version constraint such as `~> 1.11`".to_owned(),
+            Self::Secret => "a secret such as `secret(\"file:PATH\")`".to_owned(),
+            Self::Contract => "a contract such as `cluster/v1`".to_owned(),
+            Self::Digest => "a digest such as `sha256:…`".to_owned(),
+            Self::Cron => "a schedule of five fields such as `0 6 * * *`".to_owned(),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Attr {
+    pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
+    pub(crate) required: bool,
+    pub(crate) default: &'static str,
+    pub(crate) refs: Refs,
+    pub(crate) doc: &'static str,
+    /// Its stage is not built yet.
+    pub(crate) later: bool,
+}
+
+pub(crate) const fn attr(name: &'static str, kind: Kind, doc: &'static str) -> Attr {
+    Attr {
+        name,
+        kind,
+        required: false,
+        default: "",
+        refs: Refs::Load,
+        doc,
+        later: false,
+    }
+}
+
+impl Attr {
+    pub(crate) const fn required(mut self) -> Self {
+        self.required = true;
+        self
+    }
+
+    pub(crate) const fn default(mut self, default: &'static str) -> Self {
+        self.default = default;
+        self
+    }
+
+    pub(crate) const fn refs(mut self, refs: Refs) -> Self {
+        self.refs = refs;
+        self
+    }
+
+    pub(crate) const fn later(mut self) -> Self {
+        self.later = true;
+        self
+    }
+}
+
+/// A block: its word, labels, attributes and inner blocks.
+#[derive(Debug)]
+pub(crate) struct Block {
+    pub(crate) word: &'static str,
+    pub(crate) labels: &'static [Label],
+    pub(crate) attrs: &'static [Attr],
+    /// More attributes, by the first label.
+    pub(crate) variants: &'static [Variant],
+    pub(crate) blocks: &'static [Inner],
+    /// Any attribute may stand here (engine backends).
+    pub(crate) open: bool,
+    pub(crate) doc: &'static str,
+    /// Its stage is not built yet.
+    pub(crate) later: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Label {
+    pub(crate) name: &'static str,
+    /// The words it may be; empty: a name.
+    pub(crate) words: &'static [&'static str],
+}
+
+#[derive(Debug)]
+pub(crate) struct Variant {
+    pub(crate) label: &'static str,
+    pub(crate) attrs: &'static [Attr],
+    pub(crate) doc: &'static str,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Inner {
+    pub(crate) block: &'static Block,
+    /// May stand more than once.
+    pub(crate) many: bool,
+}
+
+pub(crate) const fn one(block: &'static Block) -> Inner {
+    Inner { block, many: false }
+}
+
+pub(crate) const fn many(block: &'static Block) -> Inner {
+    Inner { block, many: true }
+}
+
+pub(crate) const NAME: Label = Label {
+    name: "NAME",
+    words: &[],
+};
+
+/// What every block starts from.
+pub(crate) const PLAIN: Block = Block {
+    word: "",
+    labels: &[],
+    attrs: &[],
+    variants: &[],
+    blocks: &[],
+    open: false,
+    doc: "",
+    later: false,
+};
+
+/// The blocks of the outermost level, in the order of the reference page.
+pub(crate) static TOP: &[&Block] = &[
+    &PROJECT, &LAYER, &TARGET, &STACK, &DISCOVER, &CONTEXT, &WRITER, &FACTS, &RENDER,
+];
+
+pub(crate) static PROJECT: Block = Block {
+    word: "project",
+    labels: &[NAME],
+    attrs: &[
+        attr(
+            "id",
+            Kind::Text,
+            "ties clones and worktrees to one home; written by `init`",
+        ),
+        attr(
+            "parallelism",
+            Kind::Count,
+            "engines at once in a change set",
+        )
+        .default("by cores"),
+        attr(
+            "platforms",
+            Kind::Texts,
+            "platforms of the provider lock file, such as `linux_amd64`",
+        ),
+        attr(
+            "strict_secrets",
+            Kind::Bool,
+            "a secret too short to be masked is an error",
+        )
+        .default("false"),
+    ],
+    blocks: &[one(&ENGINE), one(&HISTORY), one(&GITOPS)],
+    doc: "The project as a whole; exactly one.",
+    ..PLAIN
+};
+
+pub(crate) static ENGINE: Block = Block {
+    word: "engine",
+    labels: &[Label {
+        name: "ENGINE",
+        words: &["tofu", "terraform"],
+    }],
+    attrs: &[attr("version", Kind::Constraint, "versions that will do")],
+    doc: "The engine that runs stacks; a stack may override it.",
+    ..PLAIN
+};
+
+static HISTORY: Block = Block {
+    word: "history",
+    attrs: &[
+        attr(
+            "keep",
+            Kind::Duration,
+            "how long runs and state versions are kept",
+        ),
+        attr(
+            "at_least",
+            Kind::Count,
+            "how many state versions are kept however old",
+        ),
+    ],
+    doc: "What is kept, and how long.",
+    later: true,
+    ..PLAIN
+};
+
+static GITOPS: Block = Block {
+    word: "gitops",
+    attrs: &[attr(
+        "paths",
+        Kind::AnyGlobs,
+        "where facts are consumed; may lead out of the project",
+    )
+    .required()],
+    doc: "Where facts are consumed: contract and values checks read these.",
+    later: true,
+    ..PLAIN
+};
+
+static LAYER: Block = Block {
+    word: "layer",
+    labels: &[NAME],
+    attrs: &[attr(
+        "order",
+        Kind::Integer,
+        "its place: a stack may depend on its own layer and on lower ones",
+    )
+    .required()],
+    doc: "A lifecycle tier.",
+    ..PLAIN
+};
+
+static WRITER: Block = Block {
+    word: "writer",
+    labels: &[NAME],
+    attrs: &[
+        attr("issuer", Kind::Text, "who signs the tokens")
+            .required()
+            .refs(Refs::Later),
+        attr("audience", Kind::Text, "whom the tokens are for").refs(Refs::Later),
+        attr("claims", Kind::Map, "claims a token must carry").refs(Refs::Later),
+    ],
+    doc: "Who counts as CI.",
+    later: true,
+    ..PLAIN
+};
+
+pub(crate) static CONTEXT: Block = Block {
+    word: "context",
+    labels: &[NAME],
+    attrs: &[
+        attr(
+            "autoattach",
+            Kind::Texts,
+            "selectors of the stacks it attaches itself to: `target:X`, `layer:X`, `label:X`, a stack's name or a glob",
+        ),
+        attr(
+            "priority",
+            Kind::Integer,
+            "higher wins; equal and conflicting is an error",
+        )
+        .default("0"),
+        attr("env", Kind::Map, "environment of the engine").refs(Refs::Secrets),
+        attr(
+            "pass_env",
+            Kind::Texts,
+            "taken over from the caller's environment, by name or glob",
+        ),
+        attr(
+            "vars",
+            Kind::Map,
+            "input variables, where the module declares them",
+        )
+        .refs(Refs::Secrets),
+        attr(
+            "files",
+            Kind::Map,
+            "files put into the stack's snapshot, mode 0600",
+        )
+        .refs(Refs::Secrets)
+        .later(),
+    ],
+    blocks: &[many(&HOOK)],
+    doc: "A named bundle of environment, variables and files.",
+    ..PLAIN
+};
+
+static HOOK: Block = Block {
+    word: "hook",
+    labels: &[
+        Label {
+            name: "WHEN",
+            words: &["before", "after"],
+        },
+        Label {
+            name: "STAGE",
+            words: &["init", "plan", "apply", "publish", "bootstrap", "verify"],
+        },
+    ],
+    attrs: &[
+        attr("run", Kind::Texts, "program and arguments")
+            .required()
+            .refs(Refs::Later),
+        attr("timeout", Kind::Duration, "how long it may take"),
+    ],
+    doc: "A program of the project, run around a stage.",
+    later: true,
+    ..PLAIN
+};
+
+static TARGET: Block = Block {
+    word: "target",
+    labels: &[NAME],
+    attrs: &[
+        attr("writers", Kind::Texts, "who may apply here: names of `writer` blocks, `server` (its own runners) or `anyone` (local work)").required(),
+        attr("lane", Kind::Word(&["target", "stack"]), "`stack`: change sets that share no stack may run at the same time").default("`\"target\"`"),
+        attr("providers", Kind::Texts, "providers that may be used, as `namespace/type`; none given: any"),
+    ],
+    blocks: &[one(&BACKEND), one(&APPROVAL)],
+    doc: "A place to deploy to.",
+    ..PLAIN
+};
+
+pub(crate) static BACKEND: Block = Block {
+    word: "backend",
+    labels: &[Label {
+        name: "KIND",
+        words: &[],
+    }],
+    open: true,
+    doc: "A backend of the engine, with its settings; without this block states live in terrane's own state service.",
+    ..PLAIN
+};
+
+pub(crate) static APPROVAL: Block = Block {
+    word: "approval",
+    attrs: &[
+        attr("count", Kind::Count, "how many must approve").default("1"),
+        attr("role", Kind::Text, "the role that may approve"),
+        attr("author", Kind::Bool, "whether the author may approve").default("false"),
+        attr("expires", Kind::Duration, "how long an approval holds"),
+        attr(
+            "scope",
+            Kind::Word(&["changeset", "stack"]),
+            "`stack`: asked for each stack by itself",
+        )
+        .default("`\"changeset\"`"),
+    ],
+    doc: "Who must approve before an apply.",
+    later: true,
+    ..PLAIN
+};
+
+static FACTS: Block = Block {
+    word: "facts",
+    labels: &[NAME],
+    attrs: &[
+        attr("repository", Kind::Text, "a Git remote or a path; default: the project's own remote").refs(Refs::Later),
+        attr("branch", Kind::Text, "the branch that is written").refs(Refs::Later),
+        attr("owns", Kind::Word(&["branch", "paths"]), "`branch`: only terrane writes it; `paths`: only the published files, people edit the rest").default("`\"branch\"`"),
+        attr("credential", Kind::Secret, "a key that may push").refs(Refs::Secrets),
+        attr("sensitive", Kind::Word(&["encrypt", "reference", "refuse"]), "what happens to sensitive values").default("`\"refuse\"`"),
+        attr("encrypt", Kind::Word(&["all"]), "`all`: every value is encrypted"),
+    ],
+    doc: "A place that published facts are written to.",
+    later: true,
+    ..PLAIN
+};
+
+static RENDER: Block = Block {
+    word: "render",
+    labels: &[NAME],
+    attrs: &[
+        attr("templates", Kind::Path, "directory of the templates").required(),
+        attr("data", Kind::Paths, "files that the templates read").required(),
+        attr("output", Kind::Path, "directory that is written").required(),
+        attr("schema", Kind::Path, "JSON schema of the data"),
+    ],
+    blocks: &[one(&DELIMITERS)],
+    doc: "Files made from templates: `terrane render`.",
+    later: true,
+    ..PLAIN
+};
+
+static DELIMITERS: Block = Block {
+    word: "delimiters",
+    attrs: &[
+        attr("block", Kind::Texts, "around statements"),
+        attr("variable", Kind::Texts, "around values"),
+        attr("comment", Kind::Texts, "around comments"),
+    ],
+    doc: "What surrounds template code.",
+    ..PLAIN
+};

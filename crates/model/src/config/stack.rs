@@ -1,0 +1,422 @@
+//! What a stack's block becomes.
+//!
+//! Not here: which stacks there are (`expand`), whether what they refer to exists (`check`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hcl_edit::structure::Block as HclBlock;
+use serde_json::json;
+
+use super::expand::Instance;
+use super::kinds;
+use super::paths;
+use super::project::{Item, engine};
+use super::reader::{Field, Reader, Scope};
+use super::shape::{head, label_span};
+use super::stack_schema::{GATE, PUBLISH};
+use super::suggest;
+use super::value::Val;
+use crate::diagnostic::{Finding, Location};
+use crate::engine::EngineRequirement;
+use crate::ids::StackName;
+use crate::project::{Confirm, EdgeKind, Stack, Wait};
+
+/// A stack, and where each part of it was written, for the checks.
+pub(crate) struct StackDraft {
+    pub(crate) stack: Stack,
+    pub(crate) has_path: bool,
+    pub(crate) path_at: Location,
+    pub(crate) target_at: Location,
+    pub(crate) layer_at: Location,
+    pub(crate) state_at: Location,
+    pub(crate) contexts_at: Location,
+    pub(crate) named_contexts: Vec<String>,
+    pub(crate) inputs_at: BTreeMap<String, Location>,
+    /// References to other stacks, whether they exist or not.
+    pub(crate) references: Vec<Reference>,
+    pub(crate) own_outputs: Vec<(String, Location)>,
+    pub(crate) facts: Vec<(String, Location)>,
+    /// Files it publishes: the facts' name, the path, where.
+    pub(crate) published: Vec<(String, String, Location)>,
+    pub(crate) var_files: Vec<(String, Location)>,
+    pub(crate) render: Option<(String, Location)>,
+}
+
+pub(crate) struct Reference {
+    pub(crate) upstream: String,
+    pub(crate) kind: EdgeKind,
+    pub(crate) at: Location,
+}
+
+/// Attributes of the stack itself, then of the `discover` block behind it.
+struct Layers<'f> {
+    fields: Vec<(Item<'f>, super::reader::Fields)>,
+}
+
+impl<'f> Layers<'f> {
+    fn get(&self, name: &str) -> Option<(&Item<'f>, &Field)> {
+        self.fields
+            .iter()
+            .find_map(|(item, fields)| Some((item, fields.get(name)?)))
+    }
+
+    fn text(&self, name: &str) -> Option<String> {
+        self.get(name)
+            .and_then(|(_, field)| field.val.as_text().map(str::to_owned))
+    }
+
+    fn texts(&self, name: &str) -> Vec<String> {
+        match self.get(name).map(|(_, field)| &field.val) {
+            Some(Val::List(items)) => items
+                .iter()
+                .filter_map(|item| item.as_text().map(str::to_owned))
+                .collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn at(&self, name: &str) -> Option<Location> {
+        self.get(name)
+            .map(|(item, field)| item.source.location(field.at.clone()))
+    }
+}
+
+pub(crate) fn read(
+    reader: &mut Reader<'_>,
+    instance: &Instance<'_>,
+    project_engine: &EngineRequirement,
+) -> StackDraft {
+    let name = &instance.name;
+    let items: Vec<Item<'_>> = [Some(instance.item), instance.defaults]
+        .into_iter()
+        .flatten()
+        .collect();
+    let scope = names(reader, instance, &items);
+    let layers = Layers {
+        fields: items
+            .iter()
+            .map(|item| {
+                (
+                    *item,
+                    reader.fields(item.source, item.block, item.spec, &scope),
+                )
+            })
+            .collect(),
+    };
+    let mut draft = StackDraft {
+        stack: plain(&layers, instance, &scope),
+        has_path: instance.dir.is_some() || layers.get("path").is_some(),
+        path_at: layers.at("path").unwrap_or_else(|| instance.at.clone()),
+        target_at: layers.at("target").unwrap_or_else(|| instance.at.clone()),
+        layer_at: layers.at("layer").unwrap_or_else(|| instance.at.clone()),
+        state_at: layers.at("state").unwrap_or_else(|| instance.at.clone()),
+        contexts_at: layers.at("contexts").unwrap_or_else(|| instance.at.clone()),
+        named_contexts: layers.texts("contexts"),
+        inputs_at: BTreeMap::new(),
+        references: Vec::new(),
+        own_outputs: Vec::new(),
+        facts: Vec::new(),
+        published: Vec::new(),
+        var_files: Vec::new(),
+        render: None,
+    };
+    let state = &draft.stack.state;
+    let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '/');
+    if state.is_empty()
+        || state.len() > 128
+        || !state.chars().all(good)
+        || state.split('/').any(|part| part.is_empty() || part == "..")
+    {
+        let finding = Finding::error("invalid-name", format!("`{state}` is not the name of a state: letters, digits and `-`, `_`, `.`, `/`, at most 128"))
+            .at(draft.state_at.clone(), "this name");
+        reader.findings.push(finding);
+    }
+    references(&layers, &scope, &mut draft);
+    draft.stack.engine = items
+        .iter()
+        .find_map(|item| engine(reader, item.source, item.block, &scope))
+        .unwrap_or_else(|| project_engine.clone());
+    for item in &items {
+        inner(reader, item, &scope, &mut draft);
+    }
+    draft.var_files = layers
+        .get("var_files")
+        .map(|(item, field)| {
+            let at = item.source.location(field.at.clone());
+            layers
+                .texts("var_files")
+                .into_iter()
+                .map(|file| (file, at.clone()))
+                .collect()
+        })
+        .unwrap_or_default();
+    draft.render = layers.text("render").zip(layers.at("render"));
+    debug_assert_eq!(draft.stack.name, *name, "a draft keeps its name");
+    draft
+}
+
+/// The names fixed in a stack; `target` and `state` may use those before them.
+fn names(reader: &mut Reader<'_>, instance: &Instance<'_>, items: &[Item<'_>]) -> Scope {
+    let name = instance.name.as_str();
+    let mut scope = instance.scope.with("stack", json!({ "name": name }));
+    let mut early = |attribute: &str, scope: &Scope| {
+        items
+            .iter()
+            .find_map(|item| {
+                reader.single(item.source, &item.block.body, item.spec, attribute, scope)
+            })
+            .and_then(|field| field.val.as_text().map(str::to_owned))
+    };
+    let target = early("target", &scope).unwrap_or_default();
+    scope = scope.with("target", json!({ "name": target }));
+    let state = early("state", &scope).unwrap_or_else(|| name.to_owned());
+    scope.with("stack", json!({ "name": name, "state": state }))
+}
+
+/// The attributes that mean what they say.
+fn plain(layers: &Layers<'_>, instance: &Instance<'_>, scope: &Scope) -> Stack {
+    let path = match &instance.dir {
+        Some(dir) => dir.clone(),
+        None => layers
+            .text("path")
+            .and_then(|raw| paths::normalize(&raw).ok())
+            .unwrap_or_default(),
+    };
+    let state = scope
+        .names
+        .get("stack")
+        .and_then(|names| names.get("state"))
+        .and_then(|state| state.as_str());
+    let flag = |name: &str| {
+        matches!(
+            layers.get(name).map(|(_, field)| &field.val),
+            Some(Val::Bool(true))
+        )
+    };
+    Stack {
+        name: instance.name.clone(),
+        path,
+        target: layers.text("target").unwrap_or_default(),
+        layer: layers.text("layer").unwrap_or_default(),
+        labels: layers.texts("labels").into_iter().collect(),
+        state: state.unwrap_or_default().to_owned(),
+        engine: EngineRequirement::default(),
+        inputs: BTreeMap::new(),
+        var_files: Vec::new(),
+        edges: Vec::new(),
+        contexts: Vec::new(),
+        wait: match layers.text("wait").as_deref() {
+            Some("applied") => Wait::Applied,
+            _ => Wait::Verified,
+        },
+        confirm: match layers.text("apply").as_deref() {
+            Some("auto") => Confirm::Auto,
+            _ => Confirm::Manual,
+        },
+        protected: flag("protected"),
+        watch: layers.texts("watch"),
+        include: layers.texts("include"),
+        artifacts: layers.texts("artifacts"),
+        timeout_plan: None,
+        timeout_apply: None,
+        declared_at: instance.at.clone(),
+    }
+}
+
+/// Inputs and edges. A `discover` block's inputs are defaults one by one.
+fn references(layers: &Layers<'_>, scope: &Scope, draft: &mut StackDraft) {
+    for (item, fields) in layers.fields.iter().rev() {
+        for entry in fields.get("inputs").map_or(&[][..], |field| &field.items) {
+            draft
+                .stack
+                .inputs
+                .insert(entry.key.clone(), entry.input(&scope.names));
+            draft.inputs_at.insert(
+                entry.key.clone(),
+                item.source.location(entry.key_at.clone()),
+            );
+            draft.references.retain(|known| !matches!(&known.kind, EdgeKind::Output { input, .. } if *input == entry.key));
+            let mut said = BTreeSet::new();
+            for (upstream, output, at) in &entry.seen.outputs {
+                if said.insert((upstream, output)) {
+                    draft.references.push(Reference {
+                        upstream: upstream.clone(),
+                        kind: EdgeKind::Output {
+                            output: output.clone(),
+                            input: entry.key.clone(),
+                        },
+                        at: item.source.location(at.clone()),
+                    });
+                }
+            }
+        }
+    }
+    if let Some((item, field)) = layers.get("after") {
+        let mut said = BTreeSet::new();
+        for (upstream, at) in &field.seen.stacks {
+            if said.insert(upstream) {
+                draft.references.push(Reference {
+                    upstream: upstream.clone(),
+                    kind: EdgeKind::Order,
+                    at: item.source.location(at.clone()),
+                });
+            }
+        }
+    }
+}
+
+/// The blocks inside a stack.
+fn inner(reader: &mut Reader<'_>, item: &Item<'_>, scope: &Scope, draft: &mut StackDraft) {
+    let source = item.source;
+    for block in item.block.body.get_blocks("timeout") {
+        let spec = item
+            .spec
+            .blocks
+            .iter()
+            .find(|inner| inner.block.word == "timeout");
+        let Some(spec) = spec else { continue };
+        let fields = reader.fields(source, block, spec.block, scope);
+        draft.stack.timeout_plan = draft
+            .stack
+            .timeout_plan
+            .or(fields.text("plan").and_then(kinds::duration));
+        draft.stack.timeout_apply = draft
+            .stack
+            .timeout_apply
+            .or(fields.text("apply").and_then(kinds::duration));
+    }
+    let StackDraft {
+        own_outputs, facts, ..
+    } = draft;
+    reader.deep_fields(source, item.block, item.spec, scope, &mut |seen| {
+        own_outputs.extend(
+            seen.own_outputs
+                .iter()
+                .map(|(key, at)| (key.clone(), source.location(at.clone()))),
+        );
+        facts.extend(
+            seen.facts
+                .iter()
+                .map(|(name, at)| (name.clone(), source.location(at.clone()))),
+        );
+    });
+    for block in item.block.body.get_blocks("publish") {
+        let Some(label) = block.labels.first() else {
+            continue;
+        };
+        draft.facts.push((
+            label.as_str().to_owned(),
+            source.location(label_span(label)),
+        ));
+        let scope = each_unknown(block, scope);
+        let fields = reader.fields(source, block, &PUBLISH, &scope);
+        if let (Some(path), Some(field)) = (fields.text("path"), fields.get("path")) {
+            let at = source.location(field.at.clone());
+            let ending = path.rsplit_once('.').map(|(_, ending)| ending);
+            if !matches!(ending, Some("yaml" | "json")) {
+                reader.findings.push(
+                    Finding::error(
+                        "invalid-value",
+                        format!("`{path}` ends neither in `.yaml` nor in `.json`"),
+                    )
+                    .at(at.clone(), "facts are YAML or JSON"),
+                );
+            }
+            draft
+                .published
+                .push((label.as_str().to_owned(), path.to_owned(), at));
+        }
+    }
+    gates(reader, item, scope);
+}
+
+fn each_unknown(block: &HclBlock, scope: &Scope) -> Scope {
+    let mut scope = scope.clone();
+    if block.body.has_attribute("for_each") {
+        scope.names.remove("each");
+        scope.locals.push(("each".to_owned(), Val::Unknown));
+    }
+    scope
+}
+
+/// Gates have names of their own, wait for each other, and need something to compare with.
+fn gates(reader: &mut Reader<'_>, item: &Item<'_>, scope: &Scope) {
+    let mut known: BTreeMap<&str, Location> = BTreeMap::new();
+    let blocks: Vec<&HclBlock> = item
+        .block
+        .body
+        .get_blocks("gate")
+        .filter(|block| block.labels.len() == 2)
+        .collect();
+    for block in &blocks {
+        let at = item.source.location(label_span(&block.labels[1]));
+        let name = block.labels[1].as_str();
+        if let Some(first) = known.get(name) {
+            let finding = Finding::error(
+                "duplicate-name",
+                format!(
+                    "gate `{name}` stands twice in {} `{}`",
+                    item.spec.word,
+                    item.name()
+                ),
+            )
+            .at(at, "again here")
+            .at(first.clone(), "first here");
+            reader.findings.push(finding);
+        } else {
+            known.insert(name, at);
+        }
+    }
+    for block in &blocks {
+        let has = |name: &str| block.body.has_attribute(name);
+        let wanting = match block.labels[0].as_str() {
+            "dns" if !has("expect") && !has("absent") => Some("`expect` or `absent`"),
+            "kubernetes" if !has("condition") && !has("field") => {
+                Some("`condition`, or `field` with `expect`")
+            }
+            "kubernetes" if has("field") && !has("expect") => Some("`expect` beside `field`"),
+            "oidc" if has("login_url") && !has("client_id") => {
+                Some("`client_id` beside `login_url`")
+            }
+            _ => None,
+        };
+        if let Some(wanting) = wanting {
+            let finding = Finding::error(
+                "missing-attribute",
+                format!(
+                    "gate `{}` has nothing to compare with",
+                    block.labels[1].as_str()
+                ),
+            )
+            .at(
+                item.source.location(head(block)),
+                format!("it wants {wanting}"),
+            );
+            reader.findings.push(finding);
+        }
+        let fields = reader.fields(item.source, block, &GATE, &each_unknown(block, scope));
+        for after in fields.texts("after") {
+            if !known.contains_key(after.as_str()) {
+                let at = fields
+                    .get("after")
+                    .map(|field| item.source.location(field.at.clone()));
+                let mut finding = Finding::error(
+                    "unknown-gate",
+                    format!(
+                        "there is no gate `{after}` in {} `{}`",
+                        item.spec.word,
+                        item.name()
+                    ),
+                )
+                .at(at.unwrap_or_default(), "in this list");
+                finding.hint = suggest::hint(&after, known.keys().copied());
+                reader.findings.push(finding);
+            }
+        }
+    }
+}
+
+/// The name of a stack that was written, if it is one.
+pub(crate) fn upstream(raw: &str) -> Option<StackName> {
+    raw.parse().ok()
+}

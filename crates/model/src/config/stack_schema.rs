@@ -1,0 +1,458 @@
+//! The tables of stacks and of the blocks inside them: gates, publication, bootstrap.
+//!
+//! Not here: the other tables and their types (`schema`).
+
+use super::evaluator::Refs;
+use super::schema::{
+    APPROVAL, Attr, Block, ENGINE, Kind, Label, NAME, PLAIN, Variant, attr, many, one,
+};
+
+const FOR_EACH: Attr = attr(
+    "for_each",
+    Kind::Each,
+    "one stack per entry, with `each.key` and `each.value`",
+);
+const STACK_NAME: Attr = attr("name", Kind::Text, "name of each stack of a `for_each`")
+    .default("`\"NAME-${each.key}\"`");
+const PATH: Attr = attr(
+    "path",
+    Kind::Path,
+    "directory of the root module; in a `stack.hcl` its own directory",
+)
+.required();
+const TARGET: Attr = attr("target", Kind::Text, "the target it is deployed to").required();
+const LAYER: Attr = attr("layer", Kind::Text, "the layer it belongs to").required();
+const LABELS: Attr = attr("labels", Kind::Texts, "words to select it by");
+const CONTEXTS: Attr = attr(
+    "contexts",
+    Kind::Texts,
+    "contexts by name, besides those that attach themselves",
+);
+const ENABLED: Attr = attr(
+    "enabled",
+    Kind::Bool,
+    "`false`: not part of the project, its directory may be missing",
+)
+.default("true");
+const STATE: Attr = attr("state", Kind::Text, "name of its state").default("the stack's name");
+const INPUTS: Attr = attr(
+    "inputs",
+    Kind::Map,
+    "input variables; `stack.NAME.output.KEY` makes an `output` edge",
+)
+.refs(Refs::Inputs);
+const VAR_FILES: Attr = attr(
+    "var_files",
+    Kind::Paths,
+    "files of input variables, from the module's directory or else from the project's root",
+);
+const AFTER: Attr = attr(
+    "after",
+    Kind::Stacks,
+    "stacks it comes after: `order` edges",
+)
+.refs(Refs::After);
+const WAIT: Attr = attr(
+    "wait",
+    Kind::Word(&["verified", "applied"]),
+    "what its upstreams must have reached",
+)
+.default("`\"verified\"`");
+const TRIGGER: Attr = attr(
+    "trigger",
+    Kind::Word(&["push", "manual"]),
+    "`manual`: a merge does not start it",
+)
+.default("`\"push\"`");
+const APPLY: Attr = attr(
+    "apply",
+    Kind::Word(&["manual", "auto"]),
+    "whether a person confirms",
+)
+.default("`\"manual\"`");
+const PROTECTED: Attr =
+    attr("protected", Kind::Bool, "destroy wants the name typed").default("false");
+const BOUNDARY: Attr = attr(
+    "boundary",
+    Kind::Word(&["bootstrap"]),
+    "this stack may hold Kubernetes resources",
+);
+const WATCH: Attr = attr(
+    "watch",
+    Kind::Globs,
+    "files outside the module that count as its source",
+);
+const INCLUDE: Attr = attr(
+    "include",
+    Kind::Globs,
+    "git-ignored files of its directory that belong into its snapshot",
+);
+const ARTIFACTS: Attr = attr(
+    "artifacts",
+    Kind::Globs,
+    "files it writes: kept encrypted, restored before each run",
+)
+.later();
+const RENDER: Attr = attr(
+    "render",
+    Kind::Text,
+    "a render that must be fresh before it is planned",
+)
+.later();
+
+pub(crate) static STACK: Block = Block {
+    word: "stack",
+    labels: &[NAME],
+    attrs: &[
+        FOR_EACH, STACK_NAME, PATH, TARGET, LAYER, LABELS, CONTEXTS, ENABLED, STATE, INPUTS,
+        VAR_FILES, AFTER, WAIT, TRIGGER, APPLY, PROTECTED, BOUNDARY, WATCH, INCLUDE, ARTIFACTS,
+        RENDER,
+    ],
+    blocks: &[
+        one(&ENGINE),
+        one(&TIMEOUT),
+        one(&APPROVAL),
+        many(&PUBLISH),
+        many(&BOOTSTRAP),
+        many(&GATE),
+        one(&DRIFT),
+    ],
+    doc: "One root module with its own state.",
+    ..PLAIN
+};
+
+pub(crate) static DISCOVER: Block = Block {
+    word: "discover",
+    labels: &[NAME],
+    attrs: &[
+        attr(
+            "glob",
+            Kind::Text,
+            "directories that are stacks, if they hold files of the engine",
+        )
+        .required(),
+        attr(
+            "name",
+            Kind::Text,
+            "name of each, from `dir[N]` and `dir.path`",
+        )
+        .required(),
+        TARGET,
+        LAYER,
+        LABELS,
+        CONTEXTS,
+        ENABLED,
+        STATE,
+        INPUTS,
+        VAR_FILES,
+        AFTER,
+        WAIT,
+        TRIGGER,
+        APPLY,
+        PROTECTED,
+        BOUNDARY,
+        WATCH,
+        INCLUDE,
+        ARTIFACTS,
+        RENDER,
+    ],
+    blocks: &[
+        one(&ENGINE),
+        one(&TIMEOUT),
+        one(&APPROVAL),
+        many(&PUBLISH),
+        many(&BOOTSTRAP),
+        many(&GATE),
+        one(&DRIFT),
+    ],
+    doc: "Stacks found by their place; its attributes are the defaults of what is found.",
+    ..PLAIN
+};
+
+static TIMEOUT: Block = Block {
+    word: "timeout",
+    attrs: &[
+        attr("plan", Kind::Duration, "how long a plan may take"),
+        attr(
+            "apply",
+            Kind::Duration,
+            "how long an apply may take; it is interrupted, never killed",
+        ),
+    ],
+    doc: "Time limits.",
+    ..PLAIN
+};
+
+static DRIFT: Block = Block {
+    word: "drift",
+    attrs: &[
+        attr("schedule", Kind::Cron, "when to look"),
+        attr(
+            "remediate",
+            Kind::Word(&["never", "ask", "auto"]),
+            "what to do about it",
+        )
+        .default("`\"never\"`"),
+    ],
+    doc: "Looking for drift.",
+    later: true,
+    ..PLAIN
+};
+
+pub(crate) static PUBLISH: Block = Block {
+    word: "publish",
+    labels: &[Label {
+        name: "FACTS",
+        words: &[],
+    }],
+    attrs: &[
+        attr("for_each", Kind::Each, "one file per entry").refs(Refs::Own),
+        attr(
+            "path",
+            Kind::Path,
+            "the file that is written, `.yaml` or `.json`",
+        )
+        .required()
+        .refs(Refs::Own),
+        attr("contract", Kind::Contract, "what the values must satisfy"),
+        attr(
+            "partial",
+            Kind::Texts,
+            "fields of the contract that may be missing for now",
+        ),
+        attr(
+            "values",
+            Kind::Map,
+            "what is published; default: the contract's outputs as they are",
+        )
+        .refs(Refs::Own),
+    ],
+    blocks: &[many(&SINK)],
+    doc: "Publishes facts of the stack after its apply.",
+    later: true,
+    ..PLAIN
+};
+
+const KUBECONFIG: Attr = attr("kubeconfig", Kind::Any, "how to reach the cluster")
+    .required()
+    .refs(Refs::Own);
+const NAMESPACE: Attr = attr("namespace", Kind::Text, "namespace")
+    .required()
+    .refs(Refs::Own);
+const OBJECT_NAME: Attr = attr("name", Kind::Text, "name of the object")
+    .required()
+    .refs(Refs::Own);
+const IN_CLUSTER: &[Attr] = &[KUBECONFIG, NAMESPACE, OBJECT_NAME];
+
+static SINK: Block = Block {
+    word: "sink",
+    labels: &[Label {
+        name: "KIND",
+        words: &["configmap", "secret", "argocd-cluster", "file"],
+    }],
+    variants: &[
+        Variant {
+            label: "configmap",
+            attrs: IN_CLUSTER,
+            doc: "a ConfigMap",
+        },
+        Variant {
+            label: "secret",
+            attrs: IN_CLUSTER,
+            doc: "a Secret",
+        },
+        Variant {
+            label: "argocd-cluster",
+            attrs: IN_CLUSTER,
+            doc: "a cluster of Argo CD",
+        },
+        Variant {
+            label: "file",
+            attrs: &[attr("path", Kind::Path, "the file")
+                .required()
+                .refs(Refs::Own)],
+            doc: "a file of the project",
+        },
+    ],
+    doc: "A further place the facts go to.",
+    ..PLAIN
+};
+
+static BOOTSTRAP: Block = Block {
+    word: "bootstrap",
+    labels: &[Label {
+        name: "KIND",
+        words: &["argocd", "flux", "command"],
+    }],
+    attrs: &[attr("kubeconfig", Kind::Any, "how to reach the cluster").refs(Refs::OwnSecrets)],
+    variants: &[
+        Variant {
+            label: "argocd",
+            attrs: GITOPS_AGENT,
+            doc: "installs Argo CD",
+        },
+        Variant {
+            label: "flux",
+            attrs: GITOPS_AGENT,
+            doc: "installs Flux",
+        },
+        Variant {
+            label: "command",
+            attrs: &[
+                attr("run", Kind::Texts, "program and arguments")
+                    .required()
+                    .refs(Refs::OwnSecrets),
+                attr("env", Kind::Map, "its environment").refs(Refs::OwnSecrets),
+            ],
+            doc: "runs a program of the project",
+        },
+    ],
+    blocks: &[many(&SECRET)],
+    doc: "Makes a new cluster follow Git.",
+    later: true,
+    ..PLAIN
+};
+
+const GITOPS_AGENT: &[Attr] = &[
+    attr("version", Kind::Text, "version to install").required(),
+    attr(
+        "digest",
+        Kind::Digest,
+        "digest of the manifests it installs",
+    ),
+    attr("root", Kind::Paths, "manifests of the root applications"),
+    attr(
+        "adopt",
+        Kind::Bool,
+        "take over what Helm or a person installed before",
+    )
+    .default("false"),
+];
+
+static SECRET: Block = Block {
+    word: "secret",
+    labels: &[NAME],
+    attrs: &[
+        attr("namespace", Kind::Text, "namespace").required(),
+        attr("data", Kind::Map, "its entries")
+            .required()
+            .refs(Refs::OwnSecrets),
+    ],
+    doc: "A Secret that must be there first.",
+    ..PLAIN
+};
+
+const fn probe(name: &'static str, kind: Kind, doc: &'static str) -> Attr {
+    attr(name, kind, doc).refs(Refs::Gate)
+}
+
+pub(crate) static GATE: Block = Block {
+    word: "gate",
+    labels: &[
+        Label {
+            name: "KIND",
+            words: &["dns", "tls", "tcp", "http", "oidc", "kubernetes", "argocd", "flux", "equal", "command"],
+        },
+        NAME,
+    ],
+    attrs: &[
+        probe("for_each", Kind::Each, "one gate per entry; its name becomes `NAME-KEY`"),
+        attr("interval", Kind::Duration, "time between tries"),
+        attr("timeout", Kind::Duration, "time until it has failed"),
+        attr("failures", Kind::Count, "how many failures in a row end it"),
+        attr("after", Kind::Texts, "gates that must have passed before"),
+    ],
+    variants: &[
+        Variant {
+            label: "dns",
+            attrs: &[
+                probe("names", Kind::Texts, "names to resolve").required(),
+                probe("expect", Kind::Any, "address or name; several: all"),
+                probe("record", Kind::Text, "type of record").default("`\"A\"`"),
+                probe("resolver", Kind::Text, "whom to ask"),
+                probe("authoritative", Kind::Bool, "all name servers must agree").default("false"),
+                probe("absent", Kind::Bool, "must not resolve").default("false"),
+            ],
+            doc: "names resolve as they should",
+        },
+        Variant {
+            label: "tls",
+            attrs: &[
+                probe("host", Kind::Text, "host").required(),
+                probe("port", Kind::Count, "port").default("443"),
+                probe("address", Kind::Text, "connect there instead"),
+                probe("valid_for", Kind::Duration, "how long the certificate must hold"),
+                probe("issuer", Kind::Text, "who must have issued it"),
+                probe("ca", Kind::Any, "certificate authority"),
+                probe("alpn", Kind::Texts, "protocols to offer"),
+            ],
+            doc: "a certificate is valid",
+        },
+        Variant {
+            label: "tcp",
+            attrs: &[probe("address", Kind::Text, "`host:port`").required()],
+            doc: "a port answers",
+        },
+        Variant {
+            label: "http",
+            attrs: &[
+                probe("url", Kind::Text, "address").required(),
+                probe("method", Kind::Text, "method").default("`\"GET\"`"),
+                probe("headers", Kind::Map, "headers to send"),
+                probe("status", Kind::Count, "expected status").default("200"),
+                probe("expect_headers", Kind::Map, "expected headers"),
+                probe("redirect", Kind::Text, "where it must lead; none is followed"),
+                probe("body", Kind::Text, "pattern the body must match"),
+                probe("json", Kind::Map, "paths and values the body must hold"),
+                probe("ca", Kind::Any, "certificate authority"),
+            ],
+            doc: "a page answers as it should",
+        },
+        Variant {
+            label: "oidc",
+            attrs: &[
+                probe("issuer", Kind::Text, "issuer").required(),
+                probe("client_id", Kind::Text, "client"),
+                probe("login_url", Kind::Text, "its redirect must reach the issuer with that client"),
+            ],
+            doc: "sign-in works",
+        },
+        Variant {
+            label: "kubernetes",
+            attrs: &[
+                probe("kubeconfig", Kind::Any, "how to reach the cluster").required(),
+                probe("kind", Kind::Text, "kind of object").required(),
+                probe("name", Kind::Text, "name of the object").required(),
+                probe("namespace", Kind::Text, "namespace"),
+                probe("condition", Kind::Text, "condition that must be true"),
+                probe("field", Kind::Text, "field to compare with `expect`"),
+                probe("expect", Kind::Any, "value the field must have"),
+            ],
+            doc: "an object is as it should be",
+        },
+        Variant { label: "argocd", attrs: AGENT_GATE, doc: "applications are synced and healthy" },
+        Variant { label: "flux", attrs: AGENT_GATE, doc: "objects are Ready" },
+        Variant {
+            label: "equal",
+            attrs: &[probe("values", Kind::Any, "a list of values that must all be equal; `dns(\"NAME\")` and `kubernetes(\"KIND/NAMESPACE/NAME\", \"FIELD\")` may stand here too").required()],
+            doc: "values agree",
+        },
+        Variant {
+            label: "command",
+            attrs: &[
+                probe("run", Kind::Texts, "program and arguments").required(),
+                probe("env", Kind::Map, "its environment"),
+            ],
+            doc: "a program of the project exits with 0",
+        },
+    ],
+    doc: "A probe that must pass before the stack counts as done.",
+    later: true,
+    ..PLAIN
+};
+
+const AGENT_GATE: &[Attr] = &[
+    probe("kubeconfig", Kind::Any, "how to reach the cluster").required(),
+    probe("namespace", Kind::Text, "namespace"),
+    probe("names", Kind::Texts, "globs of names"),
+];

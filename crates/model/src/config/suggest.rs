@@ -1,0 +1,96 @@
+//! "Did you mean": the nearest of the words that would have been right.
+
+/// More are not looked at.
+const MAX_CANDIDATES: usize = 2000;
+
+/// The candidate nearest to `seen`, if near enough to be meant.
+pub(crate) fn nearest<'a>(
+    seen: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
+    let limit = match seen.chars().count() {
+        0 | 1 => return None,
+        length => (length / 3).clamp(1, 3),
+    };
+    candidates
+        .into_iter()
+        .take(MAX_CANDIDATES)
+        // Long words are nobody's slip, and distance costs their product.
+        .filter(|word| word.len() <= 48 && seen.len() <= 48)
+        .map(|word| (rank(seen, word), word))
+        .filter(|(distance, _)| *distance <= limit)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, word)| word)
+}
+
+/// A hint naming the nearest word, or else all of them if they are few.
+pub(crate) fn hint<'a>(
+    seen: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<String> {
+    let all: Vec<&str> = candidates.into_iter().take(MAX_CANDIDATES).collect();
+    if let Some(word) = nearest(seen, all.iter().copied()) {
+        return Some(format!("did you mean `{word}`?"));
+    }
+    (1..=24).contains(&all.len()).then(|| {
+        format!(
+            "there {} {}",
+            if all.len() == 1 { "is" } else { "are" },
+            list(&all)
+        )
+    })
+}
+
+/// `a`, `b` and `c`.
+pub(crate) fn list(words: &[&str]) -> String {
+    let quoted: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
+    match quoted.as_slice() {
+        [] => "none".to_owned(),
+        [only] => only.clone(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
+
+/// A word that begins with the other is near as well: `subnet` for `subnet_id`.
+fn rank(seen: &str, word: &str) -> usize {
+    let begins =
+        seen.len() >= 3 && (word.starts_with(seen) || seen.starts_with(word) && word.len() >= 3);
+    let distance = distance(seen, word);
+    if begins { distance.min(1) } else { distance }
+}
+
+/// Edits between two words; swapping neighbours is one edit.
+fn distance(left: &str, right: &str) -> usize {
+    let (left, right): (Vec<char>, Vec<char>) = (left.chars().collect(), right.chars().collect());
+    let width = right.len() + 1;
+    let mut before: Vec<usize> = vec![0; width];
+    let mut above: Vec<usize> = (0..width).collect();
+    for (row, a) in left.iter().enumerate() {
+        let mut current = vec![row + 1; width];
+        for (column, b) in right.iter().enumerate() {
+            let replaced = above[column] + usize::from(a != b);
+            let mut best = replaced.min(above[column + 1] + 1).min(current[column] + 1);
+            let swapped = row > 0 && column > 0 && *a == right[column - 1] && left[row - 1] == *b;
+            if swapped {
+                best = best.min(before[column - 1] + 1);
+            }
+            current[column + 1] = best;
+        }
+        before = std::mem::replace(&mut above, current);
+    }
+    above[width - 1]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_word_is_found() {
+        let words = ["path", "target", "layer", "labels"];
+        assert_eq!(nearest("paht", words), Some("path"));
+        assert_eq!(nearest("label", words), Some("labels"));
+        assert_eq!(nearest("engine", words), None);
+        assert_eq!(nearest("subnet", ["subnet_id", "nodes"]), Some("subnet_id"));
+    }
+}

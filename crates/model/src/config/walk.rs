@@ -1,0 +1,83 @@
+//! The directories of a project: listed once, bounded, without what is not source.
+
+use std::collections::BTreeMap;
+
+use crate::module::is_engine_file;
+use crate::tree::{Entry, Tree};
+
+const MAX_DIRS: usize = 50_000;
+const MAX_DEPTH: usize = 32;
+
+pub(crate) struct Dirs {
+    listed: BTreeMap<String, Vec<Entry>>,
+}
+
+impl Dirs {
+    /// Walks breadth first, so that the bound cuts off the deepest.
+    pub(crate) fn walk(tree: &dyn Tree) -> Self {
+        let mut listed = BTreeMap::new();
+        let mut level = vec![String::new()];
+        for _ in 0..MAX_DEPTH {
+            let mut below = Vec::new();
+            for dir in level {
+                if listed.len() >= MAX_DIRS {
+                    return Self { listed };
+                }
+                let Some(entries) = tree.list(&dir) else {
+                    continue;
+                };
+                for entry in entries
+                    .iter()
+                    .filter(|entry| entry.is_dir && is_source(&entry.name))
+                {
+                    below.push(join(&dir, &entry.name));
+                }
+                listed.insert(dir, entries);
+            }
+            level = below;
+        }
+        Self { listed }
+    }
+
+    /// A directory's entries; one that the walk passed over is listed now.
+    pub(crate) fn entries(&mut self, tree: &dyn Tree, dir: &str) -> Option<&[Entry]> {
+        if !self.listed.contains_key(dir) {
+            let entries = tree.list(dir)?;
+            self.listed.insert(dir.to_owned(), entries);
+        }
+        self.listed.get(dir).map(Vec::as_slice)
+    }
+
+    /// Directories that hold engine files.
+    pub(crate) fn engine_dirs(&self) -> impl Iterator<Item = &str> {
+        self.holding(is_engine_file)
+    }
+
+    /// Directories that hold a `stack.hcl`.
+    pub(crate) fn stack_dirs(&self) -> impl Iterator<Item = &str> {
+        self.holding(|name| name == "stack.hcl")
+    }
+
+    fn holding(&self, good: impl Fn(&str) -> bool) -> impl Iterator<Item = &str> {
+        self.listed
+            .iter()
+            .filter(move |(_, entries)| {
+                entries
+                    .iter()
+                    .any(|entry| !entry.is_dir && good(&entry.name))
+            })
+            .map(|(dir, _)| dir.as_str())
+    }
+}
+
+fn is_source(name: &str) -> bool {
+    !name.starts_with('.') && name != "node_modules"
+}
+
+pub(crate) fn join(dir: &str, name: &str) -> String {
+    if dir.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{dir}/{name}")
+    }
+}

@@ -1,0 +1,177 @@
+//! What one `.tf` or `.tofu` file says.
+
+use hcl_edit::Span;
+use hcl_edit::expr::Expression;
+use hcl_edit::structure::{Block, Body};
+
+use super::read::Draft;
+use super::scan::scan;
+use super::{ModuleCall, Output, RemoteState, RequiredProvider, Variable};
+use crate::config::shape::{head, label_span};
+use crate::config::syntax::ParsedFile;
+use crate::config::syntax::Source;
+use crate::diagnostic::Finding;
+
+pub(super) fn add(draft: &mut Draft, file: &ParsedFile) {
+    let source = &file.source;
+    for block in file.body.blocks() {
+        match (block.ident.as_str(), block.labels.as_slice()) {
+            ("variable", [name]) => {
+                let at = source.location(label_span(name));
+                draft.variable(
+                    name.as_str(),
+                    |variable| read_variable(variable, source, block),
+                    at,
+                );
+            }
+            ("output", [name]) => {
+                let at = source.location(label_span(name));
+                draft.output(name.as_str(), |output| read_output(output, block), at);
+            }
+            ("module", [name]) => read_call(draft, source, block, name.as_str()),
+            ("data", [kind, name]) if kind.as_str() == "terraform_remote_state" => {
+                draft.module.remote_states.push(RemoteState {
+                    name: name.as_str().to_owned(),
+                    backend: text(&block.body, "backend"),
+                    config: block
+                        .body
+                        .get_attribute("config")
+                        .map(|config| slice(source, &config.value))
+                        .unwrap_or_default(),
+                    at: source.location(head(block)),
+                });
+            }
+            ("terraform", _) => read_terraform(draft, source, block),
+            _ => {}
+        }
+    }
+    let found = scan(&draft.module.dir, &file.body);
+    draft.module.files.extend(found.files);
+    for (what, at) in found.unstable {
+        draft.findings.push(
+            Finding::warning(
+                "unstable-path",
+                format!("`{what}` gives another path in each run"),
+            )
+            .at(source.location(at), "the source is copied before it is run")
+            .hint("use `path.module` or `path.root`"),
+        );
+    }
+}
+
+fn read_variable(variable: &mut Variable, source: &Source, block: &Block) {
+    let body = &block.body;
+    if let Some(kind) = body.get_attribute("type") {
+        variable.type_text = Some(slice(source, &kind.value));
+    }
+    if body.has_attribute("default") {
+        variable.has_default = true;
+    }
+    if let Some(sensitive) = flag(body, "sensitive") {
+        variable.sensitive = sensitive;
+    }
+    if let Some(description) = text(body, "description") {
+        variable.description = Some(description);
+    }
+}
+
+fn read_output(output: &mut Output, block: &Block) {
+    if let Some(sensitive) = flag(&block.body, "sensitive") {
+        output.sensitive = sensitive;
+    }
+    if let Some(description) = text(&block.body, "description") {
+        output.description = Some(description);
+    }
+}
+
+fn read_call(draft: &mut Draft, source: &Source, block: &Block, name: &str) {
+    let at = block
+        .body
+        .get_attribute("source")
+        .and_then(|attribute| attribute.value.span())
+        .unwrap_or_else(|| head(block));
+    draft.call(ModuleCall {
+        name: name.to_owned(),
+        source: text(&block.body, "source").unwrap_or_default(),
+        version: text(&block.body, "version"),
+        local: None,
+        at: source.location(at),
+    });
+}
+
+fn read_terraform(draft: &mut Draft, source: &Source, block: &Block) {
+    if let Some(version) = text(&block.body, "required_version") {
+        draft.module.required_version.push(version);
+    }
+    for inner in block.body.blocks() {
+        match (inner.ident.as_str(), inner.labels.first()) {
+            ("required_providers", _) => {
+                for attribute in inner.body.attributes() {
+                    let provider = read_provider(&attribute.value);
+                    draft
+                        .module
+                        .required_providers
+                        .insert(attribute.key.as_str().to_owned(), provider);
+                }
+            }
+            ("backend", Some(kind)) => {
+                let kind = kind.as_str().to_owned();
+                draft.backend(kind, body_text(source, inner), source.location(head(inner)));
+            }
+            ("cloud", _) => draft.backend(
+                "cloud".to_owned(),
+                body_text(source, inner),
+                source.location(head(inner)),
+            ),
+            _ => {}
+        }
+    }
+}
+
+fn read_provider(value: &Expression) -> RequiredProvider {
+    if let Some(version) = value.as_str() {
+        return RequiredProvider {
+            source: None,
+            version: Some(version.to_owned()),
+        };
+    }
+    let mut provider = RequiredProvider::default();
+    for (key, value) in value
+        .as_object()
+        .into_iter()
+        .flat_map(|object| object.iter())
+    {
+        let key = key
+            .as_ident()
+            .map(hcl_edit::Ident::as_str)
+            .or_else(|| key.as_expr().and_then(Expression::as_str));
+        let value = value.expr().as_str().map(str::to_owned);
+        match key {
+            Some("source") => provider.source = value,
+            Some("version") => provider.version = value,
+            _ => {}
+        }
+    }
+    provider
+}
+
+fn text(body: &Body, name: &str) -> Option<String> {
+    body.get_attribute(name)?.value.as_str().map(str::to_owned)
+}
+
+fn flag(body: &Body, name: &str) -> Option<bool> {
+    body.get_attribute(name)?.value.as_bool()
+}
+
+/// Source text on one line.
+fn slice(source: &Source, expr: &Expression) -> String {
+    one_line(source.slice(expr.span().unwrap_or(0..0)))
+}
+
+fn body_text(source: &Source, block: &Block) -> String {
+    one_line(source.slice(block.span().unwrap_or(0..0)))
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,173 @@
+//! What one `.tf.json` or `.tofu.json` file says.
+
+use serde_json::{Map, Value};
+
+use super::read::Draft;
+use super::{ModuleCall, RemoteState, RequiredProvider};
+use crate::config::syntax::Source;
+use crate::diagnostic::{Finding, Location};
+
+pub(super) fn add(draft: &mut Draft, source: &Source) {
+    let root: Value = match serde_json::from_str(source.code()) {
+        Ok(root) => root,
+        Err(err) => {
+            draft.module.is_complete = false;
+            let at = source.line_column(err.line(), err.column());
+            draft.findings.push(
+                Finding::error("syntax", format!("`{}` is not JSON", source.path))
+                    .at(source.location(at..at + 1), "here"),
+            );
+            return;
+        }
+    };
+    for (word, body) in objects(&root) {
+        match word.as_str() {
+            "variable" => {
+                for (name, body) in objects(body) {
+                    let at = find(source, "variable", name);
+                    draft.variable(
+                        name,
+                        |variable| {
+                            if let Some(kind) = text(body, "type") {
+                                variable.type_text = Some(kind);
+                            }
+                            variable.has_default |= has(body, "default");
+                            if let Some(sensitive) = flag(body, "sensitive") {
+                                variable.sensitive = sensitive;
+                            }
+                        },
+                        at,
+                    );
+                }
+            }
+            "output" => {
+                for (name, body) in objects(body) {
+                    let at = find(source, "output", name);
+                    draft.output(
+                        name,
+                        |output| {
+                            if let Some(sensitive) = flag(body, "sensitive") {
+                                output.sensitive = sensitive;
+                            }
+                        },
+                        at,
+                    );
+                }
+            }
+            "module" => {
+                for (name, body) in objects(body) {
+                    draft.call(ModuleCall {
+                        name: name.clone(),
+                        source: text(body, "source").unwrap_or_default(),
+                        version: text(body, "version"),
+                        local: None,
+                        at: find(source, "module", name),
+                    });
+                }
+            }
+            "data" => {
+                for (_, states) in
+                    objects(body).filter(|(kind, _)| *kind == "terraform_remote_state")
+                {
+                    for (name, body) in objects(states) {
+                        let config = objects(body).find(|(key, _)| *key == "config");
+                        draft.module.remote_states.push(RemoteState {
+                            name: name.clone(),
+                            backend: text(body, "backend"),
+                            config: config
+                                .map(|(_, config)| config.to_string())
+                                .unwrap_or_default(),
+                            at: find(source, "terraform_remote_state", name),
+                        });
+                    }
+                }
+            }
+            "terraform" => add_terraform(draft, source, body),
+            _ => {}
+        }
+    }
+}
+
+fn add_terraform(draft: &mut Draft, source: &Source, body: &Value) {
+    if let Some(version) = text(body, "required_version") {
+        draft.module.required_version.push(version);
+    }
+    for (word, body) in objects(body) {
+        match word.as_str() {
+            "required_providers" => {
+                for (name, body) in objects(body) {
+                    let provider = RequiredProvider {
+                        source: text(body, "source"),
+                        version: text(body, "version"),
+                    };
+                    draft
+                        .module
+                        .required_providers
+                        .insert(name.clone(), provider);
+                }
+            }
+            "backend" => {
+                for (kind, body) in objects(body) {
+                    draft.backend(
+                        kind.clone(),
+                        body.to_string(),
+                        find(source, "backend", kind),
+                    );
+                }
+            }
+            "cloud" => draft.backend(
+                "cloud".to_owned(),
+                body.to_string(),
+                find(source, "terraform", "cloud"),
+            ),
+            _ => {}
+        }
+    }
+}
+
+/// The entries of an object, or of all objects of a list: JSON may say either.
+fn objects(value: &Value) -> Box<dyn Iterator<Item = (&String, &Value)> + '_> {
+    match value {
+        Value::Object(entries) => Box::new(entries.iter()),
+        Value::Array(items) => Box::new(
+            items
+                .iter()
+                .filter_map(Value::as_object)
+                .flat_map(Map::iter),
+        ),
+        _ => Box::new(std::iter::empty()),
+    }
+}
+
+fn entry<'a>(body: &'a Value, key: &str) -> Option<&'a Value> {
+    objects(body)
+        .find(|(name, _)| *name == key)
+        .map(|(_, value)| value)
+}
+
+fn has(body: &Value, key: &str) -> bool {
+    entry(body, key).is_some()
+}
+
+fn text(body: &Value, key: &str) -> Option<String> {
+    entry(body, key)?.as_str().map(str::to_owned)
+}
+
+fn flag(body: &Value, key: &str) -> Option<bool> {
+    entry(body, key)?.as_bool()
+}
+
+/// Where a name stands: the first place after its kind that reads like it.
+fn find(source: &Source, kind: &str, name: &str) -> Location {
+    let code = source.code();
+    if code.len() > 200_000 {
+        return source.location(0..0); // a search for each name would be slow
+    }
+    let from = code.find(&format!("\"{kind}\"")).unwrap_or(0);
+    let quoted = format!("\"{name}\"");
+    let at = code
+        .get(from..)
+        .and_then(|rest| rest.find(&quoted))
+        .map_or(from, |at| from + at);
+    source.location(at..at + quoted.len())
+}

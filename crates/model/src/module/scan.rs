@@ -1,0 +1,111 @@
+//! Looks through all expressions of a file for what only shows there: files that are read by a literal
+//! path, and things that break in a snapshot.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use hcl_edit::Span;
+use hcl_edit::expr::{Expression, FuncCall, Traversal, TraversalOperator};
+use hcl_edit::structure::Body;
+use hcl_edit::template::Element;
+use hcl_edit::visit::{Visit, visit_func_call, visit_traversal};
+
+use crate::config::paths;
+
+#[derive(Default)]
+pub(super) struct Scan {
+    dir: String,
+    pub(super) files: BTreeSet<String>,
+    /// `path.cwd` and `abspath()`: what was used, and where.
+    pub(super) unstable: Vec<(&'static str, Range<usize>)>,
+}
+
+pub(super) fn scan(dir: &str, body: &Body) -> Scan {
+    let mut scan = Scan {
+        dir: dir.to_owned(),
+        ..Scan::default()
+    };
+    scan.visit_body(body);
+    scan
+}
+
+const READERS: &[&str] = &[
+    "file",
+    "fileexists",
+    "templatefile",
+    "filebase64",
+    "filemd5",
+    "filesha1",
+    "filesha256",
+    "filesha512",
+    "filebase64sha256",
+    "filebase64sha512",
+    "fileset",
+];
+
+impl Visit for Scan {
+    fn visit_func_call(&mut self, call: &FuncCall) {
+        let name = call.name.name.as_str();
+        if name == "abspath" {
+            let at = call.name.name.span().unwrap_or(0..0);
+            self.unstable.push(("abspath()", at));
+        }
+        if READERS.contains(&name)
+            && let Some(path) = call.args.get(0).and_then(literal_path)
+        {
+            let path = match (name, call.args.get(1).and_then(literal_path)) {
+                ("fileset", Some(pattern)) => format!("{path}/{pattern}"),
+                ("fileset", None) => format!("{path}/**"),
+                _ => path,
+            };
+            // One that leaves the project is not in the snapshot; the engine says so.
+            if let Ok(path) = paths::join(&self.dir, &path) {
+                self.files.insert(path);
+            }
+        }
+        visit_func_call(self, call);
+    }
+
+    fn visit_traversal(&mut self, traversal: &Traversal) {
+        if let (Expression::Variable(root), Some(first)) =
+            (&traversal.expr, traversal.operators.first())
+            && root.as_str() == "path"
+            && matches!(first.value(), TraversalOperator::GetAttr(name) if name.as_str() == "cwd")
+        {
+            let at = traversal.span().or_else(|| root.span()).unwrap_or(0..0);
+            self.unstable.push(("path.cwd", at));
+        }
+        visit_traversal(self, traversal);
+    }
+}
+
+/// The text of a path that is written out; `${path.module}` in front means the module's directory.
+fn literal_path(expr: &Expression) -> Option<String> {
+    if let Some(text) = expr.as_str() {
+        return Some(text.to_owned());
+    }
+    if let Expression::Traversal(traversal) = expr {
+        return is_path_module(traversal).then(|| ".".to_owned());
+    }
+    let template = expr.as_string_template()?;
+    let mut out = String::new();
+    for (at, element) in template.iter().enumerate() {
+        match element {
+            Element::Literal(text) => out.push_str(text),
+            Element::Interpolation(interpolation) if at == 0 => match &interpolation.expr {
+                Expression::Traversal(traversal) if is_path_module(traversal) => out.push('.'),
+                _ => return None,
+            },
+            _ => return None,
+        }
+    }
+    Some(out)
+}
+
+fn is_path_module(traversal: &Traversal) -> bool {
+    let root = matches!(&traversal.expr, Expression::Variable(name) if name.as_str() == "path");
+    let part = traversal.operators.first().is_some_and(|operator| {
+        matches!(operator.value(), TraversalOperator::GetAttr(name) if matches!(name.as_str(), "module" | "root"))
+    });
+    root && part && traversal.operators.len() == 1
+}
