@@ -411,6 +411,13 @@ fn finish(
             .at(at, "checked, but it does nothing so far");
         reader.findings.push_always(finding);
     }
+    if reader.findings.is_full() {
+        let finding = Finding::note(
+            "too-many-findings",
+            "there are more findings than are shown",
+        );
+        reader.findings.push_always(finding);
+    }
     let mut findings = Findings::into_list(reader.findings);
     findings.sort_by(|a, b| {
         let key = |finding: &Finding| {

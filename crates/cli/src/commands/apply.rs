@@ -13,7 +13,7 @@ use crate::{CommandError, ExitStatus, Process};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  terrane apply\n  terrane apply network cluster\n  terrane apply changed:main --auto-approve\n  \
     terrane apply 'target:local & !label:stateful'")]
-pub struct ApplyArgs {
+pub(crate) struct ApplyArgs {
     /// Stacks to apply: `NAME`, `web-*`, `target:T`, `layer:L`, `label:L`, `changed:REF`, `+NAME`, `NAME+`, `!NAME`
     selectors: Vec<String>,
     /// Apply without asking

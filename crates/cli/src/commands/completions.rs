@@ -10,7 +10,7 @@ use crate::{Args, CommandError, ExitStatus, Process, report};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  terrane completions bash > ~/.local/share/bash-completion/completions/terrane\n  \
     terrane completions zsh > ~/.zfunc/_terrane\n  terrane completions fish > ~/.config/fish/completions/terrane.fish")]
-pub struct CompletionsArgs {
+pub(crate) struct CompletionsArgs {
     /// The shell
     shell: clap_complete::Shell,
 }

@@ -9,7 +9,7 @@ use crate::{CommandError, ExitStatus, Process};
 /// Destroy what the stacks made, dependents first
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  terrane destroy web+\n  terrane destroy layer:apps")]
-pub struct DestroyArgs {
+pub(crate) struct DestroyArgs {
     /// Stacks to destroy; `NAME+` includes everything that depends on it
     selectors: Vec<String>,
     /// Destroy without asking; protected stacks still want their name

@@ -14,7 +14,7 @@ use crate::{CommandError, ExitStatus, Process, report};
 
 /// Find, install and pin engines
 #[derive(Debug, clap::Args)]
-pub struct EngineArgs {
+pub(crate) struct EngineArgs {
     #[command(subcommand)]
     command: EngineCommand,
 }
@@ -121,7 +121,7 @@ async fn install(
     let path = process.env.get("PATH").map(OsStr::new);
     for wish in wishes {
         let source = match process.var("TERRANE_ENGINE_MIRROR") {
-            Some(mirror) => ReleaseSource::official(wish.flavor).mirrored(mirror),
+            Some(mirror) => ReleaseSource::mirror(wish.flavor, mirror),
             None => ReleaseSource::official(wish.flavor),
         };
         let options = InstallOptions {

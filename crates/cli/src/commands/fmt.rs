@@ -13,7 +13,7 @@ use crate::{CommandError, ExitStatus, Process, report};
 /// The engine does the formatting, so the result is what `tofu fmt` or `terraform fmt` gives.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  terrane fmt\n  terrane fmt --check   # exit code 2 if a file would change")]
-pub struct FmtArgs {
+pub(crate) struct FmtArgs {
     /// Change nothing; name the files that would change
     #[arg(long)]
     check: bool,

@@ -10,7 +10,7 @@ use crate::{CommandError, ExitStatus, Process, report};
 /// Show stacks, edges, layers and waves
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  terrane graph\n  terrane graph --format svg > graph.svg\n  terrane graph +web")]
-pub struct GraphArgs {
+pub(crate) struct GraphArgs {
     /// Stacks to show, such as `web`, `layer:platform`, `+web`; none: all
     selectors: Vec<String>,
     /// How to draw it

@@ -5,7 +5,7 @@ use crate::{CommandError, ExitStatus, Process};
 
 /// Read a repository and propose a project file
 #[derive(Debug, clap::Args)]
-pub struct InitArgs {}
+pub(crate) struct InitArgs {}
 
 pub(crate) fn init(_args: &InitArgs, _global: &Global, _process: &Process) -> Result<ExitStatus, CommandError> {
     Ok(ExitStatus::Done)

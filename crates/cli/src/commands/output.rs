@@ -14,7 +14,7 @@ use crate::{CommandError, ExitStatus, Process, report};
 /// Sensitive ones are shown only when asked for by name.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  terrane output network\n  terrane output network subnet_id --raw\n  terrane output database --json")]
-pub struct OutputArgs {
+pub(crate) struct OutputArgs {
     /// The stack
     stack: String,
     /// One output

@@ -13,7 +13,7 @@ use crate::{CommandError, ExitStatus, Process};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  terrane plan\n  terrane plan changed:main\n  terrane plan +web --full\n  \
     terrane plan --detailed-exitcode   # 2 if there are changes")]
-pub struct PlanArgs {
+pub(crate) struct PlanArgs {
     /// Stacks to plan: `NAME`, `web-*`, `target:T`, `layer:L`, `label:L`, `changed:REF`, `+NAME`, `NAME+`, `!NAME`
     selectors: Vec<String>,
     /// Plan to destroy everything

@@ -19,7 +19,7 @@ use crate::{CommandError, ExitStatus};
 /// Carry out one stage of a run
 #[derive(Debug, clap::Args)]
 #[command(hide = true)]
-pub struct RunnerArgs {
+pub(crate) struct RunnerArgs {
     #[arg(long)]
     run: String,
     #[arg(long)]

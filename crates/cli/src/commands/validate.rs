@@ -14,7 +14,7 @@ use crate::{CommandError, ExitStatus, Process, report};
 /// All problems are reported at once. Nothing is run and nothing is contacted.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  terrane validate\n  terrane validate --json | jq '.findings[].message'")]
-pub struct ValidateArgs {}
+pub(crate) struct ValidateArgs {}
 
 pub(crate) fn validate(_args: &ValidateArgs, global: &Global, process: &Process) -> Result<ExitStatus, CommandError> {
     let open = read_project(global, process)?;

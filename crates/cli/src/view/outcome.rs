@@ -206,13 +206,11 @@ fn verdict(outcome: &Outcome, look: Look) -> String {
         .filter(|(number, _)| *number > 0)
         .map(|(number, word)| format!("{number} {word}"))
         .collect();
-    let id = clean(&outcome.change_set);
     let message = format!("change set {id} stopped: {}", parts.join(", "));
     errors::render(&message, &[], &way_on(outcome, &tally), look)
 }
 
 fn way_on(outcome: &Outcome, tally: &Tally) -> Vec<String> {
-    let id = clean(&outcome.change_set);
     let mut hints: Vec<String> = outcome
         .stacks
         .iter()
@@ -223,7 +221,7 @@ fn way_on(outcome: &Outcome, tally: &Tally) -> Vec<String> {
         })
         .collect();
     let command = match outcome.deed {
-        Deed::Apply => format!("the same command again: what was applied is left alone"),
+        Deed::Apply => "the same command again applies what is left".to_owned(),
         Deed::Destroy => "the same command again destroys what is left".to_owned(),
     };
     if tally.failed > 0 {

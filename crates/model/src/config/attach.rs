@@ -11,6 +11,9 @@ use crate::diagnostic::Finding;
 use crate::ids::StackName;
 use crate::project::{Context, Input, Stack};
 
+/// What attaching and looking for set variables may cost.
+pub(crate) const MAX_WORK: usize = 5_000_000;
+
 pub(crate) type Contexts = BTreeMap<String, ContextDraft>;
 
 pub(crate) fn attach(
@@ -23,6 +26,18 @@ pub(crate) fn attach(
         .values()
         .map(|draft| (draft, read_selectors(findings, known, draft, drafts)))
         .collect();
+    // Each selector is held against each stack.
+    let work = selectors
+        .iter()
+        .map(|(_, selectors)| selectors.len() + 1)
+        .sum::<usize>();
+    if work.saturating_mul(drafts.len()) > MAX_WORK {
+        findings.push(Finding::error(
+            "too-complex",
+            "too many contexts for so many stacks",
+        ));
+        return;
+    }
     for draft in drafts.values_mut() {
         for context in &draft.named_contexts {
             name(
@@ -126,12 +141,8 @@ fn read_selectors(
                     }
                     selectors.push(Selector::Name(glob));
                 }
-                Err(err) => findings.push(
-                    Finding::error(
-                        "invalid-selector",
-                        format!("`{raw}` is not a glob: {}", err.kind()),
-                    )
-                    .at(at.clone(), "in this list"),
+                Err(message) => findings.push(
+                    Finding::error("invalid-selector", message).at(at.clone(), "in this list"),
                 ),
             },
         }

@@ -2,11 +2,12 @@
 //!
 //! Not here: circles (`cycle`), what modules declare and want (`check_modules`), contexts (`attach`).
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::eval::{Values, evaluate, for_stack};
+use super::eval::{Values, evaluate_within, for_stack};
 use super::findings::Findings;
 use super::project::TargetDraft;
 use super::stack::{StackDraft, upstream};
@@ -189,12 +190,13 @@ fn published(findings: &mut Findings, drafts: &Drafts) {
 /// Two stacks with one state would destroy each other's resources.
 fn states(findings: &mut Findings, known: &Known<'_>, drafts: &Drafts) {
     let mut seen: BTreeMap<String, &StackDraft> = BTreeMap::new();
+    let steps = Cell::new(0);
     for draft in drafts.values() {
         let stack = &draft.stack;
         let Some(target) = known.targets.get(&stack.target) else {
             continue;
         };
-        let Some((key, what)) = state_key(stack, &target.target.backend) else {
+        let Some((key, what)) = state_key(stack, &target.target.backend, &steps) else {
             continue;
         };
         if let Some(first) = seen.get(&key) {
@@ -210,7 +212,7 @@ fn states(findings: &mut Findings, known: &Known<'_>, drafts: &Drafts) {
 }
 
 /// What makes a state one and the same, and how to call it.
-fn state_key(stack: &Stack, backend: &Backend) -> Option<(String, String)> {
+fn state_key(stack: &Stack, backend: &Backend, steps: &Cell<usize>) -> Option<(String, String)> {
     match backend {
         Backend::Terrane => Some((
             format!("terrane {}", stack.state),
@@ -219,7 +221,9 @@ fn state_key(stack: &Stack, backend: &Backend) -> Option<(String, String)> {
         Backend::Engine { kind, settings } => {
             let mut values = serde_json::Map::new();
             for (name, input) in settings {
-                let value = evaluate(&for_stack(input, stack), &Symbolic).ok()?.value;
+                let value = evaluate_within(&for_stack(input, stack), &Symbolic, steps)
+                    .ok()?
+                    .value;
                 values.insert(name.clone(), value);
             }
             let key = json!([kind, Value::Object(values)]).to_string();

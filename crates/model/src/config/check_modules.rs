@@ -2,10 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::attach::Contexts;
+use super::attach::{Contexts, MAX_WORK};
 use super::check::Drafts;
 use super::findings::Findings;
-use super::kinds;
 use super::paths;
 use super::stack::StackDraft;
 use super::suggest;
@@ -21,6 +20,8 @@ pub(crate) struct Modules<'a> {
     pub(crate) read: BTreeMap<String, Module>,
     /// Variables set by files that the engine loads by itself, by directory.
     automatic: BTreeMap<String, BTreeSet<String>>,
+    /// Patterns held against variables so far.
+    work: usize,
 }
 
 impl<'a> Modules<'a> {
@@ -30,6 +31,7 @@ impl<'a> Modules<'a> {
             dirs,
             read: BTreeMap::new(),
             automatic: BTreeMap::new(),
+            work: 0,
         }
     }
 
@@ -227,7 +229,7 @@ impl<'a> Modules<'a> {
         draft: &StackDraft,
     ) -> BTreeSet<String> {
         let mut set: BTreeSet<String> = self.automatic(findings, &draft.stack.path).clone();
-        let mut patterns = Vec::new();
+        let mut patterns: Vec<&globset::GlobMatcher> = Vec::new();
         for context in draft
             .stack
             .contexts
@@ -241,21 +243,20 @@ impl<'a> Modules<'a> {
                 .keys()
                 .filter_map(|name| name.strip_prefix("TF_VAR_"));
             set.extend(names.map(str::to_owned));
-            patterns.extend(
-                context
-                    .context
-                    .pass_env
-                    .iter()
-                    .filter_map(|glob| kinds::compile_glob(glob).ok()),
-            );
+            patterns.extend(&context.passed);
         }
         if let Some(module) = self.read.get(&draft.stack.path) {
+            self.work = self
+                .work
+                .saturating_add(patterns.len() * module.variables.len());
             let passed = |name: &&String| {
                 patterns
                     .iter()
                     .any(|glob| glob.is_match(format!("TF_VAR_{name}")))
             };
-            set.extend(module.variables.keys().filter(passed).cloned());
+            if self.work <= MAX_WORK {
+                set.extend(module.variables.keys().filter(passed).cloned());
+            }
         }
         for path in &draft.stack.var_files {
             match tfvars_names(self.tree, path) {

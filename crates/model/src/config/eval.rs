@@ -6,7 +6,7 @@ use std::cell::Cell;
 
 use serde_json::{Value, json};
 
-use super::evaluator::{Evaluator, Fetched, Host, Names, Refs};
+use super::evaluator::{Evaluator, Fetched, Host, MAX_STEPS, Names, Refs};
 use super::prescan;
 use crate::ids::StackName;
 use crate::project::{Input, Stack};
@@ -48,6 +48,15 @@ pub enum EvaluateError {
 
 /// Evaluates an input with the values that its `needs` name.
 pub fn evaluate(input: &Input, values: &dyn Values) -> Result<Evaluated, EvaluateError> {
+    evaluate_within(input, values, &Cell::new(0))
+}
+
+/// The same within a budget that many evaluations share.
+pub(crate) fn evaluate_within(
+    input: &Input,
+    values: &dyn Values,
+    steps: &Cell<usize>,
+) -> Result<Evaluated, EvaluateError> {
     let expression = match input {
         Input::Known(value) => {
             return Ok(Evaluated {
@@ -61,6 +70,10 @@ pub fn evaluate(input: &Input, values: &dyn Values) -> Result<Evaluated, Evaluat
         text: expression.text.clone(),
         why,
     };
+    steps.set(steps.get().saturating_add(expression.text.len() / 16));
+    if steps.get() > MAX_STEPS {
+        return Err(invalid("it costs too much to evaluate".to_owned()));
+    }
     prescan::check(&expression.text).map_err(|excess| invalid(excess.message()))?;
     let parsed = hcl_edit::parser::parse_expr(&expression.text)
         .map_err(|err| invalid(err.message().to_owned()))?;
@@ -68,14 +81,13 @@ pub fn evaluate(input: &Input, values: &dyn Values) -> Result<Evaluated, Evaluat
         values,
         names: &expression.names,
     };
-    let steps = Cell::new(0);
     // What may stand where was checked when the file was read.
     let refs = if expression.needs.secrets.is_empty() {
         Refs::Inputs
     } else {
         Refs::OwnSecrets
     };
-    let mut evaluator = Evaluator::new(&expression.names, refs, &host, &steps);
+    let mut evaluator = Evaluator::new(&expression.names, refs, &host, steps);
     let value = evaluator.eval(&parsed).map_err(|problem| {
         if problem.missing {
             EvaluateError::Missing(problem.message)

@@ -232,9 +232,7 @@ fn discover<'d>(
     let at = item.source.location(field.at.clone());
     let pattern = field.val.as_text().unwrap_or_default();
     let matcher = match paths::normalize(pattern) {
-        Ok(pattern) if pattern.len() <= 1024 => kinds::compile_glob(&pattern)
-            .map_err(|err| format!("`{pattern}` is not a glob: {}", err.kind())),
-        Ok(_) => Err("this glob is too long".to_owned()),
+        Ok(pattern) => kinds::compile_glob(&pattern),
         Err(leaves) => Err(leaves.to_string()),
     };
     let matcher = match matcher {

@@ -101,10 +101,7 @@ pub(crate) fn call(eval: &mut Evaluator<'_>, call: &FuncCall, whole: &Expression
     if values.contains(&Val::Unknown) {
         return Ok(Val::Unknown);
     }
-    let cost: usize = values
-        .iter()
-        .map(|v| v.as_text().map_or(1, |t| t.len() / 16))
-        .sum();
+    let cost: usize = values.iter().map(Val::size).sum();
     eval.step(cost, whole)?;
     let result = pure(name, &values).map_err(|message| Problem::new(span(whole), message))?;
     if let Val::Text(text) = &result {

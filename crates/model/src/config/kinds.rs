@@ -201,21 +201,20 @@ fn path(raw: &str) -> Result<(), Wrong> {
 }
 
 fn glob(raw: &str) -> Result<(), Wrong> {
-    // The matcher's size grows with the pattern.
-    if raw.len() > 1024 {
-        return Err(value("this glob is too long".to_owned()));
-    }
-    compile_glob(raw)
-        .map(drop)
-        .map_err(|err| value(format!("`{raw}` is not a glob: {}", err.kind())))
+    compile_glob(raw).map(drop).map_err(value)
 }
 
 /// A glob as everywhere in terrane: `*` stays inside a directory, `**` does not.
-pub(crate) fn compile_glob(raw: &str) -> Result<globset::GlobMatcher, globset::Error> {
-    let built = globset::GlobBuilder::new(raw)
+pub(crate) fn compile_glob(raw: &str) -> Result<globset::GlobMatcher, String> {
+    // The matcher's size grows with the pattern.
+    if raw.len() > 1024 {
+        return Err("this glob is too long".to_owned());
+    }
+    globset::GlobBuilder::new(raw)
         .literal_separator(true)
-        .build()?;
-    Ok(built.compile_matcher())
+        .build()
+        .map(|glob| glob.compile_matcher())
+        .map_err(|err| format!("`{raw}` is not a glob: {}", err.kind()))
 }
 
 /// `90s`, `10m`, `24h`, `30d`.

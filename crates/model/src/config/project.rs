@@ -45,6 +45,8 @@ pub(crate) struct ContextDraft {
     /// Selectors, with the place of the attribute.
     pub(crate) autoattach: Vec<String>,
     pub(crate) autoattach_at: Location,
+    /// The patterns of `pass_env`.
+    pub(crate) passed: Vec<globset::GlobMatcher>,
     /// Where each entry of `env` and `vars` stands.
     pub(crate) entries_at: BTreeMap<(&'static str, String), Location>,
 }
@@ -153,7 +155,12 @@ pub(crate) fn read_context(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scop
     };
     let (env, vars, files) = (bundle("env"), bundle("vars"), bundle("files"));
     environment(reader, item, &fields);
+    let passed = fields.texts("pass_env");
     ContextDraft {
+        passed: passed
+            .iter()
+            .filter_map(|glob| kinds::compile_glob(glob).ok())
+            .collect(),
         autoattach: fields.texts("autoattach"),
         autoattach_at: fields
             .get("autoattach")
@@ -201,15 +208,11 @@ fn environment(reader: &mut Reader<'_>, item: Item<'_>, fields: &Fields) {
     }
     if let Some(field) = fields.get("pass_env") {
         for pattern in fields.texts("pass_env") {
-            if let Err(err) = kinds::compile_glob(&pattern) {
+            if let Err(message) = kinds::compile_glob(&pattern) {
                 let at = item.source.location(field.at.clone());
-                reader.findings.push(
-                    Finding::error(
-                        "invalid-value",
-                        format!("`{pattern}` is not a glob: {}", err.kind()),
-                    )
-                    .at(at, "in this list"),
-                );
+                reader
+                    .findings
+                    .push(Finding::error("invalid-value", message).at(at, "in this list"));
             }
         }
     }

@@ -13,7 +13,7 @@ use hcl_edit::structure::{Attribute, Block as HclBlock, Body};
 use serde_json::Value;
 
 use super::Surroundings;
-use super::evaluator::{Evaluator, Fetched, Host, Names, Problem, Refs, Seen, span};
+use super::evaluator::{Evaluator, Fetched, Host, MAX_STEPS, Names, Problem, Refs, Seen, span};
 use super::findings::Findings;
 use super::kinds;
 use super::schema::{Attr, Block, Kind};
@@ -236,6 +236,10 @@ impl<'a> Reader<'a> {
                 let attr = attrs
                     .iter()
                     .find(|attr| attr.name == attribute.key.as_str())?;
+                // Expanded before: for each of its stacks again would take square time.
+                if spec.word == "stack" && attr.name == "for_each" {
+                    return None;
+                }
                 self.field(source, attribute, attr, scope)
             })
             .collect();
@@ -286,6 +290,19 @@ impl<'a> Reader<'a> {
         };
         if val == Val::Null {
             return None; // as if it were not written
+        }
+        // Each is compiled; that costs more than a value.
+        if let (Kind::Globs | Kind::AnyGlobs | Kind::Texts, Val::List(list)) = (attr.kind, &val) {
+            let cost = if attr.kind == Kind::Texts { 10 } else { 100 };
+            let total = self
+                .steps
+                .get()
+                .saturating_add(list.len().saturating_mul(cost));
+            self.steps.set(total);
+            if total > MAX_STEPS {
+                self.problem(source, Problem::new(at, "this list is too long"));
+                return None;
+            }
         }
         for item in &items {
             self.secrets(source, &item.seen);
@@ -375,6 +392,8 @@ impl<'a> Reader<'a> {
         refs: Refs,
         scope: &Scope,
     ) -> Option<(Val, Seen)> {
+        let length = span(expr).len();
+        self.steps.set(self.steps.get().saturating_add(length / 16));
         let host = Loading {
             reader: self,
             later: refs.is_later(),

@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 
-use super::evaluator::Refs;
 use super::functions::FUNCTIONS;
 use super::kinds::SECRETS;
 use super::schema::{Attr, Block, TOP};
@@ -131,11 +130,10 @@ fn write_attrs(out: &mut String, attrs: &[Attr]) {
             (true, _) => "required",
             (false, default) => default,
         };
-        let more = match attr.refs {
-            Refs::Load | Refs::Later | Refs::After | Refs::Inputs => "",
-            Refs::Secrets => "; takes secrets",
-            Refs::Own | Refs::Gate => "; may use this stack's outputs",
-            Refs::OwnSecrets => "; may use this stack's outputs and secrets",
+        let more = if attr.refs.allows_secrets() {
+            "; takes secrets"
+        } else {
+            ""
         };
         let later = if attr.later {
             " (not yet effective)"

@@ -26,6 +26,7 @@ impl Evaluator<'_> {
     ) -> Evaluation {
         if let Some((_, value)) = self.locals.iter().rev().find(|(local, _)| local == name) {
             let value = value.clone();
+            self.step(value.size(), whole)?;
             return self.walk(value, operators, whole);
         }
         match name {
@@ -71,7 +72,13 @@ impl Evaluator<'_> {
             "each" | "dir" | "project" | "target" | "git" => self.name(name, operators, whole),
             other => {
                 let locals = self.locals.iter().map(|(name, _)| name.as_str());
-                let hint = suggest::hint(other, locals.chain(ROOTS));
+                let refs = self.refs;
+                let roots = ROOTS.into_iter().filter(|root| match *root {
+                    "output" | "resource" => refs.allows_own(),
+                    "fact" => refs == Refs::Gate,
+                    _ => true,
+                });
+                let hint = suggest::hint(other, locals.chain(roots));
                 Err(Problem {
                     code: "unknown-reference",
                     ..Problem::new(span(whole), format!("nothing is called `{other}` here"))
@@ -117,6 +124,7 @@ impl Evaluator<'_> {
             return Err(Problem::new(span(whole), message));
         };
         let value = Val::from(value);
+        self.step(value.size(), whole)?;
         self.seen.names.insert((root.to_owned(), attribute));
         self.walk(value, operators, whole)
     }

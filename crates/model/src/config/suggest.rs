@@ -1,5 +1,8 @@
 //! "Did you mean": the nearest of the words that would have been right.
 
+/// More are not looked at.
+const MAX_CANDIDATES: usize = 2000;
+
 /// The candidate nearest to `seen`, if near enough to be meant.
 pub(crate) fn nearest<'a>(
     seen: &str,
@@ -11,6 +14,7 @@ pub(crate) fn nearest<'a>(
     };
     candidates
         .into_iter()
+        .take(MAX_CANDIDATES)
         // Long words are nobody's slip, and distance costs their product.
         .filter(|word| word.len() <= 48 && seen.len() <= 48)
         .map(|word| (rank(seen, word), word))
@@ -24,7 +28,7 @@ pub(crate) fn hint<'a>(
     seen: &str,
     candidates: impl IntoIterator<Item = &'a str>,
 ) -> Option<String> {
-    let all: Vec<&str> = candidates.into_iter().collect();
+    let all: Vec<&str> = candidates.into_iter().take(MAX_CANDIDATES).collect();
     if let Some(word) = nearest(seen, all.iter().copied()) {
         return Some(format!("did you mean `{word}`?"));
     }

@@ -165,28 +165,42 @@ impl Flaw {
             Self::Excess(excess) => Finding::error("too-complex", excess.message())
                 .at(source.location(excess.at..excess.at + 1), "here")
                 .hint("split it"),
-            Self::Syntax(err) => {
-                let vague = err.message().contains("block body")
-                    || err.message().contains("unexpected token")
-                    || err.message().contains("eof");
-                if vague && let Some((at, what)) = prescan::left_open(source.code()) {
-                    return Finding::error("syntax", format!("syntax error: {what}"))
-                        .at(source.location(at..at + 1), "opened here");
-                }
-                // At the end of the file the parser points at the last byte.
-                let offset = err.location().offset().min(source.code().len());
-                let at = (0..=offset)
-                    .rev()
-                    .find(|at| source.code().is_char_boundary(*at))
-                    .unwrap_or(0);
-                let finding = Finding::error("syntax", format!("syntax error: {}", err.message()))
-                    .at(source.location(at..at + 1), "here");
-                if err.message().contains("block body") {
-                    finding.hint("a block on one line holds at most one argument")
-                } else {
-                    finding
-                }
-            }
+            Self::Syntax(err) => syntax_error(err, source),
         }
+    }
+}
+
+/// The parser's words where it knows the place; else what was left open.
+fn syntax_error(err: &hcl_edit::parser::Error, source: &Source) -> Finding {
+    let code = source.code();
+    let message = err.message();
+    let said = |what: &str| Finding::error("syntax", format!("syntax error: {what}"));
+    let vague = ["block body", "unexpected token", "eof", "heredoc end"];
+    let open = prescan::left_open(code);
+    if let (true, Some((at, what))) = (vague.iter().any(|word| message.contains(word)), &open) {
+        return said(what).at(source.location(*at..at + 1), "opened here");
+    }
+    // At the end of the file the parser points at the last byte.
+    let offset = err.location().offset().min(code.len());
+    let at = (0..=offset).rev().find(|at| code.is_char_boundary(*at));
+    let at = at.unwrap_or(0);
+    let finding = if message.starts_with("invalid expression") {
+        said("expected a value")
+    } else if message.contains("redefined attribute") {
+        said("this attribute stands twice in one block")
+    } else if message.contains("redefined object key") {
+        said("this key stands twice in one object")
+    } else {
+        said(message)
+    };
+    let finding = finding.at(source.location(at..at + 1), "here");
+    match open {
+        Some((opener, what)) if opener < at => {
+            finding.at(source.location(opener..opener + 1), what)
+        }
+        _ if message.contains("block body") => {
+            finding.hint("a block on one line holds at most one argument")
+        }
+        _ => finding,
     }
 }

@@ -46,6 +46,16 @@ impl Val {
         }
     }
 
+    /// What it costs to copy.
+    pub(crate) fn size(&self) -> usize {
+        match self {
+            Self::Text(text) | Self::Stack(text) => 1 + text.len() / 16,
+            Self::List(items) => 1 + items.iter().map(Self::size).sum::<usize>(),
+            Self::Object(entries) => 1 + entries.values().map(Self::size).sum::<usize>(),
+            Self::Null | Self::Bool(_) | Self::Number(_) | Self::Unknown => 1,
+        }
+    }
+
     pub(crate) fn as_text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),

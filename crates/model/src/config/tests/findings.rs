@@ -662,6 +662,43 @@ error syntax: syntax error: invalid block body; expected `}`, newline or identif
 }
 
 #[test]
+fn what_is_left_open_is_pointed_at() {
+    let mut out = String::new();
+    for text in [
+        "project \"p\" {\n  platforms = [\"a\",\n}\n",
+        "project \"p\" {\n  id = upper(\"a\"\n}\n",
+        "project \"p\" {\n  id = \"${upper(\"a\")\"\n}\n",
+        "project \"p\" {\n  id = \"a\"\n",
+        "project \"p\" {\n  id = <<EOT\n  a\n}\n",
+        "project \"p\" {\n  id = 1 +\n}\n",
+        "project \"p\" {\n  id = \"a\"\n  id = \"b\"\n}\n",
+        "project p\" {}\n",
+    ] {
+        out += &check(text);
+    }
+    insta::assert_snapshot!(out, @r#"
+error syntax: syntax error: expected a value
+  terrane.hcl:3:1 here
+  terrane.hcl:2:15 this `[` is closed by `}`
+error syntax: syntax error: expected `)` or expression
+  terrane.hcl:3:1 here
+  terrane.hcl:2:13 this `(` is closed by `}`
+error syntax: syntax error: expected `}`
+  terrane.hcl:2:21 here
+error syntax: syntax error: this `{` is not closed
+  terrane.hcl:1:13 opened here
+error syntax: syntax error: this text has no end
+  terrane.hcl:2:8 opened here
+error syntax: syntax error: expected a value
+  terrane.hcl:2:11 here
+error syntax: syntax error: this attribute stands twice in one block
+  terrane.hcl:3:3 here
+error syntax: syntax error: expected `{`
+  terrane.hcl:1:10 here
+"#);
+}
+
+#[test]
 fn stacks_come_from_everywhere() {
     let text = format!(
         r#"{BASE}stack "env" {{

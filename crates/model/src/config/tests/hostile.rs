@@ -127,18 +127,26 @@ empty lines: empty-project missing-project |
 spaces: empty-project missing-project | 
 list: empty-project missing-project unknown-attribute | 
 splats: empty-project missing-project unknown-attribute | 
-blocks: unknown-block | 
-stacks: duplicate-name | 
+blocks: too-many-findings unknown-block | 
+stacks: duplicate-name too-many-findings | 
 escapes: empty-project missing-project unknown-attribute | 
 markers: empty-project missing-project unknown-attribute | 
 labels: empty-project missing-project unknown-block |
 "#);
 }
 
+/// Name, beginning, end, and what is repeated with a number.
+type Case = (
+    &'static str,
+    &'static str,
+    &'static str,
+    fn(usize) -> String,
+);
+
 #[test]
 fn many_different_names_do_not_take_square_time() {
     let mut out = String::new();
-    let cases: [(&str, &str, &str, fn(usize) -> String); 8] = [
+    let cases: [Case; 8] = [
         ("object keys", "x = {\n", "}\n", |n| format!("k{n}=1\n")),
         ("object keys in for", "x = [for a in {\n", "} : a]\n", |n| {
             format!("k{n}=1\n")
@@ -177,11 +185,11 @@ fn many_different_names_do_not_take_square_time() {
     insta::assert_snapshot!(out, @r#"
 object keys: too-complex | too-complex
 object keys in for: too-complex | too-complex
-attributes: unknown-attribute | 
-stack attributes: missing-project unknown-attribute | 
-stacks: missing-attribute missing-project | 
-variables: unknown-block | missing-input
-calls: unknown-block | missing-directory
+attributes: too-many-findings unknown-attribute | 
+stack attributes: missing-project too-many-findings unknown-attribute | 
+stacks: missing-attribute missing-project too-many-findings | 
+variables: too-many-findings unknown-block | missing-input too-many-findings
+calls: too-many-findings unknown-block | missing-directory too-many-findings
 references: empty-project unknown-reference |
 "#);
 }
@@ -201,7 +209,7 @@ error empty-project: this project has no stacks
   terrane.hcl:1:9 nothing to do here
   hint: add a `stack` or a `discover` block
 error invalid-expression: the expressions of this project cost too much to evaluate
-  terrane.hcl:2:1360 here
+  terrane.hcl:2:1586 here
 error empty-project: this project has no stacks
   terrane.hcl:1:9 nothing to do here
   hint: add a `stack` or a `discover` block
@@ -313,5 +321,40 @@ empty-project wrong-type
 empty-project wrong-type
 empty-project wrong-type
 empty-project wrong-type
+"#);
+}
+
+/// Small texts whose parts multiply.
+#[test]
+fn products_are_bounded() {
+    let keys: Vec<String> = (0..9000).map(|n| format!("\"a{n}\"")).collect();
+    let each = format!(
+        "stack \"s\" {{\n  for_each = [{}]\n  path = \"m\"\n  target = \"t\"\n  layer = \"low\"\n}}\n== m/main.tf\noutput \"o\" {{ value = 1 }}\n",
+        keys.join(",")
+    );
+    let contexts: Vec<String> = (0..800)
+        .map(|n| format!("context \"c{n}\" {{ autoattach = [\"*\"] }}\n"))
+        .collect();
+    let contexts = contexts.concat();
+    let list = vec!["1"; 3000].join(",");
+    let copies = format!(
+        "project \"p\" {{\n  platforms = [for a in [[{list}]] : [for b in a : a[0]]]\n}}\n"
+    );
+    let backend = format!(
+        "target \"t\" {{\n  writers = [\"anyone\"]\n  backend \"s3\" {{\n    key = \"{}${{stack.state}}\"\n  }}\n}}\nproject \"p\" {{}}\nlayer \"low\" {{ order = 0 }}\n",
+        "x".repeat(20_000)
+    );
+    let mut out = String::new();
+    for (name, text) in [
+        ("contexts", format!("{BASE}{contexts}{each}")),
+        ("copies", copies),
+        ("backends", format!("{backend}{each}")),
+    ] {
+        _ = writeln!(out, "{name}: {}", codes(&load_tree(&tree(&text))));
+    }
+    insta::assert_snapshot!(out, @r#"
+contexts: too-complex
+copies: empty-project invalid-expression
+backends:
 "#);
 }

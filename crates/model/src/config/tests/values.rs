@@ -196,7 +196,7 @@ fn values_that_are_wrong() {
     insta::assert_snapshot!(out, @r#"
 error unknown-reference: nothing is called `nope` here
   terrane.hcl:9:18 here
-  hint: there are `each`, `dir`, `project`, `target`, `stack`, `git`, `output`, `resource` and `fact`
+  hint: there are `each`, `dir`, `project`, `target`, `stack` and `git`
 
 error misplaced-reference: a whole stack may stand only in `after`
   terrane.hcl:9:18 here
