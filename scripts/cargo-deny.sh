@@ -8,5 +8,5 @@ if [ "$(cargo deny --version 2> /dev/null || true)" = "cargo-deny $version" ]; t
   printf 'tools: cargo-deny %s is there\n' "$version" >&2
   exit 0
 fi
-printf 'tools: building cargo-deny %s, once, a few minutes\n' "$version" >&2
+printf 'tools: building cargo-deny %s, once, about three minutes\n' "$version" >&2
 cargo install --locked --force --version "$version" cargo-deny

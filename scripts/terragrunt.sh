@@ -19,7 +19,7 @@ if ! command -v go > /dev/null; then
   exit 1
 fi
 
-printf 'bench: building Terragrunt %s, once, about two minutes\n' "$version" >&2
+printf 'bench: building Terragrunt %s, once, a few minutes\n' "$version" >&2
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/terrane-terragrunt.XXXXXX")
 trap 'chmod -R u+w "$scratch"; rm -rf "$scratch"' EXIT
 # `direct` would turn a miss of the proxy into a slow clone.
