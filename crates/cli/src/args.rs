@@ -31,10 +31,20 @@ pub struct Args {
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Global {
     /// Work on the project in DIR instead of the current directory
-    #[arg(long, global = true, value_name = "DIR", help_heading = "Global options")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "DIR",
+        help_heading = "Global options"
+    )]
     pub(crate) project: Option<PathBuf>,
     /// Keep state and runs in DIR instead of the user's data directory (or set TERRANE_HOME)
-    #[arg(long, global = true, value_name = "DIR", help_heading = "Global options")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "DIR",
+        help_heading = "Global options"
+    )]
     pub(crate) data: Option<PathBuf>,
     /// Print data as JSON: one document, or one event per line for long work
     #[arg(long, global = true, help_heading = "Global options")]
@@ -76,10 +86,17 @@ pub(crate) enum Command {
 
 impl Args {
     /// Parses, or says what is wrong and ends with the code for wrong usage.
-    #[expect(clippy::exit, reason = "before anything began; `--help` and mistakes end here")]
+    #[expect(
+        clippy::exit,
+        reason = "before anything began; `--help` and mistakes end here"
+    )]
     pub fn parse_from_process(_process: &Process) -> Self {
         Self::try_parse().unwrap_or_else(|err| {
-            let status = if err.use_stderr() { ExitStatus::Usage } else { ExitStatus::Done };
+            let status = if err.use_stderr() {
+                ExitStatus::Usage
+            } else {
+                ExitStatus::Done
+            };
             // Nobody is left to tell if the terminal is gone.
             drop(err.print());
             std::process::exit(i32::from(status.code()))

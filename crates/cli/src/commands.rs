@@ -14,9 +14,9 @@ pub(crate) mod runner;
 mod selection;
 pub(crate) mod validate;
 
+use control::Control;
 use control::home::{Home, Opened, Settings};
 use control::projects::{self, OpenProject, OpenProjectError};
-use control::Control;
 use model::diagnostic::{Finding, Severity};
 use model::project::Project;
 
@@ -25,8 +25,14 @@ use crate::view::{Look, errors, findings};
 use crate::{CommandError, ExitStatus, Process, report};
 
 /// Finds and reads the project, whatever is wrong with it.
-pub(crate) fn read_project(global: &Global, process: &Process) -> Result<OpenProject, CommandError> {
-    let start = global.project.as_ref().map_or_else(|| process.cwd.clone(), |dir| process.cwd.join(dir));
+pub(crate) fn read_project(
+    global: &Global,
+    process: &Process,
+) -> Result<OpenProject, CommandError> {
+    let start = global
+        .project
+        .as_ref()
+        .map_or_else(|| process.cwd.clone(), |dir| process.cwd.join(dir));
     let open = projects::find_root(&start).and_then(|root| projects::open(&root, &process.env));
     open.map_err(|err| {
         let shown = CommandError::from_error(&err);
@@ -40,7 +46,10 @@ pub(crate) fn read_project(global: &Global, process: &Process) -> Result<OpenPro
 }
 
 /// Reads the project and goes on only if it is sound. Warnings are shown, notes are left to `validate`.
-pub(crate) fn sound_project(global: &Global, process: &Process) -> Result<(OpenProject, Project), CommandError> {
+pub(crate) fn sound_project(
+    global: &Global,
+    process: &Process,
+) -> Result<(OpenProject, Project), CommandError> {
     let open = read_project(global, process)?;
     let look = process.look(global);
     let worth: Vec<Finding> = open
@@ -75,8 +84,14 @@ pub(crate) async fn open_home(
     look: Look,
 ) -> Result<Control, CommandError> {
     let home: Home = settings.home_of(&open.identity.id);
-    let Opened { store, home, new_key } =
-        home.open().await.map_err(|err| CommandError::from_error(&err))?;
+    let Opened {
+        store,
+        home,
+        new_key,
+    } = home
+        .open()
+        .await
+        .map_err(|err| CommandError::from_error(&err))?;
     if let Some(path) = new_key {
         report::say(&errors::render_warning(
             &format!("made a new master key: `{}`", path.display()),

@@ -28,18 +28,28 @@ impl CommandError {
 
     /// Takes an error whose message says the deed.
     pub(crate) fn from_error(error: &dyn Error) -> Self {
-        Self { causes: errors::causes(error), ..Self::new(error.to_string()) }
+        Self {
+            causes: errors::causes(error),
+            ..Self::new(error.to_string())
+        }
     }
 
     /// Says the deed, and takes the whole error as its cause.
     pub(crate) fn because(deed: impl Into<String>, error: &dyn Error) -> Self {
         let mut causes = vec![error.to_string()];
         causes.extend(errors::causes(error));
-        Self { causes, ..Self::new(deed) }
+        Self {
+            causes,
+            ..Self::new(deed)
+        }
     }
 
     pub(crate) fn said(status: ExitStatus) -> Self {
-        Self { status, is_said: true, ..Self::new("") }
+        Self {
+            status,
+            is_said: true,
+            ..Self::new("")
+        }
     }
 
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {

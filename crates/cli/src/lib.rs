@@ -41,6 +41,10 @@ pub fn run(args: Args, process: &Process) -> Result<ExitStatus, CommandError> {
 
 /// One thread is enough: the work is in other processes.
 fn block_on<T>(work: impl Future<Output = T>) -> Result<T, CommandError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    Ok(runtime.map_err(|err| CommandError::because("could not start", &err))?.block_on(work))
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    Ok(runtime
+        .map_err(|err| CommandError::because("could not start", &err))?
+        .block_on(work))
 }

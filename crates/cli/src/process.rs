@@ -23,7 +23,10 @@ pub struct Process {
 }
 
 impl Process {
-    #[expect(clippy::disallowed_methods, reason = "the one place the environment is read")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one place the environment is read"
+    )]
     pub fn capture() -> Self {
         let size = rustix::termios::tcgetwinsize(io::stderr())
             .ok()
@@ -31,7 +34,9 @@ impl Process {
             .map(|size| (usize::from(size.ws_col), usize::from(size.ws_row)));
         Self {
             env: std::env::vars_os()
-                .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+                .filter_map(|(name, value)| {
+                    Some((name.into_string().ok()?, value.into_string().ok()?))
+                })
                 .collect(),
             cwd: std::env::current_dir().unwrap_or_else(|_| PathBuf::from(".")),
             program: std::env::current_exe().unwrap_or_else(|_| PathBuf::from("terrane")),
@@ -43,7 +48,10 @@ impl Process {
     }
 
     pub(crate) fn var(&self, name: &str) -> Option<&str> {
-        self.env.get(name).map(String::as_str).filter(|value| !value.is_empty())
+        self.env
+            .get(name)
+            .map(String::as_str)
+            .filter(|value| !value.is_empty())
     }
 
     /// For what goes to standard error: everything that is not data.
@@ -64,7 +72,11 @@ impl Process {
                 is_terminal && self.var("NO_COLOR").is_none() && self.var("TERM") != Some("dumb")
             }
         };
-        Look { color, unicode: self.is_utf8(), width: self.size.map_or(100, |(width, _)| width) }
+        Look {
+            color,
+            unicode: self.is_utf8(),
+            width: self.size.map_or(100, |(width, _)| width),
+        }
     }
 
     pub(crate) fn height(&self) -> usize {
@@ -73,7 +85,9 @@ impl Process {
 
     /// As the C library decides it. Without any setting a pipe gets UTF-8, as everywhere today.
     fn is_utf8(&self) -> bool {
-        let locale = ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(|name| self.var(name));
+        let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
+            .iter()
+            .find_map(|name| self.var(name));
         locale.is_none_or(|locale| {
             let locale = locale.to_ascii_lowercase();
             locale.contains("utf-8") || locale.contains("utf8")
@@ -83,20 +97,30 @@ impl Process {
     pub(crate) fn settings(&self, global: &Global) -> Result<Settings, CommandError> {
         let home = self.var("HOME").map(PathBuf::from);
         let dir = |name: &str, below: &str| {
-            let named = self.var(name).map(PathBuf::from).filter(|path| path.is_absolute());
-            named.or_else(|| home.as_ref().map(|home| home.join(below))).map(|dir| dir.join("terrane"))
+            let named = self
+                .var(name)
+                .map(PathBuf::from)
+                .filter(|path| path.is_absolute());
+            named
+                .or_else(|| home.as_ref().map(|home| home.join(below)))
+                .map(|dir| dir.join("terrane"))
         };
         let missing = || {
             CommandError::new("there is no home directory: `HOME` is not set")
                 .hint("set `HOME`, or name the directories: `XDG_DATA_HOME`, `XDG_CONFIG_HOME`, `XDG_CACHE_HOME`")
         };
-        let named = global.data.clone().or_else(|| self.var("TERRANE_HOME").map(PathBuf::from));
+        let named = global
+            .data
+            .clone()
+            .or_else(|| self.var("TERRANE_HOME").map(PathBuf::from));
         if let Some(text) = named.as_ref().and_then(|path| path.to_str())
             && text.contains("://")
         {
-            return Err(CommandError::new(format!("the home `{text}` is not a directory"))
-                .hint("homes in a database or on a server are not built yet: name a directory")
-                .status(ExitStatus::Usage));
+            return Err(
+                CommandError::new(format!("the home `{text}` is not a directory"))
+                    .hint("homes in a database or on a server are not built yet: name a directory")
+                    .status(ExitStatus::Usage),
+            );
         }
         Ok(Settings {
             named_home: named.map(|path| self.cwd.join(path)),

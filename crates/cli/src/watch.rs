@@ -57,8 +57,20 @@ pub(crate) enum Rest {
 }
 
 impl<'a> Watcher<'a> {
-    pub(crate) fn drive(control: &'a Control, begun: Begun, global: &Global, process: &Process) -> Self {
-        Self::new(control, begun.id, Some(begun.asker), begun.watch, global, process)
+    pub(crate) fn drive(
+        control: &'a Control,
+        begun: Begun,
+        global: &Global,
+        process: &Process,
+    ) -> Self {
+        Self::new(
+            control,
+            begun.id,
+            Some(begun.asker),
+            begun.watch,
+            global,
+            process,
+        )
     }
 
     pub(crate) fn attach(
@@ -100,7 +112,11 @@ impl<'a> Watcher<'a> {
     }
 
     pub(crate) fn set(&self) -> &ChangeSet {
-        &self.state.as_ref().expect("looked at before anybody asks").0
+        &self
+            .state
+            .as_ref()
+            .expect("looked at before anybody asks")
+            .0
     }
 
     pub(crate) fn runs(&self) -> &[Run] {
@@ -146,8 +162,13 @@ impl<'a> Watcher<'a> {
         loop {
             if let Some(rest) = self.rest() {
                 // What was planned is shown in full instead.
-                let has_plans = rest == Rest::AwaitsConfirm || self.set().request.action == Action::Plan;
-                if has_plans { self.display.clear()? } else { self.display.finish()? }
+                let has_plans =
+                    rest == Rest::AwaitsConfirm || self.set().request.action == Action::Plan;
+                if has_plans {
+                    self.display.clear()?
+                } else {
+                    self.display.finish()?
+                }
                 return Ok(rest);
             }
             if self.wait(&mut interrupts).await {
@@ -191,7 +212,8 @@ impl<'a> Watcher<'a> {
         self.display.print(
             "Interrupting: engines finish what they are doing and store their state. Ctrl-C again leaves them to it.\n",
         )?;
-        let failed = |err: &dyn std::error::Error| CommandError::because("could not interrupt", err);
+        let failed =
+            |err: &dyn std::error::Error| CommandError::because("could not interrupt", err);
         let asker = self.asker.clone().unwrap_or_default();
         worker::turn(self.control, self.id, Some(Say::Interrupt), &asker, None)
             .await
@@ -207,7 +229,9 @@ impl<'a> Watcher<'a> {
         let waits = self.set().status == Status::Waiting;
         if waits {
             // Whoever is in front may be dead.
-            recovery::release_abandoned(self.control).await.map_err(|err| CommandError::from_error(&err))?;
+            recovery::release_abandoned(self.control)
+                .await
+                .map_err(|err| CommandError::from_error(&err))?;
         }
         if (waits || !lost.is_empty()) && self.asker.is_some() {
             self.turn(None).await?;
@@ -227,7 +251,10 @@ impl<'a> Watcher<'a> {
     async fn look(&mut self) -> Result<(), CommandError> {
         let failed = |err: &dyn std::error::Error| CommandError::from_error(err);
         let store = &self.control.store;
-        let set = store.change_set_get(self.id).await.map_err(|err| failed(&err))?;
+        let set = store
+            .change_set_get(self.id)
+            .await
+            .map_err(|err| failed(&err))?;
         let runs = store.run_list(self.id).await.map_err(|err| failed(&err))?;
         if self.state.is_none() {
             for run in &runs {
@@ -269,7 +296,10 @@ impl<'a> Watcher<'a> {
 fn is_open(run: &Run) -> bool {
     match run.state {
         RunState::Finished { .. } => false,
-        RunState::Queued | RunState::Planning { .. } | RunState::Planned { .. } | RunState::Applying { .. } => true,
+        RunState::Queued
+        | RunState::Planning { .. }
+        | RunState::Planned { .. }
+        | RunState::Applying { .. } => true,
     }
 }
 

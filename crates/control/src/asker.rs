@@ -23,7 +23,11 @@ pub enum GatherError {
     #[error("stack `{stack}` needs the environment variable `{name}`, which is not set")]
     Unset { stack: String, name: String },
     #[error("stack `{stack}` needs the secret `{reference}`")]
-    Secret { stack: String, reference: String, source: secrets::SecretError },
+    Secret {
+        stack: String,
+        reference: String,
+        source: secrets::SecretError,
+    },
 }
 
 impl Asker {
@@ -49,7 +53,10 @@ impl Asker {
             for needs in needs_of(spec) {
                 for name in &needs.env {
                     if !asker.take(env, name) {
-                        return Err(GatherError::Unset { stack, name: name.clone() });
+                        return Err(GatherError::Unset {
+                            stack,
+                            name: name.clone(),
+                        });
                     }
                 }
                 for reference in &needs.secrets {
@@ -72,12 +79,19 @@ impl Asker {
     pub fn passed<'a>(&'a self, context: &'a Context) -> impl Iterator<Item = (&'a str, &'a str)> {
         self.env
             .iter()
-            .filter(|(name, _)| context.pass_env.iter().any(|pattern| matches_name(pattern, name)))
+            .filter(|(name, _)| {
+                context
+                    .pass_env
+                    .iter()
+                    .any(|pattern| matches_name(pattern, name))
+            })
             .map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
     fn take(&mut self, env: &BTreeMap<String, String>, name: &str) -> bool {
-        let Some(value) = env.get(name) else { return false };
+        let Some(value) = env.get(name) else {
+            return false;
+        };
         self.env.insert(name.to_owned(), value.clone());
         true
     }
@@ -99,13 +113,17 @@ impl Asker {
                 if self.take(env, &name) {
                     Ok(())
                 } else {
-                    Err(GatherError::Unset { stack: stack.to_owned(), name })
+                    Err(GatherError::Unset {
+                        stack: stack.to_owned(),
+                        name,
+                    })
                 }
             }
             Reference::File(path) => {
                 let home = env.get("HOME").map(Path::new);
                 let secret = secrets::read_file(&path, root, home).map_err(failed)?;
-                self.files.insert(reference.to_owned(), secret.expose().to_owned());
+                self.files
+                    .insert(reference.to_owned(), secret.expose().to_owned());
                 Ok(())
             }
             Reference::Command(_) => Ok(()), // run where it is needed
@@ -124,10 +142,13 @@ fn needs_of(spec: &RunSpec) -> impl Iterator<Item = &Needs> {
         model::project::Backend::Terrane => None,
         model::project::Backend::Engine { settings, .. } => Some(settings.values()),
     };
-    inputs.chain(contexts).chain(backend.into_iter().flatten()).filter_map(|input| match input {
-        Input::Known(_) => None,
-        Input::Expression(expression) => Some(&expression.needs),
-    })
+    inputs
+        .chain(contexts)
+        .chain(backend.into_iter().flatten())
+        .filter_map(|input| match input {
+            Input::Known(_) => None,
+            Input::Expression(expression) => Some(&expression.needs),
+        })
 }
 
 /// `*` stands for any characters, as in `ACTIONS_ID_TOKEN_*`.

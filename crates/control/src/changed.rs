@@ -43,7 +43,10 @@ pub fn since(
         ChangedRef::Git(reference) => reference,
         ChangedRef::Applied => return Err(ChangedError::NotYet),
     };
-    let failed = |source| ChangedError::Git { reference: reference.clone(), source };
+    let failed = |source| ChangedError::Git {
+        reference: reference.clone(),
+        source,
+    };
     let git = open.git.as_ref().ok_or(ChangedError::NoRepository)?;
     let base = git.merge_base(reference).map_err(failed)?;
     let paths = git.changed_since(&base).map_err(failed)?;
@@ -55,15 +58,24 @@ pub fn since(
             .filter_map(|dir| open.loaded.modules.get(dir))
             .flat_map(|module| module.files.iter().cloned())
             .collect();
-        Reach { dirs, files, globs: stack.watch.clone() }
+        Reach {
+            dirs,
+            files,
+            globs: stack.watch.clone(),
+        }
     };
-    let mut touched: BTreeSet<StackName> =
-        stacks_touched(project, &reach, &paths).into_keys().collect();
+    let mut touched: BTreeSet<StackName> = stacks_touched(project, &reach, &paths)
+        .into_keys()
+        .collect();
     // Blocks can change only if a project file did.
     if paths.iter().any(|path| path.ends_with(".hcl")) {
         let tree = CommitTree::new(git, &base).map_err(failed)?;
         let lookup = |name: &str| env.get(name).cloned();
-        let around = Surroundings { env: &lookup, git_commit: None, git_branch: None };
+        let around = Surroundings {
+            env: &lookup,
+            git_commit: None,
+            git_branch: None,
+        };
         match config::load(&tree, &around).project {
             Some(before) => touched.extend(definitions_changed(&before, project)),
             None => touched.extend(project.stacks.keys().cloned()),

@@ -10,16 +10,16 @@ use std::path::PathBuf;
 
 use drivers::engine::Engine;
 use drivers::snapshot::{self, Extras, SnapshotError};
-use model::config::eval;
 use model::changeset::{Action, ChangeSet, Request, Status};
+use model::config::eval;
 use model::engine::EngineRequirement;
 use model::graph::Graph;
 use model::ids::{ChangeSetId, StackName};
 use model::module::{self, Module};
 use model::plan::Plan;
 use model::project::{Backend, Context, EdgeKind, Input, LaneScope, Project, Stack, Target};
-use model::state::Contents;
 use model::run::{DeclaredVariable, EnginePin, Run, RunSpec, Upstream};
+use model::state::Contents;
 use store::{ChangeSetError, Scope};
 
 use crate::asker::{Asker, GatherError};
@@ -46,10 +46,16 @@ pub struct Wanted {
 pub enum PrepareError {
     #[error("target `{target}` is applied by {writers} only")]
     NotAWriter { target: String, writers: String },
-    #[error("stack `{stack}` would keep its state on the disk of this CI job, which goes when the job ends")]
+    #[error(
+        "stack `{stack}` would keep its state on the disk of this CI job, which goes when the job ends"
+    )]
     NoHome { stack: StackName },
     #[error("stack `{stack}` needs output `{output}` of `{upstream}`, which is not there yet")]
-    NotApplied { stack: StackName, upstream: StackName, output: String },
+    NotApplied {
+        stack: StackName,
+        upstream: StackName,
+        output: String,
+    },
     #[error("no engine is known for stack `{stack}`")]
     NoEngine { stack: StackName },
     #[error(transparent)]
@@ -72,12 +78,12 @@ impl PrepareError {
             Self::NotAWriter { .. } => {
                 Some("`terrane plan` works here; the apply runs where one of them runs".to_owned())
             }
-            Self::NoHome { .. } => Some(
-                "name a home that outlives the job: `--data DIR` or `TERRANE_HOME`".to_owned(),
-            ),
-            Self::NotApplied { stack, .. } => {
-                Some(format!("`terrane apply +{stack}` applies what it needs first"))
+            Self::NoHome { .. } => {
+                Some("name a home that outlives the job: `--data DIR` or `TERRANE_HOME`".to_owned())
             }
+            Self::NotApplied { stack, .. } => Some(format!(
+                "`terrane apply +{stack}` applies what it needs first"
+            )),
             Self::Gather(GatherError::Unset { name, .. }) => {
                 Some(format!("set it: `export {name}=…`"))
             }
@@ -135,11 +141,19 @@ pub async fn begin(
         lanes: lanes(project, wanted),
         source,
         commit: open.git.as_ref().and_then(|git| git.head().ok().flatten()),
-        dirty: open.git.as_ref().is_some_and(|git| git.is_dirty().unwrap_or(true)),
+        dirty: open
+            .git
+            .as_ref()
+            .is_some_and(|git| git.is_dirty().unwrap_or(true)),
     };
-    let id = control.store.change_set_insert(&request, &specs, control.now()).await?;
-    let watch = watch(control, id)
-        .map_err(|source| PrepareError::Keep { path: watch_path(control, id), source })?;
+    let id = control
+        .store
+        .change_set_insert(&request, &specs, control.now())
+        .await?;
+    let watch = watch(control, id).map_err(|source| PrepareError::Keep {
+        path: watch_path(control, id),
+        source,
+    })?;
     Ok(Begun { id, asker, watch })
 }
 
@@ -177,7 +191,11 @@ pub(crate) fn is_watched(control: &Control, set: ChangeSetId) -> bool {
 }
 
 fn watch_path(control: &Control, set: ChangeSetId) -> PathBuf {
-    control.home.root().join("changesets").join(format!("{set}.lock"))
+    control
+        .home
+        .root()
+        .join("changesets")
+        .join(format!("{set}.lock"))
 }
 
 /// The plan of a run as people see it, if one was kept.
@@ -197,14 +215,20 @@ fn may(project: &Project, stack: &Stack, wanted: &Wanted) -> Result<(), PrepareE
         return Ok(());
     }
     if !target.is_open() {
-        let writers: Vec<String> = target.writers.iter().map(|name| format!("`{name}`")).collect();
+        let writers: Vec<String> = target
+            .writers
+            .iter()
+            .map(|name| format!("`{name}`"))
+            .collect();
         return Err(PrepareError::NotAWriter {
             target: target.name.clone(),
             writers: writers.join(" or "),
         });
     }
     if !wanted.may_keep_state && target.backend == Backend::Terrane {
-        return Err(PrepareError::NoHome { stack: stack.name.clone() });
+        return Err(PrepareError::NoHome {
+            stack: stack.name.clone(),
+        });
     }
     Ok(())
 }
@@ -218,7 +242,9 @@ async fn check_upstreams(
     let mut known = BTreeMap::new();
     for name in &wanted.stacks {
         for edge in &project.stacks[name].edges {
-            let EdgeKind::Output { output, .. } = &edge.kind else { continue };
+            let EdgeKind::Output { output, .. } = &edge.kind else {
+                continue;
+            };
             let comes_with = wanted.stacks.contains(&edge.upstream) && !wanted.destroy;
             if comes_with {
                 continue;
@@ -228,7 +254,8 @@ async fn check_upstreams(
                 known.insert(state.clone(), outputs::of_state(control, state).await?);
             }
             // A stack that has nothing cannot be missing a value when it is destroyed.
-            let nothing_to_destroy = wanted.destroy && !has_resources(control, project, name).await?;
+            let nothing_to_destroy =
+                wanted.destroy && !has_resources(control, project, name).await?;
             if !known[state].contains_key(output) && !nothing_to_destroy {
                 return Err(PrepareError::NotApplied {
                     stack: name.clone(),
@@ -248,8 +275,10 @@ async fn has_resources(
 ) -> Result<bool, PrepareError> {
     let state = &project.stacks[stack].state;
     let head = control.store.state_head(&control.state_name(state)).await;
-    let head =
-        head.map_err(|source| OutputsError::State { state: state.clone(), source })?;
+    let head = head.map_err(|source| OutputsError::State {
+        state: state.clone(),
+        source,
+    })?;
     Ok(head.is_some_and(|head| head.contents != Contents::Nothing))
 }
 
@@ -267,7 +296,10 @@ async fn keep_source(
     let source = snapshot::collect(&open.root, open.git.as_ref(), &extras)?;
     let path = control.home.snapshot(&source.digest);
     if !path.exists() {
-        let keep = |source| PrepareError::Keep { path: path.clone(), source };
+        let keep = |source| PrepareError::Keep {
+            path: path.clone(),
+            source,
+        };
         let packed = source.pack(&open.root)?;
         let small = zstd::encode_all(packed.as_slice(), 1).map_err(keep)?;
         let purpose = format!("snapshot {}", source.digest);
@@ -302,12 +334,15 @@ fn spec(
     wanted: &Wanted,
 ) -> Result<RunSpec, PrepareError> {
     let stack = &project.stacks[name];
-    let engine =
-        engines.get(name).ok_or_else(|| PrepareError::NoEngine { stack: name.clone() })?;
+    let engine = engines.get(name).ok_or_else(|| PrepareError::NoEngine {
+        stack: name.clone(),
+    })?;
     let modules = &open.loaded.modules;
     let reached = module::closure(modules, &stack.path);
-    let reached: Vec<(&String, &Module)> =
-        reached.iter().filter_map(|dir| modules.get_key_value(dir)).collect();
+    let reached: Vec<(&String, &Module)> = reached
+        .iter()
+        .filter_map(|dir| modules.get_key_value(dir))
+        .collect();
     let root = modules.get(&stack.path);
     Ok(RunSpec {
         stack: stack.clone(),
@@ -327,13 +362,21 @@ fn spec(
         },
         source: source.to_owned(),
         root: open.root.to_string_lossy().into_owned(),
-        init_inputs: reached.iter().map(|(dir, m)| format!("{dir}\n{}\n", m.init_inputs())).collect(),
+        init_inputs: reached
+            .iter()
+            .map(|(dir, m)| format!("{dir}\n{}\n", m.init_inputs()))
+            .collect(),
         needs_providers: reached.iter().any(|(_, module)| module.needs_providers()),
         variables: root
             .map(|module| {
                 let declared = module.variables.iter();
                 let keep = |(name, variable): (&String, &module::Variable)| {
-                    (name.clone(), DeclaredVariable { sensitive: variable.sensitive })
+                    (
+                        name.clone(),
+                        DeclaredVariable {
+                            sensitive: variable.sensitive,
+                        },
+                    )
                 };
                 declared.map(keep).collect()
             })
@@ -368,18 +411,16 @@ fn bind(values: &mut BTreeMap<String, Input>, stack: &Stack) {
 }
 
 /// Whom a run waits for: its upstreams, or, when everything goes away, those that need it.
-fn waits_for(
-    project: &Project,
-    graph: &Graph,
-    name: &StackName,
-    wanted: &Wanted,
-) -> Vec<Upstream> {
+fn waits_for(project: &Project, graph: &Graph, name: &StackName, wanted: &Wanted) -> Vec<Upstream> {
     if wanted.action == Action::Destroy {
         return graph
             .downstreams(name)
             .into_iter()
             .filter(|stack| wanted.stacks.contains(*stack))
-            .map(|stack| Upstream { stack: stack.clone(), outputs: BTreeSet::new() })
+            .map(|stack| Upstream {
+                stack: stack.clone(),
+                outputs: BTreeSet::new(),
+            })
             .collect();
     }
     let mut needs: BTreeMap<StackName, BTreeSet<String>> = BTreeMap::new();
@@ -392,7 +433,10 @@ fn waits_for(
             outputs.insert(output.clone());
         }
     }
-    needs.into_iter().map(|(stack, outputs)| Upstream { stack, outputs }).collect()
+    needs
+        .into_iter()
+        .map(|(stack, outputs)| Upstream { stack, outputs })
+        .collect()
 }
 
 /// The name of the state behind each stack whose outputs this one takes.
@@ -424,5 +468,7 @@ pub fn requirements<'a>(
     project: &'a Project,
     stacks: &'a BTreeSet<StackName>,
 ) -> impl Iterator<Item = (&'a StackName, &'a EngineRequirement)> {
-    stacks.iter().map(|name| (name, &project.stacks[name].engine))
+    stacks
+        .iter()
+        .map(|name| (name, &project.stacks[name].engine))
 }

@@ -16,7 +16,8 @@ use model::project::Project;
 use crate::projects::OpenProject;
 
 pub use drivers::engine::{
-    Engine, InstallError, InstallOptions, Origin, Progress, ReleaseSource, Search, install, list, locate,
+    Engine, InstallError, InstallOptions, Origin, Progress, ReleaseSource, Search, install, list,
+    locate,
 };
 
 /// Finds an engine for each stack; equal wishes are looked up once.
@@ -102,13 +103,19 @@ pub async fn lock(
         shared.add_to(&mut environment);
         let dir = tree.join(&stack.path);
         let init = EngineCall::Init(Init {
-            lock_file: if upgrade { LockFile::Upgraded } else { LockFile::Completed },
+            lock_file: if upgrade {
+                LockFile::Upgraded
+            } else {
+                LockFile::Completed
+            },
             backend_config: &[],
             var_files: &[],
             backend: false,
         });
         call(&engine, &init, &dir, &environment, &stack.path).await?;
-        let all = EngineCall::ProvidersLock { platforms: &project.platforms };
+        let all = EngineCall::ProvidersLock {
+            platforms: &project.platforms,
+        };
         call(&engine, &all, &dir, &environment, &stack.path).await?;
         let made = std::fs::read(dir.join(LOCK_FILE))?;
         let place = open.root.join(&stack.path).join(LOCK_FILE);
@@ -124,11 +131,14 @@ const LOCK_FILE: &str = ".terraform.lock.hcl";
 
 /// The engine works on a copy: nothing but the lock file comes back.
 fn lay_out(open: &OpenProject, scratch: &Path) -> Result<PathBuf, LockError> {
-    let extras = Extras { stack_dirs: Vec::new(), include: Vec::new() };
+    let extras = Extras {
+        stack_dirs: Vec::new(),
+        include: Vec::new(),
+    };
     let source = snapshot::collect(&open.root, open.git.as_ref(), &extras)?;
     let packed = source.pack(&open.root)?;
-    let slot = Slot::new(scratch.join("tree"), scratch.join("manifest"), &[])
-        .map_err(io::Error::other)?;
+    let slot =
+        Slot::new(scratch.join("tree"), scratch.join("manifest"), &[]).map_err(io::Error::other)?;
     slot.lay_out(&source.digest, || Ok::<_, io::Error>(packed))?;
     Ok(slot.tree().to_owned())
 }
@@ -145,5 +155,8 @@ async fn call(
         return Ok(());
     }
     let words = [said.stderr_text(), said.stdout_text()].join("\n");
-    Err(LockError::Refused { dir: name.to_owned(), said: words.trim().to_owned() })
+    Err(LockError::Refused {
+        dir: name.to_owned(),
+        said: words.trim().to_owned(),
+    })
 }

@@ -47,7 +47,12 @@ pub async fn format(
 ) -> Result<Formatted, FormatError> {
     let path = env.get("PATH").map(OsStr::new);
     let engine = locate(&project.engine, &Search::new(path, cache))?;
-    let formatter = Formatter { engine, root: &open.root, env, check };
+    let formatter = Formatter {
+        engine,
+        root: &open.root,
+        env,
+        check,
+    };
     let mut changed = Vec::new();
     for file in formatter.project_files()? {
         if formatter.one(&file).await? {
@@ -73,7 +78,10 @@ struct Formatter<'a> {
 impl Formatter<'_> {
     /// `terrane.hcl` and its companions at the root.
     fn project_files(&self) -> Result<Vec<PathBuf>, FormatError> {
-        let failed = |source| FormatError::File { path: self.root.to_owned(), source };
+        let failed = |source| FormatError::File {
+            path: self.root.to_owned(),
+            source,
+        };
         let mut files = Vec::new();
         for entry in std::fs::read_dir(self.root).map_err(failed)? {
             let name = PathBuf::from(entry.map_err(failed)?.file_name());
@@ -88,13 +96,22 @@ impl Formatter<'_> {
 
     async fn one(&self, file: &Path) -> Result<bool, FormatError> {
         let path = self.root.join(file);
-        let failed = |source| FormatError::File { path: path.clone(), source };
+        let failed = |source| FormatError::File {
+            path: path.clone(),
+            source,
+        };
         let before = std::fs::read(&path).map_err(failed)?;
         let call = EngineCall::Fmt(Fmt::Stdin);
         let environment = engine_environment(self.env, true);
-        let said = self.engine.capture(&call, self.root, &environment, &before).await?;
+        let said = self
+            .engine
+            .capture(&call, self.root, &environment, &before)
+            .await?;
         if !said.exit.success() {
-            return Err(FormatError::Refused { path: file.to_owned(), said: said.stderr_text() });
+            return Err(FormatError::Refused {
+                path: file.to_owned(),
+                said: said.stderr_text(),
+            });
         }
         if said.stdout == before {
             return Ok(false);
@@ -114,16 +131,26 @@ impl Formatter<'_> {
             Fmt::Write { paths: &paths }
         });
         let environment = engine_environment(self.env, true);
-        let said = self.engine.capture(&call, self.root, &environment, &[]).await?;
+        let said = self
+            .engine
+            .capture(&call, self.root, &environment, &[])
+            .await?;
         // With `-check`, exit code 3 means that files differ.
         if !matches!(said.exit.code(), Some(0 | 3)) {
-            return Err(FormatError::Refused { path: dir.into(), said: said.stderr_text() });
+            return Err(FormatError::Refused {
+                path: dir.into(),
+                said: said.stderr_text(),
+            });
         }
         let text = said.stdout_text();
         let relative = |line: &str| {
             let path = Path::new(line);
             path.strip_prefix(self.root).unwrap_or(path).to_owned()
         };
-        Ok(text.lines().filter(|line| !line.is_empty()).map(relative).collect())
+        Ok(text
+            .lines()
+            .filter(|line| !line.is_empty())
+            .map(relative)
+            .collect())
     }
 }

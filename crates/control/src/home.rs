@@ -43,9 +43,15 @@ pub enum OpenHomeError {
     #[error("could not make the home `{}`", path.display())]
     Make { path: PathBuf, source: io::Error },
     #[error("could not read the master key `{}`", path.display())]
-    Key { path: PathBuf, source: store::OpenKeyringError },
+    Key {
+        path: PathBuf,
+        source: store::OpenKeyringError,
+    },
     #[error("could not open the home `{}`", path.display())]
-    Open { path: PathBuf, source: Box<OpenStoreError> },
+    Open {
+        path: PathBuf,
+        source: Box<OpenStoreError>,
+    },
 }
 
 /// A home that was opened, and whether a master key was made on the way: its owner must hear of it.
@@ -58,31 +64,55 @@ pub struct Opened {
 impl Settings {
     /// The home of a project: a directory of its own for each, so that names never meet.
     pub fn home_of(&self, project: &str) -> Home {
-        let base = self.named_home.clone().unwrap_or_else(|| self.data_dir.clone());
-        let key_file =
-            self.key_file.clone().unwrap_or_else(|| self.config_dir.join("master.key"));
-        Home { root: base.join(project), key_file, project: project.to_owned() }
+        let base = self
+            .named_home
+            .clone()
+            .unwrap_or_else(|| self.data_dir.clone());
+        let key_file = self
+            .key_file
+            .clone()
+            .unwrap_or_else(|| self.config_dir.join("master.key"));
+        Home {
+            root: base.join(project),
+            key_file,
+            project: project.to_owned(),
+        }
     }
 }
 
 impl Home {
     /// For a runner, which is told where its home is.
     pub fn at(root: PathBuf, key_file: PathBuf, project: String) -> Self {
-        Self { root, key_file, project }
+        Self {
+            root,
+            key_file,
+            project,
+        }
     }
 
     pub async fn open(self) -> Result<Opened, OpenHomeError> {
-        make_private(&self.root)
-            .map_err(|source| OpenHomeError::Make { path: self.root.clone(), source })?;
-        let keys = Keyring::open_or_create(&self.key_file)
-            .map_err(|source| OpenHomeError::Key { path: self.key_file.clone(), source })?;
-        let made = keys.created();
-        let store = Store::open(&self.root, keys).await.map_err(|source| OpenHomeError::Open {
+        make_private(&self.root).map_err(|source| OpenHomeError::Make {
             path: self.root.clone(),
-            source: Box::new(source),
+            source,
         })?;
+        let keys =
+            Keyring::open_or_create(&self.key_file).map_err(|source| OpenHomeError::Key {
+                path: self.key_file.clone(),
+                source,
+            })?;
+        let made = keys.created();
+        let store = Store::open(&self.root, keys)
+            .await
+            .map_err(|source| OpenHomeError::Open {
+                path: self.root.clone(),
+                source: Box::new(source),
+            })?;
         let new_key = made.then(|| self.key_file.clone());
-        Ok(Opened { store, home: self, new_key })
+        Ok(Opened {
+            store,
+            home: self,
+            new_key,
+        })
     }
 
     pub fn root(&self) -> &Path {
@@ -124,10 +154,18 @@ impl Home {
 
     pub(crate) fn slot(&self, stack: &StackName, number: usize) -> Result<Slot, globset::Error> {
         // What engines and we write beside the source stays when another source is laid out.
-        let keep = ["errored.tfstate", "terrane_override.tf.json", ".terraform.initialised"];
+        let keep = [
+            "errored.tfstate",
+            "terrane_override.tf.json",
+            ".terraform.initialised",
+        ];
         let keep = keep.map(|name| format!("**/{name}"));
         let base = self.slots(stack);
-        Slot::new(base.join(number.to_string()), base.join(format!("{number}.manifest")), &keep)
+        Slot::new(
+            base.join(number.to_string()),
+            base.join(format!("{number}.manifest")),
+            &keep,
+        )
     }
 
     pub fn snapshot(&self, digest: &str) -> PathBuf {
@@ -138,5 +176,8 @@ impl Home {
 /// Makes a directory that only its owner can enter.
 pub(crate) fn make_private(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt as _;
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
 }

@@ -4,8 +4,8 @@
 //! Not here: SQL (`store`), processes and Git (`drivers`), decisions (`model`), words for people (`cli`).
 
 pub mod asker;
-pub mod changesets;
 pub mod changed;
+pub mod changesets;
 pub mod engines;
 pub mod formatting;
 pub mod home;
@@ -41,7 +41,10 @@ impl Control {
         StateName::new(self.home.project(), name)
     }
 
-    #[expect(clippy::unused_self, reason = "the one place the clock is read; tests will give it one")]
+    #[expect(
+        clippy::unused_self,
+        reason = "the one place the clock is read; tests will give it one"
+    )]
     pub(crate) fn now(&self) -> Timestamp {
         Timestamp::now()
     }

@@ -49,7 +49,12 @@ impl RunLock {
 
 /// Opens a file and takes its lock, unless somebody else has it.
 pub(crate) fn try_lock(path: &Path) -> io::Result<Option<File>> {
-    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path)?;
     match file.try_lock() {
         Ok(()) => Ok(Some(file)),
         Err(TryLockError::WouldBlock) => Ok(None),

@@ -23,7 +23,10 @@ pub enum OutputsError {
     #[error("could not seal the outputs of `{state}`")]
     Seal { state: String, source: StoreError },
     #[error("could not understand the outputs of `{state}`")]
-    Parse { state: String, source: serde_json::Error },
+    Parse {
+        state: String,
+        source: serde_json::Error,
+    },
     #[error("the state `{state}` cannot be read: {why}")]
     Opaque { state: String, why: String },
 }
@@ -41,40 +44,68 @@ pub async fn of_state(
     control: &Control,
     state: &str,
 ) -> Result<BTreeMap<String, Output>, OutputsError> {
-    let wrong = |source| OutputsError::State { state: state.to_owned(), source };
-    if let Some(head) = control.store.state_head(&control.state_name(state)).await.map_err(wrong)? {
-        let body = control.store.state_version_read(&head).await.map_err(wrong)?;
+    let wrong = |source| OutputsError::State {
+        state: state.to_owned(),
+        source,
+    };
+    if let Some(head) = control
+        .store
+        .state_head(&control.state_name(state))
+        .await
+        .map_err(wrong)?
+    {
+        let body = control
+            .store
+            .state_version_read(&head)
+            .await
+            .map_err(wrong)?;
         let known = model::state::outputs(&body).map_err(|err| OutputsError::Opaque {
             state: state.to_owned(),
             why: err.to_string(),
         })?;
         let read = |(name, output): (String, model::state::Output)| {
-            let value = serde_json::from_str(output.value.get())
-                .map_err(|source| OutputsError::Parse { state: state.to_owned(), source })?;
-            Ok((name, Output { value, sensitive: output.sensitive }))
+            let value =
+                serde_json::from_str(output.value.get()).map_err(|source| OutputsError::Parse {
+                    state: state.to_owned(),
+                    source,
+                })?;
+            Ok((
+                name,
+                Output {
+                    value,
+                    sensitive: output.sensitive,
+                },
+            ))
         };
         return known.into_iter().map(read).collect();
     }
     kept(control, state).await
 }
 
-async fn kept(
-    control: &Control,
-    state: &str,
-) -> Result<BTreeMap<String, Output>, OutputsError> {
+async fn kept(control: &Control, state: &str) -> Result<BTreeMap<String, Output>, OutputsError> {
     let path = kept_path(control, state);
     let sealed = match std::fs::read(path) {
         Ok(bytes) => bytes,
         Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
-        Err(source) => return Err(OutputsError::Kept { state: state.to_owned(), source }),
+        Err(source) => {
+            return Err(OutputsError::Kept {
+                state: state.to_owned(),
+                source,
+            });
+        }
     };
     let plain = control
         .store
         .unseal(Scope::Project, &format!("outputs {state}"), sealed)
         .await
-        .map_err(|source| OutputsError::Open { state: state.to_owned(), source })?;
-    serde_json::from_slice(&plain)
-        .map_err(|source| OutputsError::Parse { state: state.to_owned(), source })
+        .map_err(|source| OutputsError::Open {
+            state: state.to_owned(),
+            source,
+        })?;
+    serde_json::from_slice(&plain).map_err(|source| OutputsError::Parse {
+        state: state.to_owned(),
+        source,
+    })
 }
 
 /// Keeps what `output -json` printed into `printed`, sealed.
@@ -83,13 +114,19 @@ pub(crate) async fn remember(
     state: &str,
     printed: &Path,
 ) -> Result<(), OutputsError> {
-    let wrong = |source| OutputsError::Kept { state: state.to_owned(), source };
+    let wrong = |source| OutputsError::Kept {
+        state: state.to_owned(),
+        source,
+    };
     let plain = std::fs::read(printed).map_err(wrong)?;
     let sealed = control
         .store
         .seal(Scope::Project, &format!("outputs {state}"), plain)
         .await
-        .map_err(|source| OutputsError::Seal { state: state.to_owned(), source })?;
+        .map_err(|source| OutputsError::Seal {
+            state: state.to_owned(),
+            source,
+        })?;
     let path = kept_path(control, state);
     if let Some(dir) = path.parent() {
         make_private(dir).map_err(wrong)?;

@@ -36,7 +36,10 @@ pub enum OpenProjectError {
     #[error("there is no `terrane.hcl` in `{}` or above it", start.display())]
     NotFound { start: PathBuf },
     #[error("could not open the project in `{}`", path.display())]
-    Path { path: PathBuf, source: std::io::Error },
+    Path {
+        path: PathBuf,
+        source: std::io::Error,
+    },
     #[error("could not read the project's Git repository")]
     Git(#[from] GitError),
 }
@@ -45,16 +48,20 @@ pub enum OpenProjectError {
 pub fn find_root(start: &Path) -> Result<PathBuf, OpenProjectError> {
     let start = start
         .canonicalize()
-        .map_err(|source| OpenProjectError::Path { path: start.to_owned(), source })?;
-    let found = start.ancestors().find(|dir| dir.join("terrane.hcl").is_file());
-    found.map(Path::to_owned).ok_or(OpenProjectError::NotFound { start: start.clone() })
+        .map_err(|source| OpenProjectError::Path {
+            path: start.to_owned(),
+            source,
+        })?;
+    let found = start
+        .ancestors()
+        .find(|dir| dir.join("terrane.hcl").is_file());
+    found.map(Path::to_owned).ok_or(OpenProjectError::NotFound {
+        start: start.clone(),
+    })
 }
 
 /// Reads and checks the project; what is wrong with it is in `loaded.findings`.
-pub fn open(
-    root: &Path,
-    env: &BTreeMap<String, String>,
-) -> Result<OpenProject, OpenProjectError> {
+pub fn open(root: &Path, env: &BTreeMap<String, String>) -> Result<OpenProject, OpenProjectError> {
     let git = Git::new(env).repository(root)?;
     let lookup = |name: &str| env.get(name).cloned();
     let around = Surroundings {
@@ -62,17 +69,27 @@ pub fn open(
         git_commit: git.as_ref().map(Repository::head).transpose()?.flatten(),
         git_branch: git.as_ref().map(Repository::branch).transpose()?.flatten(),
     };
-    let tree = DirTree::new(root)
-        .map_err(|source| OpenProjectError::Path { path: root.to_owned(), source })?;
+    let tree = DirTree::new(root).map_err(|source| OpenProjectError::Path {
+        path: root.to_owned(),
+        source,
+    })?;
     let loaded = config::load(&tree, &around);
     let identity = identify(root, &loaded, git.as_ref());
-    Ok(OpenProject { root: root.to_owned(), loaded, git, identity })
+    Ok(OpenProject {
+        root: root.to_owned(),
+        loaded,
+        git,
+        identity,
+    })
 }
 
 fn identify(root: &Path, loaded: &Loaded, git: Option<&Repository>) -> Identity {
     let project = loaded.project.as_ref();
     if let Some(id) = project.and_then(|project| project.id.clone()) {
-        return Identity { id, from: IdentitySource::Written };
+        return Identity {
+            id,
+            from: IdentitySource::Written,
+        };
     }
     let (place, from) = match git {
         Some(git) => {
@@ -83,5 +100,8 @@ fn identify(root: &Path, loaded: &Loaded, git: Option<&Repository>) -> Identity 
     };
     let name = project.map_or("project", |project| project.name.as_str());
     let digest = drivers::snapshot::sha256(place.as_os_str().as_encoded_bytes());
-    Identity { id: format!("{name}-{}", &digest[..12]), from }
+    Identity {
+        id: format!("{name}-{}", &digest[..12]),
+        from,
+    }
 }

@@ -30,9 +30,13 @@ pub async fn recover(control: &Control, set: &ChangeSet) -> Result<Vec<Found>, C
         if !run.state.is_running() {
             continue;
         }
-        let Ok(Some(lock)) = RunLock::try_take(&control.home, run.id) else { continue };
+        let Ok(Some(lock)) = RunLock::try_take(&control.home, run.id) else {
+            continue;
+        };
         // Somebody may have ended it between the list and the lock.
-        let Some(run) = control.store.run_get(run.id).await? else { continue };
+        let Some(run) = control.store.run_get(run.id).await? else {
+            continue;
+        };
         let kept = match &run.state {
             RunState::Applying { plan, .. } => {
                 let may_empty = plan.destroys || plan.counts.forget > 0;
@@ -53,7 +57,10 @@ pub async fn recover(control: &Control, set: &ChangeSet) -> Result<Vec<Found>, C
         };
         let was = run.state.word();
         let event = RunEvent::RunnerLost { kept: kept.clone() };
-        let run = control.store.run_record(run.id, event, control.now()).await?;
+        let run = control
+            .store
+            .run_record(run.id, event, control.now())
+            .await?;
         remove_scratch(control, run.id);
         found.push(Found { run, was, kept });
         drop(lock);
@@ -67,9 +74,10 @@ pub async fn release_abandoned(control: &Control) -> Result<Vec<ChangeSet>, Chan
     for set in control.store.change_set_list_open().await? {
         recover(control, &set).await?;
         let runs = control.store.run_list(set.id).await?;
-        let is_alive =
-            runs.iter().any(|run| RunLock::holder(&control.home, run.id).is_some())
-                || crate::changesets::is_watched(control, set.id);
+        let is_alive = runs
+            .iter()
+            .any(|run| RunLock::holder(&control.home, run.id).is_some())
+            || crate::changesets::is_watched(control, set.id);
         if !is_alive {
             let why = match set.status {
                 Status::Confirmed | Status::Interrupting => "its processes are gone",
@@ -78,7 +86,10 @@ pub async fn release_abandoned(control: &Control) -> Result<Vec<ChangeSet>, Chan
                 }
                 Status::Finished | Status::Stopped { .. } => continue,
             };
-            control.store.change_set_stop(set.id, why, control.now()).await?;
+            control
+                .store
+                .change_set_stop(set.id, why, control.now())
+                .await?;
             stopped.push(set);
         }
     }
@@ -97,7 +108,11 @@ pub(crate) async fn adopt_errored_state(
     let path = drivers::engine::find_errored_state(dir)?;
     let bytes = fs::read(&path).ok()?;
     let state = control.state_name(&spec.stack.state);
-    let said = match control.store.state_adopt(&state, run, bytes, may_empty).await {
+    let said = match control
+        .store
+        .state_adopt(&state, run, bytes, may_empty)
+        .await
+    {
         Ok(Adopted::New(version)) => format!(
             "the state that could not be delivered was found and kept as serial {}",
             version.serial
@@ -105,7 +120,10 @@ pub(crate) async fn adopt_errored_state(
         Ok(Adopted::Nothing) => {
             "the state that could not be delivered was already stored".to_owned()
         }
-        Ok(Adopted::KeptAside { why, kept: Some(kept) }) => {
+        Ok(Adopted::KeptAside {
+            why,
+            kept: Some(kept),
+        }) => {
             format!("the state that could not be delivered is kept aside as `{kept}`: {why}")
         }
         Ok(Adopted::KeptAside { why, kept: None }) => return Some(lies_in(&path, &why)),
@@ -118,7 +136,10 @@ pub(crate) async fn adopt_errored_state(
 
 /// It stays where the engine put it, and survives the next lay-out.
 fn lies_in(path: &Path, why: &dyn std::fmt::Display) -> String {
-    format!("the state that could not be delivered lies in `{}`: {why}", path.display())
+    format!(
+        "the state that could not be delivered lies in `{}`: {why}",
+        path.display()
+    )
 }
 
 /// After the last run of a change set: its source and plan files go; what people may look at stays.
@@ -126,12 +147,18 @@ pub(crate) async fn tidy_after(control: &Control, standing: &Standing) {
     for run in &standing.runs {
         if run.state.is_finished() {
             remove_scratch(control, run.id);
-            drop(fs::remove_file(crate::runner::plan_file(&control.home.run_dir(run.id))));
+            drop(fs::remove_file(crate::runner::plan_file(
+                &control.home.run_dir(run.id),
+            )));
         }
     }
     if standing.set.status.is_over() {
         let source = &standing.set.request.source;
-        let open = control.store.change_set_list_open().await.unwrap_or_default();
+        let open = control
+            .store
+            .change_set_list_open()
+            .await
+            .unwrap_or_default();
         if !open.iter().any(|set| set.request.source == *source) {
             drop(fs::remove_file(control.home.snapshot(source)));
         }

@@ -68,11 +68,17 @@ pub enum RunnerError {
     #[error("could not sign the lock of run `{run}`")]
     Sign { run: RunId, source: std::io::Error },
     #[error("could not read what run `{run}` is about")]
-    Read { run: RunId, source: store::ChangeSetError },
+    Read {
+        run: RunId,
+        source: store::ChangeSetError,
+    },
     #[error("there is no run `{run}`")]
     Missing { run: RunId },
     #[error("could not record what happened to run `{run}`")]
-    Record { run: RunId, source: store::ChangeSetError },
+    Record {
+        run: RunId,
+        source: store::ChangeSetError,
+    },
     #[error(transparent)]
     Turn(#[from] worker::TurnError),
 }
@@ -189,11 +195,16 @@ pub async fn run(
 /// Writes this process's number into the lock it was started with.
 fn sign(run: RunId) -> Result<(), RunnerError> {
     let fail = |source| RunnerError::Sign { run, source };
-    let lock = std::io::stdout().as_fd().try_clone_to_owned().map_err(fail)?;
+    let lock = std::io::stdout()
+        .as_fd()
+        .try_clone_to_owned()
+        .map_err(fail)?;
     RunLock::sign(&std::fs::File::from(lock), std::process::id()).map_err(fail)
 }
 
 /// The event that ends a stage badly.
 pub(crate) fn failed(failure: Failure, stage: Stage, serial: Option<i64>, mask: &Mask) -> RunEvent {
-    RunEvent::Failed { problem: failure.into_problem(stage, serial, mask) }
+    RunEvent::Failed {
+        problem: failure.into_problem(stage, serial, mask),
+    }
 }

@@ -33,7 +33,10 @@ pub struct Standing {
 #[derive(Debug, thiserror::Error)]
 pub enum TurnError {
     #[error("could not look after change set `{set}`")]
-    Store { set: ChangeSetId, source: ChangeSetError },
+    Store {
+        set: ChangeSetId,
+        source: ChangeSetError,
+    },
     #[error("could not pass values on to a runner")]
     Values(#[source] serde_json::Error),
 }
@@ -76,7 +79,12 @@ pub async fn turn(
                 .map_err(|source| TurnError::Store { set, source })?;
         }
     }
-    Ok(Standing { set: turn.set, runs: turn.runs, behind: turn.behind, own: own_stage })
+    Ok(Standing {
+        set: turn.set,
+        runs: turn.runs,
+        behind: turn.behind,
+        own: own_stage,
+    })
 }
 
 async fn start(

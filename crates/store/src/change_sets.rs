@@ -39,9 +39,16 @@ pub enum ChangeSetError {
     #[error("there is no change set `{0}`")]
     Missing(ChangeSetId),
     #[error("change set `{id}` is {status}: it cannot be {deed} now")]
-    Refused { id: ChangeSetId, status: String, deed: &'static str },
+    Refused {
+        id: ChangeSetId,
+        status: String,
+        deed: &'static str,
+    },
     #[error("the record of {what} cannot be read")]
-    Record { what: String, source: serde_json::Error },
+    Record {
+        what: String,
+        source: serde_json::Error,
+    },
     #[error(transparent)]
     Run(#[from] model::run::Refusal),
     #[error(transparent)]
@@ -56,7 +63,11 @@ impl Store {
         specs: &[RunSpec],
         now: Timestamp,
     ) -> Result<ChangeSetId, ChangeSetError> {
-        let status = if request.auto_approve { Status::Waiting } else { Status::Planning };
+        let status = if request.auto_approve {
+            Status::Waiting
+        } else {
+            Status::Planning
+        };
         let at = Value::from(now.as_microsecond());
         let mut tx = self.db.begin_write().await?;
         let row = tx
@@ -175,7 +186,12 @@ impl Store {
             }
         }
         tx.commit().await?;
-        Ok(Turn { set, runs: members, starts, behind })
+        Ok(Turn {
+            set,
+            runs: members,
+            starts,
+            behind,
+        })
     }
 
     /// Ends a change set that nobody drives any more and gives its lanes up.
@@ -189,7 +205,9 @@ impl Store {
         let row = tx.fetch_optional(SELECT_ONE, &[id.into()]).await?;
         let mut set = read(&row.ok_or(ChangeSetError::Missing(id))?)?;
         if !set.status.is_over() {
-            set.status = Status::Stopped { why: why.to_owned() };
+            set.status = Status::Stopped {
+                why: why.to_owned(),
+            };
             write_status(&mut tx, &set, now).await?;
             lanes::release(&mut tx, id).await?;
         }
@@ -209,7 +227,11 @@ async fn hear(
 ) -> Result<(), ChangeSetError> {
     let refused = |deed| {
         let status = format!("{:?}", set.status).to_lowercase();
-        ChangeSetError::Refused { id: set.id, status, deed }
+        ChangeSetError::Refused {
+            id: set.id,
+            status,
+            deed,
+        }
     };
     match (say, &set.status) {
         (Say::Confirm, Status::AwaitingConfirm) => {
@@ -234,7 +256,9 @@ async fn hear(
                 let because = model::run::Skip::NotConfirmed;
                 runs::record(tx, members, run, RunEvent::Skipped { because }, now).await?;
             }
-            set.status = Status::Stopped { why: "not confirmed".to_owned() };
+            set.status = Status::Stopped {
+                why: "not confirmed".to_owned(),
+            };
         }
         (Say::Interrupt, status) if !status.is_over() => set.status = Status::Interrupting,
         (Say::Interrupt, _) => {}
@@ -247,7 +271,11 @@ async fn hear(
 async fn write_status(tx: &mut Tx, set: &ChangeSet, now: Timestamp) -> Result<(), ChangeSetError> {
     tx.execute(
         "UPDATE change_set SET status = $2, updated_at = $3 WHERE id = $1",
-        &[set.id.into(), to_json(&set.status, "a change set")?.into(), now.as_microsecond().into()],
+        &[
+            set.id.into(),
+            to_json(&set.status, "a change set")?.into(),
+            now.as_microsecond().into(),
+        ],
     )
     .await?;
     Ok(())
@@ -263,16 +291,24 @@ fn read(row: &Row) -> Result<ChangeSet, ChangeSetError> {
     })
 }
 
-pub(crate) fn to_json<T: serde::Serialize>(value: &T, what: &str) -> Result<String, ChangeSetError> {
-    serde_json::to_string(value)
-        .map_err(|source| ChangeSetError::Record { what: what.to_owned(), source })
+pub(crate) fn to_json<T: serde::Serialize>(
+    value: &T,
+    what: &str,
+) -> Result<String, ChangeSetError> {
+    serde_json::to_string(value).map_err(|source| ChangeSetError::Record {
+        what: what.to_owned(),
+        source,
+    })
 }
 
 pub(crate) fn from_json<T: serde::de::DeserializeOwned>(
     text: &str,
     what: impl FnOnce() -> String,
 ) -> Result<T, ChangeSetError> {
-    serde_json::from_str(text).map_err(|source| ChangeSetError::Record { what: what(), source })
+    serde_json::from_str(text).map_err(|source| ChangeSetError::Record {
+        what: what(),
+        source,
+    })
 }
 
 pub(crate) fn timestamp(micros: i64) -> Timestamp {
@@ -280,5 +316,8 @@ pub(crate) fn timestamp(micros: i64) -> Timestamp {
 }
 
 pub(crate) fn expect_row(row: Option<Row>) -> Result<Row, DbError> {
-    row.ok_or(DbError::Column { column: 0, expected: "a row" })
+    row.ok_or(DbError::Column {
+        column: 0,
+        expected: "a row",
+    })
 }

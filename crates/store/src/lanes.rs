@@ -57,17 +57,30 @@ pub(crate) async fn take(
             "INSERT INTO lane (name, change_set, epoch, since) VALUES ($1, $2, 1, $3)
              ON CONFLICT (name) DO UPDATE
              SET change_set = $2, epoch = lane.epoch + 1, since = $3",
-            &[lane.as_str().into(), set.id.into(), now.as_microsecond().into()],
+            &[
+                lane.as_str().into(),
+                set.id.into(),
+                now.as_microsecond().into(),
+            ],
         )
         .await?;
     }
-    tx.execute("DELETE FROM lane_wait WHERE change_set = $1", &[set.id.into()]).await?;
+    tx.execute(
+        "DELETE FROM lane_wait WHERE change_set = $1",
+        &[set.id.into()],
+    )
+    .await?;
     Ok(None)
 }
 
 /// Gives up what a change set holds or waits for.
 pub(crate) async fn release(tx: &mut Tx, set: ChangeSetId) -> Result<(), DbError> {
-    tx.execute("UPDATE lane SET change_set = NULL WHERE change_set = $1", &[set.into()]).await?;
-    tx.execute("DELETE FROM lane_wait WHERE change_set = $1", &[set.into()]).await?;
+    tx.execute(
+        "UPDATE lane SET change_set = NULL WHERE change_set = $1",
+        &[set.into()],
+    )
+    .await?;
+    tx.execute("DELETE FROM lane_wait WHERE change_set = $1", &[set.into()])
+        .await?;
     Ok(())
 }

@@ -12,7 +12,12 @@ use crate::db::{Row, Tx};
 
 impl Store {
     pub async fn run_list(&self, set: ChangeSetId) -> Result<Vec<Run>, ChangeSetError> {
-        self.db.fetch_all(SELECT_OF_SET, &[set.into()]).await?.iter().map(read).collect()
+        self.db
+            .fetch_all(SELECT_OF_SET, &[set.into()])
+            .await?
+            .iter()
+            .map(read)
+            .collect()
     }
 
     pub async fn run_get(&self, id: RunId) -> Result<Option<Run>, ChangeSetError> {
@@ -35,10 +40,16 @@ impl Store {
     }
 
     /// What happened to it, oldest first.
-    pub async fn run_events(&self, id: RunId) -> Result<Vec<(Timestamp, RunEvent)>, ChangeSetError> {
+    pub async fn run_events(
+        &self,
+        id: RunId,
+    ) -> Result<Vec<(Timestamp, RunEvent)>, ChangeSetError> {
         let rows = self
             .db
-            .fetch_all("SELECT at, body FROM run_event WHERE run = $1 ORDER BY seq", &[id.into()])
+            .fetch_all(
+                "SELECT at, body FROM run_event WHERE run = $1 ORDER BY seq",
+                &[id.into()],
+            )
             .await?;
         rows.iter()
             .map(|row| {
@@ -73,7 +84,11 @@ const SELECT_OF_SET: &str =
     "SELECT id, change_set, stack, state, upstreams FROM run WHERE change_set = $1 ORDER BY id";
 
 pub(crate) async fn list(tx: &mut Tx, set: ChangeSetId) -> Result<Vec<Run>, ChangeSetError> {
-    tx.fetch_all(SELECT_OF_SET, &[set.into()]).await?.iter().map(read).collect()
+    tx.fetch_all(SELECT_OF_SET, &[set.into()])
+        .await?
+        .iter()
+        .map(read)
+        .collect()
 }
 
 pub(crate) async fn record(
@@ -83,7 +98,9 @@ pub(crate) async fn record(
     event: RunEvent,
     now: Timestamp,
 ) -> Result<(), ChangeSetError> {
-    let Some(run) = runs.iter_mut().find(|run| run.id == id) else { return Ok(()) };
+    let Some(run) = runs.iter_mut().find(|run| run.id == id) else {
+        return Ok(());
+    };
     let body = to_json(&event, "an event")?;
     run.state = advance(&run.state, event, now)?;
     let at = now.as_microsecond();
@@ -107,8 +124,12 @@ fn read(row: &Row) -> Result<Run, ChangeSetError> {
     Ok(Run {
         id,
         change_set: ChangeSetId(row.int(1)?),
-        stack: serde_json::from_value(row.text(2)?.into())
-            .map_err(|source| ChangeSetError::Record { what: what(), source })?,
+        stack: serde_json::from_value(row.text(2)?.into()).map_err(|source| {
+            ChangeSetError::Record {
+                what: what(),
+                source,
+            }
+        })?,
         state: from_json(row.text(3)?, what)?,
         upstreams: from_json(row.text(4)?, what)?,
     })

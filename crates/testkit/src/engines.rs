@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 /// OpenTofu, which every test may count on.
 pub fn tofu() -> PathBuf {
-    named("TERRANE_TEST_TOFU").unwrap_or_else(|| panic!("no OpenTofu for tests: run `make tools`, or `make test`"))
+    named("TERRANE_TEST_TOFU")
+        .unwrap_or_else(|| panic!("no OpenTofu for tests: run `make tools`, or `make test`"))
 }
 
 /// Terraform, where it is there.
@@ -20,15 +21,23 @@ pub fn all() -> Vec<(&'static str, PathBuf)> {
 }
 
 fn named(variable: &str) -> Option<PathBuf> {
-    let named = std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_file());
+    let named = std::env::var_os(variable)
+        .map(PathBuf::from)
+        .filter(|path| path.is_file());
     let cached = || {
         let home = std::env::var_os("HOME").map(PathBuf::from)?;
         Some(home.join(".cache/terrane/engines/tofu/1.11.14/tofu")).filter(|path| path.is_file())
     };
-    if variable == "TERRANE_TEST_TOFU" { named.or_else(cached) } else { named }
+    if variable == "TERRANE_TEST_TOFU" {
+        named.or_else(cached)
+    } else {
+        named
+    }
 }
 
 fn on_path(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|dir| dir.join(program)).find(|file| file.is_file())
+    std::env::split_paths(&path)
+        .map(|dir| dir.join(program))
+        .find(|file| file.is_file())
 }

@@ -45,7 +45,8 @@ fn level_line(line: &str) -> String {
     let mut at = 0;
     while at < words.len() {
         let word = words[at];
-        let starts_span = matches!(word, "in" | "after") && words.get(at + 1).is_some_and(|next| is_number(next));
+        let starts_span =
+            matches!(word, "in" | "after") && words.get(at + 1).is_some_and(|next| is_number(next));
         if starts_span {
             let mut end = at + 1;
             while words.get(end).is_some_and(|number| is_number(number))
@@ -55,13 +56,19 @@ fn level_line(line: &str) -> String {
             }
             if end > at + 1 {
                 let last = words[end - 1];
-                let tail = &last[last.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(last.len())..];
+                let tail = &last[last
+                    .find(|c: char| !c.is_ascii_alphabetic())
+                    .unwrap_or(last.len())..];
                 out.push(format!("{word} 0 s{tail}"));
                 at = end;
                 continue;
             }
         }
-        out.push(if is_clock(word) { "00:00".to_owned() } else { word.to_owned() });
+        out.push(if is_clock(word) {
+            "00:00".to_owned()
+        } else {
+            word.to_owned()
+        });
         at += 1;
     }
     out.join(" ").trim_end().to_owned()

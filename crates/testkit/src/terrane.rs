@@ -26,7 +26,10 @@ pub struct Background {
 impl TestTerrane {
     /// `binary` is `env!("CARGO_BIN_EXE_terrane")`. OpenTofu is on its path.
     pub fn new(binary: &str) -> Self {
-        let dir = tempfile::Builder::new().prefix("terrane-test-").tempdir().expect("a directory");
+        let dir = tempfile::Builder::new()
+            .prefix("terrane-test-")
+            .tempdir()
+            .expect("a directory");
         let bin = dir.path().join("bin");
         for made in ["bin", "project", "user"] {
             fs::create_dir(dir.path().join(made)).expect("a directory");
@@ -36,15 +39,28 @@ impl TestTerrane {
         }
         let user = dir.path().join("user").display().to_string();
         let env = [
-            ("PATH", format!("{}:/usr/local/bin:/usr/bin:/bin", bin.display())),
+            (
+                "PATH",
+                format!("{}:/usr/local/bin:/usr/bin:/bin", bin.display()),
+            ),
             ("HOME", user),
             ("LANG", "C.UTF-8".to_owned()),
-            ("TERRANE_HOME", dir.path().join("home").display().to_string()),
-            ("XDG_CACHE_HOME", dir.path().join("cache").display().to_string()),
+            (
+                "TERRANE_HOME",
+                dir.path().join("home").display().to_string(),
+            ),
+            (
+                "XDG_CACHE_HOME",
+                dir.path().join("cache").display().to_string(),
+            ),
             ("GIT_CONFIG_NOSYSTEM", "1".to_owned()),
         ];
         let env = env.map(|(name, value)| (name.to_owned(), value)).into();
-        let made = Self { dir, binary: binary.into(), env };
+        let made = Self {
+            dir,
+            binary: binary.into(),
+            env,
+        };
         // Its making is said once, and not what tests are about.
         made.write_key();
         made
@@ -97,7 +113,9 @@ impl TestTerrane {
 
     /// Copies an example of the repository into the project.
     pub fn copy_example(&self, name: &str) -> &Self {
-        let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name);
+        let from = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../examples")
+            .join(name);
         copy_dir(&from, &self.project());
         self
     }
@@ -127,15 +145,33 @@ impl TestTerrane {
             .stderr(fs::File::create(&stderr).expect("a file"))
             .spawn()
             .expect("terrane starts");
-        Background { child, stdout, stderr }
+        Background {
+            child,
+            stdout,
+            stderr,
+        }
     }
 
     pub fn git(&self, args: &[&str]) -> String {
-        let settings = ["-c", "user.name=test", "-c", "user.email=test@example.io", "-c", "commit.gpgsign=false"];
+        let settings = [
+            "-c",
+            "user.name=test",
+            "-c",
+            "user.email=test@example.io",
+            "-c",
+            "commit.gpgsign=false",
+        ];
         let mut command = self.bare("git");
-        command.current_dir(self.project()).args(settings).args(args);
+        command
+            .current_dir(self.project())
+            .args(settings)
+            .args(args);
         let output = command.output().expect("git starts");
-        assert!(output.status.success(), "git {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "git {args:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
@@ -161,11 +197,17 @@ impl TestTerrane {
 
     fn command(&self, dir: &str, args: &[&str]) -> Command {
         let mut command = self.bare(&self.binary);
-        command.current_dir(self.project().join(dir)).args(args).stdin(Stdio::null());
+        command
+            .current_dir(self.project().join(dir))
+            .args(args)
+            .stdin(Stdio::null());
         command
     }
 
-    #[expect(clippy::disallowed_methods, reason = "tests start the program itself, from outside")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "tests start the program itself, from outside"
+    )]
     fn bare(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new(program);
         command.env_clear().envs(&self.env);
@@ -212,7 +254,9 @@ pub fn kill(pid: u32) {
 }
 
 fn send(pid: u32, signal: rustix::process::Signal) {
-    let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
+    let pid = i32::try_from(pid)
+        .ok()
+        .and_then(rustix::process::Pid::from_raw);
     // Gone already is as good.
     drop(pid.map(|pid| rustix::process::kill_process(pid, signal)));
 }

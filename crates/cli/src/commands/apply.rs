@@ -11,8 +11,10 @@ use crate::{CommandError, ExitStatus, Process};
 /// The work goes on if this terminal is closed; the same command again attaches to it. Ctrl-C
 /// interrupts the engines once and waits for them; a second Ctrl-C leaves them to it.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  terrane apply\n  terrane apply network cluster\n  terrane apply changed:main --auto-approve\n  \
-    terrane apply 'target:local & !label:stateful'")]
+#[command(
+    after_help = "Examples:\n  terrane apply\n  terrane apply network cluster\n  terrane apply changed:main --auto-approve\n  \
+    terrane apply 'target:local & !label:stateful'"
+)]
 pub(crate) struct ApplyArgs {
     /// Stacks to apply: `NAME`, `web-*`, `target:T`, `layer:L`, `label:L`, `changed:REF`, `+NAME`, `NAME+`, `!NAME`
     selectors: Vec<String>,
@@ -27,7 +29,11 @@ pub(crate) struct ApplyArgs {
     jobs: Option<usize>,
 }
 
-pub(crate) async fn apply(args: ApplyArgs, global: &Global, process: &Process) -> Result<ExitStatus, CommandError> {
+pub(crate) async fn apply(
+    args: ApplyArgs,
+    global: &Global,
+    process: &Process,
+) -> Result<ExitStatus, CommandError> {
     let change = Change {
         action: Action::Apply,
         selectors: args.selectors,

@@ -79,9 +79,14 @@ async fn start<'a>(
 ) -> Result<Watcher<'a>, CommandError> {
     let failed = |err: &dyn std::error::Error| CommandError::from_error(err);
     if wanted.action != Action::Plan
-        && let Some(set) = changesets::find_same(control, wanted).await.map_err(|err| failed(&err))?
+        && let Some(set) = changesets::find_same(control, wanted)
+            .await
+            .map_err(|err| failed(&err))?
     {
-        report::say(&format!("Attached to change set {}, which is already under way.\n", set.id))?;
+        report::say(&format!(
+            "Attached to change set {}, which is already under way.\n",
+            set.id
+        ))?;
         return Watcher::attach(control, set.id, global, process).map_err(|err| failed(&err));
     }
     let wishes = changesets::requirements(project, &wanted.stacks);
@@ -115,9 +120,11 @@ async fn follow(
                 } else {
                     watcher.discard().await?;
                     if !process.stdin_is_terminal {
-                        return Err(CommandError::new("nothing was applied: nobody is here to say yes")
-                            .hint("`--auto-approve` applies without asking")
-                            .status(ExitStatus::Waits));
+                        return Err(CommandError::new(
+                            "nothing was applied: nobody is here to say yes",
+                        )
+                        .hint("`--auto-approve` applies without asking")
+                        .status(ExitStatus::Waits));
                     }
                     report::say("Nothing was applied.\n")?;
                     return Ok(ExitStatus::Done);
@@ -128,7 +135,10 @@ async fn follow(
     if change.action == Action::Plan {
         let set = planned::plan_set(watcher, project).await?;
         planned::show(&set, change.full, global, process)?;
-        return Ok(ending::plan_status(watcher.runs(), change.detailed_exitcode));
+        return Ok(ending::plan_status(
+            watcher.runs(),
+            change.detailed_exitcode,
+        ));
     }
     ending::tell(watcher, global, process).await
 }
@@ -141,7 +151,10 @@ fn confirm(action: Action, set: &ChangeSet, process: &Process) -> Result<bool, C
         Action::Destroy => "Destroy all of this?",
         Action::Plan | Action::Apply => "Apply this?",
     };
-    report::say(&format!("\n{deed} Only `yes` starts change set {}: ", set.id))?;
+    report::say(&format!(
+        "\n{deed} Only `yes` starts change set {}: ",
+        set.id
+    ))?;
     Ok(read_line()? == "yes")
 }
 
@@ -154,13 +167,19 @@ fn type_protected_names(
     for name in stacks.iter().filter(|name| project.stacks[*name].protected) {
         let refused = |why: &str| {
             CommandError::new(format!("stack `{name}` is protected: {why}"))
-                .hint(format!("leave it out with `!{name}`, or set `protected = false` first"))
+                .hint(format!(
+                    "leave it out with `!{name}`, or set `protected = false` first"
+                ))
                 .status(ExitStatus::Refused)
         };
         if !process.stdin_is_terminal {
-            return Err(refused("its name must be typed, and nobody is here to type it"));
+            return Err(refused(
+                "its name must be typed, and nobody is here to type it",
+            ));
         }
-        report::say(&format!("Stack `{name}` is protected. Type its name to destroy it: "))?;
+        report::say(&format!(
+            "Stack `{name}` is protected. Type its name to destroy it: "
+        ))?;
         if read_line()? != name.as_str() {
             return Err(refused("its name was not typed"));
         }
@@ -170,7 +189,9 @@ fn type_protected_names(
 
 fn read_line() -> Result<String, CommandError> {
     let mut line = String::new();
-    io::stderr().flush().map_err(|err| CommandError::because("could not ask", &err))?;
+    io::stderr()
+        .flush()
+        .map_err(|err| CommandError::because("could not ask", &err))?;
     io::stdin()
         .lock()
         .read_line(&mut line)
@@ -183,8 +204,15 @@ async fn look_after_the_past(control: &Control, look: Look) -> Result<(), Comman
     let failed = |err: &dyn std::error::Error| {
         CommandError::because("could not look after earlier change sets", err)
     };
-    for set in recovery::release_abandoned(control).await.map_err(|err| failed(&err))? {
-        let runs = control.store.run_list(set.id).await.map_err(|err| failed(&err))?;
+    for set in recovery::release_abandoned(control)
+        .await
+        .map_err(|err| failed(&err))?
+    {
+        let runs = control
+            .store
+            .run_list(set.id)
+            .await
+            .map_err(|err| failed(&err))?;
         for run in runs {
             if let Some(text) = ending::unknown(&run) {
                 report::say(&errors::render_warning(&text, &[], look))?;
@@ -195,7 +223,11 @@ async fn look_after_the_past(control: &Control, look: Look) -> Result<(), Comman
 }
 
 fn prepare_error(err: &PrepareError) -> CommandError {
-    let status = if err.is_refusal() { ExitStatus::Refused } else { ExitStatus::Failed };
+    let status = if err.is_refusal() {
+        ExitStatus::Refused
+    } else {
+        ExitStatus::Failed
+    };
     let shown = CommandError::from_error(err).status(status);
     err.hint().into_iter().fold(shown, CommandError::hint)
 }

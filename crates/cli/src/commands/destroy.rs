@@ -23,7 +23,11 @@ pub(crate) struct DestroyArgs {
     jobs: Option<usize>,
 }
 
-pub(crate) async fn destroy(args: DestroyArgs, global: &Global, process: &Process) -> Result<ExitStatus, CommandError> {
+pub(crate) async fn destroy(
+    args: DestroyArgs,
+    global: &Global,
+    process: &Process,
+) -> Result<ExitStatus, CommandError> {
     let change = Change {
         action: Action::Destroy,
         selectors: args.selectors,

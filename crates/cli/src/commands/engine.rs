@@ -36,9 +36,11 @@ struct ListArgs {}
 /// In this order: one on PATH; the official release, its checksum and signature verified; a build from
 /// source (OpenTofu, with Go, some minutes). It is kept per user and version.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  terrane engine install                 # what the project asks for\n  \
+#[command(
+    after_help = "Examples:\n  terrane engine install                 # what the project asks for\n  \
     terrane engine install tofu 1.11.14\n  terrane engine install terraform '~> 1.11'\n\n\
-    TERRANE_ENGINE_MIRROR names a mirror of the release archives.")]
+    TERRANE_ENGINE_MIRROR names a mirror of the release archives."
+)]
 struct InstallArgs {
     /// `tofu` or `terraform`; none: what the project asks for
     flavor: Option<String>,
@@ -135,7 +137,8 @@ async fn install(
             .await
             .map_err(|err| {
                 let hint = err.hint();
-                hint.into_iter().fold(CommandError::from_error(&err), CommandError::hint)
+                hint.into_iter()
+                    .fold(CommandError::from_error(&err), CommandError::hint)
             })?;
         tell_installed(&engine, global)?;
     }
@@ -148,12 +151,15 @@ fn wishes(
     global: &Global,
     process: &Process,
 ) -> Result<Vec<EngineRequirement>, CommandError> {
-    let usage = |err: &dyn std::error::Error| {
-        CommandError::from_error(err).status(ExitStatus::Usage)
-    };
+    let usage =
+        |err: &dyn std::error::Error| CommandError::from_error(err).status(ExitStatus::Usage);
     if let Some(flavor) = &args.flavor {
         let flavor: Flavor = flavor.parse().map_err(|err| usage(&err))?;
-        let constraint = args.version.as_deref().map(str::parse::<Constraint>).transpose();
+        let constraint = args
+            .version
+            .as_deref()
+            .map(str::parse::<Constraint>)
+            .transpose();
         let constraint = constraint.map_err(|err| usage(&err))?;
         return Ok(vec![EngineRequirement { flavor, constraint }]);
     }
@@ -198,7 +204,10 @@ impl Teller {
         let line = match progress {
             Progress::Waiting => "waiting for another install to end".to_owned(),
             Progress::Chosen { version } => format!("installing {} {version}", self.flavor),
-            Progress::Downloading { done, total: Some(total) } if *total > 0 => {
+            Progress::Downloading {
+                done,
+                total: Some(total),
+            } if *total > 0 => {
                 let quarter = done * 4 / total;
                 if quarter <= self.quarter {
                     return;
@@ -225,12 +234,19 @@ async fn lock(
 ) -> Result<ExitStatus, CommandError> {
     let (open, project) = sound_project(global, process)?;
     let settings = process.settings(global)?;
-    let written = engines::lock(&open, &project, &process.env, &settings.cache_dir, args.upgrade)
-        .await
-        .map_err(|err| {
-            let hint = err.hint();
-            hint.into_iter().fold(CommandError::from_error(&err), CommandError::hint)
-        })?;
+    let written = engines::lock(
+        &open,
+        &project,
+        &process.env,
+        &settings.cache_dir,
+        args.upgrade,
+    )
+    .await
+    .map_err(|err| {
+        let hint = err.hint();
+        hint.into_iter()
+            .fold(CommandError::from_error(&err), CommandError::hint)
+    })?;
     if global.json {
         report::json(&json!({ "written": written }))?;
         return Ok(ExitStatus::Done);

@@ -12,22 +12,35 @@ use crate::{CommandError, ExitStatus, Process, report};
 ///
 /// The engine does the formatting, so the result is what `tofu fmt` or `terraform fmt` gives.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  terrane fmt\n  terrane fmt --check   # exit code 2 if a file would change")]
+#[command(
+    after_help = "Examples:\n  terrane fmt\n  terrane fmt --check   # exit code 2 if a file would change"
+)]
 pub(crate) struct FmtArgs {
     /// Change nothing; name the files that would change
     #[arg(long)]
     check: bool,
 }
 
-pub(crate) async fn fmt(args: &FmtArgs, global: &Global, process: &Process) -> Result<ExitStatus, CommandError> {
+pub(crate) async fn fmt(
+    args: &FmtArgs,
+    global: &Global,
+    process: &Process,
+) -> Result<ExitStatus, CommandError> {
     let (open, project) = sound_project(global, process)?;
     let settings = process.settings(global)?;
-    let formatted = formatting::format(&open, &project, &process.env, &settings.cache_dir, args.check)
-        .await
-        .map_err(|err| {
-            let hint = err.hint();
-            hint.into_iter().fold(CommandError::from_error(&err), CommandError::hint)
-        })?;
+    let formatted = formatting::format(
+        &open,
+        &project,
+        &process.env,
+        &settings.cache_dir,
+        args.check,
+    )
+    .await
+    .map_err(|err| {
+        let hint = err.hint();
+        hint.into_iter()
+            .fold(CommandError::from_error(&err), CommandError::hint)
+    })?;
     let Formatted { changed } = formatted;
     if global.json {
         report::json(&serde_json::json!({ "changed": names(&changed) }))?;
@@ -36,9 +49,16 @@ pub(crate) async fn fmt(args: &FmtArgs, global: &Global, process: &Process) -> R
             report::data(&format!("{name}\n"))?;
         }
     }
-    Ok(if args.check && !changed.is_empty() { ExitStatus::Changes } else { ExitStatus::Done })
+    Ok(if args.check && !changed.is_empty() {
+        ExitStatus::Changes
+    } else {
+        ExitStatus::Done
+    })
 }
 
 fn names(files: &[PathBuf]) -> Vec<String> {
-    files.iter().map(|file| Path::display(file).to_string()).collect()
+    files
+        .iter()
+        .map(|file| Path::display(file).to_string())
+        .collect()
 }

@@ -9,7 +9,9 @@ use crate::{CommandError, ExitStatus, Process, report};
 
 /// Show stacks, edges, layers and waves
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  terrane graph\n  terrane graph --format svg > graph.svg\n  terrane graph +web")]
+#[command(
+    after_help = "Examples:\n  terrane graph\n  terrane graph --format svg > graph.svg\n  terrane graph +web"
+)]
 pub(crate) struct GraphArgs {
     /// Stacks to show, such as `web`, `layer:platform`, `+web`; none: all
     selectors: Vec<String>,
@@ -27,7 +29,11 @@ enum Format {
     Svg,
 }
 
-pub(crate) fn graph(args: &GraphArgs, global: &Global, process: &Process) -> Result<ExitStatus, CommandError> {
+pub(crate) fn graph(
+    args: &GraphArgs,
+    global: &Global,
+    process: &Process,
+) -> Result<ExitStatus, CommandError> {
     let (open, mut project) = sound_project(global, process)?;
     if !args.selectors.is_empty() {
         let chosen = selection::resolve(&args.selectors, &open, &project, process)?;
@@ -41,7 +47,13 @@ pub(crate) fn graph(args: &GraphArgs, global: &Global, process: &Process) -> Res
     let picture = match args.format {
         _ if global.json => graph::json(&drawn),
         Format::Json => graph::json(&drawn),
-        Format::Text => graph::text(&drawn, TextStyle { width: look.width, unicode: look.unicode }),
+        Format::Text => graph::text(
+            &drawn,
+            TextStyle {
+                width: look.width,
+                unicode: look.unicode,
+            },
+        ),
         Format::Dot => graph::dot(&drawn),
         Format::Mermaid => graph::mermaid(&drawn),
         Format::Svg => graph::svg(&drawn),

@@ -7,6 +7,10 @@ use crate::{CommandError, ExitStatus, Process};
 #[derive(Debug, clap::Args)]
 pub(crate) struct InitArgs {}
 
-pub(crate) fn init(_args: &InitArgs, _global: &Global, _process: &Process) -> Result<ExitStatus, CommandError> {
+pub(crate) fn init(
+    _args: &InitArgs,
+    _global: &Global,
+    _process: &Process,
+) -> Result<ExitStatus, CommandError> {
     Ok(ExitStatus::Done)
 }

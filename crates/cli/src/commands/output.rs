@@ -13,7 +13,9 @@ use crate::{CommandError, ExitStatus, Process, report};
 ///
 /// Sensitive ones are shown only when asked for by name.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  terrane output network\n  terrane output network subnet_id --raw\n  terrane output database --json")]
+#[command(
+    after_help = "Examples:\n  terrane output network\n  terrane output network subnet_id --raw\n  terrane output database --json"
+)]
 pub(crate) struct OutputArgs {
     /// The stack
     stack: String,
@@ -24,7 +26,11 @@ pub(crate) struct OutputArgs {
     raw: bool,
 }
 
-pub(crate) async fn output(args: OutputArgs, global: &Global, process: &Process) -> Result<ExitStatus, CommandError> {
+pub(crate) async fn output(
+    args: OutputArgs,
+    global: &Global,
+    process: &Process,
+) -> Result<ExitStatus, CommandError> {
     let (open, project) = sound_project(global, process)?;
     let stack: &StackName = selection::one(&args.stack, &project)?;
     let settings = process.settings(global)?;
@@ -33,17 +39,34 @@ pub(crate) async fn output(args: OutputArgs, global: &Global, process: &Process)
         .await
         .map_err(|err| CommandError::from_error(&err))?;
     if known.is_empty() {
-        return Err(CommandError::new(format!("stack `{stack}` has no outputs: it was not applied, or declares none"))
-            .hint(format!("`terrane apply {stack}`")));
+        return Err(CommandError::new(format!(
+            "stack `{stack}` has no outputs: it was not applied, or declares none"
+        ))
+        .hint(format!("`terrane apply {stack}`")));
     }
     match &args.name {
-        Some(name) => one(stack, name, known.get(name), &known, args.raw, global, process),
+        Some(name) => one(
+            stack,
+            name,
+            known.get(name),
+            &known,
+            args.raw,
+            global,
+            process,
+        ),
         None if global.json => {
             let document = known
                 .iter()
                 .map(|(name, output)| {
-                    let value = if output.sensitive { Value::Null } else { output.value.clone() };
-                    (name.clone(), json!({ "value": value, "sensitive": output.sensitive }))
+                    let value = if output.sensitive {
+                        Value::Null
+                    } else {
+                        output.value.clone()
+                    };
+                    (
+                        name.clone(),
+                        json!({ "value": value, "sensitive": output.sensitive }),
+                    )
                 })
                 .collect::<serde_json::Map<_, _>>();
             report::json(&Value::Object(document))?;
@@ -74,15 +97,19 @@ fn one(
 ) -> Result<ExitStatus, CommandError> {
     let Some(output) = output else {
         let names: Vec<String> = known.keys().map(|name| format!("`{name}`")).collect();
-        return Err(CommandError::new(format!("stack `{stack}` has no output `{name}`"))
-            .hint(format!("it has {}", names.join(", "))));
+        return Err(
+            CommandError::new(format!("stack `{stack}` has no output `{name}`"))
+                .hint(format!("it has {}", names.join(", "))),
+        );
     };
     match &output.value {
         Value::String(text) if raw => report::data(text)?,
         Value::Array(_) | Value::Object(_) if raw => {
-            return Err(CommandError::new(format!("output `{name}` is not a text, a number or a truth value"))
-                .hint("use `--json` instead of `--raw`")
-                .status(ExitStatus::Usage));
+            return Err(CommandError::new(format!(
+                "output `{name}` is not a text, a number or a truth value"
+            ))
+            .hint("use `--json` instead of `--raw`")
+            .status(ExitStatus::Usage));
         }
         value if raw => report::data(&value.to_string())?,
         value if global.json => report::json(value)?,

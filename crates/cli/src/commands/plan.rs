@@ -11,8 +11,10 @@ use crate::{CommandError, ExitStatus, Process};
 /// Plans take no lock and wait for nobody. A stack that needs a value which does not exist yet is
 /// deferred: it is planned when its upstream was applied.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  terrane plan\n  terrane plan changed:main\n  terrane plan +web --full\n  \
-    terrane plan --detailed-exitcode   # 2 if there are changes")]
+#[command(
+    after_help = "Examples:\n  terrane plan\n  terrane plan changed:main\n  terrane plan +web --full\n  \
+    terrane plan --detailed-exitcode   # 2 if there are changes"
+)]
 pub(crate) struct PlanArgs {
     /// Stacks to plan: `NAME`, `web-*`, `target:T`, `layer:L`, `label:L`, `changed:REF`, `+NAME`, `NAME+`, `!NAME`
     selectors: Vec<String>,
@@ -33,7 +35,11 @@ pub(crate) struct PlanArgs {
     jobs: Option<usize>,
 }
 
-pub(crate) async fn plan(args: PlanArgs, global: &Global, process: &Process) -> Result<ExitStatus, CommandError> {
+pub(crate) async fn plan(
+    args: PlanArgs,
+    global: &Global,
+    process: &Process,
+) -> Result<ExitStatus, CommandError> {
     let change = Change {
         action: Action::Plan,
         selectors: args.selectors,

@@ -3,10 +3,10 @@
 use std::io::Read as _;
 use std::path::PathBuf;
 
+use control::Control;
 use control::asker::Asker;
 use control::home::{Home, Opened};
 use control::runner::{self as runners, Endpoint};
-use control::Control;
 use control::state::StateAccess;
 use model::ids::RunId;
 use model::run::Stage;
@@ -40,20 +40,35 @@ pub(crate) fn leave_terminal() -> Result<(), CommandError> {
 }
 
 pub(crate) async fn runner(args: RunnerArgs) -> Result<ExitStatus, CommandError> {
-    let run: RunId = args.run.parse().map_err(|err| CommandError::from_error(&err))?;
+    let run: RunId = args
+        .run
+        .parse()
+        .map_err(|err| CommandError::from_error(&err))?;
     let stage = match args.stage.as_str() {
         "apply" => Stage::Applying,
         _ => Stage::Planning,
     };
     let mut values = Vec::new();
-    let read = |err: &dyn std::error::Error| CommandError::because("could not read the asker's values", err);
-    std::io::stdin().read_to_end(&mut values).map_err(|err| read(&err))?;
+    let read = |err: &dyn std::error::Error| {
+        CommandError::because("could not read the asker's values", err)
+    };
+    std::io::stdin()
+        .read_to_end(&mut values)
+        .map_err(|err| read(&err))?;
     let asker: Asker = serde_json::from_slice(&values).map_err(|err| read(&err))?;
     let home = Home::at(args.home, args.key, args.id);
-    let Opened { store, home, .. } = home.open().await.map_err(|err| CommandError::from_error(&err))?;
+    let Opened { store, home, .. } = home
+        .open()
+        .await
+        .map_err(|err| CommandError::from_error(&err))?;
     let program = std::env::current_exe()
         .map_err(|err| CommandError::because("could not find this program", &err))?;
-    let control = Control { store, home, program, cache: args.cache };
+    let control = Control {
+        store,
+        home,
+        program,
+        cache: args.cache,
+    };
     let done = runners::run(&control, run, stage, &asker, endpoint).await;
     runners::note_usage("runner");
     done.map_err(|err| CommandError::from_error(&err))?;
@@ -69,5 +84,8 @@ fn endpoint(access: StateAccess, listener: TcpListener) -> std::io::Result<Endpo
         // It ends with the stage, by being dropped; what it could not answer the engine reports.
         drop(endpoint.serve(listener, std::future::pending()).await);
     };
-    Ok(Endpoint { environment, serving: Box::pin(serving) })
+    Ok(Endpoint {
+        environment,
+        serving: Box::pin(serving),
+    })
 }

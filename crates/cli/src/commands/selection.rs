@@ -17,10 +17,18 @@ pub(crate) fn resolve(
     project: &Project,
     process: &Process,
 ) -> Result<BTreeSet<StackName>, CommandError> {
-    let wrong = |err: &dyn std::error::Error| CommandError::from_error(err).status(ExitStatus::Usage);
+    let wrong =
+        |err: &dyn std::error::Error| CommandError::from_error(err).status(ExitStatus::Usage);
     if words.is_empty() {
-        let here = process.cwd.canonicalize().unwrap_or_else(|_| process.cwd.clone());
-        let inside = here.strip_prefix(&open.root).ok().and_then(|path| path.to_str()).unwrap_or("");
+        let here = process
+            .cwd
+            .canonicalize()
+            .unwrap_or_else(|_| process.cwd.clone());
+        let inside = here
+            .strip_prefix(&open.root)
+            .ok()
+            .and_then(|path| path.to_str())
+            .unwrap_or("");
         let graph = Graph::new(project);
         return Selection::here(inside)
             .resolve(&graph, project, &|_| BTreeSet::new())
@@ -29,8 +37,8 @@ pub(crate) fn resolve(
     let selection = selector::parse(words).map_err(|err| wrong(&err))?;
     let mut changed = std::collections::BTreeMap::new();
     for reference in selection.refs() {
-        let touched = control::changed::since(open, project, &reference, &process.env)
-            .map_err(|err| {
+        let touched =
+            control::changed::since(open, project, &reference, &process.env).map_err(|err| {
                 let hint = err.hint();
                 let shown = CommandError::from_error(&err);
                 hint.into_iter().fold(shown, CommandError::hint)
@@ -39,7 +47,9 @@ pub(crate) fn resolve(
     }
     let graph = Graph::new(project);
     selection
-        .resolve(&graph, project, &|reference| changed.get(reference).cloned().unwrap_or_default())
+        .resolve(&graph, project, &|reference| {
+            changed.get(reference).cloned().unwrap_or_default()
+        })
         .map_err(|err| {
             let hint = err.hint();
             hint.into_iter().fold(wrong(&err), CommandError::hint)
@@ -58,8 +68,10 @@ pub(crate) fn one<'a>(name: &str, project: &'a Project) -> Result<&'a StackName,
             let shown = CommandError::from_error(&err).status(ExitStatus::Usage);
             Err(err.hint().into_iter().fold(shown, CommandError::hint))
         }
-        Ok(_) => Err(CommandError::new(format!("`{name}` is not the name of one stack"))
-            .hint("`terrane graph` shows all stacks")
-            .status(ExitStatus::Usage)),
+        Ok(_) => Err(
+            CommandError::new(format!("`{name}` is not the name of one stack"))
+                .hint("`terrane graph` shows all stacks")
+                .status(ExitStatus::Usage),
+        ),
     }
 }

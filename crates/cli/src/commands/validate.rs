@@ -13,15 +13,25 @@ use crate::{CommandError, ExitStatus, Process, report};
 ///
 /// All problems are reported at once. Nothing is run and nothing is contacted.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  terrane validate\n  terrane validate --json | jq '.findings[].message'")]
+#[command(
+    after_help = "Examples:\n  terrane validate\n  terrane validate --json | jq '.findings[].message'"
+)]
 pub(crate) struct ValidateArgs {}
 
-pub(crate) fn validate(_args: &ValidateArgs, global: &Global, process: &Process) -> Result<ExitStatus, CommandError> {
+pub(crate) fn validate(
+    _args: &ValidateArgs,
+    global: &Global,
+    process: &Process,
+) -> Result<ExitStatus, CommandError> {
     let open = read_project(global, process)?;
     let loaded = &open.loaded;
     let mut all = loaded.findings.clone();
     all.extend(identity_note(open.identity.from));
-    let status = if loaded.has_errors() { ExitStatus::Failed } else { ExitStatus::Done };
+    let status = if loaded.has_errors() {
+        ExitStatus::Failed
+    } else {
+        ExitStatus::Done
+    };
     if global.json {
         let mut document = findings::findings_json(&all);
         if let Some(project) = &loaded.project {
@@ -55,8 +65,9 @@ fn identity_note(from: IdentitySource) -> Option<Finding> {
         IdentitySource::Path => "its home is tied to this directory",
     };
     Some(
-        Finding::note("no-project-id", format!("the project has no `id`: {what}"))
-            .hint("add one to the project block, such as `id = \"k3v9qd\"`, before the first apply"),
+        Finding::note("no-project-id", format!("the project has no `id`: {what}")).hint(
+            "add one to the project block, such as `id = \"k3v9qd\"`, before the first apply",
+        ),
     )
 }
 

@@ -206,6 +206,7 @@ fn verdict(outcome: &Outcome, look: Look) -> String {
         .filter(|(number, _)| *number > 0)
         .map(|(number, word)| format!("{number} {word}"))
         .collect();
+    let id = clean(&outcome.change_set);
     let message = format!("change set {id} stopped: {}", parts.join(", "));
     errors::render(&message, &[], &way_on(outcome, &tally), look)
 }

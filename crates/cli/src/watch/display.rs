@@ -10,7 +10,10 @@ use crate::view::progress::plain::Plain;
 use crate::{CommandError, Process, report};
 
 pub(super) enum Display {
-    Live { live: Box<Live<io::Stderr>>, size: Size },
+    Live {
+        live: Box<Live<io::Stderr>>,
+        size: Size,
+    },
     Plain(Plain),
     Silent,
 }
@@ -21,8 +24,14 @@ impl Display {
         if global.json {
             Self::Silent
         } else if process.stderr_is_terminal {
-            let size = Size { width: look.width, height: process.height() };
-            Self::Live { live: Box::new(Live::new(io::stderr(), look)), size }
+            let size = Size {
+                width: look.width,
+                height: process.height(),
+            };
+            Self::Live {
+                live: Box::new(Live::new(io::stderr(), look)),
+                size,
+            }
         } else {
             Self::Plain(Plain::new(look))
         }

@@ -19,7 +19,12 @@ pub(super) fn frame(
     behind: Option<ChangeSetId>,
     elapsed: Duration,
 ) -> Frame {
-    let mut title = format!("change set {}: {} on {}", set.id, deed(set.request.action), lanes(set));
+    let mut title = format!(
+        "change set {}: {} on {}",
+        set.id,
+        deed(set.request.action),
+        lanes(set)
+    );
     match (&set.status, behind) {
         (Status::Waiting, Some(behind)) => {
             title = format!("{title}, waits for change set {behind} to release the lane");
@@ -40,8 +45,15 @@ pub(super) fn frame(
 pub(super) fn heading(set: &ChangeSet) -> String {
     let source = match &set.request.commit {
         Some(commit) => {
-            let state = if set.request.dirty { "with changes" } else { "clean" };
-            format!(", source {} ({state})", commit.chars().take(7).collect::<String>())
+            let state = if set.request.dirty {
+                "with changes"
+            } else {
+                "clean"
+            };
+            format!(
+                ", source {} ({state})",
+                commit.chars().take(7).collect::<String>()
+            )
         }
         None => String::new(),
     };
@@ -49,7 +61,12 @@ pub(super) fn heading(set: &ChangeSet) -> String {
 }
 
 fn lanes(set: &ChangeSet) -> String {
-    let names: Vec<String> = set.request.lanes.iter().map(|lane| format!("`{lane}`")).collect();
+    let names: Vec<String> = set
+        .request
+        .lanes
+        .iter()
+        .map(|lane| format!("`{lane}`"))
+        .collect();
     names.join(", ")
 }
 
@@ -63,7 +80,11 @@ fn row(set: &ChangeSet, run: &Run, runs: &[Run], tails: &Tails) -> Row {
         RunState::Queued => (Mark::Waiting, why_queued(run, runs), None),
         RunState::Planning { since: at } => (Mark::Running, busy("planning"), since(*at)),
         RunState::Planned { plan, .. } => {
-            let wait = if set.status == Status::Confirmed { why_queued(run, runs) } else { String::new() };
+            let wait = if set.status == Status::Confirmed {
+                why_queued(run, runs)
+            } else {
+                String::new()
+            };
             let text = [format!("planned {}", counts(plan.counts)), wait].join("   ");
             (Mark::Waiting, text.trim_end().to_owned(), None)
         }
@@ -73,7 +94,12 @@ fn row(set: &ChangeSet, run: &Run, runs: &[Run], tails: &Tails) -> Row {
             (mark, text, None)
         }
     };
-    Row { stack: run.stack.to_string(), mark, text, elapsed }
+    Row {
+        stack: run.stack.to_string(),
+        mark,
+        text,
+        elapsed,
+    }
 }
 
 fn finished(outcome: &Outcome) -> (Mark, String) {
@@ -82,14 +108,22 @@ fn finished(outcome: &Outcome) -> (Mark, String) {
         Outcome::Deferred { .. } => (Mark::Skipped, "deferred".to_owned()),
         Outcome::Unchanged => (Mark::Unchanged, "no changes".to_owned()),
         Outcome::Applied { counts: done, .. } => (Mark::Done, format!("applied {}", counts(*done))),
-        Outcome::Failed { problem } if problem.interrupted => (Mark::Failed, "interrupted".to_owned()),
+        Outcome::Failed { problem } if problem.interrupted => {
+            (Mark::Failed, "interrupted".to_owned())
+        }
         Outcome::Failed { problem } => {
-            let first = problem.diagnostics.first().map_or(problem.message.as_str(), |first| &first.summary);
-            (Mark::Failed, format!("failed: {}", first.lines().next().unwrap_or_default()))
+            let first = problem
+                .diagnostics
+                .first()
+                .map_or(problem.message.as_str(), |first| &first.summary);
+            (
+                Mark::Failed,
+                format!("failed: {}", first.lines().next().unwrap_or_default()),
+            )
         }
-        Outcome::Skipped { because: Skip::Poisoned { by, .. } } => {
-            (Mark::Skipped, format!("skipped, poisoned by `{by}`"))
-        }
+        Outcome::Skipped {
+            because: Skip::Poisoned { by, .. },
+        } => (Mark::Skipped, format!("skipped, poisoned by `{by}`")),
         Outcome::Skipped { .. } => (Mark::Skipped, "skipped".to_owned()),
         Outcome::Unknown { .. } => (Mark::Unknown, "unknown: its runner was lost".to_owned()),
     }
@@ -100,10 +134,17 @@ pub(super) fn why_queued(run: &Run, runs: &[Run]) -> String {
     let open: Vec<String> = run
         .upstreams
         .iter()
-        .filter(|need| runs.iter().any(|other| other.stack == need.stack && is_open(other)))
+        .filter(|need| {
+            runs.iter()
+                .any(|other| other.stack == need.stack && is_open(other))
+        })
         .map(|need| format!("`{}`", need.stack))
         .collect();
-    if open.is_empty() { "waits for its turn".to_owned() } else { format!("waits for {}", open.join(", ")) }
+    if open.is_empty() {
+        "waits for its turn".to_owned()
+    } else {
+        format!("waits for {}", open.join(", "))
+    }
 }
 
 /// `3 changes`, or what else there is.

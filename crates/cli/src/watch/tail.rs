@@ -33,7 +33,10 @@ impl Tails {
                 }
             };
             let path = control.home.engine_events(run.id, stage);
-            let tail = self.0.entry(run.id).or_insert_with(|| Tail::new(path.clone()));
+            let tail = self
+                .0
+                .entry(run.id)
+                .or_insert_with(|| Tail::new(path.clone()));
             if tail.path != path {
                 *tail = Tail::new(path);
             }
@@ -49,12 +52,19 @@ impl Tails {
 
 impl Tail {
     fn new(path: PathBuf) -> Self {
-        Self { path, read: 0, reader: EventReader::default(), now: None }
+        Self {
+            path,
+            read: 0,
+            reader: EventReader::default(),
+            now: None,
+        }
     }
 
     /// A file that is not there yet, or cannot be read now, is looked at again next time.
     fn follow(&mut self) {
-        let Ok(mut file) = File::open(&self.path) else { return };
+        let Ok(mut file) = File::open(&self.path) else {
+            return;
+        };
         let mut new = Vec::new();
         if file.seek(SeekFrom::Start(self.read)).is_err() || file.read_to_end(&mut new).is_err() {
             return;
@@ -73,7 +83,9 @@ fn describe(event: &EngineEvent) -> Option<String> {
         EventKind::RefreshStart(step) => (step, "refreshing"),
         EventKind::ApplyStart(step) => (step, doing(step.action.as_deref())),
         EventKind::ApplyProgress(step) => (step, still(step.action.as_deref())),
-        EventKind::ProvisionStart(step) | EventKind::ProvisionProgress(step) => (step, "provisioning"),
+        EventKind::ProvisionStart(step) | EventKind::ProvisionProgress(step) => {
+            (step, "provisioning")
+        }
         _ => return None,
     };
     Some(format!("{}: {words}", step.resource.addr))

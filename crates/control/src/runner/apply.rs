@@ -39,9 +39,11 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
             Ok(RunEvent::PlanVoided { why })
         } else {
             let stack = &job.spec.stack.name;
-            Err(Failure::new(format!("this plan may no longer be applied: {why}"))
-                .hint(format!("`terrane plan {stack}` makes a fresh plan"))
-                .refused())
+            Err(
+                Failure::new(format!("this plan may no longer be applied: {why}"))
+                    .hint(format!("`terrane plan {stack}` makes a fresh plan"))
+                    .refused(),
+            )
         };
     }
     let workspace = Workspace::prepare(job, true).await?;
@@ -54,8 +56,13 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
     let caller = Caller::new(job, &workspace, inputs.environment.clone(), access).await?;
     let var_files = workspace.var_files(job, &scratch);
     initialise(job, &caller, &workspace, &inputs, &var_files).await?;
-    let call = EngineCall::Apply { plan: &scratch.plan(), var_files: &var_files };
-    let ended = caller.call(&call, Stage::Applying, job.spec.stack.timeout_apply).await?;
+    let call = EngineCall::Apply {
+        plan: &scratch.plan(),
+        var_files: &var_files,
+    };
+    let ended = caller
+        .call(&call, Stage::Applying, job.spec.stack.timeout_apply)
+        .await?;
 
     // The engine is gone: what it could not deliver is found, and its lock ends with it.
     let kept =
@@ -72,9 +79,13 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
         return Err(failure);
     }
     if job.spec.target.backend != Backend::Terrane {
-        let call = EngineCall::Output { var_files: &var_files };
+        let call = EngineCall::Output {
+            var_files: &var_files,
+        };
         let path = scratch.shown();
-        let shown = caller.call_to(&call, &path, &caller.environment(), None).await?;
+        let shown = caller
+            .call_to(&call, &path, &caller.environment(), None)
+            .await?;
         if !shown.exit.success() {
             return Err(shown.failure("applied, but could not read the outputs"));
         }
@@ -83,7 +94,10 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
             .map_err(|err| Failure::because("could not keep the outputs", &err))?;
     }
     scratch.remove();
-    Ok(RunEvent::ApplyFinished { counts: plan.counts, serial: serial(job).await? })
+    Ok(RunEvent::ApplyFinished {
+        counts: plan.counts,
+        serial: serial(job).await?,
+    })
 }
 
 /// Where the state stands now.
@@ -115,10 +129,14 @@ async fn moved(
     scratch: &Scratch,
 ) -> Result<Option<String>, Failure> {
     if plan.preview {
-        return Ok(Some("it was made while another engine was at work in this stack".to_owned()));
+        return Ok(Some(
+            "it was made while another engine was at work in this stack".to_owned(),
+        ));
     }
     if plan.seal.inputs != inputs {
-        return Ok(Some("its input values changed after it was made".to_owned()));
+        return Ok(Some(
+            "its input values changed after it was made".to_owned(),
+        ));
     }
     if job.spec.target.backend == Backend::Terrane {
         let now = head(job).await?;
@@ -134,7 +152,10 @@ async fn moved(
 
 fn state_moved(then: Option<&SealedHead>, now: Option<&SealedHead>) -> String {
     let word = |head: Option<&SealedHead>| {
-        head.map_or_else(|| "no state".to_owned(), |head| format!("serial {}", head.serial))
+        head.map_or_else(
+            || "no state".to_owned(),
+            |head| format!("serial {}", head.serial),
+        )
     };
     format!(
         "the state moved after it was made ({}, now {})",
@@ -145,7 +166,9 @@ fn state_moved(then: Option<&SealedHead>, now: Option<&SealedHead>) -> String {
 
 async fn restore_plan_file(job: &Job<'_>, to: &Path) -> Result<bool, Failure> {
     let sealed = file_path(&job.control.home.run_dir(job.run));
-    let Ok(bytes) = fs::read(&sealed) else { return Ok(false) };
+    let Ok(bytes) = fs::read(&sealed) else {
+        return Ok(false);
+    };
     let plain = job
         .control
         .store

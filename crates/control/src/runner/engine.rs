@@ -64,7 +64,13 @@ impl<'a> Caller<'a> {
             endpoint = Some(tokio::spawn(up.serving));
         }
         let engine = engine_of(&job.spec.engine)?;
-        Ok(Self { job, engine, workspace, environment, endpoint })
+        Ok(Self {
+            job,
+            engine,
+            workspace,
+            environment,
+            endpoint,
+        })
     }
 
     pub(super) fn engine(&self) -> &Engine {
@@ -79,7 +85,9 @@ impl<'a> Caller<'a> {
         limit: Option<Duration>,
     ) -> Result<Ended, Failure> {
         let stdout = self.job.control.home.engine_events(self.job.run, stage);
-        let ended = self.call_to(call, &stdout, &self.environment, limit).await?;
+        let ended = self
+            .call_to(call, &stdout, &self.environment, limit)
+            .await?;
         Ok(ended)
     }
 
@@ -123,7 +131,13 @@ impl<'a> Caller<'a> {
         let mut events = reader.push(&bytes);
         events.extend(reader.finish());
         let complaint = fs::read_to_string(&stderr).unwrap_or_default();
-        Ok(Ended { exit, events, interrupted, timed_out, complaint })
+        Ok(Ended {
+            exit,
+            events,
+            interrupted,
+            timed_out,
+            complaint,
+        })
     }
 }
 
@@ -134,10 +148,17 @@ fn engine_of(pin: &EnginePin) -> Result<Engine, Failure> {
         .map_err(|err| Failure::because("could not read the engine's version", &err))?;
     let program = PathBuf::from(&pin.program);
     if !program.is_file() {
-        return Err(Failure::new(format!("the engine `{}` is gone", pin.program))
-            .hint("`terrane engine install` brings it back"));
+        return Err(
+            Failure::new(format!("the engine `{}` is gone", pin.program))
+                .hint("`terrane engine install` brings it back"),
+        );
     }
-    Ok(Engine { flavor: pin.flavor, version, program, origin: Origin::Cache })
+    Ok(Engine {
+        flavor: pin.flavor,
+        version,
+        program,
+        origin: Origin::Cache,
+    })
 }
 
 /// Waits for the engine without limit. The first SIGINT or SIGTERM, or the time limit, interrupts it once.

@@ -38,7 +38,8 @@ pub(super) async fn gather(job: &Job<'_>) -> Result<Inputs, Failure> {
             environment.set(name, value);
         }
         for (name, input) in &context.env {
-            let value = known.evaluate(input, &format!("`{name}` of context `{}`", context.name))?;
+            let value =
+                known.evaluate(input, &format!("`{name}` of context `{}`", context.name))?;
             environment.set_secret(name.clone(), Secret::new(text_of(&value)));
         }
         for (name, input) in &context.vars {
@@ -75,7 +76,13 @@ pub(super) async fn gather(job: &Job<'_>) -> Result<Inputs, Failure> {
         .await
         .map_err(|err| Failure::because("could not digest the inputs", &err))?;
     let mask = Mask::new(&known.hidden.into_inner());
-    Ok(Inputs { variables, environment, mask, digest, backend })
+    Ok(Inputs {
+        variables,
+        environment,
+        mask,
+        digest,
+        backend,
+    })
 }
 
 /// Values from elsewhere, fetched before evaluation, which itself touches nothing.
@@ -130,14 +137,25 @@ async fn resolve<'a>(job: &Job<'a>) -> Result<Known<'a>, Failure> {
         hidden: RefCell::new(Vec::new()),
     };
     let inputs = spec.stack.inputs.values();
-    let contexts =
-        spec.contexts.iter().flat_map(|context| context.env.values().chain(context.vars.values()));
+    let contexts = spec
+        .contexts
+        .iter()
+        .flat_map(|context| context.env.values().chain(context.vars.values()));
     for input in inputs.chain(contexts) {
-        let Input::Expression(expression) = input else { continue };
-        let Needs { outputs, secrets, env: _ } = &expression.needs;
+        let Input::Expression(expression) = input else {
+            continue;
+        };
+        let Needs {
+            outputs,
+            secrets,
+            env: _,
+        } = &expression.needs;
         for (stack, _) in outputs {
             if !known.outputs.contains_key(stack) {
-                let state = spec.output_states.get(stack).map_or(stack.as_str(), String::as_str);
+                let state = spec
+                    .output_states
+                    .get(stack)
+                    .map_or(stack.as_str(), String::as_str);
                 let values = outputs::of_state(job.control, state).await.map_err(|err| {
                     Failure::because(&format!("could not read the outputs of `{stack}`"), &err)
                 })?;
@@ -169,12 +187,16 @@ async fn secret(job: &Job<'_>, reference: &str) -> Result<Secret, Failure> {
         Reference::Command(words) => {
             let env = engine_environment(job.asker.env(), job.spec.target.is_open());
             let root = Path::new(&job.spec.root);
-            return secrets::run_command(&words, root, &env).await.map_err(failed);
+            return secrets::run_command(&words, root, &env)
+                .await
+                .map_err(failed);
         }
     }
     .ok_or_else(|| {
-        Failure::new(format!("needs the secret `{reference}` from the asker's side"))
-            .hint("run the same command again where it is set")
+        Failure::new(format!(
+            "needs the secret `{reference}` from the asker's side"
+        ))
+        .hint("run the same command again where it is set")
     })
 }
 

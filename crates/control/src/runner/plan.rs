@@ -11,8 +11,8 @@ use model::engine_event::nothing_changes;
 use model::masking::Mask;
 use model::plan::Plan;
 use model::project::Backend;
-use model::state::{Contents, StateVersion};
 use model::run::{PlanRecord, RunEvent, Seal, SealedHead, Stage};
+use model::state::{Contents, StateVersion};
 use store::Scope;
 
 use super::engine::Caller;
@@ -37,7 +37,9 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
         .map_err(|err| Failure::because("could not read the state", &err))?;
     let head = access.pinned().cloned();
     let is_ours = job.spec.target.backend == Backend::Terrane;
-    let is_empty = head.as_ref().is_none_or(|head| head.contents == Contents::Nothing);
+    let is_empty = head
+        .as_ref()
+        .is_none_or(|head| head.contents == Contents::Nothing);
     if job.spec.destroy && is_ours && is_empty {
         return Ok(RunEvent::NothingToChange); // nothing was ever made, or all of it is gone
     }
@@ -59,7 +61,9 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
         },
         var_files: &var_files,
     });
-    let ended = caller.call(&call, Stage::Planning, job.spec.stack.timeout_plan).await?;
+    let ended = caller
+        .call(&call, Stage::Planning, job.spec.stack.timeout_plan)
+        .await?;
     if !matches!(ended.exit.code(), Some(0 | 2)) {
         scratch.remove();
         return Err(ended.failure("could not plan"));
@@ -95,7 +99,11 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
         },
         preview: !workspace.is_first,
     };
-    Ok(RunEvent::PlanFinished { plan: record, confirmed, review: job.review })
+    Ok(RunEvent::PlanFinished {
+        plan: record,
+        confirmed,
+        review: job.review,
+    })
 }
 
 /// `init`, unless nothing it depends on has changed since it last went well in this slot.
@@ -106,8 +114,11 @@ pub(super) async fn initialise(
     inputs: &Inputs,
     var_files: &[std::path::PathBuf],
 ) -> Result<(), Failure> {
-    let backend_config: Vec<(String, String)> =
-        inputs.backend.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+    let backend_config: Vec<(String, String)> = inputs
+        .backend
+        .iter()
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect();
     let lock_path = workspace.dir.join(".terraform.lock.hcl");
     let lock_before = fs::read(&lock_path).ok();
     let print = |lock_file: Option<&[u8]>| {
@@ -123,9 +134,11 @@ pub(super) async fn initialise(
     }
     let is_open = job.spec.target.is_open();
     if job.spec.needs_providers && lock_before.is_none() && !is_open {
-        return Err(Failure::new("the provider lock file `.terraform.lock.hcl` is missing")
-            .hint("run `terrane engine lock` and commit what it writes")
-            .refused());
+        return Err(
+            Failure::new("the provider lock file `.terraform.lock.hcl` is missing")
+                .hint("run `terrane engine lock` and commit what it writes")
+                .refused(),
+        );
     }
     let call = EngineCall::Init(Init {
         lock_file: if is_open || lock_before.is_none() {
@@ -177,8 +190,13 @@ async fn show(
     var_files: &[std::path::PathBuf],
     mask: &Mask,
 ) -> Result<Plan, Failure> {
-    let call = EngineCall::Show { plan: &scratch.plan(), var_files };
-    let ended = caller.call_to(&call, &scratch.shown(), &caller.environment(), None).await?;
+    let call = EngineCall::Show {
+        plan: &scratch.plan(),
+        var_files,
+    };
+    let ended = caller
+        .call_to(&call, &scratch.shown(), &caller.environment(), None)
+        .await?;
     if !ended.exit.success() {
         return Err(ended.failure("could not read the plan"));
     }
@@ -205,20 +223,27 @@ pub(super) fn sealed_head(head: &StateVersion) -> SealedHead {
 async fn keep_view(job: &Job<'_>, plan: &Plan) -> Result<(), Failure> {
     let failed = |err: &dyn std::error::Error| Failure::because("could not keep the plan", err);
     let bytes = serde_json::to_vec(plan).map_err(|err| failed(&err))?;
-    seal_to(job, "plan-view", bytes, &view_path(&job.control.home.run_dir(job.run))).await
+    seal_to(
+        job,
+        "plan-view",
+        bytes,
+        &view_path(&job.control.home.run_dir(job.run)),
+    )
+    .await
 }
 
 async fn keep_plan_file(job: &Job<'_>, path: &Path) -> Result<(), Failure> {
     let bytes = fs::read(path).map_err(|err| Failure::because("could not keep the plan", &err))?;
-    seal_to(job, "plan-file", bytes, &file_path(&job.control.home.run_dir(job.run))).await
+    seal_to(
+        job,
+        "plan-file",
+        bytes,
+        &file_path(&job.control.home.run_dir(job.run)),
+    )
+    .await
 }
 
-async fn seal_to(
-    job: &Job<'_>,
-    purpose: &str,
-    bytes: Vec<u8>,
-    path: &Path,
-) -> Result<(), Failure> {
+async fn seal_to(job: &Job<'_>, purpose: &str, bytes: Vec<u8>, path: &Path) -> Result<(), Failure> {
     let failed = |err: &dyn std::error::Error| Failure::because("could not keep the plan", err);
     let scope = Scope::State(job.control.state_name(&job.spec.stack.state));
     let sealed = job

@@ -39,13 +39,23 @@ impl Workspace {
         let dir = tree.join(&job.spec.stack.path);
         write_override(&dir, &job.spec.target.backend)
             .map_err(|err| Failure::because("could not point the stack at its state", &err))?;
-        Ok(Self { dir, tree, lock, is_first: number == 0 })
+        Ok(Self {
+            dir,
+            tree,
+            lock,
+            is_first: number == 0,
+        })
     }
 
     /// The stack's own variable files, then ours, which wins.
     pub(super) fn var_files(&self, job: &Job<'_>, scratch: &Scratch) -> Vec<PathBuf> {
-        let mut files: Vec<PathBuf> =
-            job.spec.stack.var_files.iter().map(|file| self.tree.join(file)).collect();
+        let mut files: Vec<PathBuf> = job
+            .spec
+            .stack
+            .var_files
+            .iter()
+            .map(|file| self.tree.join(file))
+            .collect();
         files.push(scratch.variables());
         files
     }
@@ -65,8 +75,11 @@ async fn lay_out(job: &Job<'_>, slot: Slot) -> Result<(), Failure> {
             zstd::decode_all(packed.as_slice())
         })
     });
-    let failed = |err: &dyn std::error::Error| Failure::because("could not lay out the source", err);
-    work.await.map_err(|err| failed(&err))?.map_err(|err| failed(&err))?;
+    let failed =
+        |err: &dyn std::error::Error| Failure::because("could not lay out the source", err);
+    work.await
+        .map_err(|err| failed(&err))?
+        .map_err(|err| failed(&err))?;
     Ok(())
 }
 
@@ -81,9 +94,11 @@ fn take_slot(job: &Job<'_>, only_first: bool) -> Result<(usize, File), Failure> 
             return Ok((number, lock));
         }
     }
-    Err(Failure::new("another engine is at work in this stack's directory")
-        .hint("wait for it to end; `terrane run list` shows who it is")
-        .refused())
+    Err(
+        Failure::new("another engine is at work in this stack's directory")
+            .hint("wait for it to end; `terrane run list` shows who it is")
+            .refused(),
+    )
 }
 
 /// An override file tells the engine which backend to use; everything else goes by environment or by
@@ -130,8 +145,11 @@ impl Scratch {
     }
 
     pub(super) fn write_variables(&self, variables: &Map<String, Value>) -> Result<(), Failure> {
-        write_private(&self.variables(), Value::Object(variables.clone()).to_string().as_bytes())
-            .map_err(|err| Failure::because("could not hand over the inputs", &err))
+        write_private(
+            &self.variables(),
+            Value::Object(variables.clone()).to_string().as_bytes(),
+        )
+        .map_err(|err| Failure::because("could not hand over the inputs", &err))
     }
 
     pub(super) fn remove(self) {
@@ -152,7 +170,11 @@ pub(crate) fn scratch_dir(home: &crate::home::Home, run: model::ids::RunId) -> P
 }
 
 pub(super) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file =
-        File::options().create(true).write(true).truncate(true).mode(0o600).open(path)?;
+    let mut file = File::options()
+        .create(true)
+        .write(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(path)?;
     file.write_all(bytes)
 }

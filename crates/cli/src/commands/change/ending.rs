@@ -20,9 +20,16 @@ pub(super) fn plan_status(runs: &[Run], detailed: bool) -> ExitStatus {
         RunState::Finished { outcome, .. } => {
             matches!(outcome, Outcome::Planned { .. } | Outcome::Deferred { .. })
         }
-        RunState::Queued | RunState::Planning { .. } | RunState::Planned { .. } | RunState::Applying { .. } => false,
+        RunState::Queued
+        | RunState::Planning { .. }
+        | RunState::Planned { .. }
+        | RunState::Applying { .. } => false,
     });
-    if status == ExitStatus::Done && detailed && has_changes { ExitStatus::Changes } else { status }
+    if status == ExitStatus::Done && detailed && has_changes {
+        ExitStatus::Changes
+    } else {
+        status
+    }
 }
 
 pub(super) async fn tell(
@@ -32,7 +39,10 @@ pub(super) async fn tell(
 ) -> Result<ExitStatus, CommandError> {
     let mut stacks = Vec::new();
     for run in watcher.runs() {
-        stacks.push(StackOutcome { stack: run.stack.to_string(), result: result(watcher, run).await? });
+        stacks.push(StackOutcome {
+            stack: run.stack.to_string(),
+            result: result(watcher, run).await?,
+        });
     }
     let deed = match watcher.set().request.action {
         Action::Destroy => Deed::Destroy,
@@ -68,17 +78,24 @@ fn exit_status(runs: &[Run]) -> ExitStatus {
             Outcome::Failed { problem } if problem.interrupted => ExitStatus::Interrupted,
             Outcome::Failed { problem } if problem.refused => ExitStatus::Refused,
             Outcome::Failed { .. } | Outcome::Unknown { .. } => ExitStatus::Failed,
-            Outcome::Skipped { because: Skip::NotConfirmed } => ExitStatus::Waits,
-            Outcome::Skipped { because: Skip::Interrupted } => ExitStatus::Interrupted,
-            Outcome::Skipped { because: Skip::Poisoned { .. } }
+            Outcome::Skipped {
+                because: Skip::NotConfirmed,
+            } => ExitStatus::Waits,
+            Outcome::Skipped {
+                because: Skip::Interrupted,
+            } => ExitStatus::Interrupted,
+            Outcome::Skipped {
+                because: Skip::Poisoned { .. },
+            }
             | Outcome::Planned { .. }
             | Outcome::Deferred { .. }
             | Outcome::Unchanged
             | Outcome::Applied { .. } => ExitStatus::Done,
         },
-        RunState::Queued | RunState::Planning { .. } | RunState::Planned { .. } | RunState::Applying { .. } => {
-            ExitStatus::Failed
-        }
+        RunState::Queued
+        | RunState::Planning { .. }
+        | RunState::Planned { .. }
+        | RunState::Applying { .. } => ExitStatus::Failed,
     };
     runs.iter().map(of).max().unwrap_or(ExitStatus::Done)
 }
@@ -88,16 +105,24 @@ async fn result(watcher: &Watcher<'_>, run: &Run) -> Result<StackResult, Command
         return Ok(StackResult::Skipped);
     };
     Ok(match outcome {
-        Outcome::Planned { .. } | Outcome::Deferred { .. } | Outcome::Unchanged => StackResult::Unchanged,
+        Outcome::Planned { .. } | Outcome::Deferred { .. } | Outcome::Unchanged => {
+            StackResult::Unchanged
+        }
         Outcome::Applied { .. } => StackResult::Changed,
-        Outcome::Skipped { because: Skip::Poisoned { by, through } } => StackResult::Poisoned {
+        Outcome::Skipped {
+            because: Skip::Poisoned { by, through },
+        } => StackResult::Poisoned {
             by: by.to_string(),
             through: through.iter().map(ToString::to_string).collect(),
         },
         Outcome::Skipped { .. } => StackResult::Skipped,
         Outcome::Failed { problem } => {
             let failure = failure(watcher, run, problem).await?;
-            if problem.interrupted { StackResult::Interrupted(failure) } else { StackResult::Failed(failure) }
+            if problem.interrupted {
+                StackResult::Interrupted(failure)
+            } else {
+                StackResult::Failed(failure)
+            }
         }
         Outcome::Unknown { kept } => StackResult::Unknown(Failure {
             stage: "applying".to_owned(),
@@ -109,7 +134,11 @@ async fn result(watcher: &Watcher<'_>, run: &Run) -> Result<StackResult, Command
     })
 }
 
-async fn failure(watcher: &Watcher<'_>, run: &Run, problem: &Problem) -> Result<Failure, CommandError> {
+async fn failure(
+    watcher: &Watcher<'_>,
+    run: &Run,
+    problem: &Problem,
+) -> Result<Failure, CommandError> {
     let events = watcher.control().store.run_events(run.id).await;
     let events = events.map_err(|err| CommandError::from_error(&err))?;
     let started = events
@@ -119,7 +148,9 @@ async fn failure(watcher: &Watcher<'_>, run: &Run, problem: &Problem) -> Result<
         .map(|(at, _)| *at);
     let ended = events.last().map(|(at, _)| *at);
     let after = match (started, ended) {
-        (Some(started), Some(ended)) => Duration::try_from(ended.duration_since(started)).unwrap_or_default(),
+        (Some(started), Some(ended)) => {
+            Duration::try_from(ended.duration_since(started)).unwrap_or_default()
+        }
         _ => Duration::ZERO,
     };
     let mut lines = Vec::new();
@@ -127,10 +158,13 @@ async fn failure(watcher: &Watcher<'_>, run: &Run, problem: &Problem) -> Result<
         lines.push(problem.message.clone());
     }
     lines.extend(problem.hint.clone());
-    let kept = problem.serial.filter(|_| problem.stage == Stage::Applying).map(|serial| KeptState {
-        serial: u64::try_from(serial).unwrap_or_default(),
-        changed: completed(watcher.control(), run),
-    });
+    let kept = problem
+        .serial
+        .filter(|_| problem.stage == Stage::Applying)
+        .map(|serial| KeptState {
+            serial: u64::try_from(serial).unwrap_or_default(),
+            changed: completed(watcher.control(), run),
+        });
     Ok(Failure {
         stage: match problem.stage {
             Stage::Preparing => "preparing",
@@ -150,12 +184,22 @@ fn completed(control: &Control, run: &Run) -> usize {
     let path = control.home.engine_events(run.id, Stage::Applying);
     let bytes = std::fs::read(path).unwrap_or_default();
     let mut reader = EventReader::default();
-    let is_done = |event: &model::engine_event::EngineEvent| matches!(event.kind, EventKind::ApplyComplete(_));
-    reader.push(&bytes).iter().filter(|event| is_done(event)).count()
+    let is_done = |event: &model::engine_event::EngineEvent| {
+        matches!(event.kind, EventKind::ApplyComplete(_))
+    };
+    reader
+        .push(&bytes)
+        .iter()
+        .filter(|event| is_done(event))
+        .count()
 }
 
 /// Files are named from the project's root, as people know them.
-pub(super) fn diagnostics(problem: &Problem, watcher: &Watcher<'_>, run: &Run) -> Vec<EngineDiagnostic> {
+pub(super) fn diagnostics(
+    problem: &Problem,
+    watcher: &Watcher<'_>,
+    run: &Run,
+) -> Vec<EngineDiagnostic> {
     let path = watcher.path_of(&run.stack);
     problem
         .diagnostics
@@ -166,8 +210,15 @@ pub(super) fn diagnostics(problem: &Problem, watcher: &Watcher<'_>, run: &Run) -
             detail: diagnostic.detail.clone(),
             address: diagnostic.address.clone(),
             source: diagnostic.file.as_ref().map(|file| EngineSource {
-                file: if path.is_empty() { file.clone() } else { format!("{path}/{file}") },
-                line: diagnostic.line.and_then(|line| usize::try_from(line).ok()).unwrap_or(0),
+                file: if path.is_empty() {
+                    file.clone()
+                } else {
+                    format!("{path}/{file}")
+                },
+                line: diagnostic
+                    .line
+                    .and_then(|line| usize::try_from(line).ok())
+                    .unwrap_or(0),
                 code: None,
             }),
         })
@@ -177,7 +228,10 @@ pub(super) fn diagnostics(problem: &Problem, watcher: &Watcher<'_>, run: &Run) -
 pub(super) fn skipped(because: &Skip) -> String {
     match because {
         Skip::Poisoned { by, through: None } => format!("poisoned by `{by}`"),
-        Skip::Poisoned { by, through: Some(through) } => format!("poisoned by `{by}` through `{through}`"),
+        Skip::Poisoned {
+            by,
+            through: Some(through),
+        } => format!("poisoned by `{by}` through `{through}`"),
         Skip::NotConfirmed => "nobody said yes".to_owned(),
         Skip::Interrupted => "interrupted before it began".to_owned(),
     }
@@ -185,13 +239,23 @@ pub(super) fn skipped(because: &Skip) -> String {
 
 /// What to say about a run whose end is not known.
 pub(super) fn unknown(run: &Run) -> Option<String> {
-    let RunState::Finished { outcome: Outcome::Unknown { kept }, .. } = &run.state else { return None };
+    let RunState::Finished {
+        outcome: Outcome::Unknown { kept },
+        ..
+    } = &run.state
+    else {
+        return None;
+    };
     let words = lost_lines(kept.as_deref()).join("; ");
-    Some(format!("run {} of stack `{}` ended unknown: {words}", run.id, run.stack))
+    Some(format!(
+        "run {} of stack `{}` ended unknown: {words}",
+        run.id, run.stack
+    ))
 }
 
 fn lost_lines(kept: Option<&str>) -> Vec<String> {
-    let mut lines = vec!["its runner was lost while applying: what happened is not known".to_owned()];
+    let mut lines =
+        vec!["its runner was lost while applying: what happened is not known".to_owned()];
     lines.extend(kept.map(str::to_owned));
     lines.push("the way on is a fresh plan, which shows what is there".to_owned());
     lines

@@ -12,18 +12,35 @@ use crate::watch::Watcher;
 use crate::{CommandError, Process, report};
 
 /// In the order of the project's layers, then of the graph.
-pub(super) async fn plan_set(watcher: &Watcher<'_>, project: &Project) -> Result<PlanSet, CommandError> {
+pub(super) async fn plan_set(
+    watcher: &Watcher<'_>,
+    project: &Project,
+) -> Result<PlanSet, CommandError> {
     let mut runs: Vec<&Run> = watcher.runs().iter().collect();
     runs.sort_by_key(|run| {
-        let layer = project.stacks.get(&run.stack).map(|stack| stack.layer.as_str()).unwrap_or_default();
-        (project.layers.get(layer).copied().unwrap_or_default(), run.id)
+        let layer = project
+            .stacks
+            .get(&run.stack)
+            .map(|stack| stack.layer.as_str())
+            .unwrap_or_default();
+        (
+            project.layers.get(layer).copied().unwrap_or_default(),
+            run.id,
+        )
     });
     let mut stacks = Vec::new();
     for run in runs {
         let status = status(watcher, run).await?;
-        stacks.push(StackPlan { stack: run.stack.to_string(), status, remark: None });
+        stacks.push(StackPlan {
+            stack: run.stack.to_string(),
+            status,
+            remark: None,
+        });
     }
-    Ok(PlanSet { heading: watcher.heading(), stacks })
+    Ok(PlanSet {
+        heading: watcher.heading(),
+        stacks,
+    })
 }
 
 async fn status(watcher: &Watcher<'_>, run: &Run) -> Result<StackStatus, CommandError> {
@@ -32,27 +49,41 @@ async fn status(watcher: &Watcher<'_>, run: &Run) -> Result<StackStatus, Command
         RunState::Finished { outcome, .. } => match outcome {
             Outcome::Planned { .. } => true,
             Outcome::Unchanged | Outcome::Applied { .. } => return Ok(StackStatus::NoChanges),
-            Outcome::Deferred { on } => return Ok(StackStatus::Deferred { reason: deferred(on) }),
+            Outcome::Deferred { on } => {
+                return Ok(StackStatus::Deferred {
+                    reason: deferred(on),
+                });
+            }
             Outcome::Skipped { because } => {
-                return Ok(StackStatus::Skipped { reason: ending::skipped(because) });
+                return Ok(StackStatus::Skipped {
+                    reason: ending::skipped(because),
+                });
             }
             Outcome::Failed { problem } => {
                 let mut lines = Vec::new();
                 if problem.diagnostics.is_empty() {
                     lines.push(problem.message.clone());
                 }
-                return Ok(StackStatus::Failed { lines, diagnostics: ending::diagnostics(problem, watcher, run) });
+                return Ok(StackStatus::Failed {
+                    lines,
+                    diagnostics: ending::diagnostics(problem, watcher, run),
+                });
             }
             Outcome::Unknown { .. } => false,
         },
         RunState::Queued | RunState::Planning { .. } => false,
     };
     if !has_plan {
-        return Ok(StackStatus::Deferred { reason: watcher.why_queued(run) });
+        return Ok(StackStatus::Deferred {
+            reason: watcher.why_queued(run),
+        });
     }
     match changesets::plan_view(watcher.control(), run).await {
         Some(plan) => Ok(StackStatus::Planned(plan)),
-        None => Err(CommandError::new(format!("the plan of stack `{}` cannot be read", run.stack))),
+        None => Err(CommandError::new(format!(
+            "the plan of stack `{}` cannot be read",
+            run.stack
+        ))),
     }
 }
 
@@ -64,15 +95,28 @@ pub(super) fn deferred(on: &[Awaited]) -> String {
             if awaited.outputs.is_empty() {
                 return format!("planned after `{}`", awaited.stack);
             }
-            let names: Vec<String> = awaited.outputs.iter().map(|name| format!("`{name}`")).collect();
+            let names: Vec<String> = awaited
+                .outputs
+                .iter()
+                .map(|name| format!("`{name}`"))
+                .collect();
             let verb = if names.len() == 1 { "is" } else { "are" };
-            format!("{} {verb} known after `{}`", names.join(", "), awaited.stack)
+            format!(
+                "{} {verb} known after `{}`",
+                names.join(", "),
+                awaited.stack
+            )
         })
         .collect();
     words.join("; ")
 }
 
-pub(super) fn show(set: &PlanSet, full: bool, global: &Global, process: &Process) -> Result<(), CommandError> {
+pub(super) fn show(
+    set: &PlanSet,
+    full: bool,
+    global: &Global,
+    process: &Process,
+) -> Result<(), CommandError> {
     if !global.json {
         return report::data(&plan::render(set, full, process.data_look(global)));
     }
