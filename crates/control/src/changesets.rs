@@ -367,6 +367,7 @@ fn spec(
             .map(|(dir, m)| format!("{dir}\n{}\n", m.init_inputs()))
             .collect(),
         needs_providers: reached.iter().any(|(_, module)| module.needs_providers()),
+        own_backend: root.and_then(|module| module.backend.clone()),
         variables: root
             .map(|module| {
                 let declared = module.variables.iter();

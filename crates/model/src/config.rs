@@ -5,7 +5,7 @@
 
 mod attach;
 mod check;
-mod check_modules;
+pub(crate) mod check_modules;
 mod cycle;
 pub mod eval;
 mod evaluator;
@@ -30,7 +30,7 @@ mod templates;
 #[cfg(test)]
 mod tests;
 mod value;
-mod walk;
+pub(crate) mod walk;
 
 use std::collections::{BTreeMap, BTreeSet};
 

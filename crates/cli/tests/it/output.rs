@@ -1,0 +1,53 @@
+//! `output`: what a stack last applied.
+
+use insta::assert_snapshot;
+use testkit::TestTerrane;
+
+use crate::project::one_stack;
+
+fn applied() -> TestTerrane {
+    let test = one_stack(
+        "",
+        r#"output "text" { value = "plain" }
+output "number" { value = 3 }
+output "lines" { value = "one\ntwo" }
+output "list" { value = ["a", "b"] }
+output "object" { value = { name = "x", sizes = [1, 2] } }
+output "password" {
+  value     = "open-sesame"
+  sensitive = true
+}
+"#,
+    );
+    drop(test.cli(&["apply", "--auto-approve"]).expect(0));
+    test
+}
+
+#[test]
+fn all_outputs_are_shown_and_secrets_are_masked() {
+    let test = applied();
+    assert_snapshot!(test.cli(&["output", "app"]).expect(0), @"");
+    assert_snapshot!(test.cli(&["output", "app", "--json"]).expect(0), @"");
+}
+
+#[test]
+fn one_output_is_shown_alone() {
+    let test = applied();
+    let raw = |name: &str| test.cli(&["output", "app", name, "--raw"]).expect(0).stdout;
+    assert_eq!(raw("text"), "plain");
+    assert_eq!(raw("number"), "3");
+    assert_eq!(raw("lines"), "one\ntwo");
+    assert_eq!(raw("password"), "open-sesame");
+    assert_snapshot!(test.cli(&["output", "app", "object"]).expect(0), @"");
+    assert_snapshot!(test.cli(&["output", "app", "object", "--json"]).expect(0), @"");
+}
+
+#[test]
+fn what_is_not_there_is_said() {
+    let test = applied();
+    assert_snapshot!(test.cli(&["output", "app", "txt"]).expect(1), @"");
+    assert_snapshot!(test.cli(&["output", "ap"]).expect(64), @"");
+    assert_snapshot!(test.cli(&["output", "app", "list", "--raw"]).expect(64), @"");
+    let fresh = one_stack("", "output \"a\" { value = 1 }\n");
+    assert_snapshot!(fresh.cli(&["output", "app"]).expect(1), @"");
+}
