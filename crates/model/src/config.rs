@@ -338,6 +338,7 @@ fn read(
     attach::attach(findings, &known, &contexts, &mut drafts);
     let mut modules = Modules::new(reader.tree, dirs);
     modules.read_all(findings, &drafts);
+    check::states(findings, &known, &drafts, &modules.read);
     modules.check(findings, &contexts, &mut drafts);
     if let Some(project) = &mut project {
         project.layers = layers;

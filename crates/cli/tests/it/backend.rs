@@ -47,7 +47,11 @@ fn check(test: &TestTerrane) {
 fn apply_and_outputs_work_with_a_backend_of_the_engine() {
     let test = project("path = \"STATES/${stack.state}.tfstate\"", "");
     check(&test);
-    assert_snapshot!(shown(&test, &test.cli(&["apply", "--auto-approve"]).expect(0)), @"");
+    assert_snapshot!(shown(&test, &test.cli(&["apply", "--auto-approve"]).expect(0)), @"
+    ── stderr
+    change set c2: apply on `local`
+    Done: 2 stacks unchanged in 0 s.
+    ");
     drop(test.cli(&["destroy", "--auto-approve"]).expect(0));
     let state = std::fs::read_to_string(test.root().join("states/app.tfstate")).unwrap();
     assert!(!state.contains("terraform_data"), "{state}");

@@ -61,7 +61,10 @@ fn check(change: impl FnOnce(&TestTerrane), expected: &str) {
 fn nothing_changed_selects_nothing() {
     let test = repository();
     assert_eq!(selected(&test, &["changed:HEAD"]), "");
-    assert_snapshot!(test.cli(&["plan", "changed:HEAD"]).expect(0), @"");
+    assert_snapshot!(test.cli(&["plan", "changed:HEAD"]).expect(0), @"
+    ── stderr
+    Nothing is selected, so there is nothing to do.
+    ");
 }
 
 #[test]
@@ -232,12 +235,23 @@ fn a_project_below_the_repositorys_root() {
 #[test]
 fn an_unknown_revision() {
     let test = repository();
-    assert_snapshot!(test.cli(&["plan", "changed:mian"]).expect(1), @"");
+    assert_snapshot!(test.cli(&["plan", "changed:mian"]).expect(1), @"
+    ── stderr
+    error: could not find out what changed since `mian`
+           `mian` is not a commit that this clone has
+    hint: if it is on the remote: `git fetch origin mian`
+    [exit 1]
+    ");
 }
 
 #[test]
 fn outside_of_git() {
     let test = terrane();
     test.copy_example("quickstart");
-    assert_snapshot!(test.cli(&["plan", "changed:main"]).expect(1), @"");
+    assert_snapshot!(test.cli(&["plan", "changed:main"]).expect(1), @"
+    ── stderr
+    error: `changed:` needs a Git repository, and this project is in none
+    hint: name the stacks instead
+    [exit 1]
+    ");
 }

@@ -41,11 +41,11 @@ fn environment_by_value_and_from_the_caller() {
         r#"
 context "cloud" {
   autoattach = ["target:local"]
-  env        = { REGION = "west", ACCOUNT = env("ACCOUNT"), STACK = stack.name, FALLBACK = env("NOT_SET", "fell back") }
+  env        = { REGION = "west", ACCOUNT = env("ACCOUNT"), STACK = stack.name, FALLBACK = env("NOT_SET", "fell back"), TRIED = try(env("NOT_SET"), "tried") }
   pass_env   = ["TOKEN_*", "EXACT"]
 }
 "#,
-        &["REGION", "ACCOUNT", "STACK", "FALLBACK", "TOKEN_A", "TOKEN_B", "EXACT", "EXACTLY", "OTHER"],
+        &["REGION", "ACCOUNT", "STACK", "FALLBACK", "TRIED", "TOKEN_A", "TOKEN_B", "EXACT", "EXACTLY", "OTHER"],
     )
     .env("ACCOUNT", "42")
     .env("TOKEN_A", "one")
@@ -56,7 +56,7 @@ context "cloud" {
     apply(&test);
     assert_eq!(
         seen(&test),
-        "REGION=west ACCOUNT=42 STACK=app FALLBACK=fell back TOKEN_A=one TOKEN_B=two EXACT=three EXACTLY=unset OTHER=unset\n"
+        "REGION=west ACCOUNT=42 STACK=app FALLBACK=fell back TRIED=tried TOKEN_A=one TOKEN_B=two EXACT=three EXACTLY=unset OTHER=unset\n"
     );
 }
 
@@ -100,7 +100,16 @@ context "two" {
 "#,
         &["LEVEL"],
     );
-    assert_snapshot!(test.cli(&["validate"]).expect(1), @"");
+    assert_snapshot!(test.cli(&["validate"]).expect(1), @"
+    ── stderr
+    error: contexts `one` and `two` set `LEVEL` differently
+      --> terrane.hcl:15:18   `two`, priority 0
+      --> terrane.hcl:11:18   `one`, the same priority
+      = hint: both are attached to stack `app`: give one a higher `priority`
+
+    1 error in terrane.hcl
+    [exit 1]
+    ");
 }
 
 #[test]
@@ -186,7 +195,12 @@ fn what_is_not_set_is_said_before_anything_runs() {
         &["ACCOUNT"],
     );
     drop(test.cli(&["validate"]).expect(0));
-    assert_snapshot!(test.cli(&["apply", "--auto-approve"]).expect(1), @"");
+    assert_snapshot!(test.cli(&["apply", "--auto-approve"]).expect(1), @"
+    ── stderr
+    error: stack `app` needs the environment variable `ACCOUNT`, which is not set
+    hint: set it: `export ACCOUNT=…`
+    [exit 1]
+    ");
     assert!(!test.root().join("seen").exists());
 }
 
@@ -196,7 +210,13 @@ fn a_secret_that_is_not_there_is_said_before_anything_runs() {
         "\ncontext \"secrets\" {\n  autoattach = [\"*\"]\n  env        = { TOKEN = secret(\"file:~/token\") }\n}\n",
         &["TOKEN"],
     );
-    assert_snapshot!(shown(&test, &test.cli(&["apply", "--auto-approve"]).expect(1)), @"");
+    assert_snapshot!(shown(&test, &test.cli(&["apply", "--auto-approve"]).expect(1)), @"
+    ── stderr
+    error: stack `app` needs the secret `file:~/token`
+           could not read the secret file `ROOT/user/token`
+           No such file or directory (os error 2)
+    [exit 1]
+    ");
     assert!(!test.root().join("seen").exists());
 }
 
@@ -206,5 +226,14 @@ fn a_command_that_fails_fails_its_stack() {
         "\ncontext \"secrets\" {\n  autoattach = [\"*\"]\n  env        = { TOKEN = secret(\"command:false\") }\n}\n",
         &["TOKEN"],
     );
-    assert_snapshot!(shown(&test, &test.cli(&["apply", "--auto-approve"]).expect(1)), @"");
+    assert_snapshot!(shown(&test, &test.cli(&["apply", "--auto-approve"]).expect(1)), @"
+    ── stderr
+    change set c1: apply on `local`
+    ✗ app   failed while planning, after 0 s
+        could not resolve the secret `command:false`: the secret command `false` ended with exit code 1
+
+    error: change set c1 stopped: 1 failed
+    hint: fix the cause, then the same command again applies what is left
+    [exit 1]
+    ");
 }

@@ -47,7 +47,12 @@ fn a_wrong_version_names_both_and_the_remedy() {
         "engine \"tofu\" { version = \"~> 99.1\" }",
     );
     test.write("terrane.hcl", &format!("{pinned}{}", stack("app", "")));
-    assert_snapshot!(levelled(&test, &test.cli(&["plan"]).expect(1)), @"");
+    assert_snapshot!(levelled(&test, &test.cli(&["plan"]).expect(1)), @"
+    ── stderr
+    error: `tofu ~> 99.1` is wanted, but there is only <tofu's> at `ROOT/bin/tofu`
+    hint: run `terrane engine install`, which gets a suitable one
+    [exit 1]
+    ");
 }
 
 #[test]
@@ -77,8 +82,16 @@ fn without_any_engine_the_way_to_one_is_shown() {
         .unwrap();
     std::os::unix::fs::symlink(git, empty.join("git")).unwrap();
     let test = test.env("PATH", &empty.display().to_string());
-    assert_snapshot!(shown(&test, &test.cli(&["plan"]).expect(1)), @"");
-    assert_snapshot!(shown(&test, &test.cli(&["engine", "list"]).expect(0)), @"");
+    assert_snapshot!(shown(&test, &test.cli(&["plan"]).expect(1)), @"
+    ── stderr
+    error: there is no `tofu`: neither on `PATH` nor in `ROOT/cache/terrane/engines`
+    hint: run `terrane engine install`, which gets a suitable one
+    [exit 1]
+    ");
+    assert_snapshot!(shown(&test, &test.cli(&["engine", "list"]).expect(0)), @"
+    ── stderr
+    There is no engine yet. `terrane engine install` gets one.
+    ");
     // Nothing that needs no engine asks for one.
     drop(test.cli(&["validate"]).expect(0));
     drop(test.cli(&["graph"]).expect(0));
@@ -88,7 +101,12 @@ fn without_any_engine_the_way_to_one_is_shown() {
 fn an_engine_that_talks_nonsense_is_named() {
     let test = one_stack("", "");
     script(&test, "tofu", "#!/bin/sh\necho 'hello there'\n");
-    assert_snapshot!(shown(&test, &test.cli(&["plan"]).expect(1)), @"");
+    assert_snapshot!(shown(&test, &test.cli(&["plan"]).expect(1)), @"
+    ── stderr
+    error: `ROOT/bin/tofu` does not tell its version: exit code 0, hello there
+    hint: repair or remove `ROOT/bin/tofu`, or run `terrane engine install`
+    [exit 1]
+    ");
 }
 
 #[test]
@@ -99,7 +117,17 @@ fn an_engine_that_talks_nonsense_while_it_plans_fails_its_stack() {
         "tofu",
         "#!/bin/sh\ncase \"$1\" in\n  version) echo '{\"terraform_version\": \"1.11.0\"}' ;;\n  *) echo '{\"type\": 7}'; echo '}garbage{'; exit 3 ;;\nesac\n",
     );
-    assert_snapshot!(shown(&test, &test.cli(&["plan"]).expect(1)), @"");
+    assert_snapshot!(shown(&test, &test.cli(&["plan"]).expect(1)), @r#"
+    change set c1 on `local`
+
+    app  failed while planning
+        Error: {"type": 7}\n}garbage{
+
+    Plan: no changes so far; 1 failed.
+    ── stderr
+    change set c1: plan on `local`
+    [exit 1]
+    "#);
 }
 
 #[test]
@@ -110,7 +138,17 @@ fn an_engine_that_claims_success_without_a_plan_fails_its_stack() {
         "tofu",
         "#!/bin/sh\ncase \"$1\" in\n  version) echo '{\"terraform_version\": \"1.11.0\"}' ;;\n  init) ;;\n  *) echo 'garbage'; exit 2 ;;\nesac\n",
     );
-    assert_snapshot!(shown(&test, &test.cli(&["plan"]).expect(1)), @"");
+    assert_snapshot!(shown(&test, &test.cli(&["plan"]).expect(1)), @"
+    change set c1 on `local`
+
+    app  failed while planning
+        Error: garbage
+
+    Plan: no changes so far; 1 failed.
+    ── stderr
+    change set c1: plan on `local`
+    [exit 1]
+    ");
 }
 
 #[test]

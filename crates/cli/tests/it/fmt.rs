@@ -22,9 +22,18 @@ fn names_what_would_change_and_then_changes_it() {
         )
         .write("web/main.tf", TIDY)
         .write("modules/m/main.tf", UGLY);
-    assert_snapshot!(test.cli(&["fmt", "--check"]).expect(2), @"");
+    assert_snapshot!(test.cli(&["fmt", "--check"]).expect(2), @"
+    app/main.tf
+    modules/m/main.tf
+    terrane.hcl
+    [exit 2]
+    ");
     assert_eq!(test.read("modules/m/main.tf"), UGLY);
-    assert_snapshot!(test.cli(&["fmt"]).expect(0), @"");
+    assert_snapshot!(test.cli(&["fmt"]).expect(0), @"
+    app/main.tf
+    modules/m/main.tf
+    terrane.hcl
+    ");
     assert_eq!(test.read("modules/m/main.tf"), TIDY);
     assert_eq!(test.read("terrane.hcl"), tidy);
     assert_snapshot!(test.cli(&["fmt", "--check"]).expect(0), @"");
@@ -38,7 +47,14 @@ fn names_files_as_data() {
         &format!("{HEAD}{}", stack("app", "labels = []")),
     )
     .write("app/main.tf", UGLY);
-    assert_snapshot!(test.cli(&["fmt", "--check", "--json"]).expect(2), @"");
+    assert_snapshot!(test.cli(&["fmt", "--check", "--json"]).expect(2), @r#"
+    {
+      "changed": [
+        "app/main.tf"
+      ]
+    }
+    [exit 2]
+    "#);
 }
 
 #[test]

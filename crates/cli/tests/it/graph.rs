@@ -13,7 +13,20 @@ fn drawn(format: &str) -> String {
 
 #[test]
 fn is_drawn_by_layer_as_text() {
-    assert_snapshot!(drawn("text"), @"");
+    assert_snapshot!(drawn("text"), @"
+    foundation   dns ─────────────●
+                 network ─────────┼─●
+                                  │ │
+    platform     cluster ─────────┼─◄─●     network.subnets
+                 database ────────┼─◄─┼─●   network.subnets
+                 monitoring ──────┼───◄─◁   cluster.endpoint, after database
+                                  │   │ │
+    apps         web-staging ─────◄─●─◄─◄   cluster.endpoint, database.connection, database.password, d…
+                 web-production ──◄─◁─◄─◄   cluster.endpoint, database.connection, database.password, d…
+
+    7 stacks, 13 edges, 4 waves; longest way: network → cluster (needs subnets) →
+      web-staging (needs endpoint) → web-production
+    ");
 }
 
 #[test]
@@ -92,5 +105,14 @@ fn sixty_stacks_fit_a_page() {
 fn a_part_of_it_can_be_drawn() {
     let test = terrane();
     test.copy_example("quickstart");
-    assert_snapshot!(test.cli(&["graph", "+monitoring"]).expect(0), @"");
+    assert_snapshot!(test.cli(&["graph", "+monitoring"]).expect(0), @"
+    foundation   network ─────●
+                              │
+    platform     cluster ─────◄─●     network.subnets
+                 database ────◄─┼─●   network.subnets
+                 monitoring ────◄─◁   cluster.endpoint, after database
+
+    4 stacks, 4 edges, 3 waves; longest way: network → cluster (needs subnets) →
+      monitoring (needs endpoint)
+    ");
 }

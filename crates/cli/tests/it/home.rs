@@ -17,7 +17,12 @@ fn a_ci_job_without_a_home_keeps_no_state() {
     let test = one_stack("", MODULE)
         .without_env("TERRANE_HOME")
         .env("CI", "true");
-    assert_snapshot!(shown(&test, &test.cli(&["apply", "--auto-approve"]).expect(4)), @"");
+    assert_snapshot!(shown(&test, &test.cli(&["apply", "--auto-approve"]).expect(4)), @"
+    ── stderr
+    error: stack `app` would keep its state on the disk of this CI job, which goes when the job ends
+    hint: name a home that outlives the job: `--data DIR` or `TERRANE_HOME`
+    [exit 4]
+    ");
     drop(test.cli(&["plan"]).expect(0));
     let kept = test.root().join("kept").display().to_string();
     drop(
@@ -34,7 +39,12 @@ fn a_target_of_others_is_planned_here_and_applied_there() {
     let head = HEAD.replace("target \"local\" { writers = [\"anyone\"] }", target);
     test.write("terrane.hcl", &format!("{head}{}", stack("app", "")))
         .write("app/main.tf", MODULE);
-    assert_snapshot!(shown(&test, &test.cli(&["apply", "--auto-approve"]).expect(4)), @"");
+    assert_snapshot!(shown(&test, &test.cli(&["apply", "--auto-approve"]).expect(4)), @"
+    ── stderr
+    error: target `local` is applied by `ci` or `server` only
+    hint: `terrane plan` works here; the apply runs where one of them runs
+    [exit 4]
+    ");
     drop(test.cli(&["destroy", "--auto-approve"]).expect(4));
     let said = test.cli(&["plan"]).expect(0);
     assert!(said.stdout.contains("terraform_data.a"), "{said}");
@@ -44,7 +54,13 @@ fn a_target_of_others_is_planned_here_and_applied_there() {
 fn a_new_master_key_is_announced_once() {
     let test = one_stack("", MODULE);
     std::fs::remove_file(test.root().join("user/.config/terrane/master.key")).unwrap();
-    assert_snapshot!(shown(&test, &test.cli(&["apply", "--auto-approve"]).expect(0)), @"");
+    assert_snapshot!(shown(&test, &test.cli(&["apply", "--auto-approve"]).expect(0)), @"
+    ── stderr
+    warning: made a new master key: `ROOT/user/.config/terrane/master.key`
+    hint: back it up: without it no state can be read any more
+    change set c1: apply on `local`
+    Done: 1 stack applied in 0 s.
+    ");
     assert!(!apply(&test).contains("master key"));
 }
 
@@ -56,7 +72,14 @@ fn another_master_key_does_not_open_the_home() {
     let text = std::fs::read_to_string(&key).unwrap();
     std::fs::write(&key, text.replace("AAEC", "BBEC")).unwrap();
     let said = test.cli(&["output", "app"]).expect(1);
-    assert_snapshot!(shown(&test, &said), @"");
+    assert_snapshot!(shown(&test, &said), @"
+    ── stderr
+    error: could not read the state `app`
+           could not get the data key
+           `ROOT/home/k3v9qd/keys/k3v9qd~app/1` does not open with the master key
+           it was changed, or sealed for something else
+    [exit 1]
+    ");
 }
 
 #[test]
@@ -119,5 +142,10 @@ fn clones_of_a_project_with_an_id_share_a_home() {
 #[test]
 fn a_home_on_a_server_is_not_built_yet() {
     let test = one_stack("", MODULE);
-    assert_snapshot!(test.cli(&["plan", "--data", "postgres://db.example.io/terrane"]).expect(64), @"");
+    assert_snapshot!(test.cli(&["plan", "--data", "postgres://db.example.io/terrane"]).expect(64), @"
+    ── stderr
+    error: the home `postgres://db.example.io/terrane` is not a directory
+    hint: homes in a database or on a server are not built yet: name a directory
+    [exit 64]
+    ");
 }

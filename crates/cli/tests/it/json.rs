@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use insta::assert_snapshot;
 use serde_json::Value;
 
-use crate::project::terrane;
+use crate::project::{one_stack, terrane};
 
 /// The shape of each event: its name and its keys, equal ones once.
 fn shapes(stdout: &str) -> String {
@@ -29,7 +29,12 @@ fn a_plan_is_told_as_events() {
     test.copy_example("quickstart");
     let said = test.cli(&["plan", "--json"]).expect(0);
     assert_eq!(said.stderr, "");
-    assert_snapshot!(shapes(&said.stdout), @"");
+    assert_snapshot!(shapes(&said.stdout), @"
+    change_set: action change_set stacks
+    plan: plan stack status
+    plan: reason stack status
+    run: run stack state
+    ");
 }
 
 #[test]
@@ -38,7 +43,11 @@ fn an_apply_is_told_as_events() {
     test.copy_example("quickstart");
     let said = test.cli(&["apply", "--auto-approve", "--json"]).expect(0);
     assert_eq!(said.stderr, "");
-    assert_snapshot!(shapes(&said.stdout), @"");
+    assert_snapshot!(shapes(&said.stdout), @"
+    change_set: action change_set stacks
+    outcome: change_set exit stacks
+    run: run stack state
+    ");
     let last = said.stdout.lines().last().unwrap_or_default();
     let last: Value = serde_json::from_str(last).unwrap();
     assert_eq!(
@@ -46,7 +55,11 @@ fn an_apply_is_told_as_events() {
         (&"outcome".into(), &0.into())
     );
     let again = test.cli(&["apply", "--auto-approve", "--json"]).expect(0);
-    assert_snapshot!(shapes(&again.stdout), @"");
+    assert_snapshot!(shapes(&again.stdout), @"
+    change_set: action change_set stacks
+    outcome: change_set exit stacks
+    run: run stack state
+    ");
 }
 
 #[test]
@@ -56,4 +69,26 @@ fn a_mistake_in_the_project_is_told_as_data() {
     let said = test.cli(&["plan", "--json"]).expect(1);
     let document: Value = serde_json::from_str(&said.stdout).unwrap();
     assert!(document["errors"].as_u64().is_some_and(|errors| errors > 0));
+}
+
+#[test]
+fn a_plan_that_fails_says_why() {
+    let test = one_stack("", "output \"a\" { value = local.missing }\n");
+    let said = test.cli(&["plan", "--json"]).expect(1);
+    let plan = said
+        .stdout
+        .lines()
+        .find(|line| line.contains("\"plan\""))
+        .unwrap();
+    let plan: Value = serde_json::from_str(plan).unwrap();
+    assert_snapshot!(serde_json::to_string_pretty(&plan).unwrap(), @r#"
+    {
+      "event": "change_set",
+      "change_set": "c1",
+      "action": "plan",
+      "stacks": [
+        "app"
+      ]
+    }
+    "#);
 }

@@ -53,10 +53,30 @@ fn no_and_both() {
 fn an_unknown_name_is_wrong_usage() {
     let test = terrane();
     test.copy_example("quickstart");
-    assert_snapshot!(test.cli(&["graph", "netwrok"]).expect(64), @"");
-    assert_snapshot!(test.cli(&["plan", "layer:platfrm"]).expect(64), @"");
-    assert_snapshot!(test.cli(&["plan", "zone:a"]).expect(64), @"");
-    assert_snapshot!(test.cli(&["plan", "api-*"]).expect(64), @"");
+    assert_snapshot!(test.cli(&["graph", "netwrok"]).expect(64), @"
+    ── stderr
+    error: there is no stack `netwrok`
+    hint: did you mean `network`?
+    [exit 64]
+    ");
+    assert_snapshot!(test.cli(&["plan", "layer:platfrm"]).expect(64), @"
+    ── stderr
+    error: there is no layer `platfrm`
+    hint: did you mean `platform`?
+    [exit 64]
+    ");
+    assert_snapshot!(test.cli(&["plan", "zone:a"]).expect(64), @"
+    ── stderr
+    error: `zone:` is not a kind of selector
+    hint: there are `target:`, `layer:`, `label:` and `changed:`
+    [exit 64]
+    ");
+    assert_snapshot!(test.cli(&["plan", "api-*"]).expect(64), @"
+    ── stderr
+    error: no stack matches `api-*`
+    hint: `terrane graph` lists the stacks
+    [exit 64]
+    ");
 }
 
 #[test]
@@ -78,7 +98,12 @@ fn no_words_in_a_stacks_directory_mean_that_stack() {
 fn no_words_where_no_stack_lives_are_refused() {
     let test = terrane();
     test.copy_example("quickstart");
-    assert_snapshot!(test.cli_in("templates", &["plan"]).expect(64), @"");
+    assert_snapshot!(test.cli_in("templates", &["plan"]).expect(64), @"
+    ── stderr
+    error: no stack lives in `templates`
+    hint: name the stacks, or run it at the project's root for all of them
+    [exit 64]
+    ");
 }
 
 #[test]
