@@ -78,6 +78,9 @@ pub async fn by_engine(
             opinion.add(diagnostic, &engine, &stack.path, &tree);
         }
     }
+    // Engines report in whatever order they come to things.
+    let place = |finding: &Finding| finding.places.first().map(|place| place.at.clone());
+    opinion.findings.sort_by_key(place);
     Ok(opinion)
 }
 

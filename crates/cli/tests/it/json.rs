@@ -75,12 +75,9 @@ fn a_mistake_in_the_project_is_told_as_data() {
 fn a_plan_that_fails_says_why() {
     let test = one_stack("", "output \"a\" { value = local.missing }\n");
     let said = test.cli(&["plan", "--json"]).expect(1);
-    let plan = said
-        .stdout
-        .lines()
-        .find(|line| line.contains("\"plan\""))
-        .unwrap();
-    let plan: Value = serde_json::from_str(plan).unwrap();
+    let events = said.stdout.lines();
+    let mut events = events.map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let plan = events.find(|event| event["event"] == "plan").unwrap();
     assert_snapshot!(serde_json::to_string_pretty(&plan).unwrap(), @r#"
     {
       "event": "change_set",
