@@ -165,9 +165,9 @@ impl<'a> Watcher<'a> {
                 let has_plans =
                     rest == Rest::AwaitsConfirm || self.set().request.action == Action::Plan;
                 if has_plans {
-                    self.display.clear()?
+                    self.display.clear()?;
                 } else {
-                    self.display.finish()?
+                    self.display.finish()?;
                 }
                 return Ok(rest);
             }
@@ -271,8 +271,11 @@ impl<'a> Watcher<'a> {
         if self.json {
             self.say_events(&runs)?;
         } else {
-            self.tails.follow(self.control, &runs);
-            let frame = frame::frame(&set, &runs, &self.tails, self.behind, self.begun.elapsed());
+            let tails = self.display.is_live().then(|| {
+                self.tails.follow(self.control, &runs);
+                &self.tails
+            });
+            let frame = frame::frame(&set, &runs, tails, self.behind, self.begun.elapsed());
             self.display.draw(&frame)?;
         }
         self.state = Some((set, runs));

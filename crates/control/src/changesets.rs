@@ -126,8 +126,11 @@ pub async fn begin(
     }
     check_upstreams(control, project, wanted).await?;
     let source = keep_source(control, open, project).await?;
-    let specs = graph
-        .waves(&wanted.stacks)
+    let mut waves = graph.waves(&wanted.stacks);
+    if wanted.action == Action::Destroy {
+        waves.reverse();
+    }
+    let specs = waves
         .into_iter()
         .flatten()
         .map(|name| spec(open, project, &graph, engines, &source, &name, wanted))
@@ -362,10 +365,7 @@ fn spec(
         },
         source: source.to_owned(),
         root: open.root.to_string_lossy().into_owned(),
-        init_inputs: reached
-            .iter()
-            .map(|(dir, m)| format!("{dir}\n{}\n", m.init_inputs()))
-            .collect(),
+        init_inputs: init_inputs(&reached),
         needs_providers: reached.iter().any(|(_, module)| module.needs_providers()),
         variables: root
             .map(|module| {
@@ -384,6 +384,15 @@ fn spec(
         destroy: wanted.destroy || wanted.action == Action::Destroy,
         refresh_only: wanted.refresh_only,
     })
+}
+
+/// What `init` depends on in the module and all it calls.
+fn init_inputs(reached: &[(&String, &Module)]) -> String {
+    let parts: Vec<String> = reached
+        .iter()
+        .map(|(dir, module)| format!("{dir}\n{}", module.init_inputs()))
+        .collect();
+    parts.join("\n")
 }
 
 /// A target with the settings of its backend as they are for one stack.

@@ -36,14 +36,12 @@ impl RunLock {
     pub fn holder(home: &Home, run: RunId) -> Option<u32> {
         let path = home.run_dir(run).join("run.lock");
         let mut file = OpenOptions::new().read(true).open(path).ok()?;
-        match file.try_lock_shared() {
-            Ok(()) => None,
-            Err(_) => {
-                let mut text = String::new();
-                file.read_to_string(&mut text).ok()?;
-                text.trim().parse().ok()
-            }
+        if file.try_lock_shared().is_ok() {
+            return None;
         }
+        let mut text = String::new();
+        file.read_to_string(&mut text).ok()?;
+        text.trim().parse().ok()
     }
 }
 

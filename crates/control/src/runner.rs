@@ -182,13 +182,11 @@ pub async fn run(
             .await
             .map_err(|source| RunnerError::Record { run, source })?;
         let standing = worker::turn(control, set_id, None, asker, Some(run)).await?;
-        match standing.own {
-            Some(next) => stage = next,
-            None => {
-                crate::recovery::tidy_after(control, &standing).await;
-                return Ok(());
-            }
-        }
+        let Some(next) = standing.own else {
+            crate::recovery::tidy_after(control, &standing).await;
+            return Ok(());
+        };
+        stage = next;
     }
 }
 

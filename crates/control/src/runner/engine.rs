@@ -226,7 +226,7 @@ impl Ended {
                 detail: diagnostic.detail.clone(),
                 address: diagnostic.address.clone(),
                 file: diagnostic.file(),
-                line: diagnostic.line().map(|line| line as u64),
+                line: diagnostic.line(),
             })
             .collect()
     }
