@@ -125,6 +125,8 @@ pub async fn begin(
         may(project, &project.stacks[name], wanted)?;
     }
     check_upstreams(control, project, wanted).await?;
+    // Until the change set is stored, nobody may take its source for left over.
+    let _kept = hold_snapshots(control)?;
     let source = keep_source(control, open, project).await?;
     let mut waves = graph.waves(&wanted.stacks);
     if wanted.action == Action::Destroy {
@@ -186,11 +188,15 @@ pub fn watch(control: &Control, set: ChangeSetId) -> io::Result<File> {
     Ok(file)
 }
 
-pub(crate) fn is_watched(control: &Control, set: ChangeSetId) -> bool {
-    File::options()
+/// Whether somebody waits for a change set. One that was stored a moment ago has nobody yet.
+pub(crate) fn is_watched(control: &Control, set: &ChangeSet) -> bool {
+    match File::options()
         .append(true)
-        .open(watch_path(control, set))
-        .is_ok_and(|file| file.try_lock().is_err())
+        .open(watch_path(control, set.id))
+    {
+        Ok(file) => file.try_lock().is_err(),
+        Err(_) => control.now().duration_since(set.created_at).as_secs() < 60,
+    }
 }
 
 fn watch_path(control: &Control, set: ChangeSetId) -> PathBuf {
@@ -283,6 +289,25 @@ async fn has_resources(
         source,
     })?;
     Ok(head.is_some_and(|head| head.contents != Contents::Nothing))
+}
+
+/// Held shared by who adds a source, exclusively by who removes some.
+fn hold_snapshots(control: &Control) -> Result<File, PrepareError> {
+    let path = control.home.snapshots_lock();
+    let keep = |source| PrepareError::Keep {
+        path: path.clone(),
+        source,
+    };
+    if let Some(dir) = path.parent() {
+        make_private(dir).map_err(keep)?;
+    }
+    let file = File::options()
+        .create(true)
+        .append(true)
+        .open(&path)
+        .map_err(keep)?;
+    file.lock_shared().map_err(keep)?;
+    Ok(file)
 }
 
 /// Stores the source once, encrypted, under its digest.

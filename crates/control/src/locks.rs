@@ -17,7 +17,12 @@ impl RunLock {
     pub fn try_take(home: &Home, run: RunId) -> io::Result<Option<Self>> {
         let dir = home.run_dir(run);
         make_private(&dir)?;
-        Ok(try_lock(&dir.join("run.lock"))?.map(Self))
+        let Some(file) = try_lock(&dir.join("run.lock"))? else {
+            return Ok(None);
+        };
+        // The number of an earlier runner may belong to anybody by now.
+        file.set_len(0)?;
+        Ok(Some(Self(file)))
     }
 
     /// The descriptor a runner is started with.

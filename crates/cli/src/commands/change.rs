@@ -60,6 +60,9 @@ pub(crate) async fn carry_out(
     };
     let mut watcher = start(&control, &open, &project, &wanted, global, process).await?;
     let status = follow(&mut watcher, &change, &project, global, process).await;
+    if status.is_ok() {
+        recovery::tidy_after(&control, watcher.set(), watcher.runs()).await;
+    }
     control::runner::note_usage("terminal");
     status
 }

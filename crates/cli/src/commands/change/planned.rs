@@ -66,7 +66,7 @@ async fn status(watcher: &Watcher<'_>, run: &Run) -> Result<StackStatus, Command
                 }
                 return Ok(StackStatus::Failed {
                     lines,
-                    diagnostics: ending::diagnostics(problem, watcher, run),
+                    diagnostics: ending::diagnostics(problem, watcher.control(), run).await?,
                 });
             }
             Outcome::Unknown { .. } => false,
