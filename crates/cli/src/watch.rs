@@ -139,6 +139,7 @@ impl<'a> Watcher<'a> {
 
     pub(crate) async fn confirm(&mut self) -> Result<(), CommandError> {
         self.turn(Some(Say::Confirm)).await?;
+        self.begun = Instant::now(); // how long a person thought is not how long it took
         self.look().await
     }
 
