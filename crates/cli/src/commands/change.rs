@@ -174,10 +174,10 @@ async fn confirm(
     let (answer, heard) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || answer.send(read_line()));
     tokio::select! {
-        line = heard => match line {
-            Ok(line) if line? == "yes" => Ok(Answer::Yes),
-            _ => Ok(Answer::No),
-        },
+        line = heard => {
+            let line = line.unwrap_or_else(|_| Ok(String::new()))?;
+            Ok(if line == "yes" { Answer::Yes } else { Answer::No })
+        }
         _ = tokio::signal::ctrl_c() => Ok(Answer::Interrupted),
     }
 }
