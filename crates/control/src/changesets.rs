@@ -388,6 +388,7 @@ fn spec(
             version: engine.version.to_string(),
             program: engine.program.to_string_lossy().into_owned(),
         },
+        slot: slot_of(project, stack),
         source: source.to_owned(),
         root: open.root.to_string_lossy().into_owned(),
         init_inputs: init_inputs(&reached),
@@ -410,6 +411,21 @@ fn spec(
         destroy: wanted.destroy || wanted.action == Action::Destroy,
         refresh_only: wanted.refresh_only,
     })
+}
+
+/// Engines keep their data beside the root module, so two stacks with the same one need two trees. No
+/// stack's name begins with `_`.
+fn slot_of(project: &Project, stack: &Stack) -> String {
+    let sharing = project
+        .stacks
+        .values()
+        .filter(|other| other.path == stack.path)
+        .count();
+    if sharing == 1 {
+        "_shared".to_owned()
+    } else {
+        stack.name.to_string()
+    }
 }
 
 /// What `init` depends on in the module and all it calls.

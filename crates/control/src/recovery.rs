@@ -40,7 +40,7 @@ pub async fn recover(control: &Control, set: &ChangeSet) -> Result<Vec<Found>, C
             RunState::Applying { plan, .. } => {
                 let may_empty = plan.destroys || plan.counts.forget > 0;
                 let spec = control.store.run_spec(run.id).await?;
-                let kept = match control.home.slot(&spec.stack.name, 0) {
+                let kept = match control.home.slot(&spec.slot, 0) {
                     Ok(slot) => {
                         let dir = slot.tree().join(&spec.stack.path);
                         adopt_errored_state(control, run.id, &spec, &dir, may_empty).await

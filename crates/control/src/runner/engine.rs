@@ -114,7 +114,8 @@ impl<'a> Caller<'a> {
             }
         }
         let run_lock = std::io::stdout();
-        let inherit = [run_lock.as_fd(), self.workspace.lock.as_fd()];
+        let locks = &self.workspace.locks;
+        let inherit = [run_lock.as_fd(), locks.tree.as_fd(), locks.stack.as_fd()];
         let site = CallSite {
             dir: &self.workspace.dir,
             env: environment,
