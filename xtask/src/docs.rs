@@ -15,10 +15,16 @@ struct Page {
 }
 
 /// Every generated page. A page is rendered by whoever owns the tables it shows.
-const PAGES: &[Page] = &[Page {
-    path: "docs/reference/crates.md",
-    render: crates_page,
-}];
+const PAGES: &[Page] = &[
+    Page {
+        path: "docs/reference/crates.md",
+        render: crates_page,
+    },
+    Page {
+        path: "docs/reference/project-file.md",
+        render: model::config::reference::render,
+    },
+];
 
 /// Writes every page.
 pub(crate) fn write(root: &Path) -> io::Result<Vec<&'static str>> {

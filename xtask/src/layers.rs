@@ -3,7 +3,7 @@
 //! Not here: the check (`tidy::manifests`) and the page made from it (`docs`).
 
 /// A crate by its directory's name, and the crates of ours that it may depend on. Everyone may
-/// use `testkit` in tests; nothing else is excepted.
+/// use `testkit` in tests, and tests may use whatever stands below their crate, at any depth.
 pub(crate) const LAYERS: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("store", &["model"]),

@@ -38,7 +38,7 @@ pub struct Global {
         help_heading = "Global options"
     )]
     pub(crate) project: Option<PathBuf>,
-    /// Keep state and runs in DIR instead of the user's data directory (or set TERRANE_HOME)
+    /// Keep state and runs in DIR instead of the user's data directory (or set `TERRANE_HOME`)
     #[arg(
         long,
         global = true,
@@ -86,10 +86,6 @@ pub(crate) enum Command {
 
 impl Args {
     /// Parses, or says what is wrong and ends with the code for wrong usage.
-    #[expect(
-        clippy::exit,
-        reason = "before anything began; `--help` and mistakes end here"
-    )]
     pub fn parse_from_process(_process: &Process) -> Self {
         Self::try_parse().unwrap_or_else(|err| {
             let status = if err.use_stderr() {

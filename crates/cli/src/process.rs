@@ -23,10 +23,6 @@ pub struct Process {
 }
 
 impl Process {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the one place the environment is read"
-    )]
     pub fn capture() -> Self {
         let size = rustix::termios::tcgetwinsize(io::stderr())
             .ok()

@@ -1,7 +1,7 @@
 //! Watches a change set until it rests: reads the store and what the engines write, draws, passes a
 //! Ctrl-C on. Whoever watches carries nothing out: killing this process harms nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use control::changesets::{self, Begun};
 use control::worker::{self, Say};
 use control::{Control, recovery};
 use model::changeset::{Action, ChangeSet, Status};
-use model::ids::{ChangeSetId, StackName};
+use model::ids::{ChangeSetId, RunId, StackName};
 use model::run::{Run, RunState};
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -40,11 +40,12 @@ pub(crate) struct Watcher<'a> {
     begun: Instant,
     state: Option<(ChangeSet, Vec<Run>)>,
     behind: Option<ChangeSetId>,
-    paths: BTreeMap<StackName, String>,
     tails: Tails,
     display: Display,
     json: bool,
     said: BTreeMap<StackName, &'static str>,
+    /// Runs whose runner was asked to interrupt its engine.
+    asked: BTreeSet<RunId>,
 }
 
 /// Why watching came to an end.
@@ -99,11 +100,11 @@ impl<'a> Watcher<'a> {
             begun: Instant::now(),
             state: None,
             behind: None,
-            paths: BTreeMap::new(),
             tails: Tails::default(),
             display: Display::new(global, process),
             json: global.json,
             said: BTreeMap::new(),
+            asked: BTreeSet::new(),
         }
     }
 
@@ -127,11 +128,6 @@ impl<'a> Watcher<'a> {
         self.begun.elapsed()
     }
 
-    /// Where a stack's module lies, from the project's root.
-    pub(crate) fn path_of(&self, stack: &StackName) -> &str {
-        self.paths.get(stack).map_or("", String::as_str)
-    }
-
     /// ``change set c42 on `local`, source 3f9c1e2 (clean)``
     pub(crate) fn heading(&self) -> String {
         frame::heading(self.set())
@@ -142,11 +138,14 @@ impl<'a> Watcher<'a> {
     }
 
     pub(crate) async fn confirm(&mut self) -> Result<(), CommandError> {
-        self.turn(Some(Say::Confirm)).await
+        self.turn(Some(Say::Confirm)).await?;
+        self.begun = Instant::now(); // how long a person thought is not how long it took
+        self.look().await
     }
 
     pub(crate) async fn discard(&mut self) -> Result<(), CommandError> {
-        self.turn(Some(Say::Discard)).await
+        self.turn(Some(Say::Discard)).await?;
+        self.look().await
     }
 
     /// Watches until nothing goes on by itself.
@@ -165,9 +164,9 @@ impl<'a> Watcher<'a> {
                 let has_plans =
                     rest == Rest::AwaitsConfirm || self.set().request.action == Action::Plan;
                 if has_plans {
-                    self.display.clear()?
+                    self.display.clear()?;
                 } else {
-                    self.display.finish()?
+                    self.display.finish()?;
                 }
                 return Ok(rest);
             }
@@ -182,6 +181,9 @@ impl<'a> Watcher<'a> {
                 }
                 interrupted = true;
                 self.interrupt().await?;
+            }
+            if self.set().status == Status::Interrupting {
+                self.ask_to_stop()?;
             }
             if looked_after.elapsed() > LOOK_AFTER {
                 looked_after = Instant::now();
@@ -218,7 +220,14 @@ impl<'a> Watcher<'a> {
         worker::turn(self.control, self.id, Some(Say::Interrupt), &asker, None)
             .await
             .map_err(|err| failed(&err))?;
-        worker::interrupt_runners(self.control, self.runs()).map_err(|err| failed(&err))
+        self.look().await
+    }
+
+    /// Those that began while we spoke are asked as well.
+    fn ask_to_stop(&mut self) -> Result<(), CommandError> {
+        let runs = self.state.as_ref().map_or(&[][..], |(_, runs)| runs);
+        worker::interrupt_runners(self.control, runs, &mut self.asked)
+            .map_err(|err| CommandError::because("could not interrupt", &err))
     }
 
     /// Lost runners are ended, and what waits for lanes asks again.
@@ -257,26 +266,30 @@ impl<'a> Watcher<'a> {
             .map_err(|err| failed(&err))?;
         let runs = store.run_list(self.id).await.map_err(|err| failed(&err))?;
         if self.state.is_none() {
-            for run in &runs {
-                let spec = store.run_spec(run.id).await.map_err(|err| failed(&err))?;
-                self.paths.insert(run.stack.clone(), spec.stack.path);
-            }
-            if self.json {
-                report::json_line(&json!({
-                    "event": "change_set", "change_set": set.id.to_string(),
-                    "action": set.request.action.word(), "stacks": set.request.stacks,
-                }))?;
-            }
+            self.say_begin(&set)?;
         }
         if self.json {
             self.say_events(&runs)?;
         } else {
-            self.tails.follow(self.control, &runs);
-            let frame = frame::frame(&set, &runs, &self.tails, self.behind, self.begun.elapsed());
+            let tails = self.display.is_live().then(|| {
+                self.tails.follow(self.control, &runs);
+                &self.tails
+            });
+            let frame = frame::frame(&set, &runs, tails, self.behind, self.begun.elapsed());
             self.display.draw(&frame)?;
         }
         self.state = Some((set, runs));
         Ok(())
+    }
+
+    fn say_begin(&self, set: &ChangeSet) -> Result<(), CommandError> {
+        if !self.json {
+            return Ok(());
+        }
+        report::json_line(&json!({
+            "event": "change_set", "change_set": set.id.to_string(),
+            "action": set.request.action.word(), "stacks": set.request.stacks,
+        }))
     }
 
     fn say_events(&mut self, runs: &[Run]) -> Result<(), CommandError> {

@@ -1,6 +1,7 @@
 //! `changed:REF`: which stacks the tree that would be snapshotted touches, compared with a base commit.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use drivers::git::GitError;
 use drivers::tree::CommitTree;
@@ -68,13 +69,15 @@ pub fn since(
         .into_keys()
         .collect();
     // Blocks can change only if a project file did.
-    if paths.iter().any(|path| path.ends_with(".hcl")) {
+    let is_hcl = |path: &String| Path::new(path).extension().is_some_and(|end| end == "hcl");
+    if paths.iter().any(is_hcl) {
         let tree = CommitTree::new(git, &base).map_err(failed)?;
         let lookup = |name: &str| env.get(name).cloned();
+        // The same names as now: that `git.commit` moved is no change of a block.
         let around = Surroundings {
             env: &lookup,
-            git_commit: None,
-            git_branch: None,
+            git_commit: git.head().map_err(failed)?,
+            git_branch: git.branch().map_err(failed)?,
         };
         match config::load(&tree, &around).project {
             Some(before) => touched.extend(definitions_changed(&before, project)),

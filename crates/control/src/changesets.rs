@@ -125,9 +125,14 @@ pub async fn begin(
         may(project, &project.stacks[name], wanted)?;
     }
     check_upstreams(control, project, wanted).await?;
+    // Until the change set is stored, nobody may take its source for left over.
+    let _kept = hold_snapshots(control)?;
     let source = keep_source(control, open, project).await?;
-    let specs = graph
-        .waves(&wanted.stacks)
+    let mut waves = graph.waves(&wanted.stacks);
+    if wanted.action == Action::Destroy {
+        waves.reverse();
+    }
+    let specs = waves
         .into_iter()
         .flatten()
         .map(|name| spec(open, project, &graph, engines, &source, &name, wanted))
@@ -183,11 +188,15 @@ pub fn watch(control: &Control, set: ChangeSetId) -> io::Result<File> {
     Ok(file)
 }
 
-pub(crate) fn is_watched(control: &Control, set: ChangeSetId) -> bool {
-    File::options()
+/// Whether somebody waits for a change set. One that was stored a moment ago has nobody yet.
+pub(crate) fn is_watched(control: &Control, set: &ChangeSet) -> bool {
+    match File::options()
         .append(true)
-        .open(watch_path(control, set))
-        .is_ok_and(|file| file.try_lock().is_err())
+        .open(watch_path(control, set.id))
+    {
+        Ok(file) => file.try_lock().is_err(),
+        Err(_) => control.now().duration_since(set.created_at).as_secs() < 60,
+    }
 }
 
 fn watch_path(control: &Control, set: ChangeSetId) -> PathBuf {
@@ -282,6 +291,25 @@ async fn has_resources(
     Ok(head.is_some_and(|head| head.contents != Contents::Nothing))
 }
 
+/// Held shared by who adds a source, exclusively by who removes some.
+fn hold_snapshots(control: &Control) -> Result<File, PrepareError> {
+    let path = control.home.snapshots_lock();
+    let keep = |source| PrepareError::Keep {
+        path: path.clone(),
+        source,
+    };
+    if let Some(dir) = path.parent() {
+        make_private(dir).map_err(keep)?;
+    }
+    let file = File::options()
+        .create(true)
+        .append(true)
+        .open(&path)
+        .map_err(keep)?;
+    file.lock_shared().map_err(keep)?;
+    Ok(file)
+}
+
 /// Stores the source once, encrypted, under its digest.
 async fn keep_source(
     control: &Control,
@@ -362,10 +390,7 @@ fn spec(
         },
         source: source.to_owned(),
         root: open.root.to_string_lossy().into_owned(),
-        init_inputs: reached
-            .iter()
-            .map(|(dir, m)| format!("{dir}\n{}\n", m.init_inputs()))
-            .collect(),
+        init_inputs: init_inputs(&reached),
         needs_providers: reached.iter().any(|(_, module)| module.needs_providers()),
         variables: root
             .map(|module| {
@@ -384,6 +409,15 @@ fn spec(
         destroy: wanted.destroy || wanted.action == Action::Destroy,
         refresh_only: wanted.refresh_only,
     })
+}
+
+/// What `init` depends on in the module and all it calls.
+fn init_inputs(reached: &[(&String, &Module)]) -> String {
+    let parts: Vec<String> = reached
+        .iter()
+        .map(|(dir, module)| format!("{dir}\n{}", module.init_inputs()))
+        .collect();
+    parts.join("\n")
 }
 
 /// A target with the settings of its backend as they are for one stack.

@@ -29,13 +29,13 @@ pub fn find<'a>(
     let mut known: Vec<(&EngineRequirement, Engine)> = Vec::new();
     let mut found = BTreeMap::new();
     for (stack, wish) in wishes {
-        let engine = match known.iter().find(|(other, _)| *other == wish) {
-            Some((_, engine)) => engine.clone(),
-            None => {
-                let engine = locate(wish, &Search::new(path, cache))?;
-                known.push((wish, engine.clone()));
-                engine
-            }
+        let same = known.iter().find(|(other, _)| *other == wish);
+        let engine = if let Some((_, engine)) = same {
+            engine.clone()
+        } else {
+            let engine = locate(wish, &Search::new(path, cache))?;
+            known.push((wish, engine.clone()));
+            engine
         };
         found.insert(stack.clone(), engine);
     }

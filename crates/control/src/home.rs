@@ -168,6 +168,10 @@ impl Home {
         )
     }
 
+    pub(crate) fn snapshots_lock(&self) -> PathBuf {
+        self.root.join("snapshots").join("lock")
+    }
+
     pub fn snapshot(&self, digest: &str) -> PathBuf {
         self.root.join("snapshots").join(digest)
     }

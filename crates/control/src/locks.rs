@@ -17,7 +17,12 @@ impl RunLock {
     pub fn try_take(home: &Home, run: RunId) -> io::Result<Option<Self>> {
         let dir = home.run_dir(run);
         make_private(&dir)?;
-        Ok(try_lock(&dir.join("run.lock"))?.map(Self))
+        let Some(file) = try_lock(&dir.join("run.lock"))? else {
+            return Ok(None);
+        };
+        // The number of an earlier runner may belong to anybody by now.
+        file.set_len(0)?;
+        Ok(Some(Self(file)))
     }
 
     /// The descriptor a runner is started with.
@@ -36,14 +41,12 @@ impl RunLock {
     pub fn holder(home: &Home, run: RunId) -> Option<u32> {
         let path = home.run_dir(run).join("run.lock");
         let mut file = OpenOptions::new().read(true).open(path).ok()?;
-        match file.try_lock_shared() {
-            Ok(()) => None,
-            Err(_) => {
-                let mut text = String::new();
-                file.read_to_string(&mut text).ok()?;
-                text.trim().parse().ok()
-            }
+        if file.try_lock_shared().is_ok() {
+            return None;
         }
+        let mut text = String::new();
+        file.read_to_string(&mut text).ok()?;
+        text.trim().parse().ok()
     }
 }
 

@@ -12,7 +12,6 @@ use store::{Adopted, ChangeSetError};
 use crate::Control;
 use crate::locks::RunLock;
 use crate::runner::scratch_dir;
-use crate::worker::Standing;
 
 /// What was found and done about a run that nobody carries out any more.
 #[derive(Clone, Debug)]
@@ -77,7 +76,7 @@ pub async fn release_abandoned(control: &Control) -> Result<Vec<ChangeSet>, Chan
         let is_alive = runs
             .iter()
             .any(|run| RunLock::holder(&control.home, run.id).is_some())
-            || crate::changesets::is_watched(control, set.id);
+            || crate::changesets::is_watched(control, &set);
         if !is_alive {
             let why = match set.status {
                 Status::Confirmed | Status::Interrupting => "its processes are gone",
@@ -143,26 +142,35 @@ fn lies_in(path: &Path, why: &dyn std::fmt::Display) -> String {
 }
 
 /// After the last run of a change set: its source and plan files go; what people may look at stays.
-pub(crate) async fn tidy_after(control: &Control, standing: &Standing) {
-    for run in &standing.runs {
-        if run.state.is_finished() {
-            remove_scratch(control, run.id);
-            drop(fs::remove_file(crate::runner::plan_file(
-                &control.home.run_dir(run.id),
-            )));
-        }
+pub async fn tidy_after(control: &Control, set: &ChangeSet, runs: &[Run]) {
+    for run in runs.iter().filter(|run| run.state.is_finished()) {
+        remove_scratch(control, run.id);
+        drop(fs::remove_file(crate::runner::plan_file(
+            &control.home.run_dir(run.id),
+        )));
     }
-    if standing.set.status.is_over() {
-        let source = &standing.set.request.source;
-        let open = control
-            .store
-            .change_set_list_open()
-            .await
-            .unwrap_or_default();
-        if !open.iter().any(|set| set.request.source == *source) {
-            drop(fs::remove_file(control.home.snapshot(source)));
-        }
+    if set.status.is_over() {
+        // What cannot be removed now is removed after the next change set with the same source.
+        drop(remove_source(control, &set.request.source).await);
     }
+}
+
+async fn remove_source(control: &Control, source: &str) -> std::io::Result<()> {
+    let lock = fs::File::options()
+        .append(true)
+        .open(control.home.snapshots_lock())?;
+    if lock.try_lock().is_err() {
+        return Ok(()); // somebody adds one
+    }
+    let open = control
+        .store
+        .change_set_list_open()
+        .await
+        .map_err(std::io::Error::other)?;
+    if open.iter().any(|set| set.request.source == source) {
+        return Ok(());
+    }
+    fs::remove_file(control.home.snapshot(source))
 }
 
 fn remove_scratch(control: &Control, run: RunId) {

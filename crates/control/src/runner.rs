@@ -15,16 +15,19 @@ use model::masking::Mask;
 use model::run::{EngineDiagnostic, Problem, RunEvent, RunSpec, Stage};
 use model::secret::Secret;
 use tokio::net::TcpListener;
+use tokio::sync::Mutex;
 
 use crate::Control;
 use crate::asker::Asker;
 use crate::locks::RunLock;
 use crate::state::StateAccess;
 use crate::worker;
+use interrupts::Interrupts;
 
 mod apply;
 mod engine;
 mod inputs;
+mod interrupts;
 mod plan;
 mod usage;
 mod workspace;
@@ -50,6 +53,9 @@ pub(crate) struct Job<'a> {
     spec: &'a RunSpec,
     asker: &'a Asker,
     serve: Serve,
+    interrupts: Mutex<Interrupts>,
+    /// Its change set holds its lanes: nobody else applies this stack meanwhile.
+    holds_lanes: bool,
     /// Confirmed beforehand: a plan whose seal moved is made afresh instead of refused.
     auto_approve: bool,
     /// Only a plan was asked for.
@@ -120,6 +126,12 @@ impl Failure {
         self
     }
 
+    pub(crate) fn interrupted() -> Self {
+        let mut failure = Self::new("interrupted");
+        failure.interrupted = true;
+        failure
+    }
+
     pub(crate) fn refused(mut self) -> Self {
         self.refused = true;
         self
@@ -156,6 +168,8 @@ pub async fn run(
     asker: &Asker,
     serve: Serve,
 ) -> Result<(), RunnerError> {
+    // First the ears, then the name: nobody sends a signal that would end us.
+    let interrupts = Interrupts::listen().map_err(RunnerError::Session)?;
     sign(run)?;
     let read = |source| RunnerError::Read { run, source };
     let spec = control.store.run_spec(run).await.map_err(read)?;
@@ -168,6 +182,8 @@ pub async fn run(
         spec: &spec,
         asker,
         serve,
+        interrupts: Mutex::new(interrupts),
+        holds_lanes: set.status.holds_lanes(),
         auto_approve: set.request.auto_approve,
         review: set.request.action == model::changeset::Action::Plan,
     };
@@ -182,13 +198,11 @@ pub async fn run(
             .await
             .map_err(|source| RunnerError::Record { run, source })?;
         let standing = worker::turn(control, set_id, None, asker, Some(run)).await?;
-        match standing.own {
-            Some(next) => stage = next,
-            None => {
-                crate::recovery::tidy_after(control, &standing).await;
-                return Ok(());
-            }
-        }
+        let Some(next) = standing.own else {
+            crate::recovery::tidy_after(control, &standing.set, &standing.runs).await;
+            return Ok(());
+        };
+        stage = next;
     }
 }
 

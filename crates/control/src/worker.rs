@@ -3,7 +3,7 @@
 //! It takes no hint of what changed and may be called by anyone at any time: a terminal that watches, and
 //! every runner as its last act, so that a confirmed change set goes to its end without any terminal.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::io;
 
@@ -142,11 +142,19 @@ fn could_not_start(stage: Stage, failure: &StartError) -> Problem {
     }
 }
 
-/// Asks the runners of a change set to interrupt their engines, once each.
-pub fn interrupt_runners(control: &Control, runs: &[Run]) -> io::Result<()> {
+/// Asks the runners of a change set to interrupt their engines, once each. A runner that has only just
+/// begun has not signed yet: it is asked by the next call.
+pub fn interrupt_runners(
+    control: &Control,
+    runs: &[Run],
+    asked: &mut BTreeSet<RunId>,
+) -> io::Result<()> {
     for run in runs.iter().filter(|run| run.state.is_running()) {
-        if let Some(pid) = RunLock::holder(&control.home, run.id) {
+        if !asked.contains(&run.id)
+            && let Some(pid) = RunLock::holder(&control.home, run.id)
+        {
             process::interrupt(pid)?;
+            asked.insert(run.id);
         }
     }
     Ok(())

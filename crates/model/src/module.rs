@@ -28,6 +28,8 @@ pub struct Module {
     /// Constraints on the engine, as written.
     pub required_version: Vec<String>,
     pub required_providers: BTreeMap<String, RequiredProvider>,
+    /// Local names of providers that resources and data sources imply by their type.
+    pub implied_providers: BTreeSet<String>,
     /// The kind of its `backend` block, or `cloud`.
     pub backend: Option<String>,
     pub backend_at: Option<Location>,
@@ -121,9 +123,21 @@ pub fn closure(modules: &BTreeMap<String, Module>, dir: &str) -> BTreeSet<String
 impl Module {
     /// Whether it asks for a provider that is not built into the engine.
     pub fn needs_providers(&self) -> bool {
-        self.required_providers
-            .values()
-            .any(|provider| provider.source.as_deref() != Some("terraform.io/builtin/terraform"))
+        const BUILT_IN: &str = "terraform.io/builtin/terraform";
+        let asked = self.required_providers.values();
+        asked
+            .clone()
+            .any(|provider| provider.source.as_deref() != Some(BUILT_IN))
+            || !self.implied_providers.is_empty()
+    }
+
+    /// Notes the provider that a resource or data source of this type implies; the engine's own has
+    /// its name before the first `_` like all others.
+    pub(super) fn imply_provider(&mut self, resource_type: &str) {
+        let name = resource_type.split('_').next().unwrap_or(resource_type);
+        if name != "terraform" {
+            self.implied_providers.insert(name.to_owned());
+        }
     }
 
     /// All that `init` depends on in this directory, as canonical text.
@@ -138,6 +152,9 @@ impl Module {
                 "provider {name} {:?} {:?}",
                 provider.source, provider.version
             );
+        }
+        for name in &self.implied_providers {
+            _ = writeln!(out, "implied {name}");
         }
         let mut calls: Vec<&ModuleCall> = self.calls.iter().collect();
         calls.sort_by(|a, b| a.name.cmp(&b.name));

@@ -280,8 +280,10 @@ fn send(pid: u32, signal: rustix::process::Signal) {
     let pid = i32::try_from(pid)
         .ok()
         .and_then(rustix::process::Pid::from_raw);
-    // Gone already is as good.
-    drop(pid.map(|pid| rustix::process::kill_process(pid, signal)));
+    if let Some(pid) = pid {
+        // Gone already is as good.
+        let _ = rustix::process::kill_process(pid, signal);
+    }
 }
 
 fn copy_dir(from: &Path, to: &Path) {

@@ -35,7 +35,9 @@ pub(super) fn dependencies_follow_the_table(tree: &Tree) -> Vec<Problem> {
         for dependency in Manifest::parse(&file.text).dependencies() {
             let wanted = dependency.name.as_str();
             let ours = LAYERS.iter().any(|(row, _)| *row == wanted);
-            let for_tests = wanted == "testkit" && dependency.kind == Kind::Dev;
+            // A test may put the real parts together that stand below its crate, at any depth.
+            let for_tests =
+                dependency.kind == Kind::Dev && (wanted == "testkit" || is_below(name, wanted));
             if ours && !for_tests && !allowed.contains(&wanted) {
                 problems.push(Problem::at(
                     &file.path,
@@ -46,6 +48,14 @@ pub(super) fn dependencies_follow_the_table(tree: &Tree) -> Vec<Problem> {
         }
     }
     problems
+}
+
+/// Whether a crate reaches another through the table.
+fn is_below(name: &str, wanted: &str) -> bool {
+    allowed(name)
+        .unwrap_or_default()
+        .iter()
+        .any(|next| *next == wanted || is_below(next, wanted))
 }
 
 pub(super) fn versions_live_at_the_root(tree: &Tree) -> Vec<Problem> {

@@ -49,6 +49,10 @@ pub(crate) async fn carry_out(
     let settings = process.settings(global)?;
     let control = open_home(&settings, &open, process, look).await?;
     look_after_the_past(&control, look).await?;
+    if settings.is_ci && settings.named_home.is_none() && change.action != Action::Plan {
+        let said = "no home is named: lanes and history reach no further than this job";
+        report::say(&errors::render_warning(said, &[], look))?;
+    }
     let wanted = Wanted {
         action: change.action,
         auto_approve: change.auto_approve,
@@ -60,6 +64,9 @@ pub(crate) async fn carry_out(
     };
     let mut watcher = start(&control, &open, &project, &wanted, global, process).await?;
     let status = follow(&mut watcher, &change, &project, global, process).await;
+    if status.is_ok() {
+        recovery::tidy_after(&control, watcher.set(), watcher.runs()).await;
+    }
     control::runner::note_usage("terminal");
     status
 }
@@ -115,19 +122,12 @@ async fn follow(
             Rest::AwaitsConfirm => {
                 let set = planned::plan_set(watcher, project).await?;
                 planned::show(&set, change.full, global, process)?;
-                if confirm(change.action, watcher.set(), process)? {
-                    watcher.confirm().await?;
-                } else {
-                    watcher.discard().await?;
-                    if !process.stdin_is_terminal {
-                        return Err(CommandError::new(
-                            "nothing was applied: nobody is here to say yes",
-                        )
-                        .hint("`--auto-approve` applies without asking")
-                        .status(ExitStatus::Waits));
+                match confirm(change.action, watcher.set(), process).await? {
+                    Answer::Yes => watcher.confirm().await?,
+                    answer => {
+                        watcher.discard().await?;
+                        return unconfirmed(answer);
                     }
-                    report::say("Nothing was applied.\n")?;
-                    return Ok(ExitStatus::Done);
                 }
             }
         }
@@ -143,9 +143,24 @@ async fn follow(
     ending::tell(watcher, global, process).await
 }
 
-fn confirm(action: Action, set: &ChangeSet, process: &Process) -> Result<bool, CommandError> {
+/// What came of the question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    Yes,
+    No,
+    /// Ctrl-C at the prompt.
+    Interrupted,
+    /// There is nobody to ask.
+    Nobody,
+}
+
+async fn confirm(
+    action: Action,
+    set: &ChangeSet,
+    process: &Process,
+) -> Result<Answer, CommandError> {
     if !process.stdin_is_terminal {
-        return Ok(false);
+        return Ok(Answer::Nobody);
     }
     let deed = match action {
         Action::Destroy => "Destroy all of this?",
@@ -155,7 +170,34 @@ fn confirm(action: Action, set: &ChangeSet, process: &Process) -> Result<bool, C
         "\n{deed} Only `yes` starts change set {}: ",
         set.id
     ))?;
-    Ok(read_line()? == "yes")
+    // A thread of its own: one that still reads does not keep the process from ending.
+    let (answer, heard) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || answer.send(read_line()));
+    tokio::select! {
+        line = heard => {
+            let line = line.unwrap_or_else(|_| Ok(String::new()))?;
+            Ok(if line == "yes" { Answer::Yes } else { Answer::No })
+        }
+        _ = tokio::signal::ctrl_c() => Ok(Answer::Interrupted),
+    }
+}
+
+fn unconfirmed(answer: Answer) -> Result<ExitStatus, CommandError> {
+    match answer {
+        Answer::Nobody => Err(
+            CommandError::new("nothing was applied: nobody is here to say yes")
+                .hint("`--auto-approve` applies without asking")
+                .status(ExitStatus::Waits),
+        ),
+        Answer::Interrupted => {
+            report::say("\nNothing was applied.\n")?;
+            Ok(ExitStatus::Interrupted)
+        }
+        Answer::Yes | Answer::No => {
+            report::say("Nothing was applied.\n")?;
+            Ok(ExitStatus::Done)
+        }
+    }
 }
 
 /// A protected stack is destroyed only by who types its name.

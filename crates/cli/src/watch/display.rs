@@ -37,6 +37,11 @@ impl Display {
         }
     }
 
+    /// Whether somebody looks at a moving picture.
+    pub(super) fn is_live(&self) -> bool {
+        matches!(self, Self::Live { .. })
+    }
+
     pub(super) fn draw(&mut self, frame: &Frame) -> Result<(), CommandError> {
         match self {
             Self::Live { live, size } => live.draw(frame, *size).map_err(|err| failed(&err)),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use model::changeset::{ChangeSet, Status};
+use model::changeset::{Action, ChangeSet, Status};
 use model::ids::ChangeSetId;
 use model::plan::PlanCounts;
 use model::run::{Outcome, Run, RunState, Skip};
@@ -15,7 +15,7 @@ use crate::view::progress::{Frame, Mark, Row};
 pub(super) fn frame(
     set: &ChangeSet,
     runs: &[Run],
-    tails: &Tails,
+    tails: Option<&Tails>,
     behind: Option<ChangeSetId>,
     elapsed: Duration,
 ) -> Frame {
@@ -32,6 +32,7 @@ pub(super) fn frame(
         (Status::Interrupting, _) => title = format!("{title}, interrupting"),
         _ => {}
     }
+    // Without tails nobody looks at a moving picture: a log says what was done, not what goes on.
     Frame {
         title,
         elapsed,
@@ -70,15 +71,18 @@ fn lanes(set: &ChangeSet) -> String {
     names.join(", ")
 }
 
-fn row(set: &ChangeSet, run: &Run, runs: &[Run], tails: &Tails) -> Row {
+fn row(set: &ChangeSet, run: &Run, runs: &[Run], tails: Option<&Tails>) -> Row {
     let since = |at: Timestamp| Duration::try_from(Timestamp::now().duration_since(at)).ok();
-    let busy = |word: &str| match tails.now(run.id) {
+    let busy = |word: &str| match tails.and_then(|tails| tails.now(run.id)) {
         Some(now) => format!("{word}   {now}"),
         None => word.to_owned(),
     };
     let (mark, text, elapsed) = match &run.state {
         RunState::Queued => (Mark::Waiting, why_queued(run, runs), None),
         RunState::Planning { since: at } => (Mark::Running, busy("planning"), since(*at)),
+        RunState::Planned { plan, .. } if tails.is_none() => {
+            (Mark::Done, format!("planned {}", counts(plan.counts)), None)
+        }
         RunState::Planned { plan, .. } => {
             let wait = if set.status == Status::Confirmed {
                 why_queued(run, runs)
@@ -88,9 +92,16 @@ fn row(set: &ChangeSet, run: &Run, runs: &[Run], tails: &Tails) -> Row {
             let text = [format!("planned {}", counts(plan.counts)), wait].join("   ");
             (Mark::Waiting, text.trim_end().to_owned(), None)
         }
-        RunState::Applying { since: at, .. } => (Mark::Running, busy("applying"), since(*at)),
+        RunState::Applying { since: at, .. } => {
+            let verb = if set.request.action == Action::Destroy {
+                "destroying"
+            } else {
+                "applying"
+            };
+            (Mark::Running, busy(verb), since(*at))
+        }
         RunState::Finished { outcome, .. } => {
-            let (mark, text) = finished(outcome);
+            let (mark, text) = finished(outcome, set.request.action);
             (mark, text, None)
         }
     };
@@ -102,12 +113,19 @@ fn row(set: &ChangeSet, run: &Run, runs: &[Run], tails: &Tails) -> Row {
     }
 }
 
-fn finished(outcome: &Outcome) -> (Mark, String) {
+fn finished(outcome: &Outcome, action: Action) -> (Mark, String) {
     match outcome {
         Outcome::Planned { plan } => (Mark::Done, format!("planned {}", counts(plan.counts))),
         Outcome::Deferred { .. } => (Mark::Skipped, "deferred".to_owned()),
         Outcome::Unchanged => (Mark::Unchanged, "no changes".to_owned()),
-        Outcome::Applied { counts: done, .. } => (Mark::Done, format!("applied {}", counts(*done))),
+        Outcome::Applied { counts: done, .. } => {
+            let verb = if action == Action::Destroy {
+                "destroyed"
+            } else {
+                "applied"
+            };
+            (Mark::Done, format!("{verb} {}", counts(*done)))
+        }
         Outcome::Failed { problem } if problem.interrupted => {
             (Mark::Failed, "interrupted".to_owned())
         }

@@ -35,7 +35,8 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
     let scratch = Scratch::open(job)?;
     if let Some(why) = moved(job, &plan, &inputs.digest, &scratch).await? {
         scratch.remove();
-        return if job.auto_approve {
+        // A preview was never meant to be applied; who said yes beforehand asked for the outcome.
+        return if plan.preview || job.auto_approve {
             Ok(RunEvent::PlanVoided { why })
         } else {
             let stack = &job.spec.stack.name;
@@ -46,7 +47,7 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
             )
         };
     }
-    let workspace = Workspace::prepare(job, true).await?;
+    let workspace = Workspace::prepare(job).await?;
     scratch.write_variables(&inputs.variables)?;
     let expected = ExpectedHead::Exactly(plan.seal.head.as_ref().map(|head| head.version));
     let store = &job.control.store;

@@ -12,8 +12,8 @@ use model::engine_event::{EngineEvent, EventReader};
 use model::project::Backend;
 use model::run::{EngineDiagnostic, EnginePin, Stage};
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
 
+use super::interrupts::Interrupts;
 use super::workspace::Workspace;
 use super::{Failure, Job};
 use crate::state::StateAccess;
@@ -102,6 +102,10 @@ impl<'a> Caller<'a> {
         environment: &Environment,
         limit: Option<Duration>,
     ) -> Result<Ended, Failure> {
+        let mut interrupts = self.job.interrupts.lock().await;
+        if interrupts.came().await {
+            return Err(Failure::interrupted());
+        }
         let stderr = stdout.with_extension("err");
         for old in [stdout, &stderr] {
             if old.exists() {
@@ -122,7 +126,7 @@ impl<'a> Caller<'a> {
             .engine
             .start(call, &site)
             .map_err(|err| Failure::because("could not start the engine", &err))?;
-        let (exit, interrupted, timed_out) = supervise(running, limit)
+        let (exit, interrupted, timed_out) = supervise(running, &mut interrupts, limit)
             .await
             .map_err(|err| Failure::because("could not wait for the engine", &err))?;
         let bytes = fs::read(stdout)
@@ -161,13 +165,12 @@ fn engine_of(pin: &EnginePin) -> Result<Engine, Failure> {
     })
 }
 
-/// Waits for the engine without limit. The first SIGINT or SIGTERM, or the time limit, interrupts it once.
+/// Waits for the engine without limit. The first wish to stop, or the time limit, interrupts it once.
 async fn supervise(
     mut running: Running,
+    interrupts: &mut Interrupts,
     limit: Option<Duration>,
 ) -> std::io::Result<(Exit, bool, bool)> {
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
     let deadline = async {
         match limit {
             Some(limit) => tokio::time::sleep(limit).await,
@@ -179,8 +182,7 @@ async fn supervise(
     loop {
         tokio::select! {
             exit = running.wait() => return Ok((exit?, running.was_interrupted(), timed_out)),
-            _ = interrupt.recv() => running.interrupt()?,
-            _ = terminate.recv() => running.interrupt()?,
+            () = interrupts.next() => running.interrupt()?,
             () = &mut deadline, if !timed_out => {
                 timed_out = true;
                 running.interrupt()?;
@@ -226,7 +228,7 @@ impl Ended {
                 detail: diagnostic.detail.clone(),
                 address: diagnostic.address.clone(),
                 file: diagnostic.file(),
-                line: diagnostic.line().map(|line| line as u64),
+                line: diagnostic.line(),
             })
             .collect()
     }

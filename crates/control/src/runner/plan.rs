@@ -45,7 +45,7 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
     }
     let inputs = inputs::gather(job).await?;
     *mask = inputs.mask.clone();
-    let workspace = Workspace::prepare(job, false).await?;
+    let workspace = Workspace::prepare(job).await?;
     let scratch = Scratch::open(job)?;
     scratch.write_variables(&inputs.variables)?;
     let caller = Caller::new(job, &workspace, inputs.environment.clone(), access).await?;

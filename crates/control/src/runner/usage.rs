@@ -5,31 +5,16 @@ use std::io::Write as _;
 /// Names the file; unset outside of measurements.
 pub const USAGE_FILE: &str = "TERRANE_BENCH_USAGE";
 
-/// Appends user and system time of this process, and of the children it waited for, in clock ticks.
+/// Appends the processor time of this process, and of the children it waited for, in microseconds.
 pub fn note_usage(role: &str) {
     let Some(path) = std::env::var_os(USAGE_FILE) else {
         return;
     };
-    let Ok(stat) = std::fs::read_to_string("/proc/self/stat") else {
-        return;
-    };
-    // The name in parentheses may hold spaces: fields are counted behind it.
-    let Some((_, rest)) = stat.rsplit_once(')') else {
-        return;
-    };
-    let fields: Vec<&str> = rest.split_whitespace().collect();
-    let field = |index: usize| {
-        fields
-            .get(index)
-            .and_then(|f| f.parse::<u64>().ok())
-            .unwrap_or(0)
-    };
+    let own = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     let line = format!(
-        "{{\"role\":\"{role}\",\"utime\":{},\"stime\":{},\"cutime\":{},\"cstime\":{}}}\n",
-        field(11),
-        field(12),
-        field(13),
-        field(14)
+        "{{\"role\":\"{role}\",\"self_us\":{},\"children_us\":{}}}\n",
+        own.tv_sec * 1_000_000 + own.tv_nsec / 1000,
+        children_us()
     );
     if let Ok(mut file) = std::fs::OpenOptions::new()
         .create(true)
@@ -39,4 +24,19 @@ pub fn note_usage(role: &str) {
         // A measurement that cannot be written is missing from the sum, which the reader notices.
         drop(file.write_all(line.as_bytes()));
     }
+}
+
+/// From `/proc/self/stat`, which counts in hundredths of a second.
+fn children_us() -> u64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The name in parentheses may hold spaces: fields are counted behind it.
+    let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let fields: Vec<&str> = rest.split_whitespace().collect();
+    let ticks = |index: usize| {
+        fields
+            .get(index)
+            .and_then(|f| f.parse::<u64>().ok())
+            .unwrap_or(0)
+    };
+    (ticks(13) + ticks(14)) * 10_000
 }

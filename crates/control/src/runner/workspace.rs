@@ -26,9 +26,10 @@ pub(super) struct Workspace {
 }
 
 impl Workspace {
-    /// Takes slot 0, or if it is taken the next free one, and lays the run's snapshot out in it.
-    pub(super) async fn prepare(job: &Job<'_>, only_first: bool) -> Result<Self, Failure> {
-        let (number, lock) = take_slot(job, only_first)?;
+    /// Takes slot 0 and lays the run's snapshot out in it. If it is taken, whoever holds its lanes waits
+    /// for it (only a plan can be at work there), and everybody else takes the next free one.
+    pub(super) async fn prepare(job: &Job<'_>) -> Result<Self, Failure> {
+        let (number, lock) = take_slot(job).await?;
         let slot = job
             .control
             .home
@@ -83,22 +84,34 @@ async fn lay_out(job: &Job<'_>, slot: Slot) -> Result<(), Failure> {
     Ok(())
 }
 
-fn take_slot(job: &Job<'_>, only_first: bool) -> Result<(usize, File), Failure> {
+async fn take_slot(job: &Job<'_>) -> Result<(usize, File), Failure> {
     const MOST: usize = 64;
-    let failed = |err: io::Error| Failure::because("could not take a slot", &err);
+    let failed = |err: &dyn std::error::Error| Failure::because("could not take a slot", err);
     let slots = job.control.home.slots(&job.spec.stack.name);
-    make_private(&slots).map_err(failed)?;
-    let most = if only_first { 1 } else { MOST };
+    make_private(&slots).map_err(|err| failed(&err))?;
+    let path = |number: usize| slots.join(format!("{number}.lock"));
+    let most = if job.holds_lanes { 1 } else { MOST };
     for number in 0..most {
-        if let Some(lock) = try_lock(&slots.join(format!("{number}.lock"))).map_err(failed)? {
+        if let Some(lock) = try_lock(&path(number)).map_err(|err| failed(&err))? {
             return Ok((number, lock));
         }
     }
-    Err(
-        Failure::new("another engine is at work in this stack's directory")
-            .hint("wait for it to end; `terrane run list` shows who it is")
-            .refused(),
-    )
+    if !job.holds_lanes {
+        return Err(Failure::new(format!(
+            "{MOST} engines are at work on this stack already"
+        )));
+    }
+    let first = path(0);
+    let wait = tokio::task::spawn_blocking(move || -> io::Result<File> {
+        let file = File::options().write(true).open(first)?;
+        file.lock()?;
+        Ok(file)
+    });
+    let mut interrupts = job.interrupts.lock().await;
+    tokio::select! {
+        () = interrupts.next() => Err(Failure::interrupted()),
+        lock = wait => Ok((0, lock.map_err(|err| failed(&err))?.map_err(|err| failed(&err))?)),
+    }
 }
 
 /// An override file tells the engine which backend to use; everything else goes by environment or by

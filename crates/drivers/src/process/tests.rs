@@ -1,3 +1,5 @@
+//! Processes as they really are: groups, signals, descriptors, environments.
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::fd::AsFd as _;

@@ -1,3 +1,5 @@
+//! Secrets from the environment, from files and from commands.
+
 use std::fs;
 
 use super::*;

@@ -4,6 +4,7 @@ mod example;
 mod findings;
 mod fuzz;
 mod hostile;
+mod meaning;
 mod modules;
 mod values;
 

@@ -1,3 +1,5 @@
+//! Streams recorded from real engines, and streams that are torn or strange.
+
 use super::*;
 
 macro_rules! recorded {

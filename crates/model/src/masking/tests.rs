@@ -1,3 +1,5 @@
+//! Secrets in every form they come back in.
+
 use serde_json::json;
 
 use super::*;

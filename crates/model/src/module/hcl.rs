@@ -41,6 +41,9 @@ pub(super) fn add(draft: &mut Draft, file: &ParsedFile) {
                     at: source.location(head(block)),
                 });
             }
+            ("resource" | "data" | "ephemeral", [kind, _]) => {
+                draft.module.imply_provider(kind.as_str());
+            }
             ("terraform", _) => read_terraform(draft, source, block),
             _ => {}
         }

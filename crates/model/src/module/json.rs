@@ -66,6 +66,7 @@ pub(super) fn add(draft: &mut Draft, source: &Source) {
                 }
             }
             "data" => {
+                objects(body).for_each(|(kind, _)| draft.module.imply_provider(kind));
                 for (_, states) in
                     objects(body).filter(|(kind, _)| *kind == "terraform_remote_state")
                 {
@@ -81,6 +82,9 @@ pub(super) fn add(draft: &mut Draft, source: &Source) {
                         });
                     }
                 }
+            }
+            "resource" | "ephemeral" => {
+                objects(body).for_each(|(kind, _)| draft.module.imply_provider(kind));
             }
             "terraform" => add_terraform(draft, source, body),
             _ => {}

@@ -1,3 +1,5 @@
+//! Plans recorded from real engines, read into our types.
+
 use serde_json::json;
 
 use super::*;

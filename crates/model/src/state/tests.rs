@@ -1,3 +1,5 @@
+//! What is read out of a state, and what is left alone.
+
 use super::*;
 
 #[track_caller]

@@ -1,3 +1,5 @@
+//! The database by itself: opening, racing, refusing.
+
 use super::*;
 
 async fn open(home: &Path) -> Db {

@@ -1,3 +1,5 @@
+//! Master keys and data keys on disk.
+
 use std::os::unix::fs::PermissionsExt as _;
 
 use super::*;

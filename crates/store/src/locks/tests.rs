@@ -1,3 +1,5 @@
+//! Locks: one winner, owned, fenced, idempotent.
+
 use model::state::ExpectedHead::{Any, Exactly};
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Sealed pieces that were swapped, cut or bent do not open.
+
 use super::*;
 use crate::testing::{TestHome, network};
 

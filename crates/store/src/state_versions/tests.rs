@@ -1,3 +1,5 @@
+//! Every version kept, durable before it is acknowledged.
+
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -174,7 +174,7 @@ async fn failure(
         .to_owned(),
         after,
         lines,
-        diagnostics: diagnostics(problem, watcher, run),
+        diagnostics: diagnostics(problem, watcher.control(), run).await?,
         kept,
     })
 }
@@ -194,14 +194,25 @@ fn completed(control: &Control, run: &Run) -> usize {
         .count()
 }
 
-/// Files are named from the project's root, as people know them.
-pub(super) fn diagnostics(
+/// What the engine reported. Files are named from the project's root, as people know them.
+pub(super) async fn diagnostics(
     problem: &Problem,
-    watcher: &Watcher<'_>,
+    control: &Control,
     run: &Run,
-) -> Vec<EngineDiagnostic> {
-    let path = watcher.path_of(&run.stack);
-    problem
+) -> Result<Vec<EngineDiagnostic>, CommandError> {
+    let spec = control.store.run_spec(run.id).await;
+    let path = spec
+        .map_err(|err| CommandError::from_error(&err))?
+        .stack
+        .path;
+    let place = |file: &String| {
+        if path.is_empty() {
+            file.clone()
+        } else {
+            format!("{path}/{file}")
+        }
+    };
+    let shown = problem
         .diagnostics
         .iter()
         .map(|diagnostic| EngineDiagnostic {
@@ -210,19 +221,15 @@ pub(super) fn diagnostics(
             detail: diagnostic.detail.clone(),
             address: diagnostic.address.clone(),
             source: diagnostic.file.as_ref().map(|file| EngineSource {
-                file: if path.is_empty() {
-                    file.clone()
-                } else {
-                    format!("{path}/{file}")
-                },
+                file: place(file),
                 line: diagnostic
                     .line
                     .and_then(|line| usize::try_from(line).ok())
                     .unwrap_or(0),
                 code: None,
             }),
-        })
-        .collect()
+        });
+    Ok(shown.collect())
 }
 
 pub(super) fn skipped(because: &Skip) -> String {

@@ -66,7 +66,7 @@ async fn status(watcher: &Watcher<'_>, run: &Run) -> Result<StackStatus, Command
                 }
                 return Ok(StackStatus::Failed {
                     lines,
-                    diagnostics: ending::diagnostics(problem, watcher, run),
+                    diagnostics: ending::diagnostics(problem, watcher.control(), run).await?,
                 });
             }
             Outcome::Unknown { .. } => false,
@@ -75,7 +75,7 @@ async fn status(watcher: &Watcher<'_>, run: &Run) -> Result<StackStatus, Command
     };
     if !has_plan {
         return Ok(StackStatus::Deferred {
-            reason: watcher.why_queued(run),
+            reason: deferred(&awaited(run, watcher.runs())),
         });
     }
     match changesets::plan_view(watcher.control(), run).await {
@@ -85,6 +85,28 @@ async fn status(watcher: &Watcher<'_>, run: &Run) -> Result<StackStatus, Command
             run.stack
         ))),
     }
+}
+
+/// What a run that could not be planned yet waits for.
+fn awaited(run: &Run, runs: &[Run]) -> Vec<Awaited> {
+    let mut awaited = Vec::new();
+    for need in &run.upstreams {
+        let Some(upstream) = runs.iter().find(|other| other.stack == need.stack) else {
+            continue;
+        };
+        let outputs = match &upstream.state {
+            RunState::Finished { .. } => continue,
+            RunState::Planned { plan, .. } | RunState::Applying { plan, .. } => {
+                need.outputs.intersection(&plan.outputs).cloned().collect()
+            }
+            RunState::Queued | RunState::Planning { .. } => need.outputs.iter().cloned().collect(),
+        };
+        awaited.push(Awaited {
+            stack: need.stack.clone(),
+            outputs,
+        });
+    }
+    awaited
 }
 
 /// `subnet_id` is known after `network`.

@@ -47,8 +47,8 @@ impl Plain {
     fn is_new(&mut self, row: &Row) -> bool {
         let now = (row.mark, row.text.clone());
         let before = self.said.insert(row.stack.clone(), now.clone());
-        // All wait at first; that is no news.
-        before.as_ref() != Some(&now) && !(before.is_none() && row.mark == Mark::Waiting)
+        // Who waits for whom is for those who look at the whole; in a log it is no news.
+        before.as_ref() != Some(&now) && row.mark != Mark::Waiting
     }
 
     fn line(&self, frame: &Frame, row: &Row, name_width: usize) -> String {

@@ -261,6 +261,7 @@ fn frames_are_drawn_over_each_other() {
     live.draw(&crowd(), size).unwrap();
     live.draw(&frame(), size).unwrap();
     live.finish().unwrap();
+    drop(live);
     let mut screen = Screen::default();
     screen.feed(&bytes);
     assert!(screen.cursor_shown);

@@ -1,3 +1,5 @@
+//! Which undelivered state is taken over.
+
 use super::*;
 
 fn state(serial: u64, lineage: &str, resources: &str) -> String {

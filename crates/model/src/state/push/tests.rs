@@ -1,3 +1,5 @@
+//! Which write may follow which head.
+
 use proptest::prelude::*;
 
 use super::*;
