@@ -177,6 +177,21 @@ pub async fn find_same(
     Ok(open.pop())
 }
 
+/// The values of somebody who attaches and may have to go on in place of whoever asked first. None if
+/// some are missing here: then it can only be watched.
+pub async fn gather_again(
+    control: &Control,
+    open: &OpenProject,
+    env: &BTreeMap<String, String>,
+    id: ChangeSetId,
+) -> Result<Option<Asker>, ChangeSetError> {
+    let mut specs = Vec::new();
+    for run in control.store.run_list(id).await? {
+        specs.push(control.store.run_spec(run.id).await?);
+    }
+    Ok(Asker::gather(env, &open.root, &specs).ok())
+}
+
 /// Says, as long as the file is open, that somebody waits for this change set.
 pub fn watch(control: &Control, set: ChangeSetId) -> io::Result<File> {
     let path = watch_path(control, set);

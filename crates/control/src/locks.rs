@@ -37,6 +37,12 @@ impl RunLock {
         file.write_all(pid.to_string().as_bytes())
     }
 
+    /// Whether a runner or an engine is at work, even if its runner has not signed yet or is gone.
+    pub fn is_held(home: &Home, run: RunId) -> bool {
+        let path = home.run_dir(run).join("run.lock");
+        File::open(path).is_ok_and(|file| file.try_lock_shared().is_err())
+    }
+
     /// The runner that holds it, if one is alive.
     pub fn holder(home: &Home, run: RunId) -> Option<u32> {
         let path = home.run_dir(run).join("run.lock");
