@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 
 use drivers::engine::Engine;
@@ -198,7 +199,8 @@ pub fn watch(control: &Control, set: ChangeSetId) -> io::Result<File> {
     if let Some(dir) = path.parent() {
         make_private(dir)?;
     }
-    let file = File::options().create(true).append(true).open(path)?;
+    let mut options = File::options();
+    let file = options.create(true).append(true).mode(0o600).open(path)?;
     file.lock_shared()?;
     Ok(file)
 }
@@ -319,6 +321,7 @@ fn hold_snapshots(control: &Control) -> Result<File, PrepareError> {
     let file = File::options()
         .create(true)
         .append(true)
+        .mode(0o600)
         .open(&path)
         .map_err(keep)?;
     file.lock_shared().map_err(keep)?;

@@ -3,6 +3,7 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Seek as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use model::ids::RunId;
@@ -63,6 +64,7 @@ pub(crate) fn try_lock(path: &Path) -> io::Result<Option<File>> {
         .write(true)
         .create(true)
         .truncate(false)
+        .mode(0o600)
         .open(path)?;
     match file.try_lock() {
         Ok(()) => Ok(Some(file)),
