@@ -42,8 +42,23 @@ fn the_same_command_attaches() {
     story.open("slow");
     let (first, second) = (first.wait().expect(0), second.wait().expect(0));
     assert_eq!(story.made(), ["slow", "middle", "top"]);
-    assert_snapshot!(essence(&first), @"");
-    assert_snapshot!(essence(&second), @"");
+    assert_snapshot!(essence(&first), @"
+    change set c1: apply on `local`
+    ✓ base     applied 1 change
+    ✓ middle   applied 1 change
+    ✓ top      applied 1 change
+    Done: 3 stacks applied in 0 s.
+    [exit 0]
+    ");
+    assert_snapshot!(essence(&second), @"
+    Attached to change set c1, which is already under way.
+    ✓ base     applied 1 change
+    ✓ middle   applied 1 change
+    ✓ top      applied 1 change
+    change set c1: apply on `local`
+    Done: 3 stacks applied in 0 s.
+    [exit 0]
+    ");
 }
 
 #[test]
@@ -59,7 +74,10 @@ fn the_same_command_attaches_after_the_terminal_was_killed() {
     });
     story.open("slow");
     let second = second.wait().expect(0);
-    assert!(second.stderr.starts_with("Attached to change set c1"), "{second}");
+    assert!(
+        second.stderr.starts_with("Attached to change set c1"),
+        "{second}"
+    );
     assert_eq!(story.made(), ["slow", "middle", "top"]);
 }
 

@@ -23,7 +23,11 @@ fn independent_stacks_run_at_the_same_time() {
 #[test]
 fn one_job_means_one_engine_at_a_time() {
     // Whoever finds another at work fails.
-    let alone = resource("alone", "", "mkdir ROOT/busy && sleep 0.1 && rmdir ROOT/busy");
+    let alone = resource(
+        "alone",
+        "",
+        "mkdir ROOT/busy && sleep 0.1 && rmdir ROOT/busy",
+    );
     let story = Story::new("tofu")
         .stack("one", "", &alone)
         .stack("two", "", &alone)

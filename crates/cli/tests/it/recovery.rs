@@ -28,13 +28,32 @@ fn while_applying_the_engine_goes_on_and_its_state_is_found() {
         // The terminal waits for the engine, which nobody but the lock knows of any more.
         let said = apply.wait().expect(1);
         insta::allow_duplicates! {
-            assert_snapshot!(essence(&said), @"");
+            assert_snapshot!(essence(&said), @"
+            change set c1: apply on `local`
+              top    skipped, poisoned by `base`
+            ? base   unknown: its runner was lost
+            ? base   unknown: lost while applying, after 0 s
+                its runner was lost while applying: what happened is not known
+                the state that could not be delivered was found and kept as serial 1
+                the way on is a fresh plan, which shows what is there
+              top    skipped, poisoned by `base`
+
+            error: change set c1 stopped: 1 unknown, 1 skipped
+            hint: `terrane plan base` shows what is left to do in `base`
+            [exit 1]
+            ");
         }
         assert_eq!(story.made(), ["first", "slow"]);
 
         let again = story.cli(&["apply", "--auto-approve"]).expect(0);
         insta::allow_duplicates! {
-            assert_snapshot!(essence(&again), @"");
+            assert_snapshot!(essence(&again), @"
+            change set c2: apply on `local`
+              base   no changes
+            ✓ top    applied 1 change
+            Done: 1 stack applied, 1 unchanged in 0 s.
+            [exit 0]
+            ");
         }
         assert_eq!(story.made(), ["first", "slow", "top"]);
     }
@@ -52,7 +71,16 @@ fn the_next_command_ends_what_a_crash_left() {
     story.settle();
     assert_eq!(story.made(), ["first", "slow"]);
     let said = story.cli(&["apply", "--auto-approve"]).expect(0);
-    assert_snapshot!(essence(&said), @"");
+    assert_snapshot!(essence(&said), @"
+    warning: run r1 of stack `base` ended unknown: its runner was lost while applying: what happened is
+      base   no changes
+    ✓ top    applied 1 change
+             not known; the state that could not be delivered was found and kept as serial 1; the way on
+             is a fresh plan, which shows what is there
+    change set c2: apply on `local`
+    Done: 1 stack applied, 1 unchanged in 0 s.
+    [exit 0]
+    ");
     assert_eq!(story.made(), ["first", "slow", "top"]);
 }
 
@@ -70,7 +98,21 @@ fn the_next_command_waits_for_an_engine_that_lost_its_runner() {
     });
     story.open("slow");
     let said = again.wait();
-    assert_snapshot!(essence(&said), @"");
+    assert_snapshot!(essence(&said), @"
+    Attached to change set c1, which is already under way.
+      top    skipped, poisoned by `base`
+    ? base   unknown: its runner was lost
+    change set c1: apply on `local`
+    ? base   unknown: lost while applying, after 0 s
+        its runner was lost while applying: what happened is not known
+        the state that could not be delivered was found and kept as serial 1
+        the way on is a fresh plan, which shows what is there
+      top    skipped, poisoned by `base`
+
+    error: change set c1 stopped: 1 unknown, 1 skipped
+    hint: `terrane plan base` shows what is left to do in `base`
+    [exit 1]
+    ");
     let _ = story.cli(&["apply", "--auto-approve"]).expect(0);
     assert_eq!(story.made(), ["first", "slow", "top"]);
 }

@@ -56,13 +56,7 @@ impl Story {
         self.stack_on("local", name, attributes, module)
     }
 
-    pub(crate) fn stack_on(
-        self,
-        target: &str,
-        name: &str,
-        attributes: &str,
-        module: &str,
-    ) -> Self {
+    pub(crate) fn stack_on(self, target: &str, name: &str, attributes: &str, module: &str) -> Self {
         self.module(name, module);
         self.block(&format!(
             "stack \"{name}\" {{\n  path = \"{name}\"\n  target = \"{target}\"\n  layer = \"all\"\n  {attributes}\n}}"
@@ -189,7 +183,8 @@ fn wait(gate: &str) -> String {
 pub(crate) fn resource(name: &str, extra: &str, command: &str) -> String {
     format!(
         "resource \"terraform_data\" \"{name}\" {{\n  input = \"{name}\"\n  {extra}\n  provisioner \"local-exec\" {{\n    \
-         command = <<-EOT\n      {command}\n    EOT\n  }}\n}}\n"
+         command = \"{}\"\n  }}\n}}\n",
+        command.replace('"', "\\\"")
     )
 }
 
@@ -220,6 +215,8 @@ pub(crate) fn essence(said: &Said) -> String {
         .filter(is_progress)
         .map(|line| line.trim_start_matches("00:00  "))
         .filter(|line| !line.starts_with('●') && !line.starts_with('○'))
+        // Whether it is seen between its plan and its apply is a matter of time.
+        .filter(|line| !line.contains("   planned "))
         .collect();
     ends.sort_unstable();
     let title: Vec<&str> = text.lines().take(1).collect();
@@ -228,7 +225,9 @@ pub(crate) fn essence(said: &Said) -> String {
         .skip(1)
         .filter(|line| !is_progress(line))
         .collect();
-    let code = said.code.map_or("killed".to_owned(), |code| code.to_string());
+    let code = said
+        .code
+        .map_or("killed".to_owned(), |code| code.to_string());
     format!(
         "{}\n{}\n{}\n[exit {code}]",
         title.join("\n"),
@@ -263,7 +262,9 @@ pub(crate) fn holding(terrane: &TestTerrane, secret: &str) -> Vec<PathBuf> {
     }
     let holds = |path: &PathBuf| {
         let bytes = fs::read(path).unwrap_or_default();
-        bytes.windows(secret.len()).any(|at| at == secret.as_bytes())
+        bytes
+            .windows(secret.len())
+            .any(|at| at == secret.as_bytes())
     };
     all.into_iter().filter(holds).collect()
 }
