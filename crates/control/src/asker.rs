@@ -59,6 +59,9 @@ impl Asker {
                         });
                     }
                 }
+                for name in &needs.env_if_set {
+                    asker.take(env, name);
+                }
                 for reference in &needs.secrets {
                     asker.take_secret(env, root, &stack, reference)?;
                 }

@@ -410,6 +410,7 @@ fn spec(
         root: open.root.to_string_lossy().into_owned(),
         init_inputs: init_inputs(&reached),
         needs_providers: reached.iter().any(|(_, module)| module.needs_providers()),
+        own_backend: root.and_then(|module| module.backend.clone()),
         variables: root
             .map(|module| {
                 let declared = module.variables.iter();

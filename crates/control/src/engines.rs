@@ -46,12 +46,10 @@ pub fn find<'a>(
 pub enum LockError {
     #[error(transparent)]
     Locate(#[from] LocateError),
-    #[error("could not copy the source")]
-    Snapshot(#[from] SnapshotError),
-    #[error("could not lay the source out")]
-    LayOut(#[from] LayOutError),
-    #[error("could not make a working directory")]
-    Directory(#[from] io::Error),
+    #[error("could not copy the source for the engine")]
+    Copy(#[from] LayOutSourceError),
+    #[error("could not write a lock file")]
+    Write(#[from] io::Error),
     #[error("could not use the shared providers")]
     Cache(#[from] PluginCacheError),
     #[error("could not run the engine")]
@@ -64,9 +62,8 @@ impl LockError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Locate(err) => Some(err.hint()),
-            Self::Snapshot(_)
-            | Self::LayOut(_)
-            | Self::Directory(_)
+            Self::Copy(_)
+            | Self::Write(_)
             | Self::Cache(_)
             | Self::Call(_)
             | Self::Refused { .. } => None,
@@ -83,7 +80,7 @@ pub async fn lock(
     cache: &Path,
     upgrade: bool,
 ) -> Result<Vec<String>, LockError> {
-    let scratch = tempfile::tempdir()?;
+    let scratch = tempfile::tempdir().map_err(LayOutSourceError::from)?;
     let tree = lay_out(open, scratch.path())?;
     let path = env.get("PATH").map(OsStr::new);
     let mut done = BTreeSet::new();
@@ -129,8 +126,18 @@ pub async fn lock(
 
 const LOCK_FILE: &str = ".terraform.lock.hcl";
 
-/// The engine works on a copy: nothing but the lock file comes back.
-fn lay_out(open: &OpenProject, scratch: &Path) -> Result<PathBuf, LockError> {
+#[derive(Debug, thiserror::Error)]
+pub enum LayOutSourceError {
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
+    #[error(transparent)]
+    LayOut(#[from] LayOutError),
+    #[error(transparent)]
+    Directory(#[from] io::Error),
+}
+
+/// A copy of the source for an engine to work on: it leaves no trace in the tree.
+pub(crate) fn lay_out(open: &OpenProject, scratch: &Path) -> Result<PathBuf, LayOutSourceError> {
     let extras = Extras {
         stack_dirs: Vec::new(),
         include: Vec::new(),

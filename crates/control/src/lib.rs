@@ -12,9 +12,11 @@ pub mod home;
 pub mod locks;
 pub mod outputs;
 pub mod projects;
+pub mod proposals;
 pub mod recovery;
 pub mod runner;
 pub mod state;
+pub mod validation;
 pub mod worker;
 
 use std::path::PathBuf;

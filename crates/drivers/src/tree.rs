@@ -218,7 +218,7 @@ impl Tree for CommitTree {
 }
 
 /// `path` as seen from `dir`, without `.` and `..`; `None` if it leaves the root.
-pub(crate) fn normalised(dir: &str, path: &str) -> Option<String> {
+pub fn normalised(dir: &str, path: &str) -> Option<String> {
     if path.starts_with('/') {
         return None;
     }

@@ -5,7 +5,7 @@
 
 mod attach;
 mod check;
-mod check_modules;
+pub(crate) mod check_modules;
 mod cycle;
 pub mod eval;
 mod evaluator;
@@ -30,7 +30,7 @@ mod templates;
 #[cfg(test)]
 mod tests;
 mod value;
-mod walk;
+pub(crate) mod walk;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -338,6 +338,7 @@ fn read(
     attach::attach(findings, &known, &contexts, &mut drafts);
     let mut modules = Modules::new(reader.tree, dirs);
     modules.read_all(findings, &drafts);
+    check::states(findings, &known, &drafts, &modules.read);
     modules.check(findings, &contexts, &mut drafts);
     if let Some(project) = &mut project {
         project.layers = layers;

@@ -173,8 +173,11 @@ pub struct Expression {
 pub struct Needs {
     /// `stack.NAME.output.KEY`.
     pub outputs: BTreeSet<(StackName, String)>,
-    /// `env("NAME")` without a default, and with one.
+    /// `env("NAME")`: must be set.
     pub env: BTreeSet<String>,
+    /// `env("NAME", "default")`: need not be.
+    #[serde(default)]
+    pub env_if_set: BTreeSet<String>,
     /// `secret("REF")`.
     pub secrets: BTreeSet<String>,
 }

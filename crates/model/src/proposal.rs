@@ -1,9 +1,10 @@
 //! The project file that `terrane init` proposes for root modules it found: a start that people read,
 //! correct and keep. What is certain stands as code, what is guessed as a comment.
 //!
-//! Not here: finding modules (`drivers`), reading them (`module`).
+//! Not here: reading modules (`module`), reading and writing files (`control`).
 
 mod edges;
+mod find;
 mod names;
 #[cfg(test)]
 mod tests;
@@ -13,6 +14,7 @@ use std::fmt::Write as _;
 
 use crate::engine::Flavor;
 use edges::Edges;
+pub use find::{Survey, find};
 
 /// What `init` knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,7 +39,8 @@ pub struct Found {
     /// The settings of that block, as written.
     pub backend_text: String,
     pub remote_states: Vec<FoundRemoteState>,
-    /// Variables, and whether they have a default.
+    /// Variables, and whether they have a value already: a default, or one from a file that the engine
+    /// loads by itself.
     pub variables: BTreeMap<String, bool>,
     pub outputs: BTreeSet<String>,
 }
@@ -48,6 +51,63 @@ pub struct FoundRemoteState {
     pub name: String,
     /// Its settings, as written.
     pub config: String,
+}
+
+/// A stack and an upstream it seems to need.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProposedEdge {
+    pub stack: String,
+    pub upstream: String,
+    pub why: EdgeReason,
+}
+
+/// Why an edge is proposed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EdgeReason {
+    /// It reads the upstream's state: stands as code.
+    ReadsState { remote: String },
+    /// A remote state is called like the upstream: stands as a comment.
+    SeemsToReadState { remote: String },
+    /// An output of the upstream is called like a variable: stands as a comment.
+    SameName { variable: String },
+}
+
+/// The names of the stacks, by directory, and the edges that [`render`] proposes.
+pub fn stacks_and_edges(proposal: &Proposal) -> (BTreeMap<String, String>, Vec<ProposedEdge>) {
+    let (found, names) = named(proposal);
+    let edges = Edges::new(&found, &names);
+    let mut proposed = Vec::new();
+    for (at, name) in names.iter().enumerate() {
+        let mut add = |upstream: usize, why| {
+            proposed.push(ProposedEdge {
+                stack: name.clone(),
+                upstream: names[upstream].clone(),
+                why,
+            });
+        };
+        for (up, remote) in edges.read_by(at) {
+            let remote = remote.to_owned();
+            add(up, EdgeReason::ReadsState { remote });
+        }
+        for (up, remote) in edges.guessed_by(at) {
+            let remote = remote.to_owned();
+            add(up, EdgeReason::SeemsToReadState { remote });
+        }
+        for (variable, up) in edges.fed(at) {
+            let variable = variable.to_owned();
+            add(up, EdgeReason::SameName { variable });
+        }
+    }
+    let dirs = found.iter().map(|module| module.dir.clone());
+    (dirs.zip(names).collect(), proposed)
+}
+
+/// The modules by directory, with a name for each.
+fn named(proposal: &Proposal) -> (Vec<&Found>, Vec<String>) {
+    let mut found: Vec<&Found> = proposal.found.iter().collect();
+    found.sort_by(|one, other| one.dir.cmp(&other.dir));
+    let names = names::stacks(&found, &names::project(&proposal.name));
+    (found, names)
 }
 
 const HEAD: &str = "\
@@ -66,10 +126,8 @@ const EXAMPLE: &str = "
 
 /// The text of `terrane.hcl`.
 pub fn render(proposal: &Proposal) -> String {
-    let mut found: Vec<&Found> = proposal.found.iter().collect();
-    found.sort_by(|one, other| one.dir.cmp(&other.dir));
+    let (found, names) = named(proposal);
     let project = names::project(&proposal.name);
-    let names = names::stacks(&found, &project);
     let edges = Edges::new(&found, &names);
     let mut out = String::from(HEAD);
     let _ = writeln!(out, "\nproject {} {{", quoted(&project));

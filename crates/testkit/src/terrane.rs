@@ -175,6 +175,18 @@ impl TestTerrane {
         Terminal::new(child, screen)
     }
 
+    /// Runs lines of shell to their end, in the project's root.
+    pub fn shell(&self, lines: &str) -> Said {
+        let mut command = self.bare("bash");
+        command.current_dir(self.project()).stdin(Stdio::null());
+        let output = command.args(["-c", lines]).output().expect("bash starts");
+        Said {
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+            code: output.status.code(),
+        }
+    }
+
     pub fn git(&self, args: &[&str]) -> String {
         let settings = [
             "-c",

@@ -14,6 +14,9 @@ use crate::{CommandError, ExitStatus, Process, report};
 
 /// Find, install and pin engines
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  terrane engine list\n  terrane engine install\n  terrane engine lock"
+)]
 pub(crate) struct EngineArgs {
     #[command(subcommand)]
     command: EngineCommand,

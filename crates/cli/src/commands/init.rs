@@ -1,16 +1,218 @@
 //! `terrane init`
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use control::engines::Search;
+use control::proposals::{self, FILE, ProposeError, Proposed};
+use model::proposal::{self, EdgeReason, ProposedEdge};
+use serde_json::json;
+
 use crate::args::Global;
-use crate::{CommandError, ExitStatus, Process};
+use crate::{CommandError, ExitStatus, Process, report};
 
 /// Read a repository and propose a project file
+///
+/// Finds root modules, their backends and the states they read, and writes `terrane.hcl`: what is
+/// certain as code, what is guessed as comments. A file that is there already is never overwritten.
 #[derive(Debug, clap::Args)]
-pub(crate) struct InitArgs {}
+#[command(
+    after_help = "Examples:\n  terrane init\n  terrane init --dry-run            # only show the file\n  \
+    terrane init --project ../infra"
+)]
+pub(crate) struct InitArgs {
+    /// Show the file instead of writing it
+    #[arg(long, visible_alias = "print")]
+    dry_run: bool,
+}
 
 pub(crate) fn init(
-    _args: &InitArgs,
-    _global: &Global,
-    _process: &Process,
+    args: &InitArgs,
+    global: &Global,
+    process: &Process,
 ) -> Result<ExitStatus, CommandError> {
+    let root = global
+        .project
+        .as_ref()
+        .map_or_else(|| process.cwd.clone(), |dir| process.cwd.join(dir));
+    if !args.dry_run {
+        proposals::check_free(&root).map_err(|err| told(&err))?;
+    }
+    let settings = process.settings(global)?;
+    let path = process.env.get("PATH").map(OsStr::new);
+    let search = Search::new(path, &settings.cache_dir);
+    let proposed = proposals::propose(&root, &search).map_err(|err| told(&err))?;
+    if proposed.survey.roots.is_empty() {
+        return Err(nothing_found(&proposed, &root));
+    }
+    let written = if args.dry_run {
+        None
+    } else {
+        Some(proposals::write(&root, &proposed.text).map_err(|err| told(&err))?)
+    };
+    let (stacks, edges) = proposal::stacks_and_edges(&proposed.proposal);
+    if global.json {
+        report::json(&document(&proposed, &stacks, &edges, written))?;
+        return Ok(ExitStatus::Done);
+    }
+    if args.dry_run {
+        report::data(&proposed.text)?;
+    }
+    report::say(&summary(&proposed, &stacks, &edges, written.is_some()))?;
     Ok(ExitStatus::Done)
+}
+
+fn told(err: &ProposeError) -> CommandError {
+    let shown = CommandError::from_error(err);
+    err.hint().into_iter().fold(shown, CommandError::hint)
+}
+
+fn nothing_found(proposed: &Proposed, root: &Path) -> CommandError {
+    let error = CommandError::new(format!(
+        "no root module was found in `{}`: a directory with `.tf` or `.tofu` files that no other module calls",
+        root.display()
+    ));
+    let uncalled = &proposed.survey.uncalled;
+    if uncalled.is_empty() {
+        return error
+            .hint("run it where the modules are, or name the directory: `--project DIR`")
+            .hint("`examples/quickstart` is a project to start from");
+    }
+    error.hint(format!(
+        "nobody calls {}: write a directory that does, or write `terrane.hcl` by hand",
+        listed(uncalled)
+    ))
+}
+
+fn document(
+    proposed: &Proposed,
+    stacks: &BTreeMap<String, String>,
+    edges: &[ProposedEdge],
+    written: Option<PathBuf>,
+) -> serde_json::Value {
+    let roots: Vec<_> = proposed
+        .survey
+        .roots
+        .iter()
+        .map(|found| {
+            json!({
+                "stack": stacks.get(&found.dir),
+                "path": found.dir,
+                "backend": found.backend,
+                "remote_states": found.remote_states.iter().map(|remote| &remote.name).collect::<Vec<_>>(),
+            })
+        })
+        .collect();
+    let edges: Vec<_> = edges
+        .iter()
+        .map(|edge| {
+            let (kind, name) = match &edge.why {
+                EdgeReason::ReadsState { remote } => ("reads-state", remote),
+                EdgeReason::SeemsToReadState { remote } => ("seems-to-read-state", remote),
+                EdgeReason::SameName { variable } => ("same-name", variable),
+            };
+            json!({ "stack": edge.stack, "upstream": edge.upstream, "because": kind, "name": name })
+        })
+        .collect();
+    json!({
+        "written": written,
+        "roots": roots,
+        "edges": edges,
+        "modules": proposed.survey.called,
+        "unreadable": proposed.survey.unreadable,
+        "text": proposed.text,
+    })
+}
+
+fn summary(
+    proposed: &Proposed,
+    stacks: &BTreeMap<String, String>,
+    edges: &[ProposedEdge],
+    is_written: bool,
+) -> String {
+    let survey = &proposed.survey;
+    let mut out = String::new();
+    let mut line = |text: String| {
+        let _ = writeln!(out, "{text}");
+    };
+    line(format!(
+        "Found {}:",
+        count(survey.roots.len(), "root module")
+    ));
+    let width = stacks.values().map(String::len).max().unwrap_or(0);
+    for found in &survey.roots {
+        let name = stacks.get(&found.dir).map_or("", String::as_str);
+        let dir = if found.dir.is_empty() {
+            "."
+        } else {
+            &found.dir
+        };
+        let backend = match found.backend.as_deref() {
+            Some(kind) => format!("   backend `{kind}`"),
+            None => String::new(),
+        };
+        line(format!("  {name:<width$}   {dir}{backend}"));
+    }
+    let certain = edges
+        .iter()
+        .filter(|edge| matches!(edge.why, EdgeReason::ReadsState { .. }))
+        .count();
+    if certain > 0 {
+        line(format!(
+            "{} written: a stack reads the state of another.",
+            count(certain, "edge")
+        ));
+    }
+    let guesses: BTreeSet<(&str, &str)> = edges
+        .iter()
+        .filter(|edge| !matches!(edge.why, EdgeReason::ReadsState { .. }))
+        .map(|edge| (edge.stack.as_str(), edge.upstream.as_str()))
+        .collect();
+    if !guesses.is_empty() {
+        line(format!(
+            "{} proposed as comments, by equal names: uncomment what is right.",
+            count(guesses.len(), "edge")
+        ));
+    }
+    if !survey.called.is_empty() {
+        line(format!(
+            "Not stacks, for other modules call them: {}.",
+            listed(&survey.called)
+        ));
+    }
+    if !survey.uncalled.is_empty() {
+        line(format!(
+            "Left out, for they lie below `modules` and nobody calls them: {}.",
+            listed(&survey.uncalled)
+        ));
+    }
+    for message in &survey.unreadable {
+        line(format!("Could not read all of it: {message}."));
+    }
+    line(if is_written {
+        format!("Wrote `{FILE}`. Read it, then run `terrane validate`.")
+    } else {
+        format!("Nothing was written: `terrane init` writes it to `{FILE}`.")
+    });
+    out
+}
+
+/// The first few, and how many more.
+fn listed(dirs: &[String]) -> String {
+    const MOST: usize = 5;
+    let mut words: Vec<String> = dirs
+        .iter()
+        .take(MOST)
+        .map(|dir| format!("`{dir}`"))
+        .collect();
+    if dirs.len() > MOST {
+        words.push(format!("{} more", dirs.len() - MOST));
+    }
+    words.join(", ")
+}
+
+fn count(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }

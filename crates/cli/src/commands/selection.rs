@@ -6,7 +6,7 @@ use control::projects::OpenProject;
 use model::graph::Graph;
 use model::ids::StackName;
 use model::project::Project;
-use model::selector::{self, Selection};
+use model::selector::{self, Selection, SelectorError};
 
 use crate::{CommandError, ExitStatus, Process};
 
@@ -17,8 +17,10 @@ pub(crate) fn resolve(
     project: &Project,
     process: &Process,
 ) -> Result<BTreeSet<StackName>, CommandError> {
-    let wrong =
-        |err: &dyn std::error::Error| CommandError::from_error(err).status(ExitStatus::Usage);
+    let wrong = |err: &SelectorError| {
+        let shown = CommandError::from_error(err).status(ExitStatus::Usage);
+        err.hint().into_iter().fold(shown, CommandError::hint)
+    };
     if words.is_empty() {
         let here = process
             .cwd
@@ -50,10 +52,7 @@ pub(crate) fn resolve(
         .resolve(&graph, project, &|reference| {
             changed.get(reference).cloned().unwrap_or_default()
         })
-        .map_err(|err| {
-            let hint = err.hint();
-            hint.into_iter().fold(wrong(&err), CommandError::hint)
-        })
+        .map_err(|err| wrong(&err))
 }
 
 /// Exactly one stack, by name.

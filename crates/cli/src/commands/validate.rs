@@ -1,6 +1,7 @@
 //! `terrane validate`
 
-use control::projects::IdentitySource;
+use control::projects::{IdentitySource, OpenProject};
+use control::validation;
 use model::diagnostic::Finding;
 use serde_json::json;
 
@@ -11,19 +12,28 @@ use crate::{CommandError, ExitStatus, Process, report};
 
 /// Check the project file, the graph, and what flows along it
 ///
-/// All problems are reported at once. Nothing is run and nothing is contacted.
+/// All problems are reported at once. Nothing is run and nothing is contacted, unless `--engine` asks
+/// the engine as well.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  terrane validate\n  terrane validate --json | jq '.findings[].message'"
+    after_help = "Examples:\n  terrane validate\n  terrane validate --engine   # and what the engine says of each module\n  \
+    terrane validate --json | jq '.findings[].message'"
 )]
-pub(crate) struct ValidateArgs {}
+pub(crate) struct ValidateArgs {
+    /// Let the engine check every root module too, in a copy of the source
+    #[arg(long)]
+    engine: bool,
+}
 
-pub(crate) fn validate(
-    _args: &ValidateArgs,
+pub(crate) async fn validate(
+    args: &ValidateArgs,
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let open = read_project(global, process)?;
+    let mut open = read_project(global, process)?;
+    if args.engine {
+        ask_the_engine(&mut open, global, process).await?;
+    }
     let loaded = &open.loaded;
     let mut all = loaded.findings.clone();
     all.extend(identity_note(open.identity.from));
@@ -55,6 +65,32 @@ pub(crate) fn validate(
         ))?;
     }
     Ok(status)
+}
+
+/// Adds the engine's findings. A project file with mistakes comes first: without it nobody knows which
+/// engine to ask about what.
+async fn ask_the_engine(
+    open: &mut OpenProject,
+    global: &Global,
+    process: &Process,
+) -> Result<(), CommandError> {
+    let Some(project) = open.loaded.project.clone() else {
+        return Ok(());
+    };
+    if open.loaded.has_errors() {
+        return Ok(());
+    }
+    let settings = process.settings(global)?;
+    let opinion = validation::by_engine(open, &project, &process.env, &settings.cache_dir)
+        .await
+        .map_err(|err| {
+            let hint = err.hint();
+            hint.into_iter()
+                .fold(CommandError::from_error(&err), CommandError::hint)
+        })?;
+    open.loaded.findings.extend(opinion.findings);
+    open.loaded.texts.extend(opinion.texts);
+    Ok(())
 }
 
 /// Which home is this project's is worth a word, once, if it was not written down.

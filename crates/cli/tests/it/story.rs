@@ -10,9 +10,7 @@ use std::time::{Duration, Instant};
 
 use testkit::{Said, TestTerrane, engines, said};
 
-pub(crate) fn terrane() -> TestTerrane {
-    TestTerrane::new(env!("CARGO_BIN_EXE_terrane"))
-}
+pub(crate) use crate::project::terrane;
 
 /// A project made stack by stack. In modules, `ROOT` is a directory outside the project.
 pub(crate) struct Story {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use drivers::engine::{CallSite, Engine, EngineCall, Origin};
 use drivers::process::{Environment, Exit, Running};
-use model::engine_event::{EngineEvent, EventReader};
+use model::engine_event::{EngineEvent, EventKind, EventReader};
 use model::project::Backend;
 use model::run::{EngineDiagnostic, EnginePin, Stage};
 use tokio::net::TcpListener;
@@ -201,20 +201,35 @@ impl Ended {
         } else {
             format!("{deed}: the engine ended with {}", self.exit)
         };
-        let mut failure = Failure::new(message);
+        let mut failure = Failure::new(message.clone());
         failure.interrupted = self.interrupted && !self.timed_out;
         failure.diagnostics = self.diagnostics();
-        if failure.diagnostics.is_empty() && !self.complaint.trim().is_empty() {
+        let words = self.words();
+        if failure.diagnostics.is_empty() && !words.is_empty() {
             failure.diagnostics.push(EngineDiagnostic {
                 severity: "error".to_owned(),
-                summary: self.complaint.trim().to_owned(),
-                detail: String::new(),
+                summary: message,
+                detail: words,
                 address: None,
                 file: None,
                 line: None,
             });
         }
         failure
+    }
+
+    /// What it said otherwise: its complaints, else the last lines that are no events.
+    fn words(&self) -> String {
+        const MOST: usize = 10;
+        if !self.complaint.trim().is_empty() {
+            return self.complaint.trim().to_owned();
+        }
+        let texts = self
+            .events
+            .iter()
+            .filter(|event| event.kind == EventKind::Text);
+        let lines: Vec<&str> = texts.map(|event| event.message.as_str()).collect();
+        lines[lines.len().saturating_sub(MOST)..].join("\n")
     }
 
     fn diagnostics(&self) -> Vec<EngineDiagnostic> {

@@ -149,6 +149,7 @@ async fn resolve<'a>(job: &Job<'a>) -> Result<Known<'a>, Failure> {
             outputs,
             secrets,
             env: _,
+            env_if_set: _,
         } = &expression.needs;
         for (stack, _) in outputs {
             if !known.outputs.contains_key(stack) {

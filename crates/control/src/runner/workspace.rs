@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use drivers::snapshot::Slot;
 use model::project::Backend;
+use model::run::RunSpec;
 use serde_json::{Map, Value, json};
 use store::Scope;
 
@@ -38,7 +39,7 @@ impl Workspace {
         let tree = slot.tree().to_owned();
         lay_out(job, slot).await?;
         let dir = tree.join(&job.spec.stack.path);
-        write_override(&dir, &job.spec.target.backend)
+        write_override(&dir, job.spec)
             .map_err(|err| Failure::because("could not point the stack at its state", &err))?;
         Ok(Self {
             dir,
@@ -116,13 +117,22 @@ async fn take_slot(job: &Job<'_>) -> Result<(usize, File), Failure> {
 
 /// An override file tells the engine which backend to use; everything else goes by environment or by
 /// `-backend-config`. It is not part of the source's digest.
-fn write_override(dir: &Path, backend: &Backend) -> io::Result<()> {
-    let kind = match backend {
+///
+/// It would take the place of the module's own block, settings and all: where that is of the target's
+/// kind already, it stays.
+fn write_override(dir: &Path, spec: &RunSpec) -> io::Result<()> {
+    let path = dir.join("terrane_override.tf.json");
+    let kind = match &spec.target.backend {
         Backend::Terrane => "http",
+        Backend::Engine { kind, .. } if spec.own_backend.as_ref() == Some(kind) => {
+            return match fs::remove_file(path) {
+                Err(err) if err.kind() != io::ErrorKind::NotFound => Err(err),
+                _ => Ok(()),
+            };
+        }
         Backend::Engine { kind, .. } => kind,
     };
     let text = json!({ "terraform": { "backend": { kind: {} } } }).to_string();
-    let path = dir.join("terrane_override.tf.json");
     if fs::read_to_string(&path).is_ok_and(|old| old == text) {
         return Ok(());
     }

@@ -18,7 +18,7 @@ use semver::Version;
 use serde::{Deserialize, Serialize};
 
 use super::{Engine, Origin};
-use crate::process::{self, Capture, CaptureError, Environment};
+use crate::process::{self, Capture, CaptureError, Captured, Environment};
 
 /// Where to look.
 #[derive(Clone, Copy, Debug)]
@@ -236,12 +236,21 @@ pub(super) fn run_version(program: &Path, path: Option<&OsStr>) -> Result<Versio
         .map(|answer: Answer| answer.terraform_version)
         .map_err(|_| LocateError::NoVersion {
             program: program.to_owned(),
-            said: format!("{}, {}", said.exit, first_line(&said.stderr_text())),
+            said: format!("{}, {}", said.exit, first_line(&words(&said))),
         })
 }
 
+/// What it had to say, complaints first.
+fn words(said: &Captured) -> String {
+    [said.stderr_text(), said.stdout_text()]
+        .map(|text| text.trim().to_owned())
+        .join("\n")
+        .trim()
+        .to_owned()
+}
+
 fn first_line(text: &str) -> String {
-    let line = text.lines().next().unwrap_or("no message");
+    let line = text.lines().next().unwrap_or("it says nothing");
     line.chars().take(200).collect()
 }
 

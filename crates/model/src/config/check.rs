@@ -14,6 +14,7 @@ use super::stack::{StackDraft, upstream};
 use super::suggest;
 use crate::diagnostic::{Finding, Location};
 use crate::ids::StackName;
+use crate::module::Module;
 use crate::project::{Backend, Edge, Stack};
 use crate::secret::Secret;
 
@@ -67,7 +68,6 @@ pub(crate) fn check(findings: &mut Findings, known: &Known<'_>, drafts: &mut Dra
     }
     layers(findings, known, drafts);
     published(findings, drafts);
-    states(findings, known, drafts);
 }
 
 /// A name that must be one of those that exist.
@@ -188,7 +188,12 @@ fn published(findings: &mut Findings, drafts: &Drafts) {
 }
 
 /// Two stacks with one state would destroy each other's resources.
-fn states(findings: &mut Findings, known: &Known<'_>, drafts: &Drafts) {
+pub(crate) fn states(
+    findings: &mut Findings,
+    known: &Known<'_>,
+    drafts: &Drafts,
+    modules: &BTreeMap<String, Module>,
+) {
     let mut seen: BTreeMap<String, &StackDraft> = BTreeMap::new();
     let steps = Cell::new(0);
     for draft in drafts.values() {
@@ -196,7 +201,12 @@ fn states(findings: &mut Findings, known: &Known<'_>, drafts: &Drafts) {
         let Some(target) = known.targets.get(&stack.target) else {
             continue;
         };
-        let Some((key, what)) = state_key(stack, &target.target.backend, &steps) else {
+        let Some((key, what)) = state_key(
+            stack,
+            &target.target.backend,
+            modules.get(&stack.path),
+            &steps,
+        ) else {
             continue;
         };
         if let Some(first) = seen.get(&key) {
@@ -212,7 +222,12 @@ fn states(findings: &mut Findings, known: &Known<'_>, drafts: &Drafts) {
 }
 
 /// What makes a state one and the same, and how to call it.
-fn state_key(stack: &Stack, backend: &Backend, steps: &Cell<usize>) -> Option<(String, String)> {
+fn state_key(
+    stack: &Stack,
+    backend: &Backend,
+    module: Option<&Module>,
+    steps: &Cell<usize>,
+) -> Option<(String, String)> {
     match backend {
         Backend::Terrane => Some((
             format!("terrane {}", stack.state),
@@ -226,7 +241,12 @@ fn state_key(stack: &Stack, backend: &Backend, steps: &Cell<usize>) -> Option<(S
                     .value;
                 values.insert(name.clone(), value);
             }
-            let key = json!([kind, Value::Object(values)]).to_string();
+            // The module's own settings of that backend hold where the target gives none.
+            let own = module.filter(|module| module.backend.as_ref() == Some(kind));
+            let own: Vec<&str> = own
+                .map(|module| module.backend_text.split_whitespace().collect())
+                .unwrap_or_default();
+            let key = json!([kind, Value::Object(values), own]).to_string();
             Some((key, format!("this place in backend `{kind}`")))
         }
     }

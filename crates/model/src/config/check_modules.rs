@@ -288,7 +288,8 @@ impl<'a> Modules<'a> {
     }
 }
 
-fn is_automatic(name: &str) -> bool {
+/// Whether the engine loads a file of variables by itself.
+pub(crate) fn is_automatic(name: &str) -> bool {
     matches!(name, "terraform.tfvars" | "terraform.tfvars.json")
         || name.ends_with(".auto.tfvars")
         || name.ends_with(".auto.tfvars.json")

@@ -136,6 +136,8 @@ pub(crate) struct Seen {
     pub(crate) facts: Vec<(String, Range<usize>)>,
     pub(crate) stacks: Vec<(String, Range<usize>)>,
     pub(crate) env: BTreeSet<String>,
+    /// Those that something else stands in for.
+    pub(crate) env_if_set: BTreeSet<String>,
     pub(crate) secrets: Vec<(String, Range<usize>)>,
     /// Root, and attribute if a plain one follows.
     pub(crate) names: BTreeSet<(String, Option<String>)>,

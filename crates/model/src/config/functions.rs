@@ -127,8 +127,15 @@ fn unknown(name: &str, refs: Refs, whole: &Expression) -> Problem {
 fn attempt(eval: &mut Evaluator<'_>, call: &FuncCall, whole: &Expression) -> Evaluation {
     let mut last = None;
     let mut unknown = false;
-    for argument in &call.args {
-        match eval.eval(argument) {
+    let required = eval.seen.env.clone();
+    for (at, argument) in call.args.iter().enumerate() {
+        let value = eval.eval(argument);
+        if at + 1 < call.args.len() {
+            // Another value stands in if one of these is not set.
+            let asked = std::mem::replace(&mut eval.seen.env, required.clone());
+            eval.seen.env_if_set.extend(asked);
+        }
+        match value {
             // What is unknown may still fail later, so the rest is looked at for its needs.
             Ok(value) if !value.is_known() => unknown = true,
             Ok(value) if !unknown => return Ok(value),
@@ -153,7 +160,11 @@ fn env(eval: &mut Evaluator<'_>, values: &[Val], whole: &Expression) -> Evaluati
             ));
         }
     };
-    eval.seen.env.insert(name.clone());
+    if default.is_some() {
+        eval.seen.env_if_set.insert(name.clone());
+    } else {
+        eval.seen.env.insert(name.clone());
+    }
     match eval.host.env(name) {
         Fetched::Missing(_) if default.is_some() => Ok(default.cloned().unwrap_or(Val::Null)),
         Fetched::Missing(message) => Err(Problem {

@@ -75,7 +75,9 @@ pub(crate) struct Item {
 impl Item {
     /// The value as it is kept: known if it needs nothing from elsewhere.
     pub(crate) fn input(&self, names: &Names) -> Input {
-        let asks = !self.seen.env.is_empty() || !self.seen.secrets.is_empty();
+        let asks = !self.seen.env.is_empty()
+            || !self.seen.env_if_set.is_empty()
+            || !self.seen.secrets.is_empty();
         if let (false, Some(value)) = (asks, self.val.to_json()) {
             return Input::Known(value);
         }
@@ -90,6 +92,7 @@ impl Item {
                     .filter_map(|(stack, key, _)| Some((stack.parse().ok()?, key.clone())))
                     .collect(),
                 env: self.seen.env.clone(),
+                env_if_set: self.seen.env_if_set.clone(),
                 secrets: self
                     .seen
                     .secrets

@@ -28,6 +28,9 @@ pub struct RunSpec {
     pub init_inputs: String,
     /// Whether the module, or one it calls, needs a provider that is not built into the engine.
     pub needs_providers: bool,
+    /// The kind of the root module's own `backend` block.
+    #[serde(default)]
+    pub own_backend: Option<String>,
     /// What the root module declares, by name.
     pub variables: BTreeMap<String, DeclaredVariable>,
     pub destroy: bool,

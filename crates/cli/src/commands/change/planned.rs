@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::ending;
 use crate::args::Global;
+use crate::view::diagnostics::EngineDiagnostic;
 use crate::view::plan::{self, PlanSet, StackPlan, StackStatus};
 use crate::watch::Watcher;
 use crate::{CommandError, Process, report};
@@ -148,7 +149,7 @@ pub(super) fn show(
             StackStatus::NoChanges => ("unchanged", Value::Null, Value::Null),
             StackStatus::Deferred { reason } => ("deferred", Value::Null, json!(reason)),
             StackStatus::Skipped { reason } => ("skipped", Value::Null, json!(reason)),
-            StackStatus::Failed { lines, .. } => ("failed", Value::Null, json!(lines)),
+            StackStatus::Failed { lines, .. } => ("failed", Value::Null, json!(lines.join("\n"))),
         };
         let mut event = json!({ "event": "plan", "stack": stack.stack, "status": word });
         if !plan.is_null() {
@@ -157,7 +158,21 @@ pub(super) fn show(
         if !reason.is_null() {
             event["reason"] = reason;
         }
+        if let StackStatus::Failed { diagnostics, .. } = &stack.status {
+            event["diagnostics"] = diagnostics.iter().map(diagnostic_json).collect();
+        }
         report::json_line(&event)?;
     }
     Ok(())
+}
+
+fn diagnostic_json(diagnostic: &EngineDiagnostic) -> Value {
+    let source = diagnostic.source.as_ref();
+    json!({
+        "summary": diagnostic.summary,
+        "detail": diagnostic.detail,
+        "address": diagnostic.address,
+        "file": source.map(|source| &source.file),
+        "line": source.map(|source| source.line),
+    })
 }

@@ -1,0 +1,67 @@
+//! Targets whose states an engine's own backend keeps.
+
+use insta::assert_snapshot;
+use testkit::TestTerrane;
+
+use crate::project::{HEAD, shown, stack, terrane};
+
+/// `base` gives a value to `app`; both keep their states in files outside of the project.
+fn project(backend: &str, module_backend: &str) -> TestTerrane {
+    let test = terrane();
+    let states = test.root().join("states").display().to_string();
+    let target = format!(
+        "target \"local\" {{\n  writers = [\"anyone\"]\n  backend \"local\" {{ {} }}\n}}",
+        backend.replace("STATES", &states)
+    );
+    let head = HEAD.replace("target \"local\" { writers = [\"anyone\"] }", &target);
+    let stacks = [
+        stack("base", ""),
+        stack("app", "inputs = { name = stack.base.output.name }"),
+    ];
+    let own = module_backend.replace("STATES", &states);
+    test.write("terrane.hcl", &format!("{head}{}", stacks.concat()))
+        .write(
+            "base/main.tf",
+            &format!("{}resource \"terraform_data\" \"a\" {{ input = \"base\" }}\noutput \"name\" {{ value = terraform_data.a.output }}\n", own.replace("NAME", "base")),
+        )
+        .write(
+            "app/main.tf",
+            &format!("{}variable \"name\" {{ type = string }}\nresource \"terraform_data\" \"a\" {{ input = var.name }}\noutput \"greeting\" {{ value = \"hello ${{terraform_data.a.output}}\" }}\n", own.replace("NAME", "app")),
+        );
+    test
+}
+
+#[track_caller]
+fn check(test: &TestTerrane) {
+    drop(test.cli(&["apply", "--auto-approve"]).expect(0));
+    for name in ["base", "app"] {
+        let state = test.root().join(format!("states/{name}.tfstate"));
+        let text = std::fs::read_to_string(&state).expect("a state of the backend's own");
+        assert!(text.contains("terraform_data"), "{text}");
+    }
+    let said = test.cli(&["output", "app", "greeting", "--raw"]).expect(0);
+    assert_eq!(said.stdout, "hello base");
+}
+
+#[test]
+fn apply_and_outputs_work_with_a_backend_of_the_engine() {
+    let test = project("path = \"STATES/${stack.state}.tfstate\"", "");
+    check(&test);
+    assert_snapshot!(shown(&test, &test.cli(&["apply", "--auto-approve"]).expect(0)), @"
+    ── stderr
+    change set c2: apply on `local`
+    Done: 2 stacks unchanged in 0 s.
+    ");
+    drop(test.cli(&["destroy", "--auto-approve"]).expect(0));
+    let state = std::fs::read_to_string(test.root().join("states/app.tfstate")).unwrap();
+    assert!(!state.contains("terraform_data"), "{state}");
+}
+
+#[test]
+fn the_modules_own_settings_of_that_backend_hold() {
+    let test = project(
+        "",
+        "terraform {\n  backend \"local\" { path = \"STATES/NAME.tfstate\" }\n}\n",
+    );
+    check(&test);
+}

@@ -1,0 +1,151 @@
+//! Where state is kept, who may change it from here, and what does not cost it.
+
+use insta::assert_snapshot;
+use testkit::TestTerrane;
+
+use crate::project::{HEAD, one_stack, shown, stack, terrane};
+
+const MODULE: &str = "resource \"terraform_data\" \"a\" { input = 1 }\noutput \"a\" { value = terraform_data.a.output }\n";
+
+#[track_caller]
+fn apply(test: &TestTerrane) -> String {
+    test.cli(&["apply", "--auto-approve"]).expect(0).to_string()
+}
+
+#[test]
+fn a_ci_job_without_a_home_keeps_no_state() {
+    let test = one_stack("", MODULE)
+        .without_env("TERRANE_HOME")
+        .env("CI", "true");
+    assert_snapshot!(shown(&test, &test.cli(&["apply", "--auto-approve"]).expect(4)), @"
+    ── stderr
+    error: stack `app` would keep its state on the disk of this CI job, which goes when the job ends
+    hint: name a home that outlives the job: `--data DIR` or `TERRANE_HOME`
+    [exit 4]
+    ");
+    drop(test.cli(&["plan"]).expect(0));
+    let kept = test.root().join("kept").display().to_string();
+    drop(
+        test.cli(&["apply", "--auto-approve", "--data", &kept])
+            .expect(0),
+    );
+    assert!(test.root().join("kept/k3v9qd/terrane.db").exists());
+}
+
+#[test]
+fn a_target_of_others_is_planned_here_and_applied_there() {
+    let test = terrane();
+    let target = "writer \"ci\" {\n  issuer   = \"https://token.example.io\"\n  audience = \"terrane\"\n  claims   = { repository = \"example/infra\" }\n}\ntarget \"local\" { writers = [\"ci\", \"server\"] }";
+    let head = HEAD.replace("target \"local\" { writers = [\"anyone\"] }", target);
+    test.write("terrane.hcl", &format!("{head}{}", stack("app", "")))
+        .write("app/main.tf", MODULE);
+    assert_snapshot!(shown(&test, &test.cli(&["apply", "--auto-approve"]).expect(4)), @"
+    ── stderr
+    error: target `local` is applied by `ci` or `server` only
+    hint: `terrane plan` works here; the apply runs where one of them runs
+    [exit 4]
+    ");
+    drop(test.cli(&["destroy", "--auto-approve"]).expect(4));
+    let said = test.cli(&["plan"]).expect(0);
+    assert!(said.stdout.contains("terraform_data.a"), "{said}");
+}
+
+#[test]
+fn a_new_master_key_is_announced_once() {
+    let test = one_stack("", MODULE);
+    std::fs::remove_file(test.root().join("user/.config/terrane/master.key")).unwrap();
+    assert_snapshot!(shown(&test, &test.cli(&["apply", "--auto-approve"]).expect(0)), @"
+    ── stderr
+    warning: made a new master key: `ROOT/user/.config/terrane/master.key`
+    hint: back it up: without it no state can be read any more
+    change set c1: apply on `local`
+    Done: 1 stack applied in 0 s.
+    ");
+    assert!(!apply(&test).contains("master key"));
+}
+
+#[test]
+fn another_master_key_does_not_open_the_home() {
+    let test = one_stack("", MODULE);
+    apply(&test);
+    let key = test.root().join("user/.config/terrane/master.key");
+    let text = std::fs::read_to_string(&key).unwrap();
+    std::fs::write(&key, text.replace("AAEC", "BBEC")).unwrap();
+    let said = test.cli(&["output", "app"]).expect(1);
+    assert_snapshot!(shown(&test, &said), @"
+    ── stderr
+    error: could not read the state `app`
+           could not get the data key
+           `ROOT/home/k3v9qd/keys/k3v9qd~app/1` does not open with the master key
+           it was changed, or sealed for something else
+    [exit 1]
+    ");
+}
+
+#[test]
+fn cleaning_the_tree_costs_no_state() {
+    let test = one_stack("", MODULE).without_env("TERRANE_HOME");
+    test.commit_all();
+    apply(&test);
+    test.git(&["clean", "-xfd", "--quiet"]);
+    assert_eq!(test.git(&["status", "--porcelain"]), "");
+    assert!(apply(&test).contains("unchanged"));
+    let state = test
+        .root()
+        .join("user/.local/share/terrane/k3v9qd/terrane.db");
+    assert!(state.exists());
+}
+
+#[test]
+fn nothing_but_the_lock_file_may_appear_in_the_tree() {
+    let test = one_stack("", MODULE);
+    test.commit_all();
+    apply(&test);
+    assert_eq!(test.git(&["status", "--porcelain", "--ignored"]), "");
+}
+
+/// Without an id, worktrees of a clone share a home; with one, all clones do.
+#[test]
+fn worktrees_of_a_clone_share_a_home() {
+    let test = one_stack("", MODULE);
+    let file = test.read("terrane.hcl").replace("  id = \"k3v9qd\"\n", "");
+    test.write("terrane.hcl", &file);
+    test.commit_all();
+    apply(&test);
+    test.git(&["worktree", "add", "--quiet", "../tree"]);
+    let tree = test.root().join("tree").display().to_string();
+    let said = test
+        .cli(&["--project", &tree, "output", "app", "a", "--raw"])
+        .expect(0);
+    assert_eq!(said.stdout, "1");
+    test.git(&["clone", "--quiet", ".", "../clone"]);
+    let clone = test.root().join("clone").display().to_string();
+    drop(
+        test.cli(&["--project", &clone, "output", "app", "a"])
+            .expect(1),
+    );
+}
+
+#[test]
+fn clones_of_a_project_with_an_id_share_a_home() {
+    let test = one_stack("", MODULE);
+    test.commit_all();
+    apply(&test);
+    test.git(&["clone", "--quiet", ".", "../clone"]);
+    let clone = test.root().join("clone").display().to_string();
+    let said = test
+        .cli(&["--project", &clone, "output", "app", "a", "--raw"])
+        .expect(0);
+    assert_eq!(said.stdout, "1");
+}
+
+#[test]
+fn a_home_on_a_server_is_not_built_yet() {
+    let test = one_stack("", MODULE);
+    assert_snapshot!(test.cli(&["plan", "--data", "postgres://db.example.io/terrane"]).expect(64), @"
+    ── stderr
+    error: the home `postgres://db.example.io/terrane` is not a directory
+    hint: homes in a database or on a server are not built yet: name a directory
+    [exit 64]
+    ");
+}

@@ -1,0 +1,91 @@
+//! `--json` of long work: one event on each line, with keys that stay.
+
+use std::collections::BTreeSet;
+
+use insta::assert_snapshot;
+use serde_json::Value;
+
+use crate::project::{one_stack, terrane};
+
+/// The shape of each event: its name and its keys, equal ones once.
+fn shapes(stdout: &str) -> String {
+    let mut shapes = Vec::new();
+    for line in stdout.lines() {
+        let event: Value = serde_json::from_str(line).expect("one JSON value per line");
+        let fields = event.as_object().expect("an object");
+        let keys: BTreeSet<&str> = fields.keys().map(String::as_str).collect();
+        let name = event["event"].as_str().expect("an `event`");
+        let keys: Vec<&str> = keys.into_iter().filter(|key| *key != "event").collect();
+        shapes.push(format!("{name}: {}", keys.join(" ")));
+    }
+    shapes.sort();
+    shapes.dedup();
+    shapes.join("\n")
+}
+
+#[test]
+fn a_plan_is_told_as_events() {
+    let test = terrane();
+    test.copy_example("quickstart");
+    let said = test.cli(&["plan", "--json"]).expect(0);
+    assert_eq!(said.stderr, "");
+    assert_snapshot!(shapes(&said.stdout), @"
+    change_set: action change_set stacks
+    plan: plan stack status
+    plan: reason stack status
+    run: run stack state
+    ");
+}
+
+#[test]
+fn an_apply_is_told_as_events() {
+    let test = terrane();
+    test.copy_example("quickstart");
+    let said = test.cli(&["apply", "--auto-approve", "--json"]).expect(0);
+    assert_eq!(said.stderr, "");
+    assert_snapshot!(shapes(&said.stdout), @"
+    change_set: action change_set stacks
+    outcome: change_set exit stacks
+    run: run stack state
+    ");
+    let last = said.stdout.lines().last().unwrap_or_default();
+    let last: Value = serde_json::from_str(last).unwrap();
+    assert_eq!(
+        (&last["event"], &last["exit"]),
+        (&"outcome".into(), &0.into())
+    );
+    let again = test.cli(&["apply", "--auto-approve", "--json"]).expect(0);
+    assert_snapshot!(shapes(&again.stdout), @"
+    change_set: action change_set stacks
+    outcome: change_set exit stacks
+    run: run stack state
+    ");
+}
+
+#[test]
+fn a_mistake_in_the_project_is_told_as_data() {
+    let test = terrane();
+    test.write("terrane.hcl", "stack \"a\" {}\n");
+    let said = test.cli(&["plan", "--json"]).expect(1);
+    let document: Value = serde_json::from_str(&said.stdout).unwrap();
+    assert!(document["errors"].as_u64().is_some_and(|errors| errors > 0));
+}
+
+#[test]
+fn a_plan_that_fails_says_why() {
+    let test = one_stack("", "output \"a\" { value = local.missing }\n");
+    let said = test.cli(&["plan", "--json"]).expect(1);
+    let events = said.stdout.lines();
+    let mut events = events.map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let plan = events.find(|event| event["event"] == "plan").unwrap();
+    assert_snapshot!(serde_json::to_string_pretty(&plan).unwrap(), @r#"
+    {
+      "event": "change_set",
+      "change_set": "c1",
+      "action": "plan",
+      "stacks": [
+        "app"
+      ]
+    }
+    "#);
+}

@@ -1,0 +1,124 @@
+//! `output`: what a stack last applied.
+
+use insta::assert_snapshot;
+use testkit::TestTerrane;
+
+use crate::project::one_stack;
+
+fn applied() -> TestTerrane {
+    let test = one_stack(
+        "",
+        r#"output "text" { value = "plain" }
+output "number" { value = 3 }
+output "lines" { value = "one\ntwo" }
+output "list" { value = ["a", "b"] }
+output "object" { value = { name = "x", sizes = [1, 2] } }
+output "password" {
+  value     = "open-sesame"
+  sensitive = true
+}
+"#,
+    );
+    drop(test.cli(&["apply", "--auto-approve"]).expect(0));
+    test
+}
+
+#[test]
+fn all_outputs_are_shown_and_secrets_are_masked() {
+    let test = applied();
+    assert_snapshot!(test.cli(&["output", "app"]).expect(0), @r#"
+    lines    = "one\ntwo"
+    list     = ["a", "b"]
+    number   = 3
+    object   = { name = "x", sizes = [1, 2] }
+    password = (sensitive)
+    text     = "plain"
+    "#);
+    assert_snapshot!(test.cli(&["output", "app", "--json"]).expect(0), @r#"
+    {
+      "lines": {
+        "value": "one\ntwo",
+        "sensitive": false
+      },
+      "list": {
+        "value": [
+          "a",
+          "b"
+        ],
+        "sensitive": false
+      },
+      "number": {
+        "value": 3,
+        "sensitive": false
+      },
+      "object": {
+        "value": {
+          "name": "x",
+          "sizes": [
+            1,
+            2
+          ]
+        },
+        "sensitive": false
+      },
+      "password": {
+        "value": null,
+        "sensitive": true
+      },
+      "text": {
+        "value": "plain",
+        "sensitive": false
+      }
+    }
+    "#);
+}
+
+#[test]
+fn one_output_is_shown_alone() {
+    let test = applied();
+    let raw = |name: &str| test.cli(&["output", "app", name, "--raw"]).expect(0).stdout;
+    assert_eq!(raw("text"), "plain");
+    assert_eq!(raw("number"), "3");
+    assert_eq!(raw("lines"), "one\ntwo");
+    assert_eq!(raw("password"), "open-sesame");
+    assert_snapshot!(test.cli(&["output", "app", "object"]).expect(0), @r#"{ name = "x", sizes = [1, 2] }"#);
+    assert_snapshot!(test.cli(&["output", "app", "object", "--json"]).expect(0), @r#"
+    {
+      "name": "x",
+      "sizes": [
+        1,
+        2
+      ]
+    }
+    "#);
+}
+
+#[test]
+fn what_is_not_there_is_said() {
+    let test = applied();
+    assert_snapshot!(test.cli(&["output", "app", "txt"]).expect(1), @"
+    ── stderr
+    error: stack `app` has no output `txt`
+    hint: it has `lines`, `list`, `number`, `object`, `password`, `text`
+    [exit 1]
+    ");
+    assert_snapshot!(test.cli(&["output", "ap"]).expect(64), @"
+    ── stderr
+    error: there is no stack `ap`
+    hint: did you mean `app`?
+    [exit 64]
+    ");
+    assert_snapshot!(test.cli(&["output", "app", "list", "--raw"]).expect(64), @"
+    ── stderr
+    error: output `list` is not a text, a number or a truth value
+    hint: use `--json` instead of `--raw`
+    [exit 64]
+    ");
+    let fresh = one_stack("", "output \"a\" { value = 1 }\n");
+    assert_snapshot!(fresh.cli(&["output", "app"]).expect(1), @"
+    ── stderr
+    error: stack `app` has no outputs: it was not applied, or declares none
+    hint: `terrane apply app`
+    [exit 1]
+    ");
+}

@@ -1,0 +1,140 @@
+//! Help, and what is said of a wrong command line.
+
+use insta::assert_snapshot;
+
+use crate::project::terrane;
+
+/// Every command a person may type.
+const COMMANDS: [&[&str]; 13] = [
+    &["init"],
+    &["validate"],
+    &["graph"],
+    &["plan"],
+    &["apply"],
+    &["destroy"],
+    &["output"],
+    &["fmt"],
+    &["engine"],
+    &["engine", "list"],
+    &["engine", "install"],
+    &["engine", "lock"],
+    &["completions"],
+];
+
+#[test]
+fn every_command_has_help_with_an_example() {
+    let test = terrane();
+    for command in COMMANDS {
+        let said = test.cli(&[command, &["--help"]].concat()).expect(0);
+        let example = format!("\n  terrane {}", command.join(" "));
+        assert!(said.stdout.contains("Example"), "{command:?}:\n{said}");
+        assert!(said.stdout.contains(&example), "{command:?}:\n{said}");
+    }
+}
+
+#[test]
+fn the_first_page_lists_every_command() {
+    let test = terrane();
+    let said = test.cli(&["--help"]).expect(0);
+    assert_snapshot!(said, @"
+    A control plane for OpenTofu and Terraform: ordered stacks, kept state, sealed plans
+
+    Usage: terrane [OPTIONS] <COMMAND>
+
+    Commands:
+      init         Read a repository and propose a project file
+      validate     Check the project file, the graph, and what flows along it
+      graph        Show stacks, edges, layers and waves
+      plan         Show what an apply would change
+      apply        Plan, ask once, and apply, in the order of the graph
+      destroy      Destroy what the stacks made, dependents first
+      output       Show the outputs a stack last applied
+      fmt          Format the project file and the stacks
+      engine       Find, install and pin engines
+      completions  Print completions for a shell
+
+    Options:
+      -h, --help     Print help
+      -V, --version  Print version
+
+    Global options:
+          --project <DIR>  Work on the project in DIR instead of the current directory
+          --data <DIR>     Keep state and runs in DIR instead of the user's data directory (or set
+                           TERRANE_HOME)
+          --json           Print data as JSON: one document, or one event per line for long work
+          --color <WHEN>   Colour the output [default: auto] [possible values: auto, always, never]
+
+    Start with `terrane init` in a repository, or look at examples/quickstart.
+    Exit codes: 0 done, 1 failed, 2 changes present (`plan --detailed-exitcode`), 3 waits for a person,
+    4 refused by a rule, 64 wrong usage, 130 interrupted.
+    ");
+    for command in COMMANDS {
+        assert!(
+            said.stdout.contains(&format!("\n  {}", command[0])),
+            "{command:?}"
+        );
+    }
+}
+
+#[test]
+fn wrong_usage_ends_with_its_own_code() {
+    let test = terrane();
+    assert_snapshot!(test.cli(&["aply"]).expect(64), @"
+    ── stderr
+    error: unrecognized subcommand 'aply'
+
+      tip: a similar subcommand exists: 'apply'
+
+    Usage: terrane [OPTIONS] <COMMAND>
+
+    For more information, try '--help'.
+    [exit 64]
+    ");
+    assert_snapshot!(test.cli(&["plan", "--no-such-flag"]).expect(64), @"
+    ── stderr
+    error: unexpected argument '--no-such-flag' found
+
+      tip: to pass '--no-such-flag' as a value, use '-- --no-such-flag'
+
+    Usage: terrane plan [OPTIONS] [SELECTORS]...
+
+    For more information, try '--help'.
+    [exit 64]
+    ");
+    assert_snapshot!(test.cli(&["output"]).expect(64), @"
+    ── stderr
+    error: the following required arguments were not provided:
+      <STACK>
+
+    Usage: terrane output <STACK> [NAME]
+
+    For more information, try '--help'.
+    [exit 64]
+    ");
+    drop(test.cli(&["graph", "--format", "png"]).expect(64));
+    drop(test.cli(&["plan", "-j", "many"]).expect(64));
+    drop(
+        test.cli(&["plan", "--destroy", "--refresh-only"])
+            .expect(64),
+    );
+    drop(test.cli(&[]).expect(64));
+}
+
+#[test]
+fn the_version_is_told() {
+    let said = terrane().cli(&["--version"]).expect(0);
+    assert_eq!(
+        said.stdout,
+        format!("terrane {}\n", env!("CARGO_PKG_VERSION"))
+    );
+}
+
+#[test]
+fn completions_know_the_commands() {
+    let test = terrane();
+    for shell in ["bash", "zsh", "fish"] {
+        let said = test.cli(&["completions", shell]).expect(0);
+        assert!(said.stdout.contains("validate"), "{shell}");
+        assert!(said.stdout.contains("auto-approve"), "{shell}");
+    }
+}

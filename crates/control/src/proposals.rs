@@ -1,0 +1,133 @@
+//! `init`: what a directory holds, and the project file proposed for it, written once and never over
+//! another.
+//!
+//! Not here: what to propose (`model::proposal`).
+
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use drivers::engine::{Engine, Origin, Search, list};
+use drivers::tree::DirTree;
+use model::engine::Flavor;
+use model::proposal::{self, Proposal, Survey};
+
+/// The name of the file that is proposed.
+pub const FILE: &str = "terrane.hcl";
+
+#[derive(Debug, thiserror::Error)]
+pub enum ProposeError {
+    #[error("could not look into `{}`", path.display())]
+    Look { path: PathBuf, source: io::Error },
+    #[error("there is a `terrane.hcl` already in `{}`", path.display())]
+    Exists { path: PathBuf },
+    #[error("could not write `{}`", path.display())]
+    Write { path: PathBuf, source: io::Error },
+}
+
+impl ProposeError {
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Exists { .. } => Some(
+                "`terrane init --dry-run` shows what would be proposed; `terrane validate` checks what is there",
+            ),
+            Self::Look { .. } | Self::Write { .. } => None,
+        }
+    }
+}
+
+/// What was found, and what is proposed for it.
+#[derive(Clone, Debug)]
+pub struct Proposed {
+    pub survey: Survey,
+    pub proposal: Proposal,
+    /// The text of the project file.
+    pub text: String,
+}
+
+/// Looks through a directory. Nothing is written.
+pub fn propose(root: &Path, search: &Search<'_>) -> Result<Proposed, ProposeError> {
+    let failed = |source| ProposeError::Look {
+        path: root.to_owned(),
+        source,
+    };
+    let root = root.canonicalize().map_err(failed)?;
+    let tree = DirTree::new(&root).map_err(failed)?;
+    let survey = proposal::find(&tree);
+    let (flavor, constraint) = engine(&list(search));
+    let name = root.file_name().unwrap_or_default();
+    let proposal = Proposal {
+        name: name.to_string_lossy().into_owned(),
+        id: fresh_id(),
+        flavor,
+        constraint,
+        found: survey.roots.clone(),
+    };
+    let text = proposal::render(&proposal);
+    Ok(Proposed {
+        survey,
+        proposal,
+        text,
+    })
+}
+
+/// Whether a project file is in the way.
+pub fn check_free(root: &Path) -> Result<(), ProposeError> {
+    if root.join(FILE).symlink_metadata().is_ok() {
+        return Err(ProposeError::Exists {
+            path: root.to_owned(),
+        });
+    }
+    Ok(())
+}
+
+/// Writes the project file; one that is there already, however it came there, stays.
+pub fn write(root: &Path, text: &str) -> Result<PathBuf, ProposeError> {
+    let path = root.join(FILE);
+    let failed = |source: io::Error| match source.kind() {
+        io::ErrorKind::AlreadyExists => ProposeError::Exists {
+            path: root.to_owned(),
+        },
+        _ => ProposeError::Write {
+            path: path.clone(),
+            source,
+        },
+    };
+    let mut file = File::create_new(&path).map_err(failed)?;
+    file.write_all(text.as_bytes()).map_err(failed)?;
+    Ok(path)
+}
+
+/// `tofu`, unless only `terraform` is on `PATH`; pinned to the minor version that is there.
+fn engine(there: &[Engine]) -> (Flavor, Option<String>) {
+    let on_path = |flavor| {
+        there
+            .iter()
+            .find(|engine| engine.flavor == flavor && engine.origin == Origin::Path)
+    };
+    let cached = |flavor| there.iter().find(|engine| engine.flavor == flavor);
+    let chosen = on_path(Flavor::Tofu)
+        .or_else(|| on_path(Flavor::Terraform))
+        .or_else(|| cached(Flavor::Tofu));
+    match chosen {
+        Some(engine) => {
+            let version = &engine.version;
+            let constraint = format!("~> {}.{}", version.major, version.minor);
+            (engine.flavor, Some(constraint))
+        }
+        None => (Flavor::Tofu, None),
+    }
+}
+
+/// Six characters such as `k3v9qd`: short enough to read out, enough of them that two projects of one
+/// person do not meet. None that look alike.
+fn fresh_id() -> String {
+    const LETTERS: &[u8] = b"bcdfghjkmnpqrtvw";
+    const ALL: &[u8] = b"bcdfghjkmnpqrstvwxyz23456789aeuk";
+    let random = uuid::Uuid::new_v4();
+    let bytes = random.as_bytes();
+    let pick = |from: &[u8], byte: u8| char::from(from[usize::from(byte) % from.len()]);
+    let first = pick(LETTERS, bytes[0]);
+    let rest = bytes[1..6].iter().map(|byte| pick(ALL, *byte));
+    std::iter::once(first).chain(rest).collect()
+}

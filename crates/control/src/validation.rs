@@ -1,0 +1,206 @@
+//! `validate --engine`: the engine's own opinion of every root module, as findings of the project.
+//!
+//! The engine works on a copy of the source, without backend and without inputs, so that nothing is
+//! contacted but the registries that modules and providers come from.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::path::Path;
+
+use drivers::engine::{
+    Engine, EngineCall, Init, LocateError, LockFile, PluginCache, PluginCacheError, Search, locate,
+};
+use drivers::process::{CaptureError, Captured, Environment, engine_environment};
+use drivers::tree::normalised;
+use model::diagnostic::{Finding, Location};
+use model::engine_event::{Diagnostic, EventKind, EventReader, Severity};
+use model::module::{self, Module};
+use model::project::Project;
+use serde::Deserialize;
+
+use crate::engines::{LayOutSourceError, lay_out};
+use crate::projects::OpenProject;
+
+#[derive(Debug, thiserror::Error)]
+pub enum ValidateError {
+    #[error(transparent)]
+    Locate(#[from] LocateError),
+    #[error("could not copy the source for the engine")]
+    Copy(#[from] LayOutSourceError),
+    #[error("could not use the shared providers")]
+    Cache(#[from] PluginCacheError),
+    #[error("could not run the engine")]
+    Call(#[from] CaptureError),
+}
+
+impl ValidateError {
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Locate(err) => Some(err.hint()),
+            Self::Copy(_) | Self::Cache(_) | Self::Call(_) => None,
+        }
+    }
+}
+
+/// What the engine finds, and the texts its findings point into.
+#[derive(Clone, Debug, Default)]
+pub struct EngineOpinion {
+    pub findings: Vec<Finding>,
+    pub texts: BTreeMap<String, String>,
+}
+
+/// Asks for every root module once, with the engine of its stack.
+pub async fn by_engine(
+    open: &OpenProject,
+    project: &Project,
+    env: &BTreeMap<String, String>,
+    cache: &Path,
+) -> Result<EngineOpinion, ValidateError> {
+    let scratch = tempfile::tempdir().map_err(LayOutSourceError::from)?;
+    let tree = lay_out(open, scratch.path())?;
+    let search = Search::new(env.get("PATH").map(OsStr::new), cache);
+    let mut asked = BTreeSet::new();
+    let mut opinion = EngineOpinion::default();
+    for stack in project.stacks.values() {
+        let engine = locate(&stack.engine, &search)?;
+        if !asked.insert((stack.path.clone(), engine.program.clone())) {
+            continue;
+        }
+        let mut environment = engine_environment(env, true);
+        let shared = needs_providers(open, &stack.path)
+            .then(|| PluginCache::acquire(cache, engine.flavor))
+            .transpose()?;
+        if let Some(shared) = &shared {
+            shared.add_to(&mut environment);
+        }
+        let dir = tree.join(&stack.path);
+        for diagnostic in ask(&engine, &dir, &environment).await? {
+            opinion.add(diagnostic, &engine, &stack.path, &tree);
+        }
+    }
+    // Engines report in whatever order they come to things.
+    let place = |finding: &Finding| finding.places.first().map(|place| place.at.clone());
+    opinion.findings.sort_by_key(place);
+    Ok(opinion)
+}
+
+fn needs_providers(open: &OpenProject, dir: &str) -> bool {
+    module::closure(&open.loaded.modules, dir)
+        .iter()
+        .filter_map(|dir| open.loaded.modules.get(dir))
+        .any(Module::needs_providers)
+}
+
+async fn ask(
+    engine: &Engine,
+    dir: &Path,
+    environment: &Environment,
+) -> Result<Vec<Diagnostic>, ValidateError> {
+    let init = EngineCall::Init(Init {
+        lock_file: LockFile::Completed,
+        backend_config: &[],
+        var_files: &[],
+        backend: false,
+    });
+    let said = engine.capture(&init, dir, environment, &[]).await?;
+    if !said.exit.success() {
+        return Ok(of_init(&said));
+    }
+    let validate = EngineCall::Validate { var_files: &[] };
+    let said = engine.capture(&validate, dir, environment, &[]).await?;
+    Ok(of_validate(&said))
+}
+
+fn of_init(said: &Captured) -> Vec<Diagnostic> {
+    let told: Vec<Diagnostic> = EventReader::read_all(&said.stdout)
+        .into_iter()
+        .filter_map(|event| match event.kind {
+            EventKind::Diagnostic(diagnostic) => Some(diagnostic),
+            _ => None,
+        })
+        .collect();
+    if told.is_empty() {
+        return vec![without_words("could not be initialised", said)];
+    }
+    told
+}
+
+fn of_validate(said: &Captured) -> Vec<Diagnostic> {
+    #[derive(Deserialize)]
+    struct Answer {
+        diagnostics: Vec<Diagnostic>,
+    }
+    match serde_json::from_slice(&said.stdout) {
+        Ok(Answer { diagnostics }) => diagnostics,
+        Err(_) => vec![without_words("could not be checked", said)],
+    }
+}
+
+/// An engine that says nothing we can read still has said something.
+fn without_words(summary: &str, said: &Captured) -> Diagnostic {
+    let words = [said.stderr_text(), said.stdout_text()].join("\n");
+    let detail: String = words.trim().chars().take(2000).collect();
+    Diagnostic {
+        summary: format!("{summary}: {}", said.exit),
+        detail,
+        ..Diagnostic::default()
+    }
+}
+
+impl EngineOpinion {
+    fn add(&mut self, diagnostic: Diagnostic, engine: &Engine, dir: &str, tree: &Path) {
+        let summary = diagnostic.summary.trim_end_matches('.');
+        let message = format!("{} on `{dir}`: {summary}", engine.flavor);
+        let mut finding = match diagnostic.severity {
+            Severity::Error => Finding::error("engine", message),
+            Severity::Warning => Finding::warning("engine", message),
+        };
+        if let Some((at, text)) = place(&diagnostic, dir, tree) {
+            self.texts.insert(at.file.clone(), text);
+            finding = finding.at(at, "here");
+        }
+        if !diagnostic.detail.is_empty() {
+            finding = finding.hint(one_line(&diagnostic.detail));
+        }
+        // A module that two stacks share is found wanting once.
+        let seen = |other: &Finding| {
+            other.places == finding.places
+                && !finding.places.is_empty()
+                && other.hint == finding.hint
+        };
+        if !self.findings.iter().any(seen) {
+            self.findings.push(finding);
+        }
+    }
+}
+
+/// Where in the project; `None` for modules that are not part of it.
+fn place(diagnostic: &Diagnostic, dir: &str, tree: &Path) -> Option<(Location, String)> {
+    let range = diagnostic.range.as_ref()?;
+    let file = normalised(dir, &range.filename)?;
+    if file.split('/').any(|part| part == ".terraform") {
+        return None;
+    }
+    let text = std::fs::read_to_string(tree.join(&file)).ok()?;
+    let offset = |byte: u64| {
+        let byte = usize::try_from(byte).unwrap_or(usize::MAX).min(text.len());
+        (0..=byte)
+            .rev()
+            .find(|byte| text.is_char_boundary(*byte))
+            .unwrap_or(0)
+    };
+    let start = offset(range.start.byte);
+    let number = |value: u64| usize::try_from(value).unwrap_or(1).max(1);
+    let at = Location {
+        file,
+        line: number(range.start.line),
+        column: number(range.start.column),
+        start,
+        end: offset(range.end.byte).max(start),
+    };
+    Some((at, text))
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}

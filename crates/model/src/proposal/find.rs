@@ -1,0 +1,86 @@
+//! Root modules in a tree: directories of engine files that no other module calls.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Found, FoundRemoteState};
+use crate::config::check_modules::is_automatic;
+use crate::config::walk::{Dirs, join};
+use crate::module::{self, Module, tfvars_names};
+use crate::tree::Tree;
+
+/// What a look at a tree gave.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Survey {
+    pub roots: Vec<Found>,
+    /// Directories that other modules call.
+    pub called: Vec<String>,
+    /// Directories below one called `modules` that nobody calls: meant for others, most likely.
+    pub uncalled: Vec<String>,
+    /// Files that could not be read, with why.
+    pub unreadable: Vec<String>,
+}
+
+/// Looks through the whole tree, bounded as a project's own walk is.
+pub fn find(tree: &dyn Tree) -> Survey {
+    let dirs = Dirs::walk(tree);
+    let mut survey = Survey::default();
+    let mut modules: BTreeMap<String, Module> = BTreeMap::new();
+    for dir in dirs.engine_dirs() {
+        let (module, findings) = module::read(tree, dir);
+        survey
+            .unreadable
+            .extend(findings.into_iter().map(|finding| finding.message));
+        modules.insert(dir.to_owned(), module);
+    }
+    let called: BTreeSet<String> = modules
+        .values()
+        .flat_map(|module| module.calls.iter())
+        .filter_map(|call| call.local.clone())
+        .collect();
+    for (dir, module) in modules {
+        let is_for_others =
+            module.backend.is_none() && dir.split('/').any(|part| part == "modules");
+        if called.contains(&dir) {
+            survey.called.push(dir);
+        } else if is_for_others {
+            survey.uncalled.push(dir);
+        } else {
+            survey.roots.push(found(tree, &module));
+        }
+    }
+    survey
+}
+
+fn found(tree: &dyn Tree, module: &Module) -> Found {
+    let given = given(tree, &module.dir);
+    Found {
+        dir: module.dir.clone(),
+        backend: module.backend.clone(),
+        backend_text: module.backend_text.clone(),
+        remote_states: module
+            .remote_states
+            .iter()
+            .map(|remote| FoundRemoteState {
+                name: remote.name.clone(),
+                config: remote.config.clone(),
+            })
+            .collect(),
+        variables: module
+            .variables
+            .iter()
+            .map(|(name, variable)| (name.clone(), variable.has_default || given.contains(name)))
+            .collect(),
+        outputs: module.outputs.keys().cloned().collect(),
+    }
+}
+
+/// Variables that files set which the engine loads by itself.
+fn given(tree: &dyn Tree, dir: &str) -> BTreeSet<String> {
+    let entries = tree.list(dir).unwrap_or_default();
+    entries
+        .iter()
+        .filter(|entry| !entry.is_dir && is_automatic(&entry.name))
+        .filter_map(|entry| tfvars_names(tree, &join(dir, &entry.name)).ok())
+        .flatten()
+        .collect()
+}
