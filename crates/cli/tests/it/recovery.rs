@@ -4,7 +4,7 @@
 use insta::assert_snapshot;
 use testkit::engines;
 
-use crate::story::{Story, essence, gated, link, noted, takes};
+use crate::story::{Story, essence, gated, link, noted, takes, terrane};
 
 fn story(engine: &str) -> Story {
     let base = format!(
@@ -115,6 +115,46 @@ fn the_next_command_waits_for_an_engine_that_lost_its_runner() {
     ");
     let _ = story.cli(&["apply", "--auto-approve"]).expect(0);
     assert_eq!(story.made(), ["first", "slow", "top"]);
+}
+
+#[test]
+fn who_attaches_without_the_asker_s_values_is_not_left_waiting() {
+    let terrane = terrane().env("STORY_TOKEN", "tok-5f0c2a9e71");
+    let base = gated("slow", "") + "output \"name\" { value = \"base\" }\n";
+    let story = Story::on(terrane, "tofu")
+        .block(
+            "context \"api\" {\n  autoattach = [\"target:local\"]\n  env = { API_TOKEN = secret(\"env:STORY_TOKEN\") }\n}",
+        )
+        .stack("base", "", &base)
+        .stack("top", &takes("base"), &link("top"));
+    let apply = story.start("apply", &["apply", "--auto-approve"]);
+    story.wait_for("slow");
+    apply.kill();
+    let _ = apply.wait();
+    testkit::kill(story.runner("r1"));
+    let lines = format!(
+        "env -u STORY_TOKEN {} apply --auto-approve 2> ROOT/again.err & again=$!\n\
+         until grep -q Attached ROOT/again.err; do sleep 0.05; done\n\
+         touch ROOT/slow.go; wait $again; code=$?\n\
+         cat ROOT/again.err >&2; exit $code\n",
+        env!("CARGO_BIN_EXE_terrane")
+    );
+    let said = story.shell(&lines.replace("ROOT", &story.root().display().to_string()));
+    assert_snapshot!(essence(&said), @"
+    Attached to change set c1, which is already under way.
+    ? base   unknown: its runner was lost
+    change set c1: apply on `local`
+    ? base   unknown: lost while applying, after 0 s
+        its runner was lost while applying: what happened is not known
+        the state that could not be delivered was found and kept as serial 1
+        the way on is a fresh plan, which shows what is there
+
+    error: change set c1 stopped: 1 unknown, 1 skipped
+    hint: `terrane plan base` shows what is left to do in `base`
+    [exit 1]
+    ");
+    let _ = story.cli(&["apply", "--auto-approve"]).expect(0);
+    assert_eq!(story.made(), ["slow", "top"]);
 }
 
 #[test]
