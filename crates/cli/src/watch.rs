@@ -81,11 +81,12 @@ impl<'a> Watcher<'a> {
     pub(crate) fn attach(
         control: &'a Control,
         id: ChangeSetId,
+        asker: Option<Asker>,
         global: &Global,
         process: &Process,
     ) -> io::Result<Self> {
         let watch = changesets::watch(control, id)?;
-        Ok(Self::new(control, id, None, watch, global, process))
+        Ok(Self::new(control, id, asker, watch, global, process))
     }
 
     fn new(
@@ -244,9 +245,17 @@ impl<'a> Watcher<'a> {
                 .await
                 .map_err(|err| CommandError::from_error(&err))?;
         }
-        if (waits || !lost.is_empty()) && self.asker.is_some() {
-            self.turn(None).await?;
+        let stalls = !lost.is_empty() || !self.runs().iter().any(|run| run.state.is_running());
+        if !waits && !stalls {
+            return Ok(());
         }
+        // Nothing new begins after an interrupt, so nobody's values are needed to come to its end.
+        if self.asker.is_some() || self.set().status == Status::Interrupting {
+            return self.turn(None).await;
+        }
+        recovery::stop_if_gone(self.control, self.set(), self.runs())
+            .await
+            .map_err(|err| CommandError::from_error(&err))?;
         Ok(())
     }
 

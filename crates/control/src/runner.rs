@@ -28,6 +28,7 @@ mod apply;
 mod engine;
 mod inputs;
 mod interrupts;
+mod logs;
 mod plan;
 mod usage;
 mod workspace;

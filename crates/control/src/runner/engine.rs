@@ -234,7 +234,8 @@ impl Ended {
     }
 
     fn diagnostics(&self) -> Vec<EngineDiagnostic> {
-        self.events
+        let mut all: Vec<EngineDiagnostic> = self
+            .events
             .iter()
             .filter_map(EngineEvent::as_diagnostic)
             .filter(|diagnostic| diagnostic.is_error())
@@ -246,6 +247,9 @@ impl Ended {
                 file: diagnostic.file(),
                 line: diagnostic.line(),
             })
-            .collect()
+            .collect();
+        // An engine that is interrupted says the same thing once for each place it stops at.
+        all.dedup();
+        all
     }
 }
