@@ -121,7 +121,9 @@ fn an_engine_that_talks_nonsense_while_it_plans_fails_its_stack() {
     change set c1 on `local`
 
     app  failed while planning
-        Error: {"type": 7}\n}garbage{
+        Error: could not initialise: the engine ended with exit code 3
+          {"type": 7}
+          }garbage{
 
     Plan: no changes so far; 1 failed.
     ── stderr
@@ -142,7 +144,8 @@ fn an_engine_that_claims_success_without_a_plan_fails_its_stack() {
     change set c1 on `local`
 
     app  failed while planning
-        Error: garbage
+        Error: could not read the plan: the engine ended with exit code 2
+          garbage
 
     Plan: no changes so far; 1 failed.
     ── stderr

@@ -19,6 +19,7 @@ fn a_ci_job_without_a_home_keeps_no_state() {
         .env("CI", "true");
     assert_snapshot!(shown(&test, &test.cli(&["apply", "--auto-approve"]).expect(4)), @"
     ── stderr
+    warning: no home is named: lanes and history reach no further than this job
     error: stack `app` would keep its state on the disk of this CI job, which goes when the job ends
     hint: name a home that outlives the job: `--data DIR` or `TERRANE_HOME`
     [exit 4]

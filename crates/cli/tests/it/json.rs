@@ -80,11 +80,17 @@ fn a_plan_that_fails_says_why() {
     let plan = events.find(|event| event["event"] == "plan").unwrap();
     assert_snapshot!(serde_json::to_string_pretty(&plan).unwrap(), @r#"
     {
-      "event": "change_set",
-      "change_set": "c1",
-      "action": "plan",
-      "stacks": [
-        "app"
+      "event": "plan",
+      "stack": "app",
+      "status": "failed",
+      "diagnostics": [
+        {
+          "summary": "Reference to undeclared local value",
+          "detail": "A local value with the name \"missing\" has not been declared.",
+          "address": null,
+          "file": "app/main.tf",
+          "line": 1
+        }
       ]
     }
     "#);

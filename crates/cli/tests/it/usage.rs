@@ -60,7 +60,7 @@ fn the_first_page_lists_every_command() {
     Global options:
           --project <DIR>  Work on the project in DIR instead of the current directory
           --data <DIR>     Keep state and runs in DIR instead of the user's data directory (or set
-                           TERRANE_HOME)
+                           `TERRANE_HOME`)
           --json           Print data as JSON: one document, or one event per line for long work
           --color <WHEN>   Colour the output [default: auto] [possible values: auto, always, never]
 

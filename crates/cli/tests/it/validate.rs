@@ -350,14 +350,6 @@ fn asks_the_engine_if_told_to() {
     drop(test.cli(&["validate"]).expect(0));
     assert_snapshot!(test.cli(&["validate", "--engine"]).expect(1), @r#"
     ── stderr
-    error: tofu on `app`: Too many function arguments
-      --> modules/naming/main.tf:2:20
-       |
-     2 |   value = upper(1, 2)
-       |                    ^ here
-       |
-       = hint: Function "upper" expects only 1 argument(s).
-
     error: tofu on `app`: Reference to undeclared local value
       --> app/main.tf:4:11
        |
@@ -365,6 +357,14 @@ fn asks_the_engine_if_told_to() {
        |           ^^^^^^^^^^^^^ here
        |
        = hint: A local value with the name "missing" has not been declared.
+
+    error: tofu on `app`: Too many function arguments
+      --> modules/naming/main.tf:2:20
+       |
+     2 |   value = upper(1, 2)
+       |                    ^ here
+       |
+       = hint: Function "upper" expects only 1 argument(s).
 
     2 errors in 2 files
     [exit 1]

@@ -149,6 +149,9 @@ pub(super) fn show(
             StackStatus::NoChanges => ("unchanged", Value::Null, Value::Null),
             StackStatus::Deferred { reason } => ("deferred", Value::Null, json!(reason)),
             StackStatus::Skipped { reason } => ("skipped", Value::Null, json!(reason)),
+            StackStatus::Failed { lines, .. } if lines.is_empty() => {
+                ("failed", Value::Null, Value::Null)
+            }
             StackStatus::Failed { lines, .. } => ("failed", Value::Null, json!(lines.join("\n"))),
         };
         let mut event = json!({ "event": "plan", "stack": stack.stack, "status": word });
