@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use control::engines::Search;
 use control::proposals::{self, FILE, ProposeError, Proposed};
@@ -54,7 +54,7 @@ pub(crate) fn init(
     };
     let (stacks, edges) = proposal::stacks_and_edges(&proposed.proposal);
     if global.json {
-        report::json(&document(&proposed, &stacks, &edges, written))?;
+        report::json(&document(&proposed, &stacks, &edges, written.as_deref()))?;
         return Ok(ExitStatus::Done);
     }
     if args.dry_run {
@@ -90,7 +90,7 @@ fn document(
     proposed: &Proposed,
     stacks: &BTreeMap<String, String>,
     edges: &[ProposedEdge],
-    written: Option<PathBuf>,
+    written: Option<&Path>,
 ) -> serde_json::Value {
     let roots: Vec<_> = proposed
         .survey
