@@ -142,6 +142,7 @@ fn summary(
         count(survey.roots.len(), "root module")
     ));
     let width = stacks.values().map(String::len).max().unwrap_or(0);
+    let dir_width = stacks.keys().map(String::len).max().unwrap_or(0);
     for found in &survey.roots {
         let name = stacks.get(&found.dir).map_or("", String::as_str);
         let dir = if found.dir.is_empty() {
@@ -149,11 +150,10 @@ fn summary(
         } else {
             &found.dir
         };
-        let backend = match found.backend.as_deref() {
-            Some(kind) => format!("   backend `{kind}`"),
-            None => String::new(),
-        };
-        line(format!("  {name:<width$}   {dir}{backend}"));
+        let backend = found.backend.as_ref();
+        let backend = backend.map_or_else(String::new, |kind| format!("backend `{kind}`"));
+        let row = format!("  {name:<width$}   {dir:<dir_width$}   {backend}");
+        line(row.trim_end().to_owned());
     }
     let certain = edges
         .iter()

@@ -147,6 +147,10 @@ fn roots_are_what_nobody_calls() {
         ),
         ("node_modules/x/main.tf", ""),
         ("docs/readme.md", ""),
+        ("terrane.hcl", ""),
+        ("example/terrane.hcl", ""),
+        ("example/main.tf", ""),
+        ("example/deep/main.tf", ""),
         ("broken/main.tf", "resource {{{\n"),
     ]
     .into_iter()
