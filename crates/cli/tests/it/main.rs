@@ -13,6 +13,7 @@ mod json;
 mod output;
 mod project;
 mod selectors;
+mod source;
 mod tour;
 mod usage;
 mod validate;

@@ -65,6 +65,7 @@ async fn status(watcher: &Watcher<'_>, run: &Run) -> Result<StackStatus, Command
                 if problem.diagnostics.is_empty() {
                     lines.push(problem.message.clone());
                 }
+                lines.extend(problem.hint.clone());
                 return Ok(StackStatus::Failed {
                     lines,
                     diagnostics: ending::diagnostics(problem, watcher.control(), run).await?,
