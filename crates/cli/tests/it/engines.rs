@@ -251,6 +251,7 @@ fn a_missing_lock_file_is_refused_on_a_target_of_others() {
 
     app  failed while planning
         the provider lock file `.terraform.lock.hcl` is missing
+        run `terrane engine lock` and commit what it writes
 
     Plan: no changes so far; 1 failed.
     ── stderr

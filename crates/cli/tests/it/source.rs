@@ -146,23 +146,17 @@ fn strange_bytes_work_or_are_mistakes() {
        |
        = hint: save the file as UTF-8
 
-    note: the project has no `id`: its home is tied to this directory
-      = hint: add one to the project block, such as `id = "k3v9qd"`, before the first apply
-
     1 error in terrane.hcl
     [exit 1]
     "#);
     let huge = format!("{good}# {}\n", "x".repeat(6 << 20));
     test.write("terrane.hcl", &huge);
-    assert_snapshot!(shown(&test, &test.cli(&["validate"]).expect(1)), @r#"
+    assert_snapshot!(shown(&test, &test.cli(&["validate"]).expect(1)), @"
     ── stderr
     error: could not read `terrane.hcl`: it is larger than 5242880 bytes
       --> terrane.hcl:1:1   this file
 
-    note: the project has no `id`: its home is tied to this directory
-      = hint: add one to the project block, such as `id = "k3v9qd"`, before the first apply
-
     1 error in terrane.hcl
     [exit 1]
-    "#);
+    ");
 }
