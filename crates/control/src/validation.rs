@@ -75,7 +75,7 @@ pub async fn by_engine(
         }
         let dir = tree.join(&stack.path);
         for diagnostic in ask(&engine, &dir, &environment).await? {
-            opinion.add(diagnostic, &engine, &stack.path, &tree);
+            opinion.add(&diagnostic, &engine, &stack.path, &tree);
         }
     }
     // Engines report in whatever order they come to things.
@@ -148,14 +148,14 @@ fn without_words(summary: &str, said: &Captured) -> Diagnostic {
 }
 
 impl EngineOpinion {
-    fn add(&mut self, diagnostic: Diagnostic, engine: &Engine, dir: &str, tree: &Path) {
+    fn add(&mut self, diagnostic: &Diagnostic, engine: &Engine, dir: &str, tree: &Path) {
         let summary = diagnostic.summary.trim_end_matches('.');
         let message = format!("{} on `{dir}`: {summary}", engine.flavor);
         let mut finding = match diagnostic.severity {
             Severity::Error => Finding::error("engine", message),
             Severity::Warning => Finding::warning("engine", message),
         };
-        if let Some((at, text)) = place(&diagnostic, dir, tree) {
+        if let Some((at, text)) = place(diagnostic, dir, tree) {
             self.texts.insert(at.file.clone(), text);
             finding = finding.at(at, "here");
         }

@@ -176,7 +176,7 @@ pub struct Needs {
     /// `env("NAME")`: must be set.
     pub env: BTreeSet<String>,
     /// `env("NAME", "default")`: need not be.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub env_if_set: BTreeSet<String>,
     /// `secret("REF")`.
     pub secrets: BTreeSet<String>,

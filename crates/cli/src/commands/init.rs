@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use control::engines::Search;
 use control::proposals::{self, FILE, ProposeError, Proposed};
@@ -54,7 +54,7 @@ pub(crate) fn init(
     };
     let (stacks, edges) = proposal::stacks_and_edges(&proposed.proposal);
     if global.json {
-        report::json(&document(&proposed, &stacks, &edges, written))?;
+        report::json(&document(&proposed, &stacks, &edges, written.as_deref()))?;
         return Ok(ExitStatus::Done);
     }
     if args.dry_run {
@@ -90,7 +90,7 @@ fn document(
     proposed: &Proposed,
     stacks: &BTreeMap<String, String>,
     edges: &[ProposedEdge],
-    written: Option<PathBuf>,
+    written: Option<&Path>,
 ) -> serde_json::Value {
     let roots: Vec<_> = proposed
         .survey
@@ -142,6 +142,7 @@ fn summary(
         count(survey.roots.len(), "root module")
     ));
     let width = stacks.values().map(String::len).max().unwrap_or(0);
+    let dir_width = stacks.keys().map(String::len).max().unwrap_or(0);
     for found in &survey.roots {
         let name = stacks.get(&found.dir).map_or("", String::as_str);
         let dir = if found.dir.is_empty() {
@@ -149,11 +150,10 @@ fn summary(
         } else {
             &found.dir
         };
-        let backend = match found.backend.as_deref() {
-            Some(kind) => format!("   backend `{kind}`"),
-            None => String::new(),
-        };
-        line(format!("  {name:<width$}   {dir}{backend}"));
+        let backend = found.backend.as_ref();
+        let backend = backend.map_or_else(String::new, |kind| format!("backend `{kind}`"));
+        let row = format!("  {name:<width$}   {dir:<dir_width$}   {backend}");
+        line(row.trim_end().to_owned());
     }
     let certain = edges
         .iter()

@@ -36,7 +36,9 @@ pub(crate) async fn validate(
     }
     let loaded = &open.loaded;
     let mut all = loaded.findings.clone();
-    all.extend(identity_note(open.identity.from));
+    if loaded.project.is_some() {
+        all.extend(identity_note(open.identity.from));
+    }
     let status = if loaded.has_errors() {
         ExitStatus::Failed
     } else {

@@ -219,3 +219,43 @@ fn init_runs_only_if_something_it_depends_on_changed() {
     assert_eq!(apply(&calling.replace("one", "two")), 4, "another module");
     assert_eq!(apply(&calling.replace("one", "two")), 4, "unchanged again");
 }
+
+#[test]
+fn a_suitable_engine_on_the_path_is_installed_already() {
+    let test = one_stack("", "");
+    assert_snapshot!(levelled(&test, &test.cli(&["engine", "install"]).expect(0)), @"tofu <tofu's> is on PATH: ROOT/bin/tofu");
+}
+
+#[test]
+fn without_providers_there_is_nothing_to_lock() {
+    let test = one_stack("", "");
+    assert_snapshot!(test.cli(&["engine", "lock"]).expect(0), @"
+    ── stderr
+    No lock file changed.
+    ");
+}
+
+/// Where others apply, what they get must be what was reviewed.
+#[test]
+fn a_missing_lock_file_is_refused_on_a_target_of_others() {
+    let test = terrane();
+    let target = "target \"local\" { writers = [\"server\"] }";
+    let head = HEAD.replace("target \"local\" { writers = [\"anyone\"] }", target);
+    test.write("terrane.hcl", &format!("{head}{}", stack("app", "")))
+        .write(
+            "app/main.tf",
+            "terraform {\n  required_providers {\n    random = { source = \"hashicorp/random\" }\n  }\n}\n",
+        );
+    assert_snapshot!(shown(&test, &test.cli(&["plan"]).expect(4)), @"
+    change set c1 on `local`
+
+    app  failed while planning
+        the provider lock file `.terraform.lock.hcl` is missing
+        run `terrane engine lock` and commit what it writes
+
+    Plan: no changes so far; 1 failed.
+    ── stderr
+    change set c1: plan on `local`
+    [exit 4]
+    ");
+}

@@ -83,7 +83,6 @@ fn a_plan_that_fails_says_why() {
       "event": "plan",
       "stack": "app",
       "status": "failed",
-      "reason": "",
       "diagnostics": [
         {
           "summary": "Reference to undeclared local value",

@@ -29,6 +29,7 @@ mod random_kills;
 mod recovery;
 mod selectors;
 mod sensitive;
+mod source;
 mod story;
 mod tour;
 mod usage;

@@ -41,12 +41,14 @@ pub(crate) fn runs(command: &str, trigger: &str) -> String {
 /// What was said, with the test's own directory as `ROOT`, and without the lines of progress, which come
 /// as fast as engines are.
 pub(crate) fn shown(test: &TestTerrane, said: &Said) -> String {
-    said.to_string()
-        .replace(&test.root().display().to_string(), "ROOT")
+    let text = said
+        .to_string()
+        .replace(&test.root().display().to_string(), "ROOT");
+    let lines: Vec<&str> = text
         .lines()
         .filter(|line| !line.starts_with("00:00  "))
-        .map(|line| format!("{line}\n"))
-        .collect()
+        .collect();
+    lines.join("\n")
 }
 
 /// The stacks that selectors mean, as `graph` shows them.

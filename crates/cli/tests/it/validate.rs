@@ -201,9 +201,6 @@ fn an_empty_project_is_one_mistake() {
     error: this project has no stacks
       = hint: add a `stack` or a `discover` block
 
-    note: the project has no `id`: its home is tied to this directory
-      = hint: add one to the project block, such as `id = "k3v9qd"`, before the first apply
-
     2 errors
     [exit 1]
     "#);
@@ -213,7 +210,7 @@ fn an_empty_project_is_one_mistake() {
 fn a_broken_file_is_one_mistake() {
     let test = terrane();
     test.write("terrane.hcl", "stack \"app\" {\n  path = \n}\n");
-    assert_snapshot!(test.cli(&["validate"]).expect(1), @r#"
+    assert_snapshot!(test.cli(&["validate"]).expect(1), @"
     ── stderr
     error: syntax error: expected a value
       --> terrane.hcl:2:10
@@ -221,12 +218,9 @@ fn a_broken_file_is_one_mistake() {
      2 |   path =
        |          ^ here
 
-    note: the project has no `id`: its home is tied to this directory
-      = hint: add one to the project block, such as `id = "k3v9qd"`, before the first apply
-
     1 error in terrane.hcl
     [exit 1]
-    "#);
+    ");
 }
 
 #[test]

@@ -58,6 +58,11 @@ impl Dirs {
         self.holding(|name| name == "stack.hcl")
     }
 
+    /// Directories that are projects of their own.
+    pub(crate) fn project_dirs(&self) -> impl Iterator<Item = &str> {
+        self.holding(|name| name == "terrane.hcl")
+    }
+
     fn holding(&self, good: impl Fn(&str) -> bool) -> impl Iterator<Item = &str> {
         self.listed
             .iter()

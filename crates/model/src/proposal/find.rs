@@ -20,12 +20,21 @@ pub struct Survey {
     pub unreadable: Vec<String>,
 }
 
-/// Looks through the whole tree, bounded as a project's own walk is.
+/// Looks through the whole tree, bounded as a project's own walk is. What belongs to a project of its
+/// own further down is left to that.
 pub fn find(tree: &dyn Tree) -> Survey {
     let dirs = Dirs::walk(tree);
     let mut survey = Survey::default();
     let mut modules: BTreeMap<String, Module> = BTreeMap::new();
-    for dir in dirs.engine_dirs() {
+    let projects: Vec<&str> = dirs.project_dirs().filter(|dir| !dir.is_empty()).collect();
+    let is_elsewhere = |dir: &str| {
+        let below = |project: &&str| {
+            dir.strip_prefix(*project)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        projects.iter().any(below)
+    };
+    for dir in dirs.engine_dirs().filter(|dir| !is_elsewhere(dir)) {
         let (module, findings) = module::read(tree, dir);
         survey
             .unreadable

@@ -128,3 +128,68 @@ fn guesses_make_no_circle() {
 fn text_is_escaped() {
     assert_eq!(quoted("a\"b\\c${d}%{e}\n"), r#""a\"b\\c$${d}%%{e}\n""#);
 }
+
+#[test]
+fn roots_are_what_nobody_calls() {
+    let tree: crate::tree::MemoryTree = [
+        (
+            "app/main.tf",
+            "module \"m\" { source = \"../modules/m\" }\nvariable \"a\" {}\nvariable \"b\" {}\n",
+        ),
+        ("app/prod.auto.tfvars", "a = 1\n"),
+        ("app/.terraform/modules/x/main.tf", ""),
+        ("modules/m/main.tf", "module \"n\" { source = \"../n\" }\n"),
+        ("modules/n/main.tf", ""),
+        ("modules/lonely/main.tf", ""),
+        (
+            "modules/applied/main.tf",
+            "terraform {\n  backend \"s3\" {}\n}\n",
+        ),
+        ("node_modules/x/main.tf", ""),
+        ("docs/readme.md", ""),
+        ("terrane.hcl", ""),
+        ("example/terrane.hcl", ""),
+        ("example/main.tf", ""),
+        ("example/deep/main.tf", ""),
+        ("broken/main.tf", "resource {{{\n"),
+    ]
+    .into_iter()
+    .collect();
+    let survey = find(&tree);
+    let roots: Vec<&str> = survey.roots.iter().map(|root| root.dir.as_str()).collect();
+    assert_eq!(roots, ["app", "broken", "modules/applied"]);
+    let variables: Vec<(&String, &bool)> = survey.roots[0].variables.iter().collect();
+    assert_eq!(
+        variables,
+        [(&"a".to_owned(), &true), (&"b".to_owned(), &false)]
+    );
+    assert_eq!(survey.called, ["modules/m", "modules/n"]);
+    assert_eq!(survey.uncalled, ["modules/lonely"]);
+    assert_eq!(survey.unreadable.len(), 1);
+}
+
+#[test]
+fn edges_are_told_with_their_reasons() {
+    let network = with_backend(found("net", "", "subnet_id"), "s3", "key = \"net\"");
+    let cluster = reading(found("cluster", "subnet_id", ""), "n", "key = \"net\"");
+    let (stacks, edges) = stacks_and_edges(&Proposal {
+        name: "p".to_owned(),
+        found: vec![network, cluster],
+        ..Proposal::default()
+    });
+    assert_eq!(stacks["net"], "net");
+    let edge = |why| ProposedEdge {
+        stack: "cluster".to_owned(),
+        upstream: "net".to_owned(),
+        why,
+    };
+    let remote = "n".to_owned();
+    let variable = "subnet_id".to_owned();
+    assert_eq!(
+        edges,
+        [
+            edge(EdgeReason::ReadsState { remote }),
+            edge(EdgeReason::SameName { variable }),
+        ]
+    );
+}

@@ -65,6 +65,7 @@ async fn status(watcher: &Watcher<'_>, run: &Run) -> Result<StackStatus, Command
                 if problem.diagnostics.is_empty() {
                     lines.push(problem.message.clone());
                 }
+                lines.extend(problem.hint.clone());
                 return Ok(StackStatus::Failed {
                     lines,
                     diagnostics: ending::diagnostics(problem, watcher.control(), run).await?,
@@ -149,6 +150,9 @@ pub(super) fn show(
             StackStatus::NoChanges => ("unchanged", Value::Null, Value::Null),
             StackStatus::Deferred { reason } => ("deferred", Value::Null, json!(reason)),
             StackStatus::Skipped { reason } => ("skipped", Value::Null, json!(reason)),
+            StackStatus::Failed { lines, .. } if lines.is_empty() => {
+                ("failed", Value::Null, Value::Null)
+            }
             StackStatus::Failed { lines, .. } => ("failed", Value::Null, json!(lines.join("\n"))),
         };
         let mut event = json!({ "event": "plan", "stack": stack.stack, "status": word });

@@ -2,6 +2,9 @@
 
 use super::*;
 
+const STACK: &str = "stack \"s\" {\n  path   = \"m\"\n  target = \"t\"\n  layer  = \"low\"\n}\n";
+const MODULE: &str = "== m/main.tf\noutput \"o\" { value = 1 }\n";
+
 #[test]
 fn layers_states_inputs_and_variables() {
     insta::assert_snapshot!(check_with_base(
@@ -161,4 +164,41 @@ error invalid-name: `B-D` is not the name of an environment variable
 error wrong-type: the environment holds strings, `B-D` is a list
   terrane.hcl:16:39 this entry
 "#);
+}
+
+/// Where the target's backend is the module's own, the module's settings tell states apart.
+#[test]
+fn states_of_backends_that_modules_bring_along() {
+    let stacks = |key: &str| {
+        check_with_base(&format!(
+            r#"target "b" {{
+  writers = ["anyone"]
+  backend "s3" {{}}
+}}
+stack "one" {{
+  path   = "one"
+  target = "b"
+  layer  = "low"
+}}
+stack "two" {{
+  path   = "two"
+  target = "b"
+  layer  = "low"
+}}
+== one/main.tf
+terraform {{
+  backend "s3" {{ key = "one" }}
+}}
+== two/main.tf
+terraform {{
+  backend "s3" {{
+    key   =   "{key}"
+  }}
+}}
+"#
+        ))
+    };
+    assert_eq!(stacks("two"), "");
+    let same = stacks("one");
+    assert!(same.starts_with("error shared-state"), "{same}");
 }

@@ -270,7 +270,7 @@ target "t" {{
 }}
 context "c" {{
   autoattach = ["target:t"]
-  env        = {{ A = "plain", B = secret("file:key"), C = "x-${{stack.name}}", D = env("LATER") }}
+  env        = {{ A = "plain", B = secret("file:key"), C = "x-${{stack.name}}", D = env("LATER"), E = env("LATER", "x"), F = try(env("LATER"), "x") }}
 }}
 {UP}"#
     );
@@ -295,6 +295,8 @@ A: {"known":"plain"} -> Ok("plain")
 B: {"expression":{"text":"secret(\"file:key\")","names":{},"needs":{"outputs":[],"env":[],"secrets":["file:key"]}}} -> Ok([sensitive])
 C: {"expression":{"text":"\"x-${stack.name}\"","names":{},"needs":{"outputs":[],"env":[],"secrets":[]}}} -> Ok("x-up")
 D: {"expression":{"text":"env(\"LATER\")","names":{},"needs":{"outputs":[],"env":["LATER"],"secrets":[]}}} -> Ok("later")
+E: {"expression":{"text":"env(\"LATER\", \"x\")","names":{},"needs":{"outputs":[],"env":[],"env_if_set":["LATER"],"secrets":[]}}} -> Ok("later")
+F: {"expression":{"text":"try(env(\"LATER\"), \"x\")","names":{},"needs":{"outputs":[],"env":[],"env_if_set":["LATER"],"secrets":[]}}} -> Ok("later")
 "#);
 }
 
