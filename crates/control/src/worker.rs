@@ -125,11 +125,13 @@ async fn start(
     ]
     .to_vec();
     // All a runner needs comes by its arguments and its input; this one variable serves measurements.
-    let env: Environment = std::env::var_os(crate::runner::USAGE_FILE)
+    let mut env: Environment = std::env::var_os(crate::runner::USAGE_FILE)
         .and_then(|path| path.into_string().ok())
         .map(|path| (crate::runner::USAGE_FILE, path))
         .into_iter()
         .collect();
+    // A few short-lived threads need no heaps of their own, which cost more to set up than to share.
+    env.set("MALLOC_ARENA_MAX", "1");
     let log = home.run_dir(run).join("runner.log");
     process::spawn_detached(&control.program, &args, &env, values, &log, lock.file()).await?;
     Ok(())
