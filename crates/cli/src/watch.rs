@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use control::asker::Asker;
 use control::changesets::{self, Begun};
-use control::worker::{self, Say};
+use control::worker::{self, ChangeMark, Say};
 use control::{Control, recovery};
 use model::changeset::{Action, ChangeSet, Status};
 use model::ids::{ChangeSetId, RunId, StackName};
@@ -39,6 +39,10 @@ pub(crate) struct Watcher<'a> {
     _watch: File,
     begun: Instant,
     state: Option<(ChangeSet, Vec<Run>)>,
+    /// How the store looked when it was read.
+    mark: Option<ChangeMark>,
+    /// Up to which change the runs were read; none is before the first.
+    revision: i64,
     behind: Option<ChangeSetId>,
     tails: Tails,
     display: Display,
@@ -77,11 +81,12 @@ impl<'a> Watcher<'a> {
     pub(crate) fn attach(
         control: &'a Control,
         id: ChangeSetId,
+        asker: Option<Asker>,
         global: &Global,
         process: &Process,
     ) -> io::Result<Self> {
         let watch = changesets::watch(control, id)?;
-        Ok(Self::new(control, id, None, watch, global, process))
+        Ok(Self::new(control, id, asker, watch, global, process))
     }
 
     fn new(
@@ -99,6 +104,8 @@ impl<'a> Watcher<'a> {
             _watch: watch,
             begun: Instant::now(),
             state: None,
+            mark: None,
+            revision: -1,
             behind: None,
             tails: Tails::default(),
             display: Display::new(global, process),
@@ -131,10 +138,6 @@ impl<'a> Watcher<'a> {
     /// ``change set c42 on `local`, source 3f9c1e2 (clean)``
     pub(crate) fn heading(&self) -> String {
         frame::heading(self.set())
-    }
-
-    pub(crate) fn why_queued(&self, run: &Run) -> String {
-        frame::why_queued(run, self.runs())
     }
 
     pub(crate) async fn confirm(&mut self) -> Result<(), CommandError> {
@@ -242,9 +245,17 @@ impl<'a> Watcher<'a> {
                 .await
                 .map_err(|err| CommandError::from_error(&err))?;
         }
-        if (waits || !lost.is_empty()) && self.asker.is_some() {
-            self.turn(None).await?;
+        let stalls = !lost.is_empty() || !self.runs().iter().any(|run| run.state.is_running());
+        if !waits && !stalls {
+            return Ok(());
         }
+        // Nothing new begins after an interrupt, so nobody's values are needed to come to its end.
+        if self.asker.is_some() || self.set().status == Status::Interrupting {
+            return self.turn(None).await;
+        }
+        recovery::stop_if_gone(self.control, self.set(), self.runs())
+            .await
+            .map_err(|err| CommandError::from_error(&err))?;
         Ok(())
     }
 
@@ -258,34 +269,58 @@ impl<'a> Watcher<'a> {
     }
 
     async fn look(&mut self) -> Result<(), CommandError> {
+        // Taken first: what is committed while we read is seen by the next look.
+        let mark = self.control.store.change_mark();
+        let is_news = self.state.is_none() || self.mark.as_ref() != Some(&mark);
+        if is_news {
+            self.read().await?;
+            self.mark = Some(mark);
+        }
+        let Some((set, runs)) = &self.state else {
+            return Ok(());
+        };
+        if is_news || self.display.is_live() {
+            let tails = self.display.is_live().then(|| {
+                self.tails.follow(self.control, runs);
+                &self.tails
+            });
+            let frame = frame::frame(set, runs, tails, self.behind, self.begun.elapsed());
+            self.display.draw(&frame)?;
+        }
+        Ok(())
+    }
+
+    async fn read(&mut self) -> Result<(), CommandError> {
         let failed = |err: &dyn std::error::Error| CommandError::from_error(err);
         let store = &self.control.store;
         let set = store
             .change_set_get(self.id)
             .await
             .map_err(|err| failed(&err))?;
-        let runs = store.run_list(self.id).await.map_err(|err| failed(&err))?;
-        if self.state.is_none() {
-            self.say_begin(&set)?;
+        let (changed, revision) = store
+            .run_list_after(self.id, self.revision)
+            .await
+            .map_err(|err| failed(&err))?;
+        let mut runs = self.state.take().map_or_else(Vec::new, |(_, runs)| runs);
+        let is_first = runs.is_empty();
+        for run in changed {
+            match runs.iter_mut().find(|known| known.id == run.id) {
+                Some(known) => *known = run,
+                None => runs.push(run),
+            }
         }
+        self.revision = revision;
         if self.json {
+            if is_first {
+                self.say_begin(&set)?;
+            }
             self.say_events(&runs)?;
-        } else {
-            let tails = self.display.is_live().then(|| {
-                self.tails.follow(self.control, &runs);
-                &self.tails
-            });
-            let frame = frame::frame(&set, &runs, tails, self.behind, self.begun.elapsed());
-            self.display.draw(&frame)?;
         }
         self.state = Some((set, runs));
         Ok(())
     }
 
     fn say_begin(&self, set: &ChangeSet) -> Result<(), CommandError> {
-        if !self.json {
-            return Ok(());
-        }
         report::json_line(&json!({
             "event": "change_set", "change_set": set.id.to_string(),
             "action": set.request.action.word(), "stacks": set.request.stacks,

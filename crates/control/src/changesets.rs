@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 
 use drivers::engine::Engine;
@@ -177,13 +178,29 @@ pub async fn find_same(
     Ok(open.pop())
 }
 
+/// The values of somebody who attaches and may have to go on in place of whoever asked first. None if
+/// some are missing here: then it can only be watched.
+pub async fn gather_again(
+    control: &Control,
+    open: &OpenProject,
+    env: &BTreeMap<String, String>,
+    id: ChangeSetId,
+) -> Result<Option<Asker>, ChangeSetError> {
+    let mut specs = Vec::new();
+    for run in control.store.run_list(id).await? {
+        specs.push(control.store.run_spec(run.id).await?);
+    }
+    Ok(Asker::gather(env, &open.root, &specs).ok())
+}
+
 /// Says, as long as the file is open, that somebody waits for this change set.
 pub fn watch(control: &Control, set: ChangeSetId) -> io::Result<File> {
     let path = watch_path(control, set);
     if let Some(dir) = path.parent() {
         make_private(dir)?;
     }
-    let file = File::options().create(true).append(true).open(path)?;
+    let mut options = File::options();
+    let file = options.create(true).append(true).mode(0o600).open(path)?;
     file.lock_shared()?;
     Ok(file)
 }
@@ -304,6 +321,7 @@ fn hold_snapshots(control: &Control) -> Result<File, PrepareError> {
     let file = File::options()
         .create(true)
         .append(true)
+        .mode(0o600)
         .open(&path)
         .map_err(keep)?;
     file.lock_shared().map_err(keep)?;
@@ -388,6 +406,7 @@ fn spec(
             version: engine.version.to_string(),
             program: engine.program.to_string_lossy().into_owned(),
         },
+        slot: slot_of(project, stack),
         source: source.to_owned(),
         root: open.root.to_string_lossy().into_owned(),
         init_inputs: init_inputs(&reached),
@@ -410,6 +429,21 @@ fn spec(
         destroy: wanted.destroy || wanted.action == Action::Destroy,
         refresh_only: wanted.refresh_only,
     })
+}
+
+/// Engines keep their data beside the root module, so two stacks with the same one need two trees. No
+/// stack's name begins with `_`.
+fn slot_of(project: &Project, stack: &Stack) -> String {
+    let sharing = project
+        .stacks
+        .values()
+        .filter(|other| other.path == stack.path)
+        .count();
+    if sharing == 1 {
+        "_shared".to_owned()
+    } else {
+        stack.name.to_string()
+    }
 }
 
 /// What `init` depends on in the module and all it calls.

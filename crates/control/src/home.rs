@@ -4,7 +4,7 @@
 //! <home>/terrane.db           runs, change sets, lanes, locks, the index of states
 //! <home>/states, keys         every version of every state, and the wrapped keys (`store`)
 //! <home>/snapshots/<digest>   sources of change sets that are not over, encrypted
-//! <home>/slots/<stack>/<n>    where engines run: one laid-out snapshot each
+//! <home>/slots/<slot>/<n>     where engines run: a laid-out snapshot; most stacks share one
 //! <home>/runs/<run>           a run's lock, what its engine wrote, its plan, encrypted
 //! ```
 //!
@@ -14,7 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use drivers::snapshot::Slot;
-use model::ids::{RunId, StackName};
+use model::ids::RunId;
 use store::{Keyring, OpenStoreError, Store};
 
 /// Directories of the person and the place, read from the environment once, by `cli`.
@@ -147,12 +147,12 @@ impl Home {
         self.run_dir(run).join(name)
     }
 
-    /// Where slot locks and slots of a stack are.
-    pub(crate) fn slots(&self, stack: &StackName) -> PathBuf {
-        self.root.join("slots").join(stack.as_str())
+    /// Where the trees of a slot are, and their locks.
+    pub(crate) fn slots(&self, slot: &str) -> PathBuf {
+        self.root.join("slots").join(slot)
     }
 
-    pub(crate) fn slot(&self, stack: &StackName, number: usize) -> Result<Slot, globset::Error> {
+    pub(crate) fn slot(&self, slot: &str, number: usize) -> Result<Slot, globset::Error> {
         // What engines and we write beside the source stays when another source is laid out.
         let keep = [
             "errored.tfstate",
@@ -160,7 +160,7 @@ impl Home {
             ".terraform.initialised",
         ];
         let keep = keep.map(|name| format!("**/{name}"));
-        let base = self.slots(stack);
+        let base = self.slots(slot);
         Slot::new(
             base.join(number.to_string()),
             base.join(format!("{number}.manifest")),

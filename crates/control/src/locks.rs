@@ -3,6 +3,7 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Seek as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use model::ids::RunId;
@@ -37,6 +38,12 @@ impl RunLock {
         file.write_all(pid.to_string().as_bytes())
     }
 
+    /// Whether a runner or an engine is at work, even if its runner has not signed yet or is gone.
+    pub fn is_held(home: &Home, run: RunId) -> bool {
+        let path = home.run_dir(run).join("run.lock");
+        File::open(path).is_ok_and(|file| file.try_lock_shared().is_err())
+    }
+
     /// The runner that holds it, if one is alive.
     pub fn holder(home: &Home, run: RunId) -> Option<u32> {
         let path = home.run_dir(run).join("run.lock");
@@ -57,6 +64,7 @@ pub(crate) fn try_lock(path: &Path) -> io::Result<Option<File>> {
         .write(true)
         .create(true)
         .truncate(false)
+        .mode(0o600)
         .open(path)?;
     match file.try_lock() {
         Ok(()) => Ok(Some(file)),

@@ -40,7 +40,7 @@ pub async fn recover(control: &Control, set: &ChangeSet) -> Result<Vec<Found>, C
             RunState::Applying { plan, .. } => {
                 let may_empty = plan.destroys || plan.counts.forget > 0;
                 let spec = control.store.run_spec(run.id).await?;
-                let kept = match control.home.slot(&spec.stack.name, 0) {
+                let kept = match control.home.slot(&spec.slot, 0) {
                     Ok(slot) => {
                         let dir = slot.tree().join(&spec.stack.path);
                         adopt_errored_state(control, run.id, &spec, &dir, may_empty).await
@@ -73,11 +73,7 @@ pub async fn release_abandoned(control: &Control) -> Result<Vec<ChangeSet>, Chan
     for set in control.store.change_set_list_open().await? {
         recover(control, &set).await?;
         let runs = control.store.run_list(set.id).await?;
-        let is_alive = runs
-            .iter()
-            .any(|run| RunLock::holder(&control.home, run.id).is_some())
-            || crate::changesets::is_watched(control, &set);
-        if !is_alive {
+        if !is_at_work(control, &runs) && !crate::changesets::is_watched(control, &set) {
             let why = match set.status {
                 Status::Confirmed | Status::Interrupting => "its processes are gone",
                 Status::Planning | Status::AwaitingConfirm | Status::Waiting => {
@@ -93,6 +89,30 @@ pub async fn release_abandoned(control: &Control) -> Result<Vec<ChangeSet>, Chan
         }
     }
     Ok(stopped)
+}
+
+/// Ends a change set that nobody can go on with; false if somebody is still at work.
+pub async fn stop_if_gone(
+    control: &Control,
+    set: &ChangeSet,
+    runs: &[Run],
+) -> Result<bool, ChangeSetError> {
+    if is_at_work(control, runs) {
+        return Ok(false);
+    }
+    let why = "its processes are gone";
+    control
+        .store
+        .change_set_stop(set.id, why, control.now())
+        .await?;
+    Ok(true)
+}
+
+/// Whether any process carries out one of these runs. A lock tells, not what it says: a runner that has
+/// not signed yet is alive, and so is an engine whose runner is gone.
+fn is_at_work(control: &Control, runs: &[Run]) -> bool {
+    runs.iter()
+        .any(|run| RunLock::is_held(&control.home, run.id))
 }
 
 /// Takes over the state that an engine could not deliver, if it may be (its text says what was done), or

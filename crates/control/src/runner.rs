@@ -21,13 +21,14 @@ use crate::Control;
 use crate::asker::Asker;
 use crate::locks::RunLock;
 use crate::state::StateAccess;
-use crate::worker;
+use crate::worker::{self, Own};
 use interrupts::Interrupts;
 
 mod apply;
 mod engine;
 mod inputs;
 mod interrupts;
+mod logs;
 mod plan;
 mod usage;
 mod workspace;
@@ -75,13 +76,6 @@ pub enum RunnerError {
     Sign { run: RunId, source: std::io::Error },
     #[error("could not read what run `{run}` is about")]
     Read {
-        run: RunId,
-        source: store::ChangeSetError,
-    },
-    #[error("there is no run `{run}`")]
-    Missing { run: RunId },
-    #[error("could not record what happened to run `{run}`")]
-    Record {
         run: RunId,
         source: store::ChangeSetError,
     },
@@ -171,11 +165,8 @@ pub async fn run(
     // First the ears, then the name: nobody sends a signal that would end us.
     let interrupts = Interrupts::listen().map_err(RunnerError::Session)?;
     sign(run)?;
-    let read = |source| RunnerError::Read { run, source };
-    let spec = control.store.run_spec(run).await.map_err(read)?;
-    let row = control.store.run_get(run).await.map_err(read)?;
-    let set_id = row.ok_or(RunnerError::Missing { run })?.change_set;
-    let set = control.store.change_set_get(set_id).await.map_err(read)?;
+    let brief = control.store.run_brief(run).await;
+    let (set, spec) = brief.map_err(|source| RunnerError::Read { run, source })?;
     let job = Job {
         control,
         run,
@@ -188,16 +179,12 @@ pub async fn run(
         review: set.request.action == model::changeset::Action::Plan,
     };
     loop {
-        let event = match stage {
+        let happened = match stage {
             Stage::Preparing | Stage::Planning => plan::plan(&job).await,
             Stage::Applying => apply::apply(&job).await,
         };
-        control
-            .store
-            .run_record(run, event, control.now())
-            .await
-            .map_err(|source| RunnerError::Record { run, source })?;
-        let standing = worker::turn(control, set_id, None, asker, Some(run)).await?;
+        let own = Own { run, happened };
+        let standing = worker::turn(control, set.id, None, asker, Some(own)).await?;
         let Some(next) = standing.own else {
             crate::recovery::tidy_after(control, &standing.set, &standing.runs).await;
             return Ok(());

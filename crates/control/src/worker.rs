@@ -13,7 +13,7 @@ use model::ids::{ChangeSetId, RunId};
 use model::run::{Problem, Run, RunEvent, Stage};
 use store::ChangeSetError;
 
-pub use store::Say;
+pub use store::{ChangeMark, Say};
 
 use crate::Control;
 use crate::asker::Asker;
@@ -41,14 +41,23 @@ pub enum TurnError {
     Values(#[source] serde_json::Error),
 }
 
-/// `own` is the run whose lock the caller holds already, if it is a runner.
+/// What a runner brings: the run whose lock it holds already, and what just happened to it.
+#[derive(Clone, Debug)]
+pub struct Own {
+    pub run: RunId,
+    pub happened: RunEvent,
+}
+
+/// One look, on behalf of a person (`say`) or of a runner (`own`).
 pub async fn turn(
     control: &Control,
     set: ChangeSetId,
     say: Option<Say>,
     asker: &Asker,
-    own: Option<RunId>,
+    own: Option<Own>,
 ) -> Result<Standing, TurnError> {
+    let (own, happened) = own.map(|own| (own.run, own.happened)).unzip();
+    let happened = own.zip(happened);
     let mut locks: BTreeMap<RunId, RunLock> = BTreeMap::new();
     let mut claim = |run: RunId| {
         if own == Some(run) {
@@ -59,7 +68,7 @@ pub async fn turn(
     };
     let turn = control
         .store
-        .change_set_turn(set, say, control.now(), &mut claim)
+        .change_set_turn(set, say, happened, control.now(), &mut claim)
         .await
         .map_err(|source| TurnError::Store { set, source })?;
     let mut own_stage = None;

@@ -19,7 +19,7 @@ pub struct MakeTokenError;
 impl RunToken {
     pub fn random() -> Result<Self, MakeTokenError> {
         let mut bytes = [0; 32];
-        aws_lc_rs::rand::fill(&mut bytes).map_err(|_| MakeTokenError)?;
+        getrandom::fill(&mut bytes).map_err(|_| MakeTokenError)?;
         Ok(Self(Secret::new(URL_SAFE_NO_PAD.encode(bytes))))
     }
 

@@ -77,10 +77,12 @@ CREATE TABLE run (
     spec TEXT NOT NULL,
     upstreams TEXT NOT NULL,
     state TEXT NOT NULL,
+    revision BIGINT NOT NULL DEFAULT 0,
     created_at BIGINT NOT NULL,
     updated_at BIGINT NOT NULL
 );
-CREATE INDEX run_change_set ON run (change_set);
+-- `revision` counts the changes of a change set's runs in the order of their commits.
+CREATE INDEX run_change_set ON run (change_set, revision);
 CREATE INDEX run_stack ON run (stack, id);
 
 CREATE TABLE run_event (

@@ -125,12 +125,14 @@ impl Store {
         Ok(sets)
     }
 
-    /// Looks at a change set and commits everything that can happen now, in one transaction. A run is
-    /// claimed only if `claim` agrees (it takes the run's lock); two callers never start the same run.
+    /// Looks at a change set and commits everything that can happen now, in one transaction, together with
+    /// what just happened to one of its runs. A run is claimed only if `claim` agrees (it takes the run's
+    /// lock); two callers never start the same run.
     pub async fn change_set_turn(
         &self,
         id: ChangeSetId,
         say: Option<Say>,
+        happened: Option<(RunId, RunEvent)>,
         now: Timestamp,
         claim: &mut (dyn FnMut(RunId) -> bool + Send),
     ) -> Result<Turn, ChangeSetError> {
@@ -139,6 +141,9 @@ impl Store {
         let mut set = read(&row.ok_or(ChangeSetError::Missing(id))?)?;
         let mut members = runs::list(&mut tx, id).await?;
         let before = set.status.clone();
+        if let Some((run, event)) = happened {
+            runs::record(&mut tx, &mut members, run, event, now).await?;
+        }
         if let Some(say) = say {
             hear(&mut tx, &mut set, &mut members, say, now).await?;
         }
@@ -281,7 +286,7 @@ async fn write_status(tx: &mut Tx, set: &ChangeSet, now: Timestamp) -> Result<()
     Ok(())
 }
 
-fn read(row: &Row) -> Result<ChangeSet, ChangeSetError> {
+pub(crate) fn read(row: &Row) -> Result<ChangeSet, ChangeSetError> {
     let id = ChangeSetId(row.int(0)?);
     Ok(ChangeSet {
         id,

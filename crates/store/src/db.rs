@@ -26,12 +26,7 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug)]
 pub(crate) enum Db {
-    /// One connection writes, so that writers of this process queue in memory; readers see the
-    /// last commit meanwhile. Both are opened at first use.
-    Sqlite {
-        writer: SqlitePool,
-        reader: SqlitePool,
-    },
+    Sqlite(SqlitePool),
 }
 
 /// A write transaction. It sees and keeps everything to itself until `commit`; dropped, it never
@@ -64,31 +59,27 @@ impl Db {
             .synchronous(SqliteSynchronous::Full)
             .foreign_keys(true)
             .disable_statement_logging();
-        let pool = |size, options| {
-            SqlitePoolOptions::new()
-                .max_connections(size)
-                .idle_timeout(None)
-                .max_lifetime(None)
-                .test_before_acquire(false)
-                .acquire_timeout(Duration::from_mins(1))
-                .connect_lazy_with(options)
-        };
-        let reader = pool(4, options.clone().pragma("query_only", "on"));
+        // One connection, opened at first use: a process here lives for seconds, and a second connection
+        // would cost it more than all that it reads. A server will want readers of their own.
+        let pool = SqlitePoolOptions::new()
+            .max_connections(1)
+            .idle_timeout(None)
+            .max_lifetime(None)
+            .test_before_acquire(false)
+            .acquire_timeout(Duration::from_mins(1))
+            .connect_lazy_with(options.clone());
         // A file that is not there yet is not probed: its first connection must be the one that
         // sets it up.
-        if !file.exists() || !probe(&reader).await? {
+        if !file.exists() || !probe(&pool).await? {
             set_up(file, &options).await?;
         }
-        Ok(Self::Sqlite {
-            writer: pool(1, options),
-            reader,
-        })
+        Ok(Self::Sqlite(pool))
     }
 
     pub(crate) async fn execute(&self, sql: &'static str, args: &[Value]) -> Result<u64, DbError> {
-        let Self::Sqlite { writer, .. } = self;
+        let Self::Sqlite(pool) = self;
         let done = bind_sqlite(sql, args)
-            .execute(writer)
+            .execute(pool)
             .await
             .map_err(failed(sql))?;
         Ok(done.rows_affected())
@@ -100,9 +91,9 @@ impl Db {
         sql: &'static str,
         args: &[Value],
     ) -> Result<Vec<Row>, DbError> {
-        let Self::Sqlite { reader, .. } = self;
+        let Self::Sqlite(pool) = self;
         let rows = bind_sqlite(sql, args)
-            .fetch_all(reader)
+            .fetch_all(pool)
             .await
             .map_err(failed(sql))?;
         rows.iter().map(Row::from_sqlite).collect()
@@ -114,9 +105,9 @@ impl Db {
         sql: &'static str,
         args: &[Value],
     ) -> Result<Option<Row>, DbError> {
-        let Self::Sqlite { reader, .. } = self;
+        let Self::Sqlite(pool) = self;
         let row = bind_sqlite(sql, args)
-            .fetch_optional(reader)
+            .fetch_optional(pool)
             .await
             .map_err(failed(sql))?;
         row.as_ref().map(Row::from_sqlite).transpose()
@@ -126,8 +117,8 @@ impl Db {
     /// decision rests on go through it.
     pub(crate) async fn begin_write(&self) -> Result<Tx, DbError> {
         const BEGIN: &str = "BEGIN IMMEDIATE";
-        let Self::Sqlite { writer, .. } = self;
-        let tx = writer.begin_with(BEGIN).await.map_err(failed(BEGIN))?;
+        let Self::Sqlite(pool) = self;
+        let tx = pool.begin_with(BEGIN).await.map_err(failed(BEGIN))?;
         Ok(Tx::Sqlite(tx))
     }
 }

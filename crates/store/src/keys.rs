@@ -13,7 +13,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use aws_lc_rs::aead::{AES_256_GCM, RandomizedNonceKey};
+use aws_lc_rs::aead::{AES_256_GCM, LessSafeKey, UnboundKey};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use model::state::StateName;
@@ -260,10 +260,16 @@ impl Keys {
     }
 }
 
+/// Random bytes from the kernel. Not from the crypto library, whose generator first gathers entropy of its
+/// own for tens of milliseconds: too much for a process that lives as long.
+pub(crate) fn random(bytes: &mut [u8]) -> Option<()> {
+    getrandom::fill(bytes).ok()
+}
+
 impl Key {
     fn random() -> Option<Self> {
         let mut bytes = [0; 32];
-        aws_lc_rs::rand::fill(&mut bytes).ok()?;
+        random(&mut bytes)?;
         Some(Self(bytes))
     }
 
@@ -271,8 +277,10 @@ impl Key {
         BASE64.decode(encoded).ok()?.try_into().ok().map(Self)
     }
 
-    pub(crate) fn aead(&self) -> Option<RandomizedNonceKey> {
-        RandomizedNonceKey::new(&AES_256_GCM, &self.0).ok()
+    pub(crate) fn aead(&self) -> Option<LessSafeKey> {
+        Some(LessSafeKey::new(
+            UnboundKey::new(&AES_256_GCM, &self.0).ok()?,
+        ))
     }
 
     pub(crate) fn bytes(&self) -> &[u8; 32] {

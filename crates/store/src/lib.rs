@@ -76,7 +76,20 @@ pub enum StoreError {
     Interrupted,
 }
 
+/// How the database's files looked; another look says whether anything was committed since.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChangeMark([Option<(std::time::SystemTime, u64)>; 2]);
+
 impl Store {
+    /// Costs two `stat` calls, so that who waits need not ask the database. May differ without a change.
+    pub fn change_mark(&self) -> ChangeMark {
+        let look = |name: &str| {
+            let metadata = std::fs::metadata(self.disk.path(name)).ok()?;
+            Some((metadata.modified().ok()?, metadata.len()))
+        };
+        ChangeMark([look("terrane.db-wal"), look("terrane.db")])
+    }
+
     /// Opens the home, made if it is new. Costs one connection; keys are read at first use.
     pub async fn open(home: &Path, keyring: Keyring) -> Result<Self, OpenStoreError> {
         let disk = Disk::new(home);

@@ -3,14 +3,37 @@
 //! Not here: what an event does to a run (`model::run::advance`).
 
 use jiff::Timestamp;
+use model::changeset::ChangeSet;
 use model::ids::{ChangeSetId, RunId};
 use model::run::{Run, RunEvent, RunSpec, advance};
 
-use crate::Store;
 use crate::change_sets::{ChangeSetError, expect_row, from_json, timestamp, to_json};
 use crate::db::{Row, Tx};
+use crate::{Store, change_sets};
 
 impl Store {
+    /// Those that changed after a revision, and the newest revision: what a watcher has to read again.
+    /// Revisions follow the order of commits, which moments do not.
+    pub async fn run_list_after(
+        &self,
+        set: ChangeSetId,
+        revision: i64,
+    ) -> Result<(Vec<Run>, i64), ChangeSetError> {
+        let rows = self
+            .db
+            .fetch_all(
+                "SELECT id, change_set, stack, state, upstreams, revision FROM run
+                 WHERE change_set = $1 AND revision > $2 ORDER BY id",
+                &[set.into(), revision.into()],
+            )
+            .await?;
+        let mut newest = revision;
+        for row in &rows {
+            newest = newest.max(row.int(5)?);
+        }
+        Ok((rows.iter().map(read).collect::<Result<_, _>>()?, newest))
+    }
+
     pub async fn run_list(&self, set: ChangeSetId) -> Result<Vec<Run>, ChangeSetError> {
         self.db
             .fetch_all(SELECT_OF_SET, &[set.into()])
@@ -57,6 +80,21 @@ impl Store {
                 Ok((timestamp(row.int(0)?), event))
             })
             .collect()
+    }
+
+    /// All that a runner needs to begin: the run's change set and what it is about.
+    pub async fn run_brief(&self, id: RunId) -> Result<(ChangeSet, RunSpec), ChangeSetError> {
+        let row = self
+            .db
+            .fetch_optional(
+                "SELECT c.id, c.status, c.request, c.created_at, r.spec
+                 FROM run AS r JOIN change_set AS c ON c.id = r.change_set WHERE r.id = $1",
+                &[id.into()],
+            )
+            .await?;
+        let row = expect_row(row)?;
+        let spec = from_json(row.text(4)?, || format!("run `{id}`"))?;
+        Ok((change_sets::read(&row)?, spec))
     }
 
     /// Commits what happened to a run: event and new state together, or neither.
@@ -111,7 +149,9 @@ pub(crate) async fn record(
     )
     .await?;
     tx.execute(
-        "UPDATE run SET state = $2, updated_at = $3 WHERE id = $1",
+        "UPDATE run SET state = $2, updated_at = $3, revision =
+         (SELECT MAX(other.revision) + 1 FROM run AS other WHERE other.change_set = run.change_set)
+         WHERE id = $1",
         &[id.into(), to_json(&run.state, "a run")?.into(), at.into()],
     )
     .await?;

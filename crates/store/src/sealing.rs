@@ -8,7 +8,7 @@ use aws_lc_rs::aead::{Aad, Nonce, Tag};
 use aws_lc_rs::{digest, hmac};
 use serde::{Deserialize, Serialize};
 
-use crate::keys::{Key, KeyError, Keys, Scope};
+use crate::keys::{Key, KeyError, Keys, Scope, random};
 use crate::{Store, StoreError, blocking};
 
 const NONCE: usize = 12;
@@ -184,12 +184,11 @@ pub(crate) fn seal(key: &Key, context: &[u8], plain: &[u8]) -> Option<Vec<u8>> {
 /// Fills in the nonce that the buffer begins with, and encrypts the rest of it.
 fn seal_in_place(key: &Key, context: &[u8], buffer: &mut [u8]) -> Option<Tag> {
     let (place, plain) = buffer.split_first_chunk_mut::<NONCE>()?;
-    let (nonce, tag) = key
-        .aead()?
-        .seal_in_place_separate_tag(Aad::from(context), plain)
-        .ok()?;
-    *place = *nonce.as_ref();
-    Some(tag)
+    random(place)?;
+    let nonce = Nonce::assume_unique_for_key(*place);
+    key.aead()?
+        .seal_in_place_separate_tag(nonce, Aad::from(context), plain)
+        .ok()
 }
 
 pub(crate) fn open(key: &Key, context: &[u8], mut sealed: Vec<u8>) -> Result<Vec<u8>, UnsealError> {

@@ -4,7 +4,9 @@
 
 pub mod engines;
 pub mod said;
+mod terminal;
 mod terrane;
 
 pub use said::Said;
+pub use terminal::Terminal;
 pub use terrane::{Background, TestTerrane, kill};

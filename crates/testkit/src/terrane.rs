@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use crate::{Said, engines};
+use crate::{Said, Terminal, engines};
 
 pub struct TestTerrane {
     dir: TempDir,
@@ -150,6 +150,29 @@ impl TestTerrane {
             stdout,
             stderr,
         }
+    }
+
+    /// Starts a command on a terminal of its own, 100 columns wide.
+    pub fn terminal(&self, args: &[&str]) -> Terminal {
+        let screen = self.dir.path().join("screen");
+        let words: Vec<String> = args.iter().map(|arg| format!("'{arg}'")).collect();
+        let line = format!(
+            "stty cols 100 rows 30; exec '{}' {}",
+            self.binary.display(),
+            words.join(" ")
+        );
+        let child = self
+            .bare("script")
+            .args(["--quiet", "--flush", "--return", "--command", &line])
+            .arg("/dev/null")
+            .env("TERM", "xterm")
+            .current_dir(self.project())
+            .stdin(Stdio::piped())
+            .stdout(fs::File::create(&screen).expect("a file"))
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("`script` of util-linux starts");
+        Terminal::new(child, screen)
     }
 
     /// Runs lines of shell to their end, in the project's root.

@@ -94,7 +94,11 @@ async fn start<'a>(
             "Attached to change set {}, which is already under way.\n",
             set.id
         ))?;
-        return Watcher::attach(control, set.id, global, process).map_err(|err| failed(&err));
+        let asker = changesets::gather_again(control, open, &process.env, set.id)
+            .await
+            .map_err(|err| failed(&err))?;
+        return Watcher::attach(control, set.id, asker, global, process)
+            .map_err(|err| failed(&err));
     }
     let wishes = changesets::requirements(project, &wanted.stacks);
     let path = process.env.get("PATH").map(std::ffi::OsStr::new);

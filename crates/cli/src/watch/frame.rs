@@ -11,6 +11,7 @@ use model::run::{Outcome, Run, RunState, Skip};
 use super::tail::Tails;
 use super::{deed, is_open};
 use crate::view::progress::{Frame, Mark, Row};
+use crate::view::text::count;
 
 pub(super) fn frame(
     set: &ChangeSet,
@@ -30,6 +31,9 @@ pub(super) fn frame(
             title = format!("{title}, waits for change set {behind} to release the lane");
         }
         (Status::Interrupting, _) => title = format!("{title}, interrupting"),
+        (Status::Stopped { why }, _) if why == "interrupted" => {
+            title = format!("{title}, interrupted");
+        }
         _ => {}
     }
     // Without tails nobody looks at a moving picture: a log says what was done, not what goes on.
@@ -119,12 +123,12 @@ fn finished(outcome: &Outcome, action: Action) -> (Mark, String) {
         Outcome::Deferred { .. } => (Mark::Skipped, "deferred".to_owned()),
         Outcome::Unchanged => (Mark::Unchanged, "no changes".to_owned()),
         Outcome::Applied { counts: done, .. } => {
-            let verb = if action == Action::Destroy {
-                "destroyed"
+            let words = if action == Action::Destroy {
+                format!("destroyed {}", count(done.delete, "resource"))
             } else {
-                "applied"
+                format!("applied {}", counts(*done))
             };
-            (Mark::Done, format!("{verb} {}", counts(*done)))
+            (Mark::Done, words)
         }
         Outcome::Failed { problem } if problem.interrupted => {
             (Mark::Failed, "interrupted".to_owned())

@@ -1,19 +1,36 @@
 //! Stories told to the real binary, with real engines, Git and homes; what a person sees is kept whole.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test may stop at once, in its helpers too"
+)]
+
+mod approval;
+mod attach;
 mod backend;
 mod changed;
 mod contexts;
+mod destroy;
 mod engines;
 mod environment;
+mod failure;
 mod fmt;
 mod graph;
 mod home;
 mod init;
+mod interrupt;
 mod json;
+mod lanes;
+mod order;
 mod output;
 mod project;
+mod quickstart;
+mod random_kills;
+mod recovery;
 mod selectors;
+mod sensitive;
 mod source;
+mod story;
 mod tour;
 mod usage;
 mod validate;

@@ -13,13 +13,15 @@ use store::Scope;
 use super::engine::Caller;
 use super::plan::{file_path, initialise};
 use super::workspace::{Scratch, Workspace, write_private};
-use super::{Failure, Job, failed, inputs};
+use super::{Failure, Job, failed, inputs, logs};
 use crate::state::StateAccess;
 use crate::{outputs, recovery};
 
 pub(super) async fn apply(job: &Job<'_>) -> RunEvent {
     let mut mask = Mask::default();
-    match try_apply(job, &mut mask).await {
+    let applied = try_apply(job, &mut mask).await;
+    logs::mask(job, &mask);
+    match applied {
         Ok(event) => event,
         Err(failure) => {
             let serial = serial(job).await.ok().flatten();

@@ -114,7 +114,8 @@ impl<'a> Caller<'a> {
             }
         }
         let run_lock = std::io::stdout();
-        let inherit = [run_lock.as_fd(), self.workspace.lock.as_fd()];
+        let locks = &self.workspace.locks;
+        let inherit = [run_lock.as_fd(), locks.tree.as_fd(), locks.stack.as_fd()];
         let site = CallSite {
             dir: &self.workspace.dir,
             env: environment,
@@ -233,7 +234,8 @@ impl Ended {
     }
 
     fn diagnostics(&self) -> Vec<EngineDiagnostic> {
-        self.events
+        let mut all: Vec<EngineDiagnostic> = self
+            .events
             .iter()
             .filter_map(EngineEvent::as_diagnostic)
             .filter(|diagnostic| diagnostic.is_error())
@@ -245,6 +247,9 @@ impl Ended {
                 file: diagnostic.file(),
                 line: diagnostic.line(),
             })
-            .collect()
+            .collect();
+        // An engine that is interrupted says the same thing once for each place it stops at.
+        all.dedup();
+        all
     }
 }

@@ -19,12 +19,14 @@ use super::apply::keep_outputs;
 use super::engine::Caller;
 use super::inputs::{self, Inputs};
 use super::workspace::{Scratch, Workspace};
-use super::{Failure, Job, failed};
+use super::{Failure, Job, failed, logs};
 use crate::state::StateAccess;
 
 pub(super) async fn plan(job: &Job<'_>) -> RunEvent {
     let mut mask = Mask::default();
-    match try_plan(job, &mut mask).await {
+    let planned = try_plan(job, &mut mask).await;
+    logs::mask(job, &mask);
+    match planned {
         Ok(event) => event,
         Err(failure) => failed(failure, Stage::Planning, None, &mask),
     }

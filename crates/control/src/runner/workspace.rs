@@ -2,7 +2,7 @@
 //! not lie on a disk.
 
 use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -13,106 +13,175 @@ use serde_json::{Map, Value, json};
 use store::Scope;
 
 use super::{Failure, Job};
+use crate::Control;
 use crate::home::make_private;
 use crate::locks::try_lock;
 
-/// A held slot: nobody else's engine runs in it until this is dropped and the engine is gone.
+/// A place in a tree: nobody else's engine runs in this stack's directory, and nobody lays another source
+/// out, until this is dropped and the engine is gone.
 pub(super) struct Workspace {
     /// The root module inside the laid-out snapshot.
     pub(super) dir: PathBuf,
     tree: PathBuf,
-    pub(super) lock: File,
-    /// Slot 0 is where applies happen; a plan made elsewhere is only to be looked at.
+    /// Held by the engine as well.
+    pub(super) locks: Locks,
+    /// Tree 0 is where applies happen; a plan made elsewhere is only to be looked at.
     pub(super) is_first: bool,
 }
 
+/// Of a tree, shared by all engines at work in it; of a stack's directory in it, held alone.
+pub(super) struct Locks {
+    pub(super) tree: File,
+    pub(super) stack: File,
+}
+
 impl Workspace {
-    /// Takes slot 0 and lays the run's snapshot out in it. If it is taken, whoever holds its lanes waits
-    /// for it (only a plan can be at work there), and everybody else takes the next free one.
+    /// Takes a place in tree 0, with the run's source laid out. If it is taken, whoever holds its lanes
+    /// waits for it (only plans can be at work there), and everybody else goes to the next tree.
     pub(super) async fn prepare(job: &Job<'_>) -> Result<Self, Failure> {
-        let (number, lock) = take_slot(job).await?;
-        let slot = job
-            .control
-            .home
-            .slot(&job.spec.stack.name, number)
-            .map_err(|err| Failure::because("could not use the slot", &err))?;
-        let tree = slot.tree().to_owned();
-        lay_out(job, slot).await?;
+        let taking = Taking::of(job)?;
+        let work = tokio::task::spawn_blocking(move || taking.take());
+        let mut interrupts = job.interrupts.lock().await;
+        let taken = tokio::select! {
+            () = interrupts.next() => return Err(Failure::interrupted()),
+            taken = work => taken,
+        };
+        drop(interrupts);
+        let failed =
+            |err: &dyn std::error::Error| Failure::because("could not lay out the source", err);
+        let (number, tree, locks) = taken
+            .map_err(|err| failed(&err))?
+            .map_err(|err| failed(&err))?;
         let dir = tree.join(&job.spec.stack.path);
         write_override(&dir, job.spec)
             .map_err(|err| Failure::because("could not point the stack at its state", &err))?;
         Ok(Self {
             dir,
             tree,
-            lock,
+            locks,
             is_first: number == 0,
         })
     }
 
     /// The stack's own variable files, then ours, which wins.
     pub(super) fn var_files(&self, job: &Job<'_>, scratch: &Scratch) -> Vec<PathBuf> {
-        let mut files: Vec<PathBuf> = job
-            .spec
-            .stack
-            .var_files
-            .iter()
-            .map(|file| self.tree.join(file))
-            .collect();
+        let own = job.spec.stack.var_files.iter();
+        let mut files: Vec<PathBuf> = own.map(|file| self.tree.join(file)).collect();
         files.push(scratch.variables());
         files
     }
 }
 
-/// Makes the slot's tree the run's source; it is decrypted only if something differs.
-async fn lay_out(job: &Job<'_>, slot: Slot) -> Result<(), Failure> {
-    let digest = job.spec.source.clone();
-    let sealed = job.control.home.snapshot(&digest);
-    let store = job.control.store.clone();
-    let handle = tokio::runtime::Handle::current();
-    let work = tokio::task::spawn_blocking(move || {
-        slot.lay_out(&digest, || {
-            let purpose = format!("snapshot {digest}");
-            let unsealed = store.unseal(Scope::Project, &purpose, fs::read(&sealed)?);
-            let packed = handle.block_on(unsealed).map_err(io::Error::other)?;
-            zstd::decode_all(packed.as_slice())
-        })
-    });
-    let failed =
-        |err: &dyn std::error::Error| Failure::because("could not lay out the source", err);
-    work.await
-        .map_err(|err| failed(&err))?
-        .map_err(|err| failed(&err))?;
-    Ok(())
+/// What it takes to find a place, without waiting on the runtime's thread.
+struct Taking {
+    control: Control,
+    spec: RunSpec,
+    holds_lanes: bool,
+    runtime: tokio::runtime::Handle,
 }
 
-async fn take_slot(job: &Job<'_>) -> Result<(usize, File), Failure> {
-    const MOST: usize = 64;
-    let failed = |err: &dyn std::error::Error| Failure::because("could not take a slot", err);
-    let slots = job.control.home.slots(&job.spec.stack.name);
-    make_private(&slots).map_err(|err| failed(&err))?;
-    let path = |number: usize| slots.join(format!("{number}.lock"));
-    let most = if job.holds_lanes { 1 } else { MOST };
-    for number in 0..most {
-        if let Some(lock) = try_lock(&path(number)).map_err(|err| failed(&err))? {
-            return Ok((number, lock));
+impl Taking {
+    fn of(job: &Job<'_>) -> Result<Self, Failure> {
+        make_private(&job.control.home.slots(&job.spec.slot))
+            .map_err(|err| Failure::because("could not make a slot", &err))?;
+        Ok(Self {
+            control: job.control.clone(),
+            spec: job.spec.clone(),
+            holds_lanes: job.holds_lanes,
+            runtime: tokio::runtime::Handle::current(),
+        })
+    }
+
+    fn take(&self) -> io::Result<(usize, PathBuf, Locks)> {
+        const MOST: usize = 64;
+        let most = if self.holds_lanes { 1 } else { MOST };
+        for number in 0..most {
+            let slot = self
+                .control
+                .home
+                .slot(&self.spec.slot, number)
+                .map_err(io::Error::other)?;
+            if let Some(locks) = self.try_tree(&slot, number)? {
+                return Ok((number, slot.tree().to_owned(), locks));
+            }
+        }
+        Err(io::Error::other(format!(
+            "{MOST} engines are at work on this stack already"
+        )))
+    }
+
+    /// A place in one tree, or nothing if it is taken or shows another source; who holds its lanes waits.
+    fn try_tree(&self, slot: &Slot, number: usize) -> io::Result<Option<Locks>> {
+        let slots = self.control.home.slots(&self.spec.slot);
+        let stack = slots.join(format!("{number}.{}.lock", self.spec.stack.name));
+        let stack = if self.holds_lanes {
+            let file = open_lock(&stack)?;
+            file.lock()?;
+            file
+        } else {
+            let Some(file) = try_lock(&stack)? else {
+                return Ok(None);
+            };
+            file
+        };
+        let tree = open_lock(&slots.join(format!("{number}.lock")))?;
+        loop {
+            if tree.try_lock().is_ok() {
+                // Nobody is at work here: the tree is looked over, and changed if need be.
+                write_all(&tree, "")?;
+                self.lay_out(slot)?;
+                write_all(&tree, &self.spec.source)?;
+            }
+            // Waits at most for somebody who lays out.
+            tree.lock_shared()?;
+            if read_all(&tree)? == self.spec.source {
+                return Ok(Some(Locks { tree, stack }));
+            }
+            if !self.holds_lanes {
+                return Ok(None);
+            }
+            tree.lock()?; // when the last engine of the other source is gone
         }
     }
-    if !job.holds_lanes {
-        return Err(Failure::new(format!(
-            "{MOST} engines are at work on this stack already"
-        )));
+
+    /// Makes the tree the run's source; it is decrypted only if something differs.
+    fn lay_out(&self, slot: &Slot) -> io::Result<()> {
+        let digest = &self.spec.source;
+        let sealed = self.control.home.snapshot(digest);
+        let load = || {
+            let purpose = format!("snapshot {digest}");
+            let unsealed = self
+                .control
+                .store
+                .unseal(Scope::Project, &purpose, fs::read(&sealed)?);
+            let packed = self.runtime.block_on(unsealed).map_err(io::Error::other)?;
+            zstd::decode_all(packed.as_slice())
+        };
+        slot.lay_out(digest, load).map_err(io::Error::other)?;
+        Ok(())
     }
-    let first = path(0);
-    let wait = tokio::task::spawn_blocking(move || -> io::Result<File> {
-        let file = File::options().write(true).open(first)?;
-        file.lock()?;
-        Ok(file)
-    });
-    let mut interrupts = job.interrupts.lock().await;
-    tokio::select! {
-        () = interrupts.next() => Err(Failure::interrupted()),
-        lock = wait => Ok((0, lock.map_err(|err| failed(&err))?.map_err(|err| failed(&err))?)),
-    }
+}
+
+fn open_lock(path: &Path) -> io::Result<File> {
+    File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path)
+}
+
+fn write_all(mut file: &File, text: &str) -> io::Result<()> {
+    file.set_len(0)?;
+    file.rewind()?;
+    file.write_all(text.as_bytes())
+}
+
+fn read_all(mut file: &File) -> io::Result<String> {
+    let mut text = String::new();
+    file.rewind()?;
+    file.read_to_string(&mut text)?;
+    Ok(text)
 }
 
 /// An override file tells the engine which backend to use; everything else goes by environment or by

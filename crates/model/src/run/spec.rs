@@ -20,6 +20,9 @@ pub struct RunSpec {
     /// The state behind each stack whose outputs this one takes, in the change set or not.
     pub output_states: BTreeMap<StackName, String>,
     pub engine: EnginePin,
+    /// Which tree its engine runs in: one that all stacks share, or one of its own if another stack has
+    /// the same root module.
+    pub slot: String,
     /// Digest of the snapshot it runs on.
     pub source: String,
     /// The project's root on the asker's machine, for what is written back (the provider lock file).

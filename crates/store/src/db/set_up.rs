@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool};
@@ -62,7 +63,11 @@ pub(super) async fn set_up(file: &Path, options: &SqliteConnectOptions) -> Resul
     for left in ["new", "new-wal", "new-shm", "new-journal"] {
         let _ = fs::remove_file(file.with_extension(left));
     }
-    bring_up_to_date(options.clone().filename(&aside).create_if_missing(true)).await?;
+    // Its log and its shared memory get the mode of the database.
+    let mut made = File::options();
+    made.create(true).truncate(false).write(true).mode(0o600);
+    made.open(&aside).map_err(OpenDbError::Place)?;
+    bring_up_to_date(options.clone().filename(&aside)).await?;
     fs::rename(&aside, file).map_err(OpenDbError::Place)?;
     let dir = file.parent().unwrap_or(Path::new("."));
     File::open(dir)
@@ -76,6 +81,7 @@ async fn take_turn(path: PathBuf) -> io::Result<File> {
             .create(true)
             .truncate(false)
             .write(true)
+            .mode(0o600)
             .open(path)?;
         rustix::fs::flock(&turn, rustix::fs::FlockOperation::LockExclusive)?;
         Ok(turn)

@@ -1,0 +1,105 @@
+//! Nothing is applied that nobody said yes to.
+
+use insta::assert_snapshot;
+
+use crate::story::{Story, essence, link, takes};
+
+fn story() -> Story {
+    Story::new("tofu")
+        .stack("base", "", &link("base"))
+        .stack("top", &takes("base"), &link("top"))
+}
+
+#[test]
+fn without_a_terminal_nothing_is_applied() {
+    let story = story();
+    let said = story.cli(&["apply"]).expect(3);
+    assert_snapshot!(essence(&said), @"
+    change set c1: apply on `local`
+      base   skipped
+      top    skipped
+    error: nothing was applied: nobody is here to say yes
+    hint: `--auto-approve` applies without asking
+    [exit 3]
+    ");
+    assert!(said.stdout.contains("Plan: 1 to add"), "{said}");
+    let _ = story.cli(&["destroy"]).expect(0);
+    assert_eq!(story.made(), Vec::<String>::new());
+}
+
+#[test]
+fn a_plan_says_by_its_exit_code_whether_there_are_changes() {
+    let story = story();
+    let plan = story.cli(&["plan", "--detailed-exitcode"]).expect(2);
+    assert_snapshot!(plan.stdout, @r#"
+    change set c1 on `local`
+
+    base  + 1 add
+      + terraform_data.base
+          input   "base"
+          known after apply: id, output
+      outputs
+        + id     (known after apply)
+        + name   "base after nobody"
+
+    top   deferred, no preview: `name` is known after `base`
+
+    Plan: 1 to add, 0 to change, 0 to replace, 0 to destroy, in 1 of 2 stacks; 1 deferred.
+    "#);
+    let _ = story.cli(&["plan"]).expect(0);
+    let _ = story.cli(&["apply", "--auto-approve"]).expect(0);
+    let plan = story.cli(&["plan", "--detailed-exitcode"]).expect(0);
+    assert_snapshot!(plan.stdout, @"
+    change set c4 on `local`
+
+    base  no changes
+    top   no changes
+
+    No changes: everything is as the configuration says.
+    ");
+}
+
+#[test]
+fn one_stack_whose_upstream_was_never_applied_is_refused_with_the_way() {
+    let said = story().cli(&["apply", "top", "--auto-approve"]).expect(1);
+    assert_snapshot!(said, @"
+    ── stderr
+    error: stack `top` needs output `name` of `base`, which is not there yet
+    hint: `terrane apply +top` applies what it needs first
+    [exit 1]
+    ");
+}
+
+#[test]
+fn yes_applies_and_anything_else_does_not() {
+    let story = story();
+    let mut terminal = story.terminal(&["apply"]);
+    terminal.wait_for("Only `yes`");
+    terminal.type_line("y");
+    let _ = terminal.wait().expect(0);
+    assert_eq!(story.made(), Vec::<String>::new());
+
+    let mut terminal = story.terminal(&["apply"]);
+    terminal.wait_for("Only `yes`");
+    terminal.type_line("yes");
+    let _ = terminal.wait().expect(0);
+    assert_eq!(story.made(), ["base", "top"]);
+}
+
+#[test]
+fn a_plan_whose_state_moved_before_the_yes_is_not_applied() {
+    let story = story();
+    let mut terminal = story.terminal(&["apply", "base"]);
+    terminal.wait_for("Only `yes`");
+    let _ = story.cli(&["apply", "base", "--auto-approve"]).expect(0);
+    terminal.type_line("yes");
+    let said = terminal.wait().expect(4);
+    assert!(
+        said.stdout.contains("this plan may no longer be applied"),
+        "{said}"
+    );
+    assert_eq!(story.made(), ["base"]);
+    let _ = story
+        .cli(&["plan", "base", "--detailed-exitcode"])
+        .expect(0);
+}

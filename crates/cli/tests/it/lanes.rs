@@ -1,0 +1,78 @@
+//! Two terminals at once: applies of one target come one after another, plans wait for nobody.
+
+use crate::story::{Story, gated, noted};
+
+fn story() -> Story {
+    Story::new("tofu")
+        .block("target \"other\" { writers = [\"anyone\"] }")
+        .stack("first", "", &gated("first", ""))
+        .stack("second", "", &noted("second"))
+        .stack_on("other", "far", "", &noted("far"))
+}
+
+#[test]
+fn the_second_apply_of_a_target_waits_and_says_for_whom() {
+    let story = story();
+    let first = story.start("first", &["apply", "first", "--auto-approve"]);
+    story.wait_for("first");
+    let second = story.start("second", &["apply", "second", "--auto-approve"]);
+    let title = "change set c2: apply on `local`, waits for change set c1 to release the lane";
+    story.wait_until("the second in the queue", || {
+        second.stderr_so_far().lines().any(|line| line == title)
+    });
+    assert_eq!(story.made(), Vec::<String>::new());
+    story.open("first");
+    let _ = first.wait().expect(0);
+    let _ = second.wait().expect(0);
+    assert_eq!(story.made(), ["first", "second"]);
+}
+
+#[test]
+fn plans_and_other_targets_do_not_wait() {
+    let story = story();
+    let first = story.start("first", &["apply", "first", "--auto-approve"]);
+    story.wait_for("first");
+    let plan = story.cli(&["plan", "first", "second", "--detailed-exitcode"]);
+    let _ = plan.expect(2);
+    let far = story.cli(&["apply", "far", "--auto-approve"]);
+    let _ = far.expect(0);
+    assert_eq!(story.made(), ["far"]);
+    story.open("first");
+    let _ = first.wait().expect(0);
+}
+
+#[test]
+fn a_queued_apply_that_is_interrupted_leaves_the_queue() {
+    let story = story();
+    let first = story.start("first", &["apply", "first", "--auto-approve"]);
+    story.wait_for("first");
+    let second = story.start("second", &["apply", "second", "--auto-approve"]);
+    story.wait_until("the second in the queue", || {
+        second.stderr_so_far().contains("waits for change set c1")
+    });
+    second.interrupt();
+    let _ = second.wait().expect(130);
+    story.open("first");
+    let _ = first.wait().expect(0);
+    story.settle();
+    assert_eq!(story.made(), ["first"]);
+}
+
+#[test]
+fn a_queued_apply_outlives_a_dead_one_in_front() {
+    let story = story();
+    let first = story.start("first", &["apply", "first", "--auto-approve"]);
+    story.wait_for("first");
+    let second = story.start("second", &["apply", "second", "--auto-approve"]);
+    story.wait_until("the second in the queue", || {
+        second.stderr_so_far().contains("waits for change set c1")
+    });
+    first.kill();
+    let _ = first.wait();
+    testkit::kill(story.runner("r1"));
+    story.open("first");
+    let _ = second.wait().expect(0);
+    assert_eq!(story.made(), ["first", "second"]);
+    let again = story.cli(&["plan", "--detailed-exitcode", "target:local"]);
+    let _ = again.expect(0);
+}

@@ -1,0 +1,187 @@
+//! A runner is killed: its engine goes on alone, what it made is found, and the next command goes on from
+//! there.
+
+use insta::assert_snapshot;
+use testkit::engines;
+
+use crate::story::{Story, essence, gated, link, noted, takes, terrane};
+
+fn story(engine: &str) -> Story {
+    let base = format!(
+        "{}{}output \"name\" {{ value = \"base\" }}\n",
+        noted("first"),
+        gated("slow", "depends_on = [terraform_data.first]")
+    );
+    Story::new(engine)
+        .stack("base", "", &base)
+        .stack("top", &takes("base"), &link("top"))
+}
+
+#[test]
+fn while_applying_the_engine_goes_on_and_its_state_is_found() {
+    for (engine, _) in engines::all() {
+        let story = story(engine);
+        let apply = story.start("apply", &["apply", "--auto-approve"]);
+        story.wait_for("slow");
+        testkit::kill(story.runner("r1"));
+        story.open("slow");
+        // The terminal waits for the engine, which nobody but the lock knows of any more.
+        let said = apply.wait().expect(1);
+        insta::allow_duplicates! {
+            assert_snapshot!(essence(&said), @"
+            change set c1: apply on `local`
+              top    skipped, poisoned by `base`
+            ? base   unknown: its runner was lost
+            ? base   unknown: lost while applying, after 0 s
+                its runner was lost while applying: what happened is not known
+                the state that could not be delivered was found and kept as serial 1
+                the way on is a fresh plan, which shows what is there
+              top    skipped, poisoned by `base`
+
+            error: change set c1 stopped: 1 unknown, 1 skipped
+            hint: `terrane plan base` shows what is left to do in `base`
+            [exit 1]
+            ");
+        }
+        assert_eq!(story.made(), ["first", "slow"]);
+
+        let again = story.cli(&["apply", "--auto-approve"]).expect(0);
+        insta::allow_duplicates! {
+            assert_snapshot!(essence(&again), @"
+            change set c2: apply on `local`
+              base   no changes
+            ✓ top    applied 1 change
+            Done: 1 stack applied, 1 unchanged in 0 s.
+            [exit 0]
+            ");
+        }
+        assert_eq!(story.made(), ["first", "slow", "top"]);
+    }
+}
+
+#[test]
+fn the_next_command_ends_what_a_crash_left() {
+    let story = story("tofu");
+    let apply = story.start("apply", &["apply", "--auto-approve"]);
+    story.wait_for("slow");
+    apply.kill();
+    let _ = apply.wait();
+    testkit::kill(story.runner("r1"));
+    story.open("slow");
+    story.settle();
+    assert_eq!(story.made(), ["first", "slow"]);
+    let said = story.cli(&["apply", "--auto-approve"]).expect(0);
+    assert_snapshot!(essence(&said), @"
+    warning: run r1 of stack `base` ended unknown: its runner was lost while applying: what happened is
+      base   no changes
+    ✓ top    applied 1 change
+             not known; the state that could not be delivered was found and kept as serial 1; the way on
+             is a fresh plan, which shows what is there
+    change set c2: apply on `local`
+    Done: 1 stack applied, 1 unchanged in 0 s.
+    [exit 0]
+    ");
+    assert_eq!(story.made(), ["first", "slow", "top"]);
+}
+
+#[test]
+fn the_next_command_waits_for_an_engine_that_lost_its_runner() {
+    let story = story("tofu");
+    let apply = story.start("apply", &["apply", "--auto-approve"]);
+    story.wait_for("slow");
+    apply.kill();
+    let _ = apply.wait();
+    testkit::kill(story.runner("r1"));
+    let again = story.start("again", &["apply", "--auto-approve"]);
+    story.wait_until("the second terminal", || {
+        again.stderr_so_far().contains("Attached")
+    });
+    story.open("slow");
+    let said = again.wait();
+    assert_snapshot!(essence(&said), @"
+    Attached to change set c1, which is already under way.
+      top    skipped, poisoned by `base`
+    ? base   unknown: its runner was lost
+    change set c1: apply on `local`
+    ? base   unknown: lost while applying, after 0 s
+        its runner was lost while applying: what happened is not known
+        the state that could not be delivered was found and kept as serial 1
+        the way on is a fresh plan, which shows what is there
+      top    skipped, poisoned by `base`
+
+    error: change set c1 stopped: 1 unknown, 1 skipped
+    hint: `terrane plan base` shows what is left to do in `base`
+    [exit 1]
+    ");
+    let _ = story.cli(&["apply", "--auto-approve"]).expect(0);
+    assert_eq!(story.made(), ["first", "slow", "top"]);
+}
+
+#[test]
+fn who_attaches_without_the_asker_s_values_is_not_left_waiting() {
+    let terrane = terrane().env("STORY_TOKEN", "tok-5f0c2a9e71");
+    let base = gated("slow", "") + "output \"name\" { value = \"base\" }\n";
+    let story = Story::on(terrane, "tofu")
+        .block(
+            "context \"api\" {\n  autoattach = [\"target:local\"]\n  env = { API_TOKEN = secret(\"env:STORY_TOKEN\") }\n}",
+        )
+        .stack("base", "", &base)
+        .stack("top", &takes("base"), &link("top"));
+    let apply = story.start("apply", &["apply", "--auto-approve"]);
+    story.wait_for("slow");
+    apply.kill();
+    let _ = apply.wait();
+    testkit::kill(story.runner("r1"));
+    let lines = format!(
+        "env -u STORY_TOKEN {} apply --auto-approve 2> ROOT/again.err & again=$!\n\
+         until grep -q Attached ROOT/again.err; do sleep 0.05; done\n\
+         touch ROOT/slow.go; wait $again; code=$?\n\
+         cat ROOT/again.err >&2; exit $code\n",
+        env!("CARGO_BIN_EXE_terrane")
+    );
+    let said = story.shell(&lines.replace("ROOT", &story.root().display().to_string()));
+    assert_snapshot!(essence(&said), @"
+    Attached to change set c1, which is already under way.
+    ? base   unknown: its runner was lost
+    change set c1: apply on `local`
+    ? base   unknown: lost while applying, after 0 s
+        its runner was lost while applying: what happened is not known
+        the state that could not be delivered was found and kept as serial 1
+        the way on is a fresh plan, which shows what is there
+
+    error: change set c1 stopped: 1 unknown, 1 skipped
+    hint: `terrane plan base` shows what is left to do in `base`
+    [exit 1]
+    ");
+    let _ = story.cli(&["apply", "--auto-approve"]).expect(0);
+    assert_eq!(story.made(), ["slow", "top"]);
+}
+
+#[test]
+fn while_planning_it_is_planned_again() {
+    let story = story("tofu");
+    story.engine_script("if [ \"$1\" = plan ]; then WAIT(plan); fi\nexec REAL \"$@\"\n");
+    story.open("slow");
+    let apply = story.start("apply", &["apply", "--auto-approve"]);
+    story.wait_for("plan");
+    testkit::kill(story.runner("r1"));
+    story.open("plan");
+    let _ = apply.wait().expect(0);
+    assert_eq!(story.made(), ["first", "slow", "top"]);
+}
+
+#[test]
+fn while_planning_with_nobody_watching_the_next_command_works() {
+    let story = story("tofu");
+    story.engine_script("if [ \"$1\" = plan ]; then WAIT(plan); fi\nexec REAL \"$@\"\n");
+    story.open("slow");
+    let apply = story.start("apply", &["apply", "--auto-approve"]);
+    story.wait_for("plan");
+    apply.kill();
+    let _ = apply.wait();
+    testkit::kill(story.runner("r1"));
+    story.open("plan");
+    story.settle();
+    let _ = story.cli(&["apply", "--auto-approve"]).expect(0);
+    assert_eq!(story.made(), ["first", "slow", "top"]);
+}

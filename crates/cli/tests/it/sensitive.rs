@@ -1,0 +1,163 @@
+//! A sensitive value reaches the stacks that need it, and nobody's eyes.
+
+use insta::assert_snapshot;
+use testkit::{Said, engines};
+
+use crate::story::{Story, essence, holding, resource, terrane};
+
+const VAULT: &str = r#"
+resource "terraform_data" "vault" {
+  input = "vault"
+}
+output "password" {
+  value     = sensitive("pw-${sha256(terraform_data.vault.id)}")
+  sensitive = true
+}
+output "name" {
+  value = "vault"
+}
+"#;
+
+fn consumer(sensitive: bool) -> String {
+    format!(
+        "variable \"password\" {{\n  type      = string\n  sensitive = {sensitive}\n}}\n\
+         resource \"terraform_data\" \"user\" {{\n  input = {{ login = \"root:${{var.password}}\" }}\n}}\n\
+         output \"digest\" {{\n  value     = sha256(var.password)\n  sensitive = true\n}}\n"
+    )
+}
+
+fn story(engine: &str) -> Story {
+    let takes = "inputs = { password = stack.vault.output.password }";
+    Story::new(engine)
+        .stack("vault", "", VAULT)
+        .stack("careful", takes, &consumer(true))
+        .stack("careless", takes, &consumer(false))
+}
+
+#[test]
+fn a_sensitive_output_arrives_and_is_never_shown() {
+    for (engine, _) in engines::all() {
+        let story = story(engine);
+        let mut said = vec![story.cli(&["apply", "--auto-approve"]).expect(0)];
+        story.settle();
+        let password = story.cli(&["output", "vault", "password", "--raw"]);
+        let password = password.expect(0).stdout;
+        assert!(password.starts_with("pw-"), "{password}");
+        assert_eq!(holding(&story, &password), Vec::<std::path::PathBuf>::new());
+
+        // It arrived: both made the same of it.
+        let digests = ["careful", "careless"]
+            .map(|stack| story.cli(&["output", stack, "digest", "--raw"]).stdout);
+        assert_eq!(digests[0].len(), 64);
+        assert_eq!(digests[0], digests[1]);
+
+        let masked = story.cli(&["output", "vault"]).expect(0);
+        insta::allow_duplicates! {
+            assert_snapshot!(masked, @r#"
+            name     = "vault"
+            password = (sensitive)
+            "#);
+        }
+        said.push(masked);
+        said.push(story.cli(&["output", "vault", "--json"]).expect(0));
+        // A change beside the value shows the value's neighbourhood.
+        for stack in ["careful", "careless"] {
+            let text = story.read(&format!("{stack}/main.tf"));
+            story.write(
+                &format!("{stack}/main.tf"),
+                &text.replace("root:", "admin:"),
+            );
+        }
+        let plan = story.cli(&["plan", "--full"]).expect(0);
+        insta::allow_duplicates! {
+            assert_snapshot!(plan.stdout, @r#"
+            change set c2 on `local`
+
+            vault     no changes
+
+            careful   ~ 1 change
+              ~ terraform_data.user
+                  input.login   (sensitive)
+                  output        { login = "(secret)" } → (known after apply)
+                  … 1 unchanged
+
+            careless  ~ 1 change
+              ~ terraform_data.user
+                  input.login   (sensitive)
+                  output        { login = "root:(secret)" } → (known after apply)
+                  … 1 unchanged
+
+            Plan: 0 to add, 2 to change, 0 to replace, 0 to destroy, in 2 of 3 stacks.
+            "#);
+        }
+        said.push(plan);
+        said.push(story.cli(&["plan", "--full", "--json"]).expect(0));
+        said.push(story.cli(&["apply", "--json", "--auto-approve"]).expect(0));
+        check_absent(&said, &password);
+        story.settle();
+        assert_eq!(holding(&story, &password), Vec::<std::path::PathBuf>::new());
+    }
+}
+
+#[test]
+fn a_plain_variable_that_gets_a_sensitive_value_is_warned_about() {
+    let validate = story("tofu").cli(&["validate"]).expect(0);
+    assert_snapshot!(validate, @r#"
+    Project `story` is sound: 3 stacks, 2 edges, 1 layer.
+    ── stderr
+    warning: the sensitive output `password` of stack `vault` goes to variable `password`, which is not
+             sensitive
+      --> terrane.hcl:22:25       plans would show it in clear
+      --> careless/main.tf:1:10   not marked `sensitive`
+      = hint: add `sensitive = true` to variable `password`
+
+    note: the project has no `id`: its home is tied to this directory
+      = hint: add one to the project block, such as `id = "k3v9qd"`, before the first apply
+
+    1 warning in terrane.hcl
+    "#);
+}
+
+#[test]
+fn a_secret_of_a_context_is_masked_in_what_the_engine_says() {
+    for (engine, _) in engines::all() {
+        let terrane = terrane().env("STORY_TOKEN", "tok-5f0c2a9e71");
+        let broken = resource("broken", "", "echo \"refused: $API_TOKEN\"; exit 3");
+        let story = Story::on(terrane, engine)
+            .block(
+                "context \"api\" {\n  autoattach = [\"target:local\"]\n  env = { API_TOKEN = secret(\"env:STORY_TOKEN\") }\n}",
+            )
+            .stack("only", "", &broken);
+        let said = story.cli(&["apply", "--auto-approve"]).expect(1);
+        insta::allow_duplicates! {
+            assert_snapshot!(essence(&said), @r#"
+            change set c1: apply on `local`
+            ✗ only   failed: local-exec provisioner error
+            ✗ only   failed while applying, after 0 s
+                Error: local-exec provisioner error
+                  with terraform_data.broken, on only/main.tf line 4
+                  Error running command 'echo "refused: $API_TOKEN"; exit 3': exit status 3. Output: refused:
+                  (secret)
+                state kept: serial 1 (nothing changed before the failure)
+
+            error: change set c1 stopped: 1 failed
+            hint: fix the cause, then the same command again applies what is left
+            [exit 1]
+            "#);
+        }
+        check_absent(&[said], "tok-5f0c2a9e71");
+        let said = story.cli(&["apply", "--auto-approve", "--json"]).expect(1);
+        check_absent(&[said], "tok-5f0c2a9e71");
+        story.settle();
+        let held = holding(&story, "tok-5f0c2a9e71");
+        assert_eq!(held, Vec::<std::path::PathBuf>::new());
+    }
+}
+
+#[track_caller]
+fn check_absent(said: &[Said], secret: &str) {
+    for said in said {
+        let shown = said.stdout.contains(secret) || said.stderr.contains(secret);
+        assert!(!shown, "{secret} is shown in: {said}");
+    }
+}
