@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use control::formatting::{self, Formatted};
 
-use super::sound_project;
+use super::{read_project, sound_project};
 use crate::args::Global;
 use crate::{CommandError, ExitStatus, Process, report};
 
@@ -26,7 +26,11 @@ pub(crate) async fn fmt(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let (open, project) = sound_project(global, process)?;
+    let open = read_project(global, process)?;
+    // Mistakes in meaning are no reason to leave a file untidy.
+    let Some(project) = open.loaded.project.clone() else {
+        return sound_project(global, process).map(|_| ExitStatus::Done);
+    };
     let settings = process.settings(global)?;
     let formatted = formatting::format(
         &open,

@@ -65,3 +65,46 @@ fn the_modules_own_settings_of_that_backend_hold() {
     );
     check(&test);
 }
+
+fn empty_home(test: TestTerrane, name: &str) -> TestTerrane {
+    let data = test.root().join(name).display().to_string();
+    test.env("XDG_DATA_HOME", &data)
+}
+
+/// A CI job comes with an empty home each time; the backend remembers.
+#[test]
+fn a_job_with_an_empty_home_finds_what_an_earlier_one_applied() {
+    let test = project("path = \"STATES/${stack.state}.tfstate\"", "")
+        .without_env("TERRANE_HOME")
+        .env("CI", "true");
+    assert_snapshot!(shown(&test, &test.cli(&["apply", "--auto-approve"]).expect(0)), @"
+    ── stderr
+    warning: no home is named: lanes and history reach no further than this job
+    change set c1: apply on `local`
+    Done: 2 stacks applied in 0 s.
+    ");
+    let test = empty_home(test, "second");
+    assert_snapshot!(shown(&test, &test.cli(&["apply", "--auto-approve"]).expect(0)), @"
+    ── stderr
+    warning: no home is named: lanes and history reach no further than this job
+    change set c1: apply on `local`
+    Done: 2 stacks unchanged in 0 s.
+    ");
+    let test = empty_home(test, "third");
+    assert_snapshot!(shown(&test, &test.cli(&["plan", "app"]).expect(1)), @"
+    ── stderr
+    error: stack `app` needs output `name` of `base`, which is not there yet
+    hint: `terrane apply +app` applies what it needs first
+    [exit 1]
+    ");
+    assert_snapshot!(shown(&test, &test.cli(&["plan", "+app"]).expect(0)), @"
+    change set c1 on `local`
+
+    base  no changes
+    app   no changes
+
+    No changes: everything is as the configuration says.
+    ── stderr
+    change set c1: plan on `local`
+    ");
+}

@@ -63,3 +63,24 @@ fn the_example_is_tidy() {
     test.copy_example("quickstart");
     drop(test.cli(&["fmt", "--check"]).expect(0));
 }
+
+#[test]
+fn a_project_with_mistakes_is_formatted_all_the_same() {
+    let test = terrane();
+    let file = format!("{HEAD}{}", stack("app", "inputs = { sise = 3 }"));
+    test.write("terrane.hcl", &file).write("app/main.tf", UGLY);
+    drop(test.cli(&["fmt"]).expect(0));
+    assert_eq!(test.read("app/main.tf"), TIDY);
+    test.write("terrane.hcl", "stack {\n");
+    assert_snapshot!(test.cli(&["fmt"]).expect(1), @"
+    ── stderr
+    error: syntax error: this `{` is not closed
+      --> terrane.hcl:1:7
+       |
+     1 | stack {
+       |       ^ opened here
+
+    1 error in terrane.hcl
+    [exit 1]
+    ");
+}

@@ -1,7 +1,7 @@
 //! The applying stage: exactly the plan that was made, if nothing it was made from has moved.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use drivers::engine::EngineCall;
 use model::masking::Mask;
@@ -81,26 +81,36 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
         }
         return Err(failure);
     }
-    if job.spec.target.backend != Backend::Terrane {
-        let call = EngineCall::Output {
-            var_files: &var_files,
-        };
-        let path = scratch.shown();
-        let shown = caller
-            .call_to(&call, &path, &caller.environment(), None)
-            .await?;
-        if !shown.exit.success() {
-            return Err(shown.failure("applied, but could not read the outputs"));
-        }
-        outputs::remember(job.control, &job.spec.stack.state, &path)
-            .await
-            .map_err(|err| Failure::because("could not keep the outputs", &err))?;
-    }
+    keep_outputs(job, &caller, &scratch, &var_files, "applied").await?;
     scratch.remove();
     Ok(RunEvent::ApplyFinished {
         counts: plan.counts,
         serial: serial(job).await?,
     })
+}
+
+/// Asks a backend that is not ours for the outputs, whoever applied them, so that dependents find them.
+pub(super) async fn keep_outputs(
+    job: &Job<'_>,
+    caller: &Caller<'_>,
+    scratch: &Scratch,
+    var_files: &[PathBuf],
+    deed: &str,
+) -> Result<(), Failure> {
+    if job.spec.target.backend == Backend::Terrane {
+        return Ok(());
+    }
+    let call = EngineCall::Output { var_files };
+    let path = scratch.shown();
+    let shown = caller
+        .call_to(&call, &path, &caller.environment(), None)
+        .await?;
+    if !shown.exit.success() {
+        return Err(shown.failure(&format!("{deed}, but could not read the outputs")));
+    }
+    outputs::remember(job.control, &job.spec.stack.state, &path)
+        .await
+        .map_err(|err| Failure::because("could not keep the outputs", &err))
 }
 
 /// Where the state stands now.

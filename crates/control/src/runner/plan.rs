@@ -15,6 +15,7 @@ use model::run::{PlanRecord, RunEvent, Seal, SealedHead, Stage};
 use model::state::{Contents, StateVersion};
 use store::Scope;
 
+use super::apply::keep_outputs;
 use super::engine::Caller;
 use super::inputs::{self, Inputs};
 use super::workspace::{Scratch, Workspace};
@@ -71,11 +72,13 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
         return Err(ended.failure("could not plan"));
     }
     if nothing_changes(&ended.events, ended.exit.code()) {
+        keep_outputs(job, &caller, &scratch, &var_files, "planned").await?;
         scratch.remove();
         return Ok(RunEvent::NothingToChange);
     }
     let plan = show(&caller, &scratch, &var_files, mask).await?;
     if plan.is_empty() {
+        keep_outputs(job, &caller, &scratch, &var_files, "planned").await?;
         scratch.remove();
         return Ok(RunEvent::NothingToChange);
     }
