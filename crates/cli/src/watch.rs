@@ -312,19 +312,12 @@ impl<'a> Watcher<'a> {
         self.revision = revision;
         if self.json {
             if is_first {
-                self.say_begin(&set)?;
+                say_begin(&set)?;
             }
             self.say_events(&runs)?;
         }
         self.state = Some((set, runs));
         Ok(())
-    }
-
-    fn say_begin(&self, set: &ChangeSet) -> Result<(), CommandError> {
-        report::json_line(&json!({
-            "event": "change_set", "change_set": set.id.to_string(),
-            "action": set.request.action.word(), "stacks": set.request.stacks,
-        }))
     }
 
     fn say_events(&mut self, runs: &[Run]) -> Result<(), CommandError> {
@@ -338,6 +331,13 @@ impl<'a> Watcher<'a> {
         }
         Ok(())
     }
+}
+
+fn say_begin(set: &ChangeSet) -> Result<(), CommandError> {
+    report::json_line(&json!({
+        "event": "change_set", "change_set": set.id.to_string(),
+        "action": set.request.action.word(), "stacks": set.request.stacks,
+    }))
 }
 
 /// Whether a run still has something to do.
