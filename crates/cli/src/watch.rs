@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use control::asker::Asker;
 use control::changesets::{self, Begun};
@@ -274,7 +274,7 @@ impl<'a> Watcher<'a> {
         let is_news = self.state.is_none() || self.mark.as_ref() != Some(&mark);
         if is_news {
             self.read().await?;
-            self.mark = Some(mark);
+            self.mark = mark.is_settled(SystemTime::now()).then_some(mark);
         }
         let Some((set, runs)) = &self.state else {
             return Ok(());

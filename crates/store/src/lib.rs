@@ -80,6 +80,18 @@ pub enum StoreError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangeMark([Option<(std::time::SystemTime, u64)>; 2]);
 
+impl ChangeMark {
+    /// Whether it can be relied on at `now`. File times are coarse: of two commits in one tick of the
+    /// clock, a look between them would never see the second.
+    pub fn is_settled(&self, now: std::time::SystemTime) -> bool {
+        const TICK: std::time::Duration = std::time::Duration::from_millis(100);
+        let old = |(at, _): &(std::time::SystemTime, u64)| {
+            now.duration_since(*at).is_ok_and(|age| age > TICK)
+        };
+        self.0.iter().flatten().all(old)
+    }
+}
+
 impl Store {
     /// Costs two `stat` calls, so that who waits need not ask the database. May differ without a change.
     pub fn change_mark(&self) -> ChangeMark {
