@@ -27,7 +27,7 @@ use display::Display;
 use tail::Tails;
 
 /// How often the store is looked at; runners do not wait for it.
-const TICK: Duration = Duration::from_millis(40);
+const TICK: Duration = Duration::from_millis(80);
 /// How often lost runners are looked for, and lanes asked for again.
 const LOOK_AFTER: Duration = Duration::from_millis(500);
 

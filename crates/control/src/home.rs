@@ -127,6 +127,11 @@ impl Home {
         &self.project
     }
 
+    /// What the engine writes to standard error, in whatever stage.
+    pub(crate) fn engine_complaints(&self, run: RunId) -> PathBuf {
+        self.run_dir(run).join("engine.err")
+    }
+
     /// A short name of this home among all homes of the machine.
     pub(crate) fn tag(&self) -> String {
         let digest = drivers::snapshot::sha256(self.root.as_os_str().as_encoded_bytes());
@@ -135,6 +140,11 @@ impl Home {
 
     pub fn run_dir(&self, run: RunId) -> PathBuf {
         self.root.join("runs").join(run.to_string())
+    }
+
+    /// What runners complain of before they can record anything; one file for all.
+    pub(crate) fn runners_log(&self) -> PathBuf {
+        self.root.join("runners.log")
     }
 
     /// What the engine says while it plans or applies, as it says it.

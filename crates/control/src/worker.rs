@@ -132,7 +132,7 @@ async fn start(
         .collect();
     // A few short-lived threads need no heaps of their own, which cost more to set up than to share.
     env.set("MALLOC_ARENA_MAX", "1");
-    let log = home.run_dir(run).join("runner.log");
+    let log = home.runners_log();
     process::spawn_detached(&control.program, &args, &env, values, &log, lock.file()).await?;
     Ok(())
 }

@@ -74,6 +74,11 @@ impl Mask {
         &self.short
     }
 
+    /// Whether there is nothing to look for.
+    pub fn is_empty(&self) -> bool {
+        self.finder.is_none()
+    }
+
     /// Whether the text holds a secret.
     pub fn finds_in(&self, text: &str) -> bool {
         self.finder.as_ref().is_some_and(|it| it.is_match(text))

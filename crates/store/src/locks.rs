@@ -143,6 +143,10 @@ impl Store {
         const HELD: &str =
             "SELECT id, project, name, lock_id, lock_info FROM state WHERE lock_run = $1";
         let mut released = Vec::new();
+        // The usual end: the engine has unlocked what it locked, and nobody locks for this run any more.
+        if self.db.fetch_all(HELD, &[run.into()]).await?.is_empty() {
+            return Ok(released);
+        }
         let mut tx = self.db.begin_write().await?;
         for row in tx.fetch_all(HELD, &[run.into()]).await? {
             if tx.lock_clear(row.int(0)?, row.text(3)?, "run gone").await? {

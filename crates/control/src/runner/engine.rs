@@ -30,7 +30,8 @@ pub(super) struct Caller<'a> {
 /// How a call ended.
 pub(super) struct Ended {
     pub(super) exit: Exit,
-    pub(super) events: Vec<EngineEvent>,
+    /// What it wrote to standard output.
+    pub(super) output: Vec<u8>,
     pub(super) interrupted: bool,
     pub(super) timed_out: bool,
     /// What it wrote to standard error.
@@ -106,13 +107,12 @@ impl<'a> Caller<'a> {
         if interrupts.came().await {
             return Err(Failure::interrupted());
         }
-        let stderr = stdout.with_extension("err");
-        for old in [stdout, &stderr] {
-            if old.exists() {
-                fs::remove_file(old)
-                    .map_err(|err| Failure::because("could not clear an old log", &err))?;
-            }
+        if stdout.exists() {
+            fs::remove_file(stdout)
+                .map_err(|err| Failure::because("could not clear an old log", &err))?;
         }
+        let stderr = self.job.control.home.engine_complaints(self.job.run);
+        let said_before = fs::metadata(&stderr).map_or(0, |found| found.len());
         let run_lock = std::io::stdout();
         let locks = &self.workspace.locks;
         let inherit = [run_lock.as_fd(), locks.tree.as_fd(), locks.stack.as_fd()];
@@ -130,18 +130,18 @@ impl<'a> Caller<'a> {
         let (exit, interrupted, timed_out) = supervise(running, &mut interrupts, limit)
             .await
             .map_err(|err| Failure::because("could not wait for the engine", &err))?;
-        let bytes = fs::read(stdout)
+        let output = fs::read(stdout)
             .map_err(|err| Failure::because("could not read what the engine said", &err))?;
-        let mut reader = EventReader::default();
-        let mut events = reader.push(&bytes);
-        events.extend(reader.finish());
-        let complaint = fs::read_to_string(&stderr).unwrap_or_default();
+        let complaint = fs::read(&stderr).unwrap_or_default();
+        let new = usize::try_from(said_before)
+            .unwrap_or(usize::MAX)
+            .min(complaint.len());
         Ok(Ended {
             exit,
-            events,
+            output,
             interrupted,
             timed_out,
-            complaint,
+            complaint: String::from_utf8_lossy(&complaint[new..]).into_owned(),
         })
     }
 }
@@ -193,6 +193,14 @@ async fn supervise(
 }
 
 impl Ended {
+    /// Its output as a stream of events.
+    pub(super) fn events(&self) -> Vec<EngineEvent> {
+        let mut reader = EventReader::default();
+        let mut events = reader.push(&self.output);
+        events.extend(reader.finish());
+        events
+    }
+
     /// The failure this end means, with what the engine reported.
     pub(super) fn failure(&self, deed: &str) -> Failure {
         let message = if self.timed_out {
@@ -225,17 +233,15 @@ impl Ended {
         if !self.complaint.trim().is_empty() {
             return self.complaint.trim().to_owned();
         }
-        let texts = self
-            .events
-            .iter()
-            .filter(|event| event.kind == EventKind::Text);
+        let events = self.events();
+        let texts = events.iter().filter(|event| event.kind == EventKind::Text);
         let lines: Vec<&str> = texts.map(|event| event.message.as_str()).collect();
         lines[lines.len().saturating_sub(MOST)..].join("\n")
     }
 
     fn diagnostics(&self) -> Vec<EngineDiagnostic> {
         let mut all: Vec<EngineDiagnostic> = self
-            .events
+            .events()
             .iter()
             .filter_map(EngineEvent::as_diagnostic)
             .filter(|diagnostic| diagnostic.is_error())

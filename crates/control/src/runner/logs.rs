@@ -12,12 +12,13 @@ use super::workspace::write_private;
 
 /// Masks the logs of a run, after its engine has ended. A log that cannot be masked is removed.
 pub(super) fn mask(job: &Job<'_>, mask: &Mask) {
-    for stage in [Stage::Preparing, Stage::Planning, Stage::Applying] {
-        let events = job.control.home.engine_events(job.run, stage);
-        for path in [events.with_extension("err"), events] {
-            mask_file(&path, mask);
-        }
+    if mask.is_empty() {
+        return;
     }
+    for stage in [Stage::Preparing, Stage::Planning, Stage::Applying] {
+        mask_file(&job.control.home.engine_events(job.run, stage), mask);
+    }
+    mask_file(&job.control.home.engine_complaints(job.run), mask);
 }
 
 fn mask_file(path: &Path, mask: &Mask) {

@@ -71,7 +71,7 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
         scratch.remove();
         return Err(ended.failure("could not plan"));
     }
-    if nothing_changes(&ended.events, ended.exit.code()) {
+    if nothing_changes(&ended.events(), ended.exit.code()) {
         keep_outputs(job, &caller, &scratch, &var_files, "planned").await?;
         scratch.remove();
         return Ok(RunEvent::NothingToChange);
@@ -205,9 +205,7 @@ async fn show(
     if !ended.exit.success() {
         return Err(ended.failure("could not read the plan"));
     }
-    let bytes = fs::read(scratch.shown())
-        .map_err(|err| Failure::because("could not read the plan", &err))?;
-    let mut plan = model::plan::parse(&bytes)
+    let mut plan = model::plan::parse(&ended.output)
         .map_err(|err| Failure::because("could not understand the plan", &err))?;
     mask.mask_plan(&mut plan);
     if plan.errored {
