@@ -10,7 +10,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 
 use drivers::engine::Engine;
-use drivers::snapshot::{self, Extras, SnapshotError};
+use drivers::snapshot::{self, Extras, Snapshot, SnapshotError};
 use model::changeset::{Action, ChangeSet, Request, Status};
 use model::config::eval;
 use model::engine::EngineRequirement;
@@ -110,6 +110,8 @@ pub struct Begun {
     pub asker: Asker,
     /// Held as long as somebody waits for it.
     pub watch: File,
+    /// Links that lead out of the project, and so are not part of its source.
+    pub left_out: Vec<String>,
 }
 
 /// Puts a change set together and stores it.
@@ -128,7 +130,11 @@ pub async fn begin(
     check_upstreams(control, project, wanted).await?;
     // Until the change set is stored, nobody may take its source for left over.
     let _kept = hold_snapshots(control)?;
-    let source = keep_source(control, open, project).await?;
+    let Snapshot {
+        digest: source,
+        left_out,
+        ..
+    } = keep_source(control, open, project).await?;
     let mut waves = graph.waves(&wanted.stacks);
     if wanted.action == Action::Destroy {
         waves.reverse();
@@ -160,22 +166,33 @@ pub async fn begin(
         path: watch_path(control, id),
         source,
     })?;
-    Ok(Begun { id, asker, watch })
+    Ok(Begun {
+        id,
+        asker,
+        watch,
+        left_out,
+    })
 }
 
 /// A change set under way that does exactly what is asked for: the same command again attaches to it.
 pub async fn find_same(
     control: &Control,
+    open: &OpenProject,
+    project: &Project,
     wanted: &Wanted,
-) -> Result<Option<ChangeSet>, ChangeSetError> {
-    let stacks: Vec<&StackName> = wanted.stacks.iter().collect();
-    let mut open = control.store.change_set_list_open().await?;
-    open.retain(|set| {
+) -> Result<Option<ChangeSet>, PrepareError> {
+    let mut sets = control.store.change_set_list_open().await?;
+    sets.retain(|set| {
         set.request.action == wanted.action
             && matches!(set.status, Status::Confirmed | Status::Interrupting)
-            && set.request.stacks.iter().eq(stacks.iter().copied())
+            && set.request.stacks.iter().eq(&wanted.stacks)
     });
-    Ok(open.pop())
+    let Some(set) = sets.pop() else {
+        return Ok(None);
+    };
+    // After an edit it is another request, and waits for its turn.
+    let now = snapshot::collect(&open.root, open.git.as_ref(), &Extras::of(project))?;
+    Ok((now.digest == set.request.source).then_some(set))
 }
 
 /// The values of somebody who attaches and may have to go on in place of whoever asked first. None if
@@ -333,13 +350,8 @@ async fn keep_source(
     control: &Control,
     open: &OpenProject,
     project: &Project,
-) -> Result<String, PrepareError> {
-    let stacks = project.stacks.values();
-    let extras = Extras {
-        stack_dirs: stacks.clone().map(|stack| stack.path.clone()).collect(),
-        include: stacks.flat_map(included).collect(),
-    };
-    let source = snapshot::collect(&open.root, open.git.as_ref(), &extras)?;
+) -> Result<Snapshot, PrepareError> {
+    let source = snapshot::collect(&open.root, open.git.as_ref(), &Extras::of(project))?;
     let path = control.home.snapshot(&source.digest);
     if !path.exists() {
         let keep = |source| PrepareError::Keep {
@@ -358,16 +370,7 @@ async fn keep_source(
         std::fs::write(&temporary, sealed).map_err(keep)?;
         std::fs::rename(&temporary, &path).map_err(keep)?;
     }
-    Ok(source.digest)
-}
-
-/// Globs of a stack start at its module.
-fn included(stack: &Stack) -> impl Iterator<Item = String> {
-    let dir = Some(stack.path.as_str()).filter(|path| !path.is_empty());
-    stack.include.iter().map(move |glob| match dir {
-        Some(dir) => format!("{dir}/{glob}"),
-        None => glob.clone(),
-    })
+    Ok(source)
 }
 
 fn spec(

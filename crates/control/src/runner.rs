@@ -12,7 +12,7 @@ use std::pin::Pin;
 
 use model::ids::RunId;
 use model::masking::Mask;
-use model::run::{EngineDiagnostic, Problem, RunEvent, RunSpec, Stage};
+use model::run::{EngineDiagnostic, Problem, Run, RunEvent, RunSpec, Stage};
 use model::secret::Secret;
 use tokio::net::TcpListener;
 use tokio::sync::Mutex;
@@ -55,6 +55,8 @@ pub(crate) struct Job<'a> {
     asker: &'a Asker,
     serve: Serve,
     interrupts: Mutex<Interrupts>,
+    /// What the plan was made with, if the same process goes on to apply it.
+    carried: Mutex<Option<Carried>>,
     /// Its change set holds its lanes: nobody else applies this stack meanwhile.
     holds_lanes: bool,
     /// Confirmed beforehand: a plan whose seal moved is made afresh instead of refused.
@@ -81,6 +83,13 @@ pub enum RunnerError {
     },
     #[error(transparent)]
     Turn(#[from] worker::TurnError),
+}
+
+/// A place that is still held, with values that cannot have changed meanwhile: the lanes are held, too.
+pub(crate) struct Carried {
+    inputs: inputs::Inputs,
+    workspace: workspace::Workspace,
+    scratch: workspace::Scratch,
 }
 
 /// Why a stage did not come to its end; becomes the run's problem.
@@ -174,6 +183,7 @@ pub async fn run(
         asker,
         serve,
         interrupts: Mutex::new(interrupts),
+        carried: Mutex::new(None),
         holds_lanes: set.status.holds_lanes(),
         auto_approve: set.request.auto_approve,
         review: set.request.action == model::changeset::Action::Plan,
@@ -186,7 +196,12 @@ pub async fn run(
         let own = Own { run, happened };
         let standing = worker::turn(control, set.id, None, asker, Some(own)).await?;
         let Some(next) = standing.own else {
-            crate::recovery::tidy_after(control, &standing.set, &standing.runs).await;
+            let own: Vec<Run> = standing
+                .runs
+                .into_iter()
+                .filter(|other| other.id == run)
+                .collect();
+            crate::recovery::tidy_after(control, &standing.set, &own).await;
             return Ok(());
         };
         stage = next;

@@ -86,9 +86,9 @@ async fn start<'a>(
 ) -> Result<Watcher<'a>, CommandError> {
     let failed = |err: &dyn std::error::Error| CommandError::from_error(err);
     if wanted.action != Action::Plan
-        && let Some(set) = changesets::find_same(control, wanted)
+        && let Some(set) = changesets::find_same(control, open, project, wanted)
             .await
-            .map_err(|err| failed(&err))?
+            .map_err(|err| prepare_error(&err))?
     {
         report::say(&format!(
             "Attached to change set {}, which is already under way.\n",
@@ -107,6 +107,10 @@ async fn start<'a>(
     let begun = changesets::begin(control, open, project, &engines, &process.env, wanted)
         .await
         .map_err(|err| prepare_error(&err))?;
+    for link in &begun.left_out {
+        let said = format!("the link `{link}` leads out of the project and is left out");
+        report::say(&errors::render_warning(&said, &[], process.look(global)))?;
+    }
     Ok(Watcher::drive(control, begun, global, process))
 }
 

@@ -32,9 +32,12 @@ pub(super) async fn apply(job: &Job<'_>) -> RunEvent {
 
 async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
     let plan = plan_of(job).await?;
-    let inputs = inputs::gather(job).await?;
+    let carried = job.carried.lock().await.take();
+    let (inputs, held, scratch) = match carried {
+        Some(carried) => (carried.inputs, Some(carried.workspace), carried.scratch),
+        None => (inputs::gather(job).await?, None, Scratch::open(job)?),
+    };
     *mask = inputs.mask.clone();
-    let scratch = Scratch::open(job)?;
     if let Some(why) = moved(job, &plan, &inputs.digest, &scratch).await? {
         scratch.remove();
         // A preview was never meant to be applied; who said yes beforehand asked for the outcome.
@@ -49,7 +52,11 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
             )
         };
     }
-    let workspace = Workspace::prepare(job).await?;
+    let goes_on = held.is_some();
+    let workspace = match held {
+        Some(workspace) => workspace,
+        None => Workspace::prepare(job).await?,
+    };
     scratch.write_variables(&inputs.variables)?;
     let expected = ExpectedHead::Exactly(plan.seal.head.as_ref().map(|head| head.version));
     let store = &job.control.store;
@@ -58,7 +65,9 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
     let access = StateAccess::for_apply(store.clone(), state, job.run, expected, may_empty);
     let caller = Caller::new(job, &workspace, inputs.environment.clone(), access).await?;
     let var_files = workspace.var_files(job, &scratch);
-    initialise(job, &caller, &workspace, &inputs, &var_files).await?;
+    if !goes_on {
+        initialise(job, &caller, &workspace, &inputs, &var_files).await?;
+    }
     let call = EngineCall::Apply {
         plan: &scratch.plan(),
         var_files: &var_files,

@@ -19,7 +19,7 @@ use super::apply::keep_outputs;
 use super::engine::Caller;
 use super::inputs::{self, Inputs};
 use super::workspace::{Scratch, Workspace};
-use super::{Failure, Job, failed, logs};
+use super::{Carried, Failure, Job, failed, logs};
 use crate::state::StateAccess;
 
 pub(super) async fn plan(job: &Job<'_>) -> RunEvent {
@@ -84,14 +84,6 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
     }
     keep_view(job, &plan).await?;
     let confirmed = job.auto_approve || (!plan.destroys() && !job.review);
-    // The same process goes on to apply it at once if it may; otherwise it must survive this process.
-    let goes_on = job.auto_approve && !job.review;
-    if !goes_on {
-        if !job.review {
-            keep_plan_file(job, &scratch.plan()).await?;
-        }
-        scratch.remove();
-    }
     let record = PlanRecord {
         counts: plan.counts(),
         destroys: plan.destroys(),
@@ -99,11 +91,26 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
         seal: Seal {
             source: job.spec.source.clone(),
             head: head.as_ref().map(sealed_head),
-            inputs: inputs.digest,
+            inputs: inputs.digest.clone(),
             engine: caller.engine().to_string(),
         },
         preview: !workspace.is_first,
     };
+    drop(caller);
+    // The same process goes on to apply it at once if it may; otherwise it must survive this process.
+    if job.auto_approve && !job.review {
+        let carried = Carried {
+            inputs,
+            workspace,
+            scratch,
+        };
+        *job.carried.lock().await = Some(carried);
+    } else {
+        if !job.review {
+            keep_plan_file(job, &scratch.plan()).await?;
+        }
+        scratch.remove();
+    }
     Ok(RunEvent::PlanFinished {
         plan: record,
         confirmed,
