@@ -44,7 +44,9 @@ fn block_on<T>(work: impl Future<Output = T>) -> Result<T, CommandError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
-    Ok(runtime
-        .map_err(|err| CommandError::because("could not start", &err))?
-        .block_on(work))
+    let runtime = runtime.map_err(|err| CommandError::because("could not start", &err))?;
+    let done = runtime.block_on(work);
+    // A thread that still waits for a lock nobody wants any more must not keep the process.
+    runtime.shutdown_background();
+    Ok(done)
 }

@@ -19,7 +19,7 @@ use model::ids::{ChangeSetId, StackName};
 use model::module::{self, Module};
 use model::plan::Plan;
 use model::project::{Backend, Context, EdgeKind, Input, LaneScope, Project, Stack, Target};
-use model::run::{DeclaredVariable, EnginePin, Run, RunSpec, Upstream};
+use model::run::{DeclaredVariable, EnginePin, OutputState, Run, RunSpec, Upstream};
 use model::state::Contents;
 use store::{ChangeSetError, Scope};
 
@@ -57,6 +57,8 @@ pub enum PrepareError {
         upstream: StackName,
         output: String,
     },
+    #[error("stack `{by}` still stands on `{stack}`: it is applied, and not part of this")]
+    StillNeeded { stack: StackName, by: StackName },
     #[error("no engine is known for stack `{stack}`")]
     NoEngine { stack: StackName },
     #[error(transparent)]
@@ -85,6 +87,9 @@ impl PrepareError {
             Self::NotApplied { stack, .. } => Some(format!(
                 "`terrane apply +{stack}` applies what it needs first"
             )),
+            Self::StillNeeded { stack, .. } => Some(format!(
+                "`terrane destroy {stack}+` destroys its dependents first"
+            )),
             Self::Gather(GatherError::Unset { name, .. }) => {
                 Some(format!("set it: `export {name}=…`"))
             }
@@ -100,7 +105,10 @@ impl PrepareError {
 
     /// Whether a rule refused it, rather than something breaking.
     pub fn is_refusal(&self) -> bool {
-        matches!(self, Self::NotAWriter { .. } | Self::NoHome { .. })
+        matches!(
+            self,
+            Self::NotAWriter { .. } | Self::NoHome { .. } | Self::StillNeeded { .. }
+        )
     }
 }
 
@@ -128,6 +136,7 @@ pub async fn begin(
         may(project, &project.stacks[name], wanted)?;
     }
     check_upstreams(control, project, wanted).await?;
+    check_downstreams(control, project, &graph, wanted).await?;
     // Until the change set is stored, nobody may take its source for left over.
     let _kept = hold_snapshots(control)?;
     let Snapshot {
@@ -294,7 +303,9 @@ async fn check_upstreams(
             }
             let state = &project.stacks[&edge.upstream].state;
             if !known.contains_key(state) {
-                known.insert(state.clone(), outputs::of_state(control, state).await?);
+                let is_ours = is_ours(project, &edge.upstream);
+                let found = outputs::of_state(control, state, is_ours).await?;
+                known.insert(state.clone(), found);
             }
             // A stack that has nothing cannot be missing a value when it is destroyed.
             let nothing_to_destroy =
@@ -304,6 +315,29 @@ async fn check_upstreams(
                     stack: name.clone(),
                     upstream: edge.upstream.clone(),
                     output: output.clone(),
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Nothing is destroyed that something else still stands on.
+async fn check_downstreams(
+    control: &Control,
+    project: &Project,
+    graph: &Graph,
+    wanted: &Wanted,
+) -> Result<(), PrepareError> {
+    if wanted.action != Action::Destroy {
+        return Ok(());
+    }
+    for name in &wanted.stacks {
+        for other in graph.downstreams(name) {
+            if !wanted.stacks.contains(other) && has_resources(control, project, other).await? {
+                return Err(PrepareError::StillNeeded {
+                    stack: name.clone(),
+                    by: other.clone(),
                 });
             }
         }
@@ -434,8 +468,8 @@ fn spec(
     })
 }
 
-/// Engines keep their data beside the root module, so two stacks with the same one need two trees. No
-/// stack's name begins with `_`.
+/// Engines keep their data beside the root module, so two stacks with the same one need two trees; and
+/// targets, which change independently, do not wait for each other's trees. No stack's name begins with `_`.
 fn slot_of(project: &Project, stack: &Stack) -> String {
     let sharing = project
         .stacks
@@ -443,7 +477,7 @@ fn slot_of(project: &Project, stack: &Stack) -> String {
         .filter(|other| other.path == stack.path)
         .count();
     if sharing == 1 {
-        "_shared".to_owned()
+        format!("_{}", stack.target)
     } else {
         stack.name.to_string()
     }
@@ -511,15 +545,24 @@ fn waits_for(project: &Project, graph: &Graph, name: &StackName, wanted: &Wanted
         .collect()
 }
 
-/// The name of the state behind each stack whose outputs this one takes.
-fn output_states(project: &Project, stack: &Stack) -> BTreeMap<StackName, String> {
+/// Whether a stack's state is in terrane's own backend.
+pub fn is_ours(project: &Project, stack: &StackName) -> bool {
+    project.targets[&project.stacks[stack].target].backend == Backend::Terrane
+}
+
+/// The state behind each stack whose outputs this one takes.
+fn output_states(project: &Project, stack: &Stack) -> BTreeMap<StackName, OutputState> {
     let needed = stack.inputs.values().filter_map(|input| match input {
         Input::Known(_) => None,
         Input::Expression(expression) => Some(expression.needs.outputs.iter()),
     });
     needed
         .flatten()
-        .map(|(upstream, _)| (upstream.clone(), project.stacks[upstream].state.clone()))
+        .map(|(upstream, _)| {
+            let name = project.stacks[upstream].state.clone();
+            let is_ours = is_ours(project, upstream);
+            (upstream.clone(), OutputState { name, is_ours })
+        })
         .collect()
 }
 

@@ -42,6 +42,8 @@ pub struct Home {
 pub enum OpenHomeError {
     #[error("could not make the home `{}`", path.display())]
     Make { path: PathBuf, source: io::Error },
+    #[error("the master key `{}` is missing, and the home `{}` holds states sealed with it", path.display(), home.display())]
+    KeyGone { path: PathBuf, home: PathBuf },
     #[error("could not read the master key `{}`", path.display())]
     Key {
         path: PathBuf,
@@ -91,6 +93,13 @@ impl Home {
     }
 
     pub async fn open(self) -> Result<Opened, OpenHomeError> {
+        // A new key for old states would only hide that the right one is missing.
+        if !self.key_file.exists() && self.root.join("keys").is_dir() {
+            return Err(OpenHomeError::KeyGone {
+                path: self.key_file.clone(),
+                home: self.root,
+            });
+        }
         make_private(&self.root).map_err(|source| OpenHomeError::Make {
             path: self.root.clone(),
             source,
@@ -164,11 +173,7 @@ impl Home {
 
     pub(crate) fn slot(&self, slot: &str, number: usize) -> Result<Slot, globset::Error> {
         // What engines and we write beside the source stays when another source is laid out.
-        let keep = [
-            "errored.tfstate",
-            "terrane_override.tf.json",
-            ".terraform.initialised",
-        ];
+        let keep = ["errored.tfstate", OVERRIDE_FILE, ".terraform.initialised"];
         let keep = keep.map(|name| format!("**/{name}"));
         let base = self.slots(slot);
         Slot::new(
@@ -186,6 +191,10 @@ impl Home {
         self.root.join("snapshots").join(digest)
     }
 }
+
+/// Tells the engine which backend to use. Engines merge override files by name, and the last one wins: a
+/// module's own must not take the state elsewhere.
+pub(crate) const OVERRIDE_FILE: &str = "~~terrane_override.tf.json";
 
 /// Makes a directory that only its owner can enter.
 pub(crate) fn make_private(path: &Path) -> io::Result<()> {

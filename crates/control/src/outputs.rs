@@ -39,11 +39,16 @@ pub struct Output {
     pub sensitive: bool,
 }
 
-/// Empty if it was never applied.
+/// Empty if it was never applied. `is_ours`: the state is in terrane's own backend now, wherever it may
+/// have been before.
 pub async fn of_state(
     control: &Control,
     state: &str,
+    is_ours: bool,
 ) -> Result<BTreeMap<String, Output>, OutputsError> {
+    if !is_ours {
+        return kept(control, state).await;
+    }
     let wrong = |source| OutputsError::State {
         state: state.to_owned(),
         source,
@@ -79,7 +84,7 @@ pub async fn of_state(
         };
         return known.into_iter().map(read).collect();
     }
-    kept(control, state).await
+    Ok(BTreeMap::new())
 }
 
 async fn kept(control: &Control, state: &str) -> Result<BTreeMap<String, Output>, OutputsError> {

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use model::changeset::{ChangeSet, Status};
 use model::ids::RunId;
+use model::project::Backend;
 use model::run::{Run, RunEvent, RunSpec, RunState};
 use store::{Adopted, ChangeSetError};
 
@@ -125,6 +126,10 @@ pub(crate) async fn adopt_errored_state(
     may_empty: bool,
 ) -> Option<String> {
     let path = drivers::engine::find_errored_state(dir)?;
+    if spec.target.backend != Backend::Terrane {
+        let why = "it belongs to the engine's own backend; push it there";
+        return Some(lies_in(&path, &why));
+    }
     let bytes = fs::read(&path).ok()?;
     let state = control.state_name(&spec.stack.state);
     let said = match control

@@ -39,15 +39,32 @@ impl DirTree {
     }
 
     fn dir(&self, dir: &str) -> Option<PathBuf> {
-        let mut dirs = self.dirs.lock().unwrap_or_else(PoisonError::into_inner);
+        let dirs = self.dirs.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = dirs.get(dir) {
             return known.clone();
         }
-        let real = is_plain(dir)
-            .then(|| self.inside(&self.root.join(dir)))
-            .flatten();
+        drop(dirs);
+        let real = self.find_dir(dir);
+        let mut dirs = self.dirs.lock().unwrap_or_else(PoisonError::into_inner);
         dirs.insert(dir.to_owned(), real.clone());
         real
+    }
+
+    /// Step by step from a parent whose place is known: one look, unless there is a link.
+    fn find_dir(&self, dir: &str) -> Option<PathBuf> {
+        if dir.is_empty() {
+            return Some(self.root.clone());
+        }
+        let (parent, name) = dir.rsplit_once('/').unwrap_or(("", dir));
+        if !is_plain(name) {
+            return None;
+        }
+        let place = self.dir(parent)?.join(name);
+        let found = fs::symlink_metadata(&place).ok()?;
+        if found.is_symlink() {
+            return self.inside(&place);
+        }
+        found.is_dir().then_some(place)
     }
 
     /// The real place of a path, if that is inside.

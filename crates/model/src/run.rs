@@ -14,7 +14,7 @@ mod advance;
 mod spec;
 
 pub use advance::{Refusal, advance};
-pub use spec::{DeclaredVariable, EnginePin, RunSpec, Upstream};
+pub use spec::{DeclaredVariable, EnginePin, OutputState, RunSpec, Upstream};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {

@@ -115,13 +115,14 @@ impl Store {
         let rows = self
             .db
             .fetch_all(
-                "SELECT id, status, request, created_at FROM change_set ORDER BY id DESC LIMIT 200",
+                "SELECT id, status, request, created_at FROM change_set
+                 WHERE status NOT LIKE '{\"status\":\"finished\"%'
+                 AND status NOT LIKE '{\"status\":\"stopped\"%' ORDER BY id",
                 &[],
             )
             .await?;
         let mut sets = rows.iter().map(read).collect::<Result<Vec<_>, _>>()?;
         sets.retain(|set| !set.status.is_over());
-        sets.reverse();
         Ok(sets)
     }
 

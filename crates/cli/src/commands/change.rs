@@ -134,6 +134,10 @@ async fn follow(
                     Answer::Yes => watcher.confirm().await?,
                     answer => {
                         watcher.discard().await?;
+                        if ending::something_was_applied(watcher.runs()) {
+                            ending::tell(watcher, global, process).await?;
+                            return Ok(ExitStatus::Waits);
+                        }
                         return unconfirmed(answer);
                     }
                 }

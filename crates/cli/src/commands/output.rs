@@ -1,5 +1,6 @@
 //! `terrane output`
 
+use control::changesets;
 use control::outputs::{self, Output};
 use model::ids::StackName;
 use serde_json::{Value, json};
@@ -35,9 +36,13 @@ pub(crate) async fn output(
     let stack: &StackName = selection::one(&args.stack, &project)?;
     let settings = process.settings(global)?;
     let control = open_home(&settings, &open, process, process.look(global)).await?;
-    let known = outputs::of_state(&control, &project.stacks[stack].state)
-        .await
-        .map_err(|err| CommandError::from_error(&err))?;
+    let known = outputs::of_state(
+        &control,
+        &project.stacks[stack].state,
+        changesets::is_ours(&project, stack),
+    )
+    .await
+    .map_err(|err| CommandError::from_error(&err))?;
     if known.is_empty() {
         return Err(CommandError::new(format!(
             "stack `{stack}` has no outputs: it was not applied, or declares none"

@@ -104,7 +104,7 @@ fn identity_note(from: IdentitySource) -> Option<Finding> {
     };
     Some(
         Finding::note("no-project-id", format!("the project has no `id`: {what}")).hint(
-            "add one to the project block, such as `id = \"k3v9qd\"`, before the first apply",
+            "before the first apply, add `id = \"…\"` to the project block, some letters of its own",
         ),
     )
 }

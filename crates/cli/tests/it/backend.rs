@@ -1,7 +1,7 @@
 //! Targets whose states an engine's own backend keeps.
 
 use insta::assert_snapshot;
-use testkit::TestTerrane;
+use testkit::{TestTerrane, engines};
 
 use crate::project::{HEAD, shown, stack, terrane};
 
@@ -107,4 +107,45 @@ fn a_job_with_an_empty_home_finds_what_an_earlier_one_applied() {
     ── stderr
     change set c1: plan on `local`
     ");
+}
+
+#[test]
+fn an_override_file_of_the_module_does_not_take_the_state_elsewhere() {
+    for (engine, _) in engines::all() {
+        let head = HEAD.replace("\"tofu\"", &format!("\"{engine}\""));
+        let test = terrane();
+        test.write("terrane.hcl", &format!("{head}{}", stack("app", "")))
+            .write("app/main.tf", "output \"o\" { value = \"kept\" }\n")
+            .write(
+                "app/zz_override.tf",
+                "terraform {\n  backend \"local\" {}\n}\n",
+            );
+        let _ = test.cli(&["apply", "--auto-approve"]).expect(0);
+        let said = test.cli(&["output", "app", "o", "--raw"]).expect(0);
+        assert_eq!(said.stdout, "kept", "{engine}");
+    }
+}
+
+#[test]
+fn outputs_come_from_where_the_state_is_now() {
+    let test = terrane();
+    let write = |target: &str, value: &str| {
+        let head = HEAD.replace("target \"local\" { writers = [\"anyone\"] }", target);
+        test.write("terrane.hcl", &format!("{head}{}", stack("app", "")))
+            .write(
+                "app/main.tf",
+                &format!("output \"o\" {{ value = \"{value}\" }}\n"),
+            );
+        let _ = test.cli(&["apply", "--auto-approve"]).expect(0);
+        test.cli(&["output", "app", "o", "--raw"]).expect(0).stdout
+    };
+    assert_eq!(
+        write("target \"local\" { writers = [\"anyone\"] }", "one"),
+        "one"
+    );
+    let path = test.root().join("elsewhere.tfstate").display().to_string();
+    let moved = format!(
+        "target \"local\" {{\n  writers = [\"anyone\"]\n  backend \"local\" {{\n    path = \"{path}\"\n  }}\n}}"
+    );
+    assert_eq!(write(&moved, "two"), "two");
 }

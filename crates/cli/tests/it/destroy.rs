@@ -94,3 +94,17 @@ fn a_protected_stack_wants_its_name() {
     let _ = terminal.wait().expect(0);
     let _ = story.cli(&["plan", "--detailed-exitcode"]).expect(2);
 }
+
+#[test]
+fn nothing_is_destroyed_that_something_else_stands_on() {
+    let story = story("tofu");
+    let _ = story.cli(&["apply", "--auto-approve"]).expect(0);
+    let said = story.cli(&["destroy", "base", "--auto-approve"]).expect(4);
+    assert_snapshot!(essence(&said), @"
+    error: stack `middle` still stands on `base`: it is applied, and not part of this
+
+    hint: `terrane destroy base+` destroys its dependents first
+    [exit 4]
+    ");
+    assert_eq!(story.made().len(), 3, "nothing went away");
+}

@@ -150,3 +150,14 @@ fn a_home_on_a_server_is_not_built_yet() {
     [exit 64]
     ");
 }
+
+#[test]
+fn a_lost_master_key_is_not_replaced_in_silence() {
+    let test = one_stack("", "output \"o\" { value = 1 }\n");
+    let _ = test.cli(&["apply", "--auto-approve"]).expect(0);
+    let key = test.root().join("user/.config/terrane/master.key");
+    std::fs::remove_file(&key).unwrap();
+    let said = test.cli(&["plan"]).expect(1);
+    assert!(said.stderr.contains("is missing, and the"), "{said}");
+    assert!(!key.exists(), "no new key hides that the old one is gone");
+}

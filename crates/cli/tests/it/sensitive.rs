@@ -112,7 +112,7 @@ fn a_plain_variable_that_gets_a_sensitive_value_is_warned_about() {
       = hint: add `sensitive = true` to variable `password`
 
     note: the project has no `id`: its home is tied to this directory
-      = hint: add one to the project block, such as `id = "k3v9qd"`, before the first apply
+      = hint: before the first apply, add `id = "…"` to the project block, some letters of its own
 
     1 warning in terrane.hcl
     "#);

@@ -231,7 +231,7 @@ fn a_sound_project_is_said_to_be_sound() {
     Project `quickstart` is sound: 7 stacks, 13 edges, 3 layers.
     ── stderr
     note: the project has no `id`: its home is tied to this directory
-      = hint: add one to the project block, such as `id = "k3v9qd"`, before the first apply
+      = hint: before the first apply, add `id = "…"` to the project block, some letters of its own
     "#);
 }
 

@@ -92,9 +92,14 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
     }
     keep_outputs(job, &caller, &scratch, &var_files, "applied").await?;
     scratch.remove();
+    let now = head(job).await?;
+    if job.spec.target.backend == Backend::Terrane && now == plan.seal.head {
+        return Err(Failure::new("applied, but the engine stored no state here")
+            .hint("look for a `backend` or `cloud` block in an override file of the module"));
+    }
     Ok(RunEvent::ApplyFinished {
         counts: plan.counts,
-        serial: serial(job).await?,
+        serial: now.map(|head| head.serial),
     })
 }
 

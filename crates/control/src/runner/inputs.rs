@@ -153,11 +153,11 @@ async fn resolve<'a>(job: &Job<'a>) -> Result<Known<'a>, Failure> {
         } = &expression.needs;
         for (stack, _) in outputs {
             if !known.outputs.contains_key(stack) {
-                let state = spec
-                    .output_states
-                    .get(stack)
-                    .map_or(stack.as_str(), String::as_str);
-                let values = outputs::of_state(job.control, state).await.map_err(|err| {
+                let Some(state) = spec.output_states.get(stack) else {
+                    continue;
+                };
+                let found = outputs::of_state(job.control, &state.name, state.is_ours).await;
+                let values = found.map_err(|err| {
                     Failure::because(&format!("could not read the outputs of `{stack}`"), &err)
                 })?;
                 let values = values

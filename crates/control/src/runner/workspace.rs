@@ -3,7 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use drivers::snapshot::Slot;
@@ -14,7 +14,7 @@ use store::Scope;
 
 use super::{Failure, Job};
 use crate::Control;
-use crate::home::make_private;
+use crate::home::{OVERRIDE_FILE, make_private};
 use crate::locks::try_lock;
 
 /// A place in a tree: nobody else's engine runs in this stack's directory, and nobody lays another source
@@ -190,7 +190,7 @@ fn read_all(mut file: &File) -> io::Result<String> {
 /// It would take the place of the module's own block, settings and all: where that is of the target's
 /// kind already, it stays.
 fn write_override(dir: &Path, spec: &RunSpec) -> io::Result<()> {
-    let path = dir.join("terrane_override.tf.json");
+    let path = dir.join(OVERRIDE_FILE);
     let kind = match &spec.target.backend {
         Backend::Terrane => "http",
         Backend::Engine { kind, .. } if spec.own_backend.as_ref() == Some(kind) => {
@@ -216,10 +216,7 @@ pub(super) struct Scratch {
 impl Scratch {
     pub(super) fn open(job: &Job<'_>) -> Result<Self, Failure> {
         let dir = scratch_dir(&job.control.home, job.run);
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&dir)
+        own_directory(&dir)
             .map_err(|err| Failure::because("could not make a scratch directory", &err))?;
         Ok(Self { dir })
     }
@@ -247,6 +244,24 @@ impl Scratch {
     pub(super) fn remove(self) {
         // What is left behind after a failure here is swept with the run.
         drop(fs::remove_dir_all(&self.dir));
+    }
+}
+
+/// Makes a directory for us alone; one that is there already must be ours, or somebody waits for secrets.
+fn own_directory(dir: &Path) -> io::Result<()> {
+    match fs::DirBuilder::new().mode(0o700).create(dir) {
+        Err(err) if err.kind() == io::ErrorKind::AlreadyExists => {
+            let found = fs::symlink_metadata(dir)?;
+            let ours = found.uid() == rustix::process::getuid().as_raw();
+            if found.is_dir() && ours && found.mode() & 0o777 == 0o700 {
+                return Ok(());
+            }
+            Err(io::Error::other(format!(
+                "`{}` belongs to somebody else",
+                dir.display()
+            )))
+        }
+        made => made,
     }
 }
 

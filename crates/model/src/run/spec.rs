@@ -18,7 +18,7 @@ pub struct RunSpec {
     /// Runs of the same change set that come first.
     pub upstreams: Vec<Upstream>,
     /// The state behind each stack whose outputs this one takes, in the change set or not.
-    pub output_states: BTreeMap<StackName, String>,
+    pub output_states: BTreeMap<StackName, OutputState>,
     pub engine: EnginePin,
     /// Which tree its engine runs in: one that all stacks share, or one of its own if another stack has
     /// the same root module.
@@ -38,6 +38,14 @@ pub struct RunSpec {
     pub variables: BTreeMap<String, DeclaredVariable>,
     pub destroy: bool,
     pub refresh_only: bool,
+}
+
+/// Where another stack's outputs are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutputState {
+    pub name: String,
+    /// Whether it is in terrane's own backend.
+    pub is_ours: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

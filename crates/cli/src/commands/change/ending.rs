@@ -32,6 +32,18 @@ pub(super) fn plan_status(runs: &[Run], detailed: bool) -> ExitStatus {
     }
 }
 
+/// Whether a change set that ends here has changed anything.
+pub(super) fn something_was_applied(runs: &[Run]) -> bool {
+    let applied = |run: &Run| match &run.state {
+        RunState::Finished { outcome, .. } => matches!(outcome, Outcome::Applied { .. }),
+        RunState::Queued
+        | RunState::Planning { .. }
+        | RunState::Planned { .. }
+        | RunState::Applying { .. } => false,
+    };
+    runs.iter().any(applied)
+}
+
 pub(super) async fn tell(
     watcher: &Watcher<'_>,
     global: &Global,
