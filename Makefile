@@ -20,7 +20,7 @@ demo: ## Watch the quickstart project being applied, changed and destroyed
 	@scripts/demo.sh
 
 test: ## Run all tests, with real engines
-	@engines=$$(scripts/engines.sh) && eval "$$engines" && cargo test --workspace
+	@engines=$$(scripts/engines.sh) && eval "$$engines" && cargo test --workspace --lib --bins --tests
 
 check: ## Before each commit: format, lints, rules of the house, fast tests
 	@scripts/lint.sh
