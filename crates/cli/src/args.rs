@@ -7,7 +7,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use crate::commands::{
     apply::ApplyArgs, completions::CompletionsArgs, destroy::DestroyArgs, engine::EngineArgs,
     fmt::FmtArgs, graph::GraphArgs, init::InitArgs, output::OutputArgs, plan::PlanArgs,
-    runner::RunnerArgs, validate::ValidateArgs,
+    runner::RunnerArgs, state::StateArgs, validate::ValidateArgs,
 };
 use crate::{ExitStatus, Process};
 
@@ -78,6 +78,7 @@ pub(crate) enum Command {
     Apply(ApplyArgs),
     Destroy(DestroyArgs),
     Output(OutputArgs),
+    State(StateArgs),
     Fmt(FmtArgs),
     Engine(EngineArgs),
     Completions(CompletionsArgs),

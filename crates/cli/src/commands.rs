@@ -9,9 +9,11 @@ pub(crate) mod fmt;
 pub(crate) mod graph;
 pub(crate) mod init;
 pub(crate) mod output;
+mod place;
 pub(crate) mod plan;
 pub(crate) mod runner;
 mod selection;
+pub(crate) mod state;
 pub(crate) mod validate;
 
 use control::Control;
@@ -76,14 +78,23 @@ pub(crate) fn sound_project(
     Ok((open, project))
 }
 
-/// Opens the project's home, and speaks up if a master key was made.
+/// Opens the project's home.
 pub(crate) async fn open_home(
     settings: &Settings,
     open: &OpenProject,
     process: &Process,
     look: Look,
 ) -> Result<Control, CommandError> {
-    let home: Home = settings.home_of(&open.identity.id);
+    open_control(settings.home_of(&open.identity.id), settings, process, look).await
+}
+
+/// Opens a home, and speaks up if a master key was made.
+pub(crate) async fn open_control(
+    home: Home,
+    settings: &Settings,
+    process: &Process,
+    look: Look,
+) -> Result<Control, CommandError> {
     let Opened {
         store,
         home,

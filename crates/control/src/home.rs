@@ -70,15 +70,28 @@ impl Settings {
             .named_home
             .clone()
             .unwrap_or_else(|| self.data_dir.clone());
-        let key_file = self
-            .key_file
-            .clone()
-            .unwrap_or_else(|| self.config_dir.join("master.key"));
         Home {
             root: base.join(project),
-            key_file,
+            key_file: self.master_key(),
             project: project.to_owned(),
         }
+    }
+
+    /// The named home itself, for states of any project, as a server keeps them.
+    pub fn bare_home(&self) -> Option<Home> {
+        let root = self.named_home.clone()?;
+        let key_file = self.master_key();
+        let project = String::new();
+        Some(Home {
+            root,
+            key_file,
+            project,
+        })
+    }
+
+    fn master_key(&self) -> PathBuf {
+        let default = || self.config_dir.join("master.key");
+        self.key_file.clone().unwrap_or_else(default)
     }
 }
 

@@ -16,6 +16,7 @@ pub mod proposals;
 pub mod recovery;
 pub mod runner;
 pub mod state;
+pub mod states;
 pub mod validation;
 pub mod worker;
 

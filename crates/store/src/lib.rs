@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 mod blobs;
+mod break_glass;
 mod change_sets;
 mod db;
 mod keys;
@@ -20,6 +21,7 @@ mod sealing;
 mod state_versions;
 mod states;
 
+pub use break_glass::NewBreakGlass;
 pub use change_sets::{ChangeSetError, Say, Turn};
 pub use db::{DbError, OpenDbError};
 pub use keys::{KeyError, Keyring, OpenKeyringError, Scope};

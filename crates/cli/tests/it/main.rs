@@ -30,6 +30,7 @@ mod recovery;
 mod selectors;
 mod sensitive;
 mod source;
+mod state;
 mod story;
 mod tour;
 mod usage;

@@ -9,10 +9,16 @@ use sqlx::sqlite::{SqliteConnectOptions, SqlitePool};
 use sqlx::{ConnectOptions as _, Connection as _, Row as _};
 
 /// Each entry: what to do, and the stamp that says it was done. Entries are only added.
-const MIGRATIONS: &[(&str, &str)] = &[(
-    include_str!("../../migrations/0001_foundation.sql"),
-    "PRAGMA user_version = 1",
-)];
+const MIGRATIONS: &[(&str, &str)] = &[
+    (
+        include_str!("../../migrations/0001_foundation.sql"),
+        "PRAGMA user_version = 1",
+    ),
+    (
+        include_str!("../../migrations/0002_break_glass.sql"),
+        "PRAGMA user_version = 2",
+    ),
+];
 
 /// Older ones may lose a write when a WAL is reset while another connection checkpoints.
 const OLDEST_SQLITE: [u64; 3] = [3, 51, 3];

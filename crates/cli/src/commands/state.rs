@@ -1,0 +1,28 @@
+//! `terrane state`: what was kept, and what may be done with it. One file per command.
+
+mod pull;
+
+use crate::args::Global;
+use crate::{CommandError, ExitStatus, Process};
+
+/// Look at states, and change them by hand where that is needed
+#[derive(Debug, clap::Args)]
+pub(crate) struct StateArgs {
+    #[command(subcommand)]
+    command: StateCommand,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum StateCommand {
+    Pull(pull::PullArgs),
+}
+
+pub(crate) async fn state(
+    args: StateArgs,
+    global: &Global,
+    process: &Process,
+) -> Result<ExitStatus, CommandError> {
+    match args.command {
+        StateCommand::Pull(args) => pull::pull(&args, global, process).await,
+    }
+}

@@ -1,0 +1,41 @@
+//! `terrane state pull`
+
+use std::io::Write as _;
+
+use control::states;
+
+use crate::args::Global;
+use crate::commands::place::Place;
+use crate::{CommandError, ExitStatus, Process};
+
+/// Print a state as it is stored, byte for byte
+///
+/// It holds every value in clear, sensitive ones too.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  terrane state pull network > network.tfstate\n  terrane state pull network --version 3"
+)]
+pub(crate) struct PullArgs {
+    /// A stack of the project here, or `PROJECT/NAME`
+    state: String,
+    /// An older version instead of the newest
+    #[arg(long, value_name = "N")]
+    version: Option<i64>,
+}
+
+pub(crate) async fn pull(
+    args: &PullArgs,
+    global: &Global,
+    process: &Process,
+) -> Result<ExitStatus, CommandError> {
+    let place = Place::open(global, process).await?;
+    let state = place.state(&args.state)?;
+    let (_, bytes) = states::read(&place.control, &state, args.version)
+        .await
+        .map_err(|err| CommandError::from_error(&err))?;
+    let mut out = std::io::stdout().lock();
+    out.write_all(&bytes)
+        .and_then(|()| out.flush())
+        .map_err(|err| CommandError::because("could not write", &err))?;
+    Ok(ExitStatus::Done)
+}

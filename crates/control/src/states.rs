@@ -1,0 +1,47 @@
+//! States as people ask for them: which there are, and what a version holds.
+//!
+//! Not here: what a run may do with its own state (`state`).
+
+use model::state::{StateName, StateVersion};
+use store::StoreError;
+
+use crate::Control;
+
+#[derive(Debug, thiserror::Error)]
+pub enum ReadStateError {
+    #[error("there is no state `{state}`")]
+    NoState { state: StateName },
+    #[error("state `{state}` has no version {version}")]
+    NoVersion { state: StateName, version: i64 },
+    #[error("could not read state `{state}`")]
+    Store {
+        state: StateName,
+        source: StoreError,
+    },
+}
+
+/// A version (the newest, if none is named) and its bytes.
+pub async fn read(
+    control: &Control,
+    state: &StateName,
+    version: Option<i64>,
+) -> Result<(StateVersion, Vec<u8>), ReadStateError> {
+    let store = &control.store;
+    let failed = |source| ReadStateError::Store {
+        state: state.clone(),
+        source,
+    };
+    let found = match version {
+        Some(version) => store.state_version_get(state, version).await,
+        None => store.state_head(state).await,
+    };
+    let Some(found) = found.map_err(failed)? else {
+        let state = state.clone();
+        return Err(match version {
+            Some(version) => ReadStateError::NoVersion { state, version },
+            None => ReadStateError::NoState { state },
+        });
+    };
+    let bytes = store.state_version_read(&found).await.map_err(failed)?;
+    Ok((found, bytes))
+}
