@@ -155,6 +155,7 @@ pub async fn begin(
         .collect::<Result<Vec<_>, _>>()?;
     let asker = Asker::gather(env, &open.root, &specs)?;
     let request = Request {
+        project: control.home.project().to_owned(),
         action: wanted.action,
         stacks: wanted.stacks.iter().cloned().collect(),
         auto_approve: wanted.auto_approve && wanted.action != Action::Plan,
@@ -190,7 +191,7 @@ pub async fn find_same(
     project: &Project,
     wanted: &Wanted,
 ) -> Result<Option<ChangeSet>, PrepareError> {
-    let mut sets = control.store.change_set_list_open().await?;
+    let mut sets = control.store.change_set_list_open(control.home.project()).await?;
     sets.retain(|set| {
         set.request.action == wanted.action
             && matches!(set.status, Status::Confirmed | Status::Interrupting)
@@ -245,7 +246,7 @@ pub(crate) fn is_watched(control: &Control, set: &ChangeSet) -> bool {
 fn watch_path(control: &Control, set: ChangeSetId) -> PathBuf {
     control
         .home
-        .root()
+        .work()
         .join("changesets")
         .join(format!("{set}.lock"))
 }

@@ -2,11 +2,14 @@
 //!
 //! ```text
 //! <home>/terrane.db           runs, change sets, lanes, locks, the index of states
-//! <home>/states, keys         every version of every state, and the wrapped keys (`store`)
-//! <home>/snapshots/<digest>   sources of change sets that are not over, encrypted
-//! <home>/slots/<slot>/<n>     where engines run: a laid-out snapshot; most stacks share one
-//! <home>/runs/<run>           a run's lock, what its engine wrote, its plan, encrypted
+//! <home>/segments, keys       every version of every state, and the wrapped keys (`store`)
+//! <work>/snapshots/<digest>   sources of change sets that are not over, encrypted
+//! <work>/slots/<slot>/<n>     where engines run: a laid-out snapshot; most stacks share one
+//! <work>/runs/<run>           a run's lock, what its engine wrote, its plan, encrypted
 //! ```
+//!
+//! A project's own home is both. A home that is named is shared by all projects that name it, and by a server:
+//! each of them works in `<home>/projects/<id>`.
 //!
 //! Not here: what the files mean.
 
@@ -33,7 +36,10 @@ pub struct Settings {
 
 #[derive(Clone, Debug)]
 pub struct Home {
-    root: PathBuf,
+    /// Where the store is.
+    store: PathBuf,
+    /// Where this project works.
+    work: PathBuf,
     key_file: PathBuf,
     project: String,
 }
@@ -64,29 +70,19 @@ pub struct Opened {
 }
 
 impl Settings {
-    /// The home of a project: a directory of its own for each, so that names never meet.
+    /// The home of a project.
     pub fn home_of(&self, project: &str) -> Home {
-        let base = self
-            .named_home
-            .clone()
-            .unwrap_or_else(|| self.data_dir.clone());
-        Home {
-            root: base.join(project),
-            key_file: self.master_key(),
-            project: project.to_owned(),
-        }
+        let (store, work) = match &self.named_home {
+            Some(named) => (named.clone(), named.join("projects").join(project)),
+            None => (self.data_dir.join(project), self.data_dir.join(project)),
+        };
+        Home::at(store, work, self.master_key(), project.to_owned())
     }
 
     /// The named home itself, for states of any project, as a server keeps them.
     pub fn bare_home(&self) -> Option<Home> {
-        let root = self.named_home.clone()?;
-        let key_file = self.master_key();
-        let project = String::new();
-        Some(Home {
-            root,
-            key_file,
-            project,
-        })
+        let named = self.named_home.clone()?;
+        Some(Home::at(named.clone(), named, self.master_key(), String::new()))
     }
 
     fn master_key(&self) -> PathBuf {
@@ -97,9 +93,10 @@ impl Settings {
 
 impl Home {
     /// For a runner, which is told where its home is.
-    pub fn at(root: PathBuf, key_file: PathBuf, project: String) -> Self {
+    pub fn at(store: PathBuf, work: PathBuf, key_file: PathBuf, project: String) -> Self {
         Self {
-            root,
+            store,
+            work,
             key_file,
             project,
         }
@@ -107,26 +104,28 @@ impl Home {
 
     pub async fn open(self) -> Result<Opened, OpenHomeError> {
         // A new key for old states would only hide that the right one is missing.
-        if !self.key_file.exists() && self.root.join("keys").is_dir() {
+        if !self.key_file.exists() && self.store.join("keys").is_dir() {
             return Err(OpenHomeError::KeyGone {
                 path: self.key_file.clone(),
-                home: self.root,
+                home: self.store,
             });
         }
-        make_private(&self.root).map_err(|source| OpenHomeError::Make {
-            path: self.root.clone(),
-            source,
-        })?;
+        for dir in [&self.store, &self.work] {
+            make_private(dir).map_err(|source| OpenHomeError::Make {
+                path: dir.clone(),
+                source,
+            })?;
+        }
         let keys =
             Keyring::open_or_create(&self.key_file).map_err(|source| OpenHomeError::Key {
                 path: self.key_file.clone(),
                 source,
             })?;
         let made = keys.created();
-        let store = Store::open(&self.root, keys)
+        let store = Store::open(&self.store, keys)
             .await
             .map_err(|source| OpenHomeError::Open {
-                path: self.root.clone(),
+                path: self.store.clone(),
                 source: Box::new(source),
             })?;
         let new_key = made.then(|| self.key_file.clone());
@@ -137,8 +136,14 @@ impl Home {
         })
     }
 
-    pub fn root(&self) -> &Path {
-        &self.root
+    /// The directory of the store.
+    pub fn store(&self) -> &Path {
+        &self.store
+    }
+
+    /// What this project keeps beside the store, on this machine.
+    pub fn work(&self) -> &Path {
+        &self.work
     }
 
     pub fn key_file(&self) -> &Path {
@@ -156,17 +161,17 @@ impl Home {
 
     /// A short name of this home among all homes of the machine.
     pub(crate) fn tag(&self) -> String {
-        let digest = drivers::snapshot::sha256(self.root.as_os_str().as_encoded_bytes());
+        let digest = drivers::snapshot::sha256(self.work.as_os_str().as_encoded_bytes());
         digest[..12].to_owned()
     }
 
     pub fn run_dir(&self, run: RunId) -> PathBuf {
-        self.root.join("runs").join(run.to_string())
+        self.work.join("runs").join(run.to_string())
     }
 
     /// What runners complain of before they can record anything; one file for all.
     pub(crate) fn runners_log(&self) -> PathBuf {
-        self.root.join("runners.log")
+        self.work.join("runners.log")
     }
 
     /// What the engine says while it plans or applies, as it says it.
@@ -181,7 +186,7 @@ impl Home {
 
     /// Where the trees of a slot are, and their locks.
     pub(crate) fn slots(&self, slot: &str) -> PathBuf {
-        self.root.join("slots").join(slot)
+        self.work.join("slots").join(slot)
     }
 
     pub(crate) fn slot(&self, slot: &str, number: usize) -> Result<Slot, globset::Error> {
@@ -197,11 +202,11 @@ impl Home {
     }
 
     pub(crate) fn snapshots_lock(&self) -> PathBuf {
-        self.root.join("snapshots").join("lock")
+        self.work.join("snapshots").join("lock")
     }
 
     pub fn snapshot(&self, digest: &str) -> PathBuf {
-        self.root.join("snapshots").join(digest)
+        self.work.join("snapshots").join(digest)
     }
 }
 

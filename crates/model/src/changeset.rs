@@ -21,6 +21,8 @@ pub struct ChangeSet {
 /// What was asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
+    /// The id of the project: several may share a home.
+    pub project: String,
     pub action: Action,
     pub stacks: Vec<StackName>,
     /// Who asked wants the outcome and has said yes beforehand.
@@ -33,6 +35,13 @@ pub struct Request {
     pub source: String,
     pub commit: Option<String>,
     pub dirty: bool,
+}
+
+impl Request {
+    /// A lane's name among those of all projects of a home.
+    pub fn lane_key(&self, lane: &str) -> String {
+        format!("{}/{lane}", self.project)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -23,7 +23,7 @@ mod states;
 
 pub use break_glass::NewBreakGlass;
 pub use change_sets::{ChangeSetError, Say, Turn};
-pub use db::{DbError, OpenDbError};
+pub use db::{DbError, DriverError, OpenDbError, OpenPostgresError};
 pub use keys::{KeyError, Keyring, OpenKeyringError, Scope};
 pub use locks::{AcquireLockError, ReleaseLockError, Released};
 pub use refusals::{NewRefusal, Refusal};
@@ -32,7 +32,7 @@ pub use state_versions::{AdoptError, Adopted, AppendError, Appended, Writer};
 pub use states::StateRow;
 
 use blobs::Disk;
-use db::Db;
+use db::{Db, Use};
 use keys::Keys;
 
 /// Everything a home keeps. Cheap to clone; clones share their connections.
@@ -113,7 +113,7 @@ impl Store {
                 source,
             })?;
         let path = home.join("terrane.db");
-        let db = Db::open_sqlite(&path)
+        let db = Db::open_sqlite(&path, Use::Brief)
             .await
             .map_err(|source| OpenStoreError::Database { path, source })?;
         let keys = Arc::new(Keys::new(keyring, disk.clone()));

@@ -25,7 +25,9 @@ pub(crate) struct RunnerArgs {
     #[arg(long)]
     stage: String,
     #[arg(long)]
-    home: PathBuf,
+    store: PathBuf,
+    #[arg(long)]
+    work: PathBuf,
     #[arg(long)]
     key: PathBuf,
     #[arg(long)]
@@ -56,7 +58,7 @@ pub(crate) async fn runner(args: RunnerArgs) -> Result<ExitStatus, CommandError>
         .read_to_end(&mut values)
         .map_err(|err| read(&err))?;
     let asker: Asker = serde_json::from_slice(&values).map_err(|err| read(&err))?;
-    let home = Home::at(args.home, args.key, args.id);
+    let home = Home::at(args.store, args.work, args.key, args.id);
     let Opened { store, home, .. } = home
         .open()
         .await

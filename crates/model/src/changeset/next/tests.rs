@@ -42,6 +42,7 @@ fn change_set(action: Action, stacks: &[&str]) -> (ChangeSet, Vec<Run>) {
         })
         .collect();
     let request = Request {
+        project: "p".to_owned(),
         action,
         stacks: runs.iter().map(|run| run.stack.clone()).collect(),
         auto_approve: false,
