@@ -89,7 +89,7 @@ impl Settings {
         })
     }
 
-    fn master_key(&self) -> PathBuf {
+    pub fn master_key(&self) -> PathBuf {
         let default = || self.config_dir.join("master.key");
         self.key_file.clone().unwrap_or_else(default)
     }

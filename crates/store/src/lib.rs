@@ -1,46 +1,73 @@
 //! The one door to SQL and blobs.
 //!
-//! A home is a directory: `terrane.db` (tables), `states/` (one sealed file per version), `keys/`
-//! (wrapped data keys), `refused/` (what was not accepted). Several processes may open it at once.
+//! A home is a directory: `terrane.db` (tables), `segments/` (every version, sealed), `keys/` (wrapped data
+//! keys), `refused/` (what was not accepted). Several processes may open it at once. A shared home has its
+//! tables in a database and the rest in a bucket.
 //!
 //! Not here: what may happen (`model`), and in which order (`control`).
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 mod blobs;
 mod break_glass;
+mod bucket;
 mod change_sets;
 mod db;
+mod delta;
+mod durability;
 mod keys;
 mod lanes;
 mod locks;
+mod recover;
 mod refusals;
+mod retention;
 mod runs;
 mod sealing;
+mod segments;
 mod state_versions;
 mod states;
+mod sweeping;
+mod verify;
 
+pub use blobs::file_name;
 pub use break_glass::NewBreakGlass;
+pub use bucket::OpenBucketError;
 pub use change_sets::{ChangeSetError, Say, Turn};
 pub use db::{DbError, OpenDbError};
 pub use keys::{KeyError, Keyring, OpenKeyringError, Scope};
 pub use locks::{AcquireLockError, ReleaseLockError, Released};
+pub use recover::{Recovered, Standing, recover};
 pub use refusals::{NewRefusal, Refusal};
+pub use retention::RemovedVersion;
 pub use sealing::{KeyedDigester, UnsealError};
 pub use state_versions::{AdoptError, Adopted, AppendError, Appended, Writer};
 pub use states::StateRow;
+pub use sweeping::Swept;
+pub use verify::{Damage, Verified};
 
-use blobs::Disk;
+use blobs::{Blobs, Disk};
+use bucket::Bucket;
 use db::Db;
 use keys::Keys;
+use state_versions::Recent;
+use tokio::sync::Semaphore;
+
+/// So many large bodies are encoded at a time: each of them takes several times its size.
+const LARGE_AT_ONCE: usize = 2;
 
 /// Everything a home keeps. Cheap to clone; clones share their connections.
 #[derive(Clone, Debug)]
 pub struct Store {
     pub(crate) db: Db,
-    pub(crate) disk: Disk,
+    pub(crate) blobs: Blobs,
     pub(crate) keys: Arc<Keys>,
+    pub(crate) recent: Arc<Recent>,
+    /// Who encodes a large body holds one of these.
+    pub(crate) large: Arc<Semaphore>,
+    /// The database, where it is a file.
+    file: Option<PathBuf>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -52,6 +79,20 @@ pub enum OpenStoreError {
     },
     #[error("could not open `{path}`")]
     Database { path: PathBuf, source: OpenDbError },
+    #[error("could not open the bucket")]
+    Bucket(#[from] OpenBucketError),
+}
+
+/// Where versions, keys and refused pieces are kept.
+#[derive(Clone, Copy, Debug)]
+pub enum BlobsAt<'a> {
+    Directory(&'a Path),
+    /// `s3://BUCKET/PREFIX`, `az://…`, `gs://…` or `file:///DIR`, and the environment variables that say how to
+    /// get there.
+    Bucket {
+        url: &'a str,
+        settings: &'a BTreeMap<String, String>,
+    },
 }
 
 /// Why the store could not do what was asked, whatever that was.
@@ -65,6 +106,12 @@ pub enum StoreError {
         path: PathBuf,
         source: std::io::Error,
     },
+    #[error("could not {deed} `{path}`")]
+    Object {
+        deed: &'static str,
+        path: PathBuf,
+        source: Box<object_store::Error>,
+    },
     #[error("could not get the data key")]
     Key(#[from] KeyError),
     #[error("could not read `{path}`")]
@@ -76,6 +123,19 @@ pub enum StoreError {
     },
     #[error("a task of ours ended early")]
     Interrupted,
+}
+
+impl StoreError {
+    /// Whether what was asked for is not there.
+    pub(crate) fn is_not_found(&self) -> bool {
+        match self {
+            Self::File { source, .. } => source.kind() == std::io::ErrorKind::NotFound,
+            Self::Object { source, .. } => {
+                matches!(**source, object_store::Error::NotFound { .. })
+            }
+            _ => false,
+        }
+    }
 }
 
 /// How the database's files looked; another look says whether anything was committed since.
@@ -97,27 +157,58 @@ impl ChangeMark {
 impl Store {
     /// Costs two `stat` calls, so that who waits need not ask the database. May differ without a change.
     pub fn change_mark(&self) -> ChangeMark {
-        let look = |name: &str| {
-            let metadata = std::fs::metadata(self.disk.path(name)).ok()?;
+        let look = |extension: &str| {
+            let path = self.file.as_ref()?.with_extension(extension);
+            let metadata = std::fs::metadata(path).ok()?;
             Some((metadata.modified().ok()?, metadata.len()))
         };
-        ChangeMark([look("terrane.db-wal"), look("terrane.db")])
+        ChangeMark([look("db-wal"), look("db")])
     }
 
     /// Opens the home, made if it is new. Costs one connection; keys are read at first use.
     pub async fn open(home: &Path, keyring: Keyring) -> Result<Self, OpenStoreError> {
-        let disk = Disk::new(home);
-        disk.make_home()
-            .map_err(|source| OpenStoreError::Directory {
-                path: home.to_owned(),
+        let file = home.join("terrane.db");
+        Self::open_with(&file, BlobsAt::Directory(home), keyring).await
+    }
+
+    /// Opens a home whose tables and blobs lie apart.
+    pub async fn open_with(
+        file: &Path,
+        blobs: BlobsAt<'_>,
+        keyring: Keyring,
+    ) -> Result<Self, OpenStoreError> {
+        let directory = |path: &Path| {
+            let path = path.to_owned();
+            move |source| OpenStoreError::Directory { path, source }
+        };
+        let dir = file.parent().unwrap_or(Path::new("."));
+        blobs::make_dir(dir).map_err(directory(dir))?;
+        let blobs = match blobs {
+            BlobsAt::Directory(home) => {
+                let disk = Disk::new(home);
+                disk.make_home().map_err(directory(home))?;
+                Blobs::Disk(disk)
+            }
+            BlobsAt::Bucket { url, settings } => {
+                let settings = settings.iter();
+                let settings = settings.map(|(key, value)| (key.as_str(), value.as_str()));
+                Blobs::Bucket(Bucket::open(url, settings)?)
+            }
+        };
+        let db = Db::open_sqlite(file)
+            .await
+            .map_err(|source| OpenStoreError::Database {
+                path: file.to_owned(),
                 source,
             })?;
-        let path = home.join("terrane.db");
-        let db = Db::open_sqlite(&path)
-            .await
-            .map_err(|source| OpenStoreError::Database { path, source })?;
-        let keys = Arc::new(Keys::new(keyring, disk.clone()));
-        Ok(Self { db, disk, keys })
+        Ok(Self {
+            db,
+            keys: Arc::new(Keys::new(keyring, blobs.clone())),
+            blobs,
+            recent: Arc::default(),
+            large: Arc::new(Semaphore::new(LARGE_AT_ONCE)),
+            file: Some(file.to_owned()),
+        })
     }
 }
 
