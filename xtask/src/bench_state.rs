@@ -55,7 +55,10 @@ fn measure(kind: Kind, options: &Options, scratch: &Path, report: &mut Report) -
                 continue;
             }
             for round in 1..=options.rounds {
-                eprintln!("bench: {}, {size}, {clients} clients, round {round}", kind.title());
+                eprintln!(
+                    "bench: {}, {size}, {clients} clients, round {round}",
+                    kind.title()
+                );
                 let dir = scratch.join(format!("{}-{resources}-{clients}-{round}", kind.word()));
                 let Some(service) = Service::start(kind, options, &dir)? else {
                     return Ok(());
@@ -97,7 +100,9 @@ fn drive(service: &Service, resources: usize, clients: usize, seconds: u64) -> i
         let begun = Instant::now();
         let mut cycles = Vec::new();
         for worker in workers {
-            let done = worker.join().map_err(|_| io::Error::other("a client failed"))?;
+            let done = worker
+                .join()
+                .map_err(|_| io::Error::other("a client failed"))?;
             cycles.extend(done?);
         }
         let memory = service.memory().unwrap_or(0);

@@ -191,7 +191,10 @@ pub async fn find_same(
     project: &Project,
     wanted: &Wanted,
 ) -> Result<Option<ChangeSet>, PrepareError> {
-    let mut sets = control.store.change_set_list_open(control.home.project()).await?;
+    let mut sets = control
+        .store
+        .change_set_list_open(control.home.project())
+        .await?;
     sets.retain(|set| {
         set.request.action == wanted.action
             && matches!(set.status, Status::Confirmed | Status::Interrupting)

@@ -82,10 +82,15 @@ impl Settings {
     /// The named home itself, for states of any project, as a server keeps them.
     pub fn bare_home(&self) -> Option<Home> {
         let named = self.named_home.clone()?;
-        Some(Home::at(named.clone(), named, self.master_key(), String::new()))
+        Some(Home::at(
+            named.clone(),
+            named,
+            self.master_key(),
+            String::new(),
+        ))
     }
 
-    fn master_key(&self) -> PathBuf {
+    pub fn master_key(&self) -> PathBuf {
         let default = || self.config_dir.join("master.key");
         self.key_file.clone().unwrap_or_else(default)
     }

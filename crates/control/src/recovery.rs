@@ -71,7 +71,11 @@ pub async fn recover(control: &Control, set: &ChangeSet) -> Result<Vec<Found>, C
 /// Ends change sets that hold lanes although nothing of them is alive: their lanes must not wait for ever.
 pub async fn release_abandoned(control: &Control) -> Result<Vec<ChangeSet>, ChangeSetError> {
     let mut stopped = Vec::new();
-    for set in control.store.change_set_list_open(control.home.project()).await? {
+    for set in control
+        .store
+        .change_set_list_open(control.home.project())
+        .await?
+    {
         recover(control, &set).await?;
         let runs = control.store.run_list(set.id).await?;
         if !is_at_work(control, &runs) && !crate::changesets::is_watched(control, &set) {

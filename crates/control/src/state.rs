@@ -192,7 +192,7 @@ impl StateAccess {
             lock_id,
             run: Some(self.run),
             may_empty: *may_empty,
-            surgery: false,
+            ..Writer::default()
         };
         match self
             .store

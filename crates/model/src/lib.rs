@@ -18,6 +18,7 @@ pub mod module;
 pub mod plan;
 pub mod project;
 pub mod proposal;
+pub mod retention;
 pub mod run;
 pub mod secret;
 pub mod selector;

@@ -63,6 +63,9 @@ pub struct StateVersion {
     pub mark: Option<Mark>,
     pub run: Option<RunId>,
     pub created_at: jiff::Timestamp,
+    /// Who wrote it, as far as that is known.
+    #[serde(default)]
+    pub actor: String,
 }
 
 impl StateVersion {

@@ -5,7 +5,6 @@
 //! Not here: what the statements mean (one file per noun), and any retry but one: a statement that
 //! meets another writer of SQLite waits up to ten seconds, then fails.
 
-use std::fs::File;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -22,6 +21,8 @@ pub(crate) use value::{Row, Value};
 
 use postgres::{Postgres, PostgresTx};
 use sqlite::{Sqlite, SqliteTx};
+
+use crate::segments::Segment;
 
 #[derive(Clone, Debug)]
 pub(crate) enum Db {
@@ -41,7 +42,7 @@ pub(crate) type Doing<'t, T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Se
 
 /// Who shares a database: decides what is worth setting up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Use {
+pub enum Use {
     /// A process that lives for seconds and does one thing at a time.
     Brief,
     /// A server: readers do not wait for writers, and writers share their commits.
@@ -188,11 +189,14 @@ impl Tx {
         }
     }
 
-    /// What `file` holds must be durable before this transaction is.
-    pub(crate) fn sync_before_commit(&mut self, file: Arc<File>) {
-        match self {
-            Self::Sqlite(tx) => tx.sync_before_commit(file),
-            Self::Postgres(tx) => tx.sync_before_commit(file),
+    /// What was appended must be durable before this transaction is.
+    pub(crate) fn sync_before_commit(&mut self, segment: Arc<Segment>) {
+        let syncs = match self {
+            Self::Sqlite(tx) => &mut tx.syncs,
+            Self::Postgres(tx) => &mut tx.syncs,
+        };
+        if !syncs.iter().any(|known| Arc::ptr_eq(known, &segment)) {
+            syncs.push(segment);
         }
     }
 
@@ -212,18 +216,15 @@ fn failed<E: Into<DriverError>>(statement: &'static str) -> impl Fn(E) -> DbErro
     }
 }
 
-/// Each file once, however many wrote to it.
-fn sync_all(files: &mut Vec<Arc<File>>) -> Result<(), DbError> {
-    for file in files.drain(..) {
-        file.sync_data().map_err(DbError::Sync)?;
-    }
-    Ok(())
-}
-
-fn add_sync(files: &mut Vec<Arc<File>>, file: Arc<File>) {
-    if !files.iter().any(|known| Arc::ptr_eq(known, &file)) {
-        files.push(file);
-    }
+/// One sync for each segment, however many wrote to it.
+fn sync_all(segments: &[Arc<Segment>]) -> Result<(), DbError> {
+    let synced = segments.iter().try_for_each(|segment| segment.sync());
+    let ready = synced.and_then(|()| {
+        segments
+            .iter()
+            .try_for_each(|segment| segment.before_commit())
+    });
+    ready.map_err(DbError::Sync)
 }
 
 #[cfg(test)]

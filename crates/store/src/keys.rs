@@ -19,7 +19,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use model::state::StateName;
 
 use crate::StoreError;
-use crate::blobs::{Disk, make_dir, state_dir};
+use crate::blobs::{Blobs, Disk, make_dir, state_dir};
 use crate::sealing::{UnsealError, open, seal};
 
 const KEY_FORMAT: &str = "terrane-key-1";
@@ -83,7 +83,7 @@ pub(crate) struct Key([u8; 32]);
 #[derive(Debug)]
 pub(crate) struct Keys {
     keyring: Keyring,
-    disk: Disk,
+    blobs: Blobs,
     known: Mutex<HashMap<Scope, Arc<DataKey>>>,
 }
 
@@ -160,29 +160,33 @@ impl Scope {
 }
 
 impl Keys {
-    pub(crate) fn new(keyring: Keyring, disk: Disk) -> Self {
+    pub(crate) fn new(keyring: Keyring, blobs: Blobs) -> Self {
         Self {
             keyring,
-            disk,
+            blobs,
             known: Mutex::default(),
         }
     }
 
-    /// The data key, made durable if this is its first use.
+    /// The data key, made durable if this is its first use. Whether a state's key was used before is known to
+    /// the tables: `Store::data_key` asks them.
     pub(crate) fn get_or_create(&self, scope: &Scope) -> Result<Arc<DataKey>, StoreError> {
         if let Some(key) = self.lookup(scope)? {
             return Ok(key);
         }
         // A key that is missing although it was used must not be replaced by another one. The
-        // project's is the first of all keys; a state's is older than its first version.
+        // project's is the first of all keys.
         let path = key_file(scope, GENERATION);
         let used = match scope {
-            Scope::Project => self.disk.holds_another("keys", &scope.dir()),
-            Scope::State(_) => self.disk.path(&format!("states/{}", scope.dir())).exists(),
+            Scope::Project => {
+                let keys = self.blobs.list("keys")?;
+                keys.iter().any(|name| *name != scope.dir())
+            }
+            Scope::State(_) => false,
         };
         if used && self.lookup(scope)?.is_none() {
             return Err(KeyError::Lost {
-                path: self.disk.path(&path),
+                path: self.blobs.path(&path),
             }
             .into());
         }
@@ -195,33 +199,33 @@ impl Keys {
             self.keyring.id,
             BASE64.encode(wrapped)
         );
-        self.disk.write_new(&path, line.as_bytes())?;
+        self.blobs.write_new(&path, line.as_bytes())?;
         // What counts is what is there: another process may have been first.
         self.get(scope)
     }
 
     /// The data key; it is an error if there is none.
     pub(crate) fn get(&self, scope: &Scope) -> Result<Arc<DataKey>, StoreError> {
-        let path = || self.disk.path(&key_file(scope, GENERATION));
+        let path = || self.blobs.path(&key_file(scope, GENERATION));
         self.lookup(scope)?
             .ok_or_else(|| KeyError::Lost { path: path() }.into())
     }
 
-    fn lookup(&self, scope: &Scope) -> Result<Option<Arc<DataKey>>, StoreError> {
-        let known = self
-            .known
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(scope)
-            .cloned();
-        if known.is_some() {
-            return Ok(known);
+    /// The data key if it was needed before; asks nobody.
+    pub(crate) fn known(&self, scope: &Scope) -> Option<Arc<DataKey>> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(scope).cloned()
+    }
+
+    pub(crate) fn lookup(&self, scope: &Scope) -> Result<Option<Arc<DataKey>>, StoreError> {
+        if let Some(known) = self.known(scope) {
+            return Ok(Some(known));
         }
         let relative = key_file(scope, GENERATION);
-        let Some(text) = self.disk.read_optional(&relative)? else {
+        let Some(text) = self.blobs.read_optional(&relative)? else {
             return Ok(None);
         };
-        let key = self.unwrap(scope, &text, self.disk.path(&relative))?;
+        let key = self.unwrap(scope, &text, self.blobs.path(&relative))?;
         let key = Arc::new(DataKey {
             generation: GENERATION,
             key,

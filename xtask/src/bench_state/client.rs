@@ -60,7 +60,10 @@ impl Client {
         let length = if body.is_empty() {
             String::new()
         } else {
-            format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len())
+            format!(
+                "Content-Type: application/json\r\nContent-Length: {}\r\n",
+                body.len()
+            )
         };
         let head = format!(
             "{method} {path} HTTP/1.1\r\nHost: localhost\r\nUser-Agent: Go-http-client/1.1\r\n{length}\
@@ -98,7 +101,10 @@ impl Client {
         let status = head.split(' ').nth(1).and_then(|code| code.parse().ok());
         let status = status.ok_or_else(|| io::Error::other("an answer without a status"))?;
         if let Some(length) = header(&head, "content-length") {
-            let mut left = length.parse::<usize>().unwrap_or(0).saturating_sub(have - end);
+            let mut left = length
+                .parse::<usize>()
+                .unwrap_or(0)
+                .saturating_sub(have - end);
             while left > 0 {
                 let most = left.min(self.buffer.len());
                 let read = self.stream.read(&mut self.buffer[..most])?;
@@ -131,5 +137,7 @@ fn header<'h>(head: &'h str, name: &str) -> Option<&'h str> {
 }
 
 fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
-    bytes.windows(wanted.len()).position(|window| window == wanted)
+    bytes
+        .windows(wanted.len())
+        .position(|window| window == wanted)
 }

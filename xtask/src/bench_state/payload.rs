@@ -14,7 +14,9 @@ pub(crate) struct Payload {
 
 impl Payload {
     pub(crate) fn new(resources: usize, number: usize) -> Self {
-        let mut text = String::from("{\n  \"version\": 4,\n  \"terraform_version\": \"1.11.4\",\n  \"serial\": ");
+        let mut text = String::from(
+            "{\n  \"version\": 4,\n  \"terraform_version\": \"1.11.4\",\n  \"serial\": ",
+        );
         let serial_at = text.len();
         let _ = write!(
             text,
@@ -58,7 +60,8 @@ impl Payload {
     pub(crate) fn next(&mut self) -> &[u8] {
         self.serial += 1;
         let serial = self.serial.to_string();
-        self.bytes[self.serial_at..self.serial_at + serial.len()].copy_from_slice(serial.as_bytes());
+        self.bytes[self.serial_at..self.serial_at + serial.len()]
+            .copy_from_slice(serial.as_bytes());
         let value = format!("{:016x}", self.serial.wrapping_mul(0xd134_2543_de82_ef95));
         self.bytes[self.value_at..self.value_at + value.len()].copy_from_slice(value.as_bytes());
         &self.bytes

@@ -82,7 +82,9 @@ impl Service {
             }
             Kind::NimbolusFiles | Kind::NimbolusPostgres => {
                 let program = options.nimbolus.as_deref();
-                program.map(|program| nimbolus(kind, program, dir)).transpose()
+                program
+                    .map(|program| nimbolus(kind, program, dir))
+                    .transpose()
             }
             Kind::Tfstated => {
                 let program = options.tfstated.as_deref();

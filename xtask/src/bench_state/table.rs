@@ -60,7 +60,10 @@ impl Report {
             self.sizes.push(size);
             self.sizes.len() - 1
         });
-        self.cells.entry((kind, place, clients)).or_default().push(cell);
+        self.cells
+            .entry((kind, place, clients))
+            .or_default()
+            .push(cell);
     }
 
     /// The round in the middle.
@@ -95,7 +98,12 @@ pub(crate) fn render(report: &Report) -> String {
             );
             for step in 0..STEPS {
                 let ms = |time: Duration| time.as_secs_f64() * 1000.0;
-                let _ = write!(text, " {:.2}/{:.2} |", ms(cell.p50[step]), ms(cell.p99[step]));
+                let _ = write!(
+                    text,
+                    " {:.2}/{:.2} |",
+                    ms(cell.p50[step]),
+                    ms(cell.p99[step])
+                );
             }
             let _ = writeln!(text, " {} |", cell.memory / 1_000_000);
         }
@@ -116,10 +124,17 @@ fn bars(report: &Report) -> String {
             Some(seen) => (format!("{seen:.2}{unit}"), "**missed**"),
         };
         let sign = if at_least { "≥" } else { "≤" };
-        let _ = writeln!(text, "| {what} | {seen} | {sign} {wanted}{unit} | {verdict} |");
+        let _ = writeln!(
+            text,
+            "| {what} | {seen} | {sign} {wanted}{unit} | {verdict} |"
+        );
     };
     let ratio = |ours: Kind, theirs: Kind, size: usize| {
-        let rate = |kind| report.middle(kind, size, 32).map(|cell| cell.cycles_per_second);
+        let rate = |kind| {
+            report
+                .middle(kind, size, 32)
+                .map(|cell| cell.cycles_per_second)
+        };
         Some(rate(ours)? / rate(theirs)?)
     };
     use Kind::{NimbolusFiles, NimbolusPostgres, TerranePostgres, TerraneSqlite, Tfstated};
@@ -143,7 +158,10 @@ fn bars(report: &Report) -> String {
             let cell = report.middle(*kind, *size, *clients)?;
             let of = |step: usize| cell.p99[step].as_secs_f64() / cell.p50[step].as_secs_f64();
             let step = (0..STEPS).max_by(|a, b| of(*a).total_cmp(&of(*b)))?;
-            Some((of(step), format!("{}, {clients} clients, {}", kind.title(), STEP_NAMES[step])))
+            Some((
+                of(step),
+                format!("{}, {clients} clients, {}", kind.title(), STEP_NAMES[step]),
+            ))
         })
         .max_by(|a, b| a.0.total_cmp(&b.0));
     let (seen, place) = worst.unzip();
@@ -153,9 +171,23 @@ fn bars(report: &Report) -> String {
     let memory = report
         .middle(TerraneSqlite, 2, 8)
         .map(|cell| cell.memory as f64 / 1e6);
-    line("memory, 8 clients with 10 MB".to_owned(), memory, 150.0, false, " MB");
+    line(
+        "memory, 8 clients with 10 MB".to_owned(),
+        memory,
+        150.0,
+        false,
+        " MB",
+    );
     #[expect(clippy::cast_precision_loss, reason = "a ratio")]
-    let room = report.room.map(|(disk, raw)| disk as f64 / raw as f64 * 100.0);
-    line("room of 100 versions of 462 KB ÷ raw".to_owned(), room, 3.0, false, " %");
+    let room = report
+        .room
+        .map(|(disk, raw)| disk as f64 / raw as f64 * 100.0);
+    line(
+        "room of 100 versions of 462 KB ÷ raw".to_owned(),
+        room,
+        3.0,
+        false,
+        " %",
+    );
     text
 }

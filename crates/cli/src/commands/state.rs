@@ -1,6 +1,8 @@
 //! `terrane state`: what was kept, and what may be done with it. One file per command.
 
 mod pull;
+mod recover;
+mod verify;
 
 use crate::args::Global;
 use crate::{CommandError, ExitStatus, Process};
@@ -15,6 +17,8 @@ pub(crate) struct StateArgs {
 #[derive(Debug, clap::Subcommand)]
 enum StateCommand {
     Pull(pull::PullArgs),
+    Recover(recover::RecoverArgs),
+    Verify(verify::VerifyArgs),
 }
 
 pub(crate) async fn state(
@@ -24,5 +28,7 @@ pub(crate) async fn state(
 ) -> Result<ExitStatus, CommandError> {
     match args.command {
         StateCommand::Pull(args) => pull::pull(&args, global, process).await,
+        StateCommand::Recover(args) => recover::recover(&args, global, process),
+        StateCommand::Verify(args) => verify::verify(&args, global, process).await,
     }
 }

@@ -2,17 +2,19 @@
 //!
 //! Not here: the layout (`set_up` has the migrations), any SQL of the nouns.
 
-use std::fs::File;
 use std::str::FromStr as _;
 use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, PgPool, PgPoolOptions, PgRow};
-use sqlx::{Column as _, ConnectOptions as _, Connection as _, Row as _, TypeInfo as _, ValueRef as _};
+use sqlx::{
+    Column as _, ConnectOptions as _, Connection as _, Row as _, TypeInfo as _, ValueRef as _,
+};
 
 use super::set_up::MIGRATIONS;
 use super::value::{Row, Value};
-use super::{DbError, add_sync, failed, sync_all};
+use super::{DbError, failed, sync_all};
+use crate::segments::Segment;
 
 /// Whoever sets up the layout, and whoever must be the only one at work, holds one of these.
 const SET_UP: i64 = 0x7465_7272_0001;
@@ -27,7 +29,7 @@ pub(crate) struct Postgres {
 
 pub(crate) struct PostgresTx {
     tx: sqlx::Transaction<'static, sqlx::Postgres>,
-    syncs: Vec<Arc<File>>,
+    pub(super) syncs: Vec<Arc<Segment>>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -112,12 +114,8 @@ impl PostgresTx {
         rows.map_err(failed(sql))?.iter().map(read).collect()
     }
 
-    pub(super) fn sync_before_commit(&mut self, file: Arc<File>) {
-        add_sync(&mut self.syncs, file);
-    }
-
-    pub(super) async fn commit(mut self) -> Result<(), DbError> {
-        sync_all(&mut self.syncs)?;
+    pub(super) async fn commit(self) -> Result<(), DbError> {
+        sync_all(&self.syncs)?;
         self.tx.commit().await.map_err(failed("COMMIT"))
     }
 }

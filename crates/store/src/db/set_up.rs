@@ -20,6 +20,10 @@ pub(super) const MIGRATIONS: &[(&str, &str)] = &[
         include_str!("../../migrations/0002_break_glass.sql"),
         "PRAGMA user_version = 2",
     ),
+    (
+        include_str!("../../migrations/0003_blobs.sql"),
+        "PRAGMA user_version = 3",
+    ),
 ];
 
 /// So long others have to end what they are at.
@@ -37,7 +41,10 @@ pub enum OpenDbError {
     #[error("could not open the database")]
     Connect(#[source] rusqlite::Error),
     #[error("could not set up the database (migration {number})")]
-    Migrate { number: usize, source: rusqlite::Error },
+    Migrate {
+        number: usize,
+        source: rusqlite::Error,
+    },
     #[error("the database did not accept the write-ahead log: its journal is `{journal}`")]
     Journal { journal: String },
     #[error("the database was written by a newer terrane (layout {found}, this one knows {known})")]

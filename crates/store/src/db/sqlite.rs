@@ -3,7 +3,6 @@
 //!
 //! Not here: how a database comes to be (`set_up`), commits that writers share (`group`).
 
-use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +15,8 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 use super::group::Group;
 use super::set_up::{self, OpenDbError};
 use super::value::{Row, Value};
-use super::{DbError, Use, add_sync, failed, sync_all};
+use super::{DbError, Use, failed, sync_all};
+use crate::segments::Segment;
 
 /// So long a writer waits for the writers of other processes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -39,7 +39,7 @@ pub(crate) struct Sqlite {
 /// The only writer from its first statement on.
 pub(crate) struct SqliteTx {
     connection: OwnedMutexGuard<Connection>,
-    syncs: Vec<Arc<File>>,
+    pub(super) syncs: Vec<Arc<Segment>>,
 }
 
 impl Sqlite {
@@ -65,11 +65,7 @@ impl Sqlite {
         self.group.as_ref()
     }
 
-    pub(super) async fn execute(
-        &self,
-        sql: &'static str,
-        args: &[Value],
-    ) -> Result<u64, DbError> {
+    pub(super) async fn execute(&self, sql: &'static str, args: &[Value]) -> Result<u64, DbError> {
         let mut connection = self.writer.lock().await;
         patiently(&mut connection, |connection| execute(connection, sql, args))
             .await
@@ -87,9 +83,11 @@ impl Sqlite {
             let turn = self.next.fetch_add(1, Ordering::Relaxed);
             self.readers[turn % self.readers.len()].lock().await
         };
-        patiently(&mut connection, |connection| fetch_all(connection, sql, args))
-            .await
-            .map_err(failed(sql))
+        patiently(&mut connection, |connection| {
+            fetch_all(connection, sql, args)
+        })
+        .await
+        .map_err(failed(sql))
     }
 
     pub(super) async fn begin(&self) -> Result<SqliteTx, DbError> {
@@ -100,9 +98,11 @@ impl Sqlite {
 pub(super) async fn begin(writer: Arc<Mutex<Connection>>) -> Result<SqliteTx, DbError> {
     const BEGIN: &str = "BEGIN IMMEDIATE";
     let mut connection = writer.lock_owned().await;
-    patiently(&mut connection, |connection| connection.execute_batch(BEGIN))
-        .await
-        .map_err(failed(BEGIN))?;
+    patiently(&mut connection, |connection| {
+        connection.execute_batch(BEGIN)
+    })
+    .await
+    .map_err(failed(BEGIN))?;
     Ok(SqliteTx {
         connection,
         syncs: Vec::new(),
@@ -124,14 +124,10 @@ impl SqliteTx {
         fetch_all(&self.connection, sql, args).map_err(failed(sql))
     }
 
-    pub(super) fn sync_before_commit(&mut self, file: Arc<File>) {
-        add_sync(&mut self.syncs, file);
-    }
-
-    pub(super) fn commit(mut self) -> Result<(), DbError> {
+    pub(super) fn commit(self) -> Result<(), DbError> {
         const COMMIT: &str = "COMMIT";
         self.check(COMMIT)?;
-        sync_all(&mut self.syncs)?;
+        sync_all(&self.syncs)?;
         self.connection
             .execute_batch(COMMIT)
             .map_err(failed(COMMIT))
