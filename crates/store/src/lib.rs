@@ -15,11 +15,13 @@ mod db;
 mod keys;
 mod lanes;
 mod locks;
+mod readiness;
 mod refusals;
 mod runs;
 mod sealing;
 mod state_versions;
 mod states;
+mod tokens;
 
 pub use break_glass::NewBreakGlass;
 pub use change_sets::{ChangeSetError, Say, Turn};
@@ -29,7 +31,8 @@ pub use locks::{AcquireLockError, ReleaseLockError, Released};
 pub use refusals::{NewRefusal, Refusal};
 pub use sealing::{KeyedDigester, UnsealError};
 pub use state_versions::{AdoptError, Adopted, AppendError, Appended, Writer};
-pub use states::StateRow;
+pub use states::{DeleteStateError, StateRow};
+pub use tokens::{NewToken, StoredToken, TokenError};
 
 use blobs::Disk;
 use db::Db;
