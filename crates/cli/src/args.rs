@@ -7,7 +7,8 @@ use clap::{Parser, Subcommand, ValueEnum};
 use crate::commands::{
     apply::ApplyArgs, completions::CompletionsArgs, destroy::DestroyArgs, engine::EngineArgs,
     fmt::FmtArgs, graph::GraphArgs, init::InitArgs, output::OutputArgs, plan::PlanArgs,
-    runner::RunnerArgs, state::StateArgs, validate::ValidateArgs,
+    runner::RunnerArgs, server::ServerArgs, state::StateArgs, token::TokenArgs,
+    validate::ValidateArgs,
 };
 use crate::{ExitStatus, Process};
 
@@ -79,6 +80,8 @@ pub(crate) enum Command {
     Destroy(DestroyArgs),
     Output(OutputArgs),
     State(StateArgs),
+    Server(ServerArgs),
+    Token(TokenArgs),
     Fmt(FmtArgs),
     Engine(EngineArgs),
     Completions(CompletionsArgs),

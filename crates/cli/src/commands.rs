@@ -13,7 +13,9 @@ mod place;
 pub(crate) mod plan;
 pub(crate) mod runner;
 mod selection;
+pub(crate) mod server;
 pub(crate) mod state;
+pub(crate) mod token;
 pub(crate) mod validate;
 
 use control::Control;

@@ -71,6 +71,8 @@ pub enum PrepareError {
     Keep { path: PathBuf, source: io::Error },
     #[error("could not seal the snapshot of the source")]
     Seal(#[source] store::StoreError),
+    #[error("could not reserve a state for runs")]
+    Reserve(#[source] store::StoreError),
     #[error("could not store the change set")]
     Store(#[from] ChangeSetError),
 }
@@ -99,6 +101,7 @@ impl PrepareError {
             | Self::Snapshot(_)
             | Self::Keep { .. }
             | Self::Seal(_)
+            | Self::Reserve(_)
             | Self::Store(_) => None,
         }
     }
@@ -135,6 +138,7 @@ pub async fn begin(
     for name in &wanted.stacks {
         may(project, &project.stacks[name], wanted)?;
     }
+    reserve_for_runs(control, project, wanted).await?;
     check_upstreams(control, project, wanted).await?;
     check_downstreams(control, project, &graph, wanted).await?;
     // Until the change set is stored, nobody may take its source for left over.
@@ -285,6 +289,24 @@ fn may(project: &Project, stack: &Stack, wanted: &Wanted) -> Result<(), PrepareE
         return Err(PrepareError::NoHome {
             stack: stack.name.clone(),
         });
+    }
+    Ok(())
+}
+
+/// Where not anyone may apply, only runs write the state: a server on this home refuses its clients.
+async fn reserve_for_runs(
+    control: &Control,
+    project: &Project,
+    wanted: &Wanted,
+) -> Result<(), PrepareError> {
+    for name in &wanted.stacks {
+        let stack = &project.stacks[name];
+        let target = &project.targets[&stack.target];
+        if !target.is_open() && target.backend == Backend::Terrane {
+            let state = control.state_name(&stack.state);
+            let reserved = control.store.state_reserve_for_runs(&state).await;
+            reserved.map_err(PrepareError::Reserve)?;
+        }
     }
     Ok(())
 }

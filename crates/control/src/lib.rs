@@ -16,7 +16,9 @@ pub mod proposals;
 pub mod recovery;
 pub mod runner;
 pub mod state;
+pub mod state_service;
 pub mod states;
+pub mod tokens;
 pub mod validation;
 pub mod worker;
 

@@ -36,6 +36,8 @@ enum AccessMode {
 pub enum StateAccessError {
     #[error("run {run} may not do this: {why}")]
     Forbidden { run: RunId, why: &'static str },
+    #[error("token `{token}` may not do this: {why}")]
+    Denied { token: String, why: String },
     #[error("state `{state}` is locked by {}", .holder.info)]
     Locked {
         state: StateName,

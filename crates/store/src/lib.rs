@@ -21,6 +21,7 @@ mod durability;
 mod keys;
 mod lanes;
 mod locks;
+mod readiness;
 mod recover;
 mod refusals;
 mod retention;
@@ -30,6 +31,7 @@ mod segments;
 mod state_versions;
 mod states;
 mod sweeping;
+mod tokens;
 mod verify;
 
 pub use blobs::file_name;
@@ -44,8 +46,9 @@ pub use refusals::{NewRefusal, Refusal};
 pub use retention::RemovedVersion;
 pub use sealing::{KeyedDigester, UnsealError};
 pub use state_versions::{AdoptError, Adopted, AppendError, Appended, Writer};
-pub use states::StateRow;
+pub use states::{DeleteStateError, StateRow};
 pub use sweeping::Swept;
+pub use tokens::{NewToken, StoredToken, TokenError};
 pub use verify::{Damage, Verified};
 
 use blobs::{Blobs, Disk};

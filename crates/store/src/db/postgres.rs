@@ -167,7 +167,7 @@ async fn migrate(connection: &mut PgConnection) -> Result<(), OpenPostgresError>
         return Ok(());
     }
     let first = MIGRATIONS.len() - left.len() + 1;
-    for (number, (deed, _)) in (first..).zip(left) {
+    for (number, deed) in (first..).zip(left) {
         let deed = deed.replace(
             "INTEGER PRIMARY KEY AUTOINCREMENT",
             "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",

@@ -10,20 +10,12 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use super::sqlite::prepare_connection;
 
-/// Each entry: what to do, and the stamp that says it was done. Entries are only added.
-pub(super) const MIGRATIONS: &[(&str, &str)] = &[
-    (
-        include_str!("../../migrations/0001_foundation.sql"),
-        "PRAGMA user_version = 1",
-    ),
-    (
-        include_str!("../../migrations/0002_break_glass.sql"),
-        "PRAGMA user_version = 2",
-    ),
-    (
-        include_str!("../../migrations/0003_blobs.sql"),
-        "PRAGMA user_version = 3",
-    ),
+/// What to do to get from each layout to the next. Entries are only added.
+pub(super) const MIGRATIONS: &[&str] = &[
+    include_str!("../../migrations/0001_foundation.sql"),
+    include_str!("../../migrations/0002_break_glass.sql"),
+    include_str!("../../migrations/0003_blobs.sql"),
+    include_str!("../../migrations/0004_tokens.sql"),
 ];
 
 /// So long others have to end what they are at.
@@ -153,7 +145,7 @@ fn bring_up_to_date(file: &Path) -> Result<(), OpenDbError> {
         .map_err(|(_, err)| OpenDbError::Connect(err))
 }
 
-/// All that is left to do, in one transaction, each step with its stamp.
+/// All that is left to do, in one transaction, each step with its number.
 fn migrate(connection: &mut Connection) -> Result<(), OpenDbError> {
     let tx = connection
         .transaction_with_behavior(TransactionBehavior::Immediate)
@@ -163,16 +155,15 @@ fn migrate(connection: &mut Connection) -> Result<(), OpenDbError> {
         .map_err(OpenDbError::Connect)?;
     let left = migrations_left(layout)?;
     let first = MIGRATIONS.len() - left.len() + 1;
-    for (number, (deed, stamp)) in (first..).zip(left) {
-        for sql in [*deed, *stamp] {
-            tx.execute_batch(sql)
-                .map_err(|source| OpenDbError::Migrate { number, source })?;
-        }
+    for (number, deed) in (first..).zip(left) {
+        tx.execute_batch(deed)
+            .and_then(|()| tx.execute_batch(&format!("PRAGMA user_version = {number}")))
+            .map_err(|source| OpenDbError::Migrate { number, source })?;
     }
     tx.commit().map_err(OpenDbError::Connect)
 }
 
-fn migrations_left(layout: i64) -> Result<&'static [(&'static str, &'static str)], OpenDbError> {
+fn migrations_left(layout: i64) -> Result<&'static [&'static str], OpenDbError> {
     usize::try_from(layout)
         .ok()
         .and_then(|done| MIGRATIONS.get(done..))
