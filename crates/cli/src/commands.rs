@@ -1,6 +1,7 @@
 //! One command per file; what several share is here.
 
 pub(crate) mod apply;
+mod by_hand;
 mod change;
 pub(crate) mod completions;
 pub(crate) mod destroy;
@@ -8,9 +9,12 @@ pub(crate) mod engine;
 pub(crate) mod fmt;
 pub(crate) mod graph;
 pub(crate) mod init;
+pub(crate) mod key;
+pub(crate) mod lock;
 pub(crate) mod output;
 mod place;
 pub(crate) mod plan;
+pub(crate) mod run;
 pub(crate) mod runner;
 mod selection;
 pub(crate) mod state;

@@ -15,7 +15,9 @@ use std::path::{Path, PathBuf};
 
 use drivers::snapshot::Slot;
 use model::ids::RunId;
-use store::{Keyring, OpenStoreError, Store};
+use store::{OpenStoreError, Store};
+
+use crate::keys::{KeySource, ReadKeyError};
 
 /// Directories of the person and the place, read from the environment once, by `cli`.
 #[derive(Clone, Debug)]
@@ -25,8 +27,7 @@ pub struct Settings {
     pub data_dir: PathBuf,
     pub config_dir: PathBuf,
     pub cache_dir: PathBuf,
-    /// Where the master key lies, if not in the config directory.
-    pub key_file: Option<PathBuf>,
+    pub key: KeySource,
     /// Whether this is a CI job, whose disk goes when it ends.
     pub is_ci: bool,
 }
@@ -34,7 +35,7 @@ pub struct Settings {
 #[derive(Clone, Debug)]
 pub struct Home {
     root: PathBuf,
-    key_file: PathBuf,
+    key: KeySource,
     project: String,
 }
 
@@ -44,11 +45,8 @@ pub enum OpenHomeError {
     Make { path: PathBuf, source: io::Error },
     #[error("the master key `{}` is missing, and the home `{}` holds states sealed with it", path.display(), home.display())]
     KeyGone { path: PathBuf, home: PathBuf },
-    #[error("could not read the master key `{}`", path.display())]
-    Key {
-        path: PathBuf,
-        source: store::OpenKeyringError,
-    },
+    #[error(transparent)]
+    Key(#[from] ReadKeyError),
     #[error("could not open the home `{}`", path.display())]
     Open {
         path: PathBuf,
@@ -72,7 +70,7 @@ impl Settings {
             .unwrap_or_else(|| self.data_dir.clone());
         Home {
             root: base.join(project),
-            key_file: self.master_key(),
+            key: self.key.clone(),
             project: project.to_owned(),
         }
     }
@@ -80,36 +78,26 @@ impl Settings {
     /// The named home itself, for states of any project, as a server keeps them.
     pub fn bare_home(&self) -> Option<Home> {
         let root = self.named_home.clone()?;
-        let key_file = self.master_key();
+        let key = self.key.clone();
         let project = String::new();
-        Some(Home {
-            root,
-            key_file,
-            project,
-        })
-    }
-
-    fn master_key(&self) -> PathBuf {
-        let default = || self.config_dir.join("master.key");
-        self.key_file.clone().unwrap_or_else(default)
+        Some(Home { root, key, project })
     }
 }
 
 impl Home {
     /// For a runner, which is told where its home is.
-    pub fn at(root: PathBuf, key_file: PathBuf, project: String) -> Self {
-        Self {
-            root,
-            key_file,
-            project,
-        }
+    pub fn at(root: PathBuf, key: KeySource, project: String) -> Self {
+        Self { root, key, project }
     }
 
-    pub async fn open(self) -> Result<Opened, OpenHomeError> {
+    pub async fn open(mut self) -> Result<Opened, OpenHomeError> {
         // A new key for old states would only hide that the right one is missing.
-        if !self.key_file.exists() && self.root.join("keys").is_dir() {
+        if let Some(path) = self.key.file()
+            && !path.exists()
+            && self.root.join("keys").is_dir()
+        {
             return Err(OpenHomeError::KeyGone {
-                path: self.key_file.clone(),
+                path: path.to_owned(),
                 home: self.root,
             });
         }
@@ -117,23 +105,22 @@ impl Home {
             path: self.root.clone(),
             source,
         })?;
-        let keys =
-            Keyring::open_or_create(&self.key_file).map_err(|source| OpenHomeError::Key {
-                path: self.key_file.clone(),
-                source,
-            })?;
-        let made = keys.created();
+        let keys = self.key.read().await?;
+        let new_key = keys.created().then(|| self.key.file().map(Path::to_owned));
+        if self.key.file().is_none() {
+            // A command is asked once; runners get what it said.
+            self.key = KeySource::Text(keys.to_text());
+        }
         let store = Store::open(&self.root, keys)
             .await
             .map_err(|source| OpenHomeError::Open {
                 path: self.root.clone(),
                 source: Box::new(source),
             })?;
-        let new_key = made.then(|| self.key_file.clone());
         Ok(Opened {
             store,
             home: self,
-            new_key,
+            new_key: new_key.flatten(),
         })
     }
 
@@ -141,8 +128,8 @@ impl Home {
         &self.root
     }
 
-    pub fn key_file(&self) -> &Path {
-        &self.key_file
+    pub fn key(&self) -> &KeySource {
+        &self.key
     }
 
     pub fn project(&self) -> &str {
@@ -161,7 +148,11 @@ impl Home {
     }
 
     pub fn run_dir(&self, run: RunId) -> PathBuf {
-        self.root.join("runs").join(run.to_string())
+        self.runs().join(run.to_string())
+    }
+
+    pub(crate) fn runs(&self) -> PathBuf {
+        self.root.join("runs")
     }
 
     /// What runners complain of before they can record anything; one file for all.

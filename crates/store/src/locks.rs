@@ -12,6 +12,8 @@ use crate::db::{DbError, Tx, Value};
 use crate::states::read_lock_info;
 use crate::{Store, StoreError};
 
+mod breaking;
+
 /// So many ended locks are remembered for each state.
 const REMEMBERED: i64 = 64;
 

@@ -14,9 +14,11 @@ use crate::{Store, StoreError, blocking};
 mod adopt;
 mod append;
 mod blob;
+mod by_hand;
 
 pub use adopt::{AdoptError, Adopted};
 pub use append::{AppendError, Appended, Writer};
+pub use by_hand::{ByHand, Record};
 
 /// A version and its file.
 struct Stored {

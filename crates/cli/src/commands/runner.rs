@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use control::Control;
 use control::asker::Asker;
 use control::home::{Home, Opened};
+use control::keys::KeySource;
 use control::runner::{self as runners, Endpoint};
 use control::state::StateAccess;
 use model::ids::RunId;
@@ -26,8 +27,9 @@ pub(crate) struct RunnerArgs {
     stage: String,
     #[arg(long)]
     home: PathBuf,
+    /// Without one, the master key comes with the asker's values.
     #[arg(long)]
-    key: PathBuf,
+    key: Option<PathBuf>,
     #[arg(long)]
     id: String,
     #[arg(long)]
@@ -56,7 +58,9 @@ pub(crate) async fn runner(args: RunnerArgs) -> Result<ExitStatus, CommandError>
         .read_to_end(&mut values)
         .map_err(|err| read(&err))?;
     let asker: Asker = serde_json::from_slice(&values).map_err(|err| read(&err))?;
-    let home = Home::at(args.home, args.key, args.id);
+    let key = args.key.map(KeySource::File).or_else(|| asker.key());
+    let key = key.ok_or_else(|| CommandError::new("no master key was handed over"))?;
+    let home = Home::at(args.home, key, args.id);
     let Opened { store, home, .. } = home
         .open()
         .await

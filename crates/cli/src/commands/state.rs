@@ -1,6 +1,10 @@
 //! `terrane state`: what was kept, and what may be done with it. One file per command.
 
 mod pull;
+mod push;
+mod rm;
+mod rollback;
+mod surgery;
 
 use crate::args::Global;
 use crate::{CommandError, ExitStatus, Process};
@@ -15,6 +19,9 @@ pub(crate) struct StateArgs {
 #[derive(Debug, clap::Subcommand)]
 enum StateCommand {
     Pull(pull::PullArgs),
+    Push(push::PushArgs),
+    Rollback(rollback::RollbackArgs),
+    Rm(rm::RmArgs),
 }
 
 pub(crate) async fn state(
@@ -24,5 +31,8 @@ pub(crate) async fn state(
 ) -> Result<ExitStatus, CommandError> {
     match args.command {
         StateCommand::Pull(args) => pull::pull(&args, global, process).await,
+        StateCommand::Push(args) => push::push(&args, global, process).await,
+        StateCommand::Rollback(args) => rollback::rollback(&args, global, process).await,
+        StateCommand::Rm(args) => rm::rm(&args, global, process).await,
     }
 }

@@ -10,7 +10,9 @@ use model::state::{
 };
 
 use super::blob::{self, BlobHeader, NewBlob};
+use super::by_hand::Record;
 use super::{HEAD, Stored, unknown};
+use crate::break_glass::NewBreakGlass;
 use crate::db::Tx;
 use crate::refusals::NewRefusal;
 use crate::sealing::hex;
@@ -70,6 +72,8 @@ pub(super) struct Write<'a> {
     /// The run the version is recorded under.
     pub(super) run: Option<RunId>,
     pub(super) mark: Option<Mark>,
+    /// The record that opens with the version, if a person makes it.
+    pub(super) record: Option<Record>,
     pub(super) body: Arc<Vec<u8>>,
 }
 
@@ -97,6 +101,7 @@ impl Store {
             writer,
             run: writer.run,
             mark: None,
+            record: None,
             body: Arc::clone(&body),
         };
         let refused = match self.append(&write).await {
@@ -256,6 +261,16 @@ impl Store {
         ];
         if tx.fetch_optional(MOVE, &moved).await?.is_none() {
             return Ok(false);
+        }
+        if let Some(record) = &write.record {
+            tx.break_glass_open(&NewBreakGlass {
+                act: record.act,
+                state: &version.state,
+                actor: &record.actor,
+                reason: Some(&record.reason),
+                detail: format!("version {}: {}", version.version, record.detail),
+            })
+            .await?;
         }
         #[cfg(test)]
         self.disk.note(crate::blobs::Step::HeadMoved);
