@@ -6,9 +6,9 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
     apply::ApplyArgs, completions::CompletionsArgs, destroy::DestroyArgs, engine::EngineArgs,
-    fmt::FmtArgs, graph::GraphArgs, init::InitArgs, output::OutputArgs, plan::PlanArgs,
-    runner::RunnerArgs, server::ServerArgs, state::StateArgs, token::TokenArgs,
-    validate::ValidateArgs,
+    fmt::FmtArgs, graph::GraphArgs, init::InitArgs, key::KeyArgs, lock::LockArgs,
+    output::OutputArgs, plan::PlanArgs, run::RunArgs, runner::RunnerArgs, server::ServerArgs,
+    state::StateArgs, token::TokenArgs, validate::ValidateArgs,
 };
 use crate::{ExitStatus, Process};
 
@@ -82,6 +82,9 @@ pub(crate) enum Command {
     State(StateArgs),
     Server(ServerArgs),
     Token(TokenArgs),
+    Lock(LockArgs),
+    Run(RunArgs),
+    Key(KeyArgs),
     Fmt(FmtArgs),
     Engine(EngineArgs),
     Completions(CompletionsArgs),

@@ -35,6 +35,9 @@ pub fn run(args: Args, process: &Process) -> Result<ExitStatus, CommandError> {
         Command::State(args) => block_on(commands::state::state(args, global, process))?,
         Command::Server(args) => block_on_all(commands::server::server(args, global, process))?,
         Command::Token(args) => block_on(commands::token::token(args, global, process))?,
+        Command::Lock(args) => block_on(commands::lock::lock(args, global, process))?,
+        Command::Run(args) => block_on(commands::run::run(args, global, process))?,
+        Command::Key(args) => block_on(commands::key::key(args, global, process))?,
         Command::Runner(args) => {
             commands::runner::leave_terminal()?;
             block_on(commands::runner::runner(args))?

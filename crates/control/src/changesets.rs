@@ -25,6 +25,7 @@ use store::{ChangeSetError, Scope};
 
 use crate::asker::{Asker, GatherError};
 use crate::home::make_private;
+use crate::kept_aside::{self, KeptAsideError};
 use crate::outputs::{self, OutputsError};
 use crate::projects::OpenProject;
 use crate::{Control, runner};
@@ -39,6 +40,8 @@ pub struct Wanted {
     /// For `plan --destroy`; a destroy is one anyway.
     pub destroy: bool,
     pub refresh_only: bool,
+    /// For a plan from an older version of the state.
+    pub pinned: Option<i64>,
     /// Whether a home was named, or the machine keeps its disk: states may be stored here.
     pub may_keep_state: bool,
 }
@@ -59,6 +62,11 @@ pub enum PrepareError {
     },
     #[error("stack `{by}` still stands on `{stack}`: it is applied, and not part of this")]
     StillNeeded { stack: StackName, by: StackName },
+    #[error("stack `{stack}` may not be applied now")]
+    KeptAside {
+        stack: StackName,
+        source: KeptAsideError,
+    },
     #[error("no engine is known for stack `{stack}`")]
     NoEngine { stack: StackName },
     #[error(transparent)]
@@ -92,6 +100,7 @@ impl PrepareError {
             Self::StillNeeded { stack, .. } => Some(format!(
                 "`terrane destroy {stack}+` destroys its dependents first"
             )),
+            Self::KeptAside { stack, source } => source.hint(stack.as_str()),
             Self::Gather(GatherError::Unset { name, .. }) => {
                 Some(format!("set it: `export {name}=…`"))
             }
@@ -108,10 +117,19 @@ impl PrepareError {
 
     /// Whether a rule refused it, rather than something breaking.
     pub fn is_refusal(&self) -> bool {
-        matches!(
-            self,
-            Self::NotAWriter { .. } | Self::NoHome { .. } | Self::StillNeeded { .. }
-        )
+        match self {
+            Self::NotAWriter { .. } | Self::NoHome { .. } | Self::StillNeeded { .. } => true,
+            Self::KeptAside { source, .. } => source.is_refusal(),
+            Self::NotApplied { .. }
+            | Self::NoEngine { .. }
+            | Self::Gather(_)
+            | Self::Outputs(_)
+            | Self::Snapshot(_)
+            | Self::Keep { .. }
+            | Self::Seal(_)
+            | Self::Reserve(_)
+            | Self::Store(_) => false,
+        }
     }
 }
 
@@ -137,6 +155,14 @@ pub async fn begin(
     let graph = Graph::new(project);
     for name in &wanted.stacks {
         may(project, &project.stacks[name], wanted)?;
+        if wanted.action != Action::Plan {
+            let state = control.state_name(&project.stacks[name].state);
+            let checked = kept_aside::check(control, &state).await;
+            checked.map_err(|source| PrepareError::KeptAside {
+                stack: name.clone(),
+                source,
+            })?;
+        }
     }
     reserve_for_runs(control, project, wanted).await?;
     check_upstreams(control, project, wanted).await?;
@@ -160,6 +186,7 @@ pub async fn begin(
     let asker = Asker::gather(env, &open.root, &specs)?;
     let request = Request {
         project: control.home.project().to_owned(),
+        machine: control.home.machine().to_owned(),
         action: wanted.action,
         stacks: wanted.stacks.iter().cloned().collect(),
         auto_approve: wanted.auto_approve && wanted.action != Action::Plan,
@@ -491,6 +518,7 @@ fn spec(
             .unwrap_or_default(),
         destroy: wanted.destroy || wanted.action == Action::Destroy,
         refresh_only: wanted.refresh_only,
+        pinned: wanted.pinned.filter(|_| wanted.action == Action::Plan),
     })
 }
 

@@ -23,6 +23,10 @@ pub struct ChangeSet {
 pub struct Request {
     /// The id of the project: several may share a home.
     pub project: String,
+    /// The machine whose processes carry it out; empty where a home is on one machine only. Nobody else can
+    /// tell whether they are alive.
+    #[serde(default)]
+    pub machine: String,
     pub action: Action,
     pub stacks: Vec<StackName>,
     /// Who asked wants the outcome and has said yes beforehand.

@@ -54,6 +54,14 @@ impl Blobs {
         }
     }
 
+    /// Durable when this returns, in the place of what was there: only for a key that is wrapped anew.
+    pub(crate) fn write(&self, name: &str, bytes: &[u8]) -> Result<(), StoreError> {
+        match self {
+            Self::Disk(disk) => disk.write(name, bytes),
+            Self::Bucket(bucket) => bucket.write(name, bytes.to_vec()),
+        }
+    }
+
     pub(crate) fn read(&self, name: &str) -> Result<Vec<u8>, StoreError> {
         match self {
             Self::Disk(disk) => disk.read(name),

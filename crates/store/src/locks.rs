@@ -4,15 +4,15 @@
 //! Not here: whether a run is still alive (`control`): a lock has no clock.
 
 use jiff::Timestamp;
-use model::break_glass::Act;
 use model::ids::RunId;
 use model::lock::{LockEpoch, LockInfo};
 use model::state::{ExpectedHead, HeldLock, StateName};
 
-use crate::break_glass::NewBreakGlass;
 use crate::db::{DbError, Tx, Value};
 use crate::states::{StateRow, read_lock_info};
 use crate::{Store, StoreError};
+
+mod breaking;
 
 /// So many ended locks are remembered for each state.
 const REMEMBERED: i64 = 64;
@@ -99,53 +99,6 @@ impl Store {
         id: &str,
     ) -> Result<Released, ReleaseLockError> {
         self.lock_end(state, id, "broken").await
-    }
-
-    /// Takes away whatever lock is held, or only the one of that id, and opens a record of it: both or
-    /// neither. Nothing to take away is nothing to record.
-    pub async fn lock_break_recorded(
-        &self,
-        state: &StateName,
-        id: Option<&str>,
-        actor: &str,
-        reason: Option<&str>,
-    ) -> Result<Option<HeldLock>, ReleaseLockError> {
-        let failed = |source| ReleaseLockError::Store {
-            state: state.clone(),
-            source,
-        };
-        let failed_db = |err: DbError| failed(err.into());
-        let mut tx = self.db.begin_write().await.map_err(failed_db)?;
-        let Some(row) = tx.state_get(state).await.map_err(failed)? else {
-            return Ok(None);
-        };
-        let Some(holder) = row.lock else {
-            return Ok(None);
-        };
-        if id.is_some_and(|id| id != holder.info.id) {
-            let ended = tx.lock_has_ended(row.id, id.unwrap_or_default()).await;
-            if ended.map_err(failed_db)? {
-                return Ok(None);
-            }
-            return Err(ReleaseLockError::Held {
-                state: state.clone(),
-                holder: Box::new(holder),
-            });
-        }
-        let cleared = tx.lock_clear(row.id, &holder.info.id, "broken").await;
-        if !cleared.map_err(failed_db)? {
-            return Err(failed(StoreError::Interrupted));
-        }
-        let record = NewBreakGlass {
-            act: Act::LockBroken,
-            state,
-            actor,
-            reason,
-            detail: format!("the lock of {}", holder.info),
-        };
-        tx.break_glass_open(&record).await.map_err(failed)?;
-        tx.commit().await.map_err(failed_db)?;
-        Ok(Some(holder))
     }
 
     /// Ends all locks of a run that is known to be gone.

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use control::home::Use;
 use control::state_service::StateService;
 use serde_json::json;
 use server::service::StateServer;
@@ -12,7 +13,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::filter::LevelFilter;
 
-use super::open_control;
+use super::open_control_for;
 use crate::args::Global;
 use crate::{CommandError, ExitStatus, Process, report};
 
@@ -66,7 +67,8 @@ pub(crate) async fn server(
             .hint("name its directory: `--data DIR` or `TERRANE_HOME`")
             .status(ExitStatus::Usage));
     };
-    let control = open_control(home, &settings, process, process.look(global)).await?;
+    let look = process.look(global);
+    let control = open_control_for(Use::Serving, home, &settings, process, look).await?;
     let service = StateService::new(control.store, control.home);
     let limit = args.max_state_size as usize * 1024 * 1024;
     let listening = |err: &dyn std::error::Error| {

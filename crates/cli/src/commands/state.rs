@@ -1,7 +1,11 @@
 //! `terrane state`: what was kept, and what may be done with it. One file per command.
 
 mod pull;
+mod push;
 mod recover;
+mod rm;
+mod rollback;
+mod surgery;
 mod verify;
 
 use crate::args::Global;
@@ -19,6 +23,9 @@ enum StateCommand {
     Pull(pull::PullArgs),
     Recover(recover::RecoverArgs),
     Verify(verify::VerifyArgs),
+    Push(push::PushArgs),
+    Rollback(rollback::RollbackArgs),
+    Rm(rm::RmArgs),
 }
 
 pub(crate) async fn state(
@@ -30,5 +37,8 @@ pub(crate) async fn state(
         StateCommand::Pull(args) => pull::pull(&args, global, process).await,
         StateCommand::Recover(args) => recover::recover(&args, global, process),
         StateCommand::Verify(args) => verify::verify(&args, global, process).await,
+        StateCommand::Push(args) => push::push(&args, global, process).await,
+        StateCommand::Rollback(args) => rollback::rollback(&args, global, process).await,
+        StateCommand::Rm(args) => rm::rm(&args, global, process).await,
     }
 }

@@ -13,8 +13,10 @@ use model::state::{
 };
 
 use super::blob::{self, Base, NewBlob, may_build_on};
+use super::by_hand::Record;
 use super::{HEAD, Stored, unknown};
 use crate::blobs::{Blobs, Staged};
+use crate::break_glass::NewBreakGlass;
 use crate::db::Tx;
 use crate::keys::Scope;
 use crate::refusals::NewRefusal;
@@ -81,6 +83,8 @@ pub(super) struct Write {
     /// The run the version is recorded under.
     pub(super) run: Option<RunId>,
     pub(super) mark: Option<Mark>,
+    /// The record that opens with the version, if a person makes it.
+    pub(super) record: Option<Record>,
     pub(super) body: Arc<Vec<u8>>,
 }
 
@@ -120,6 +124,7 @@ impl Store {
             writer: writer.clone(),
             run: writer.run,
             mark: None,
+            record: None,
             body: Arc::clone(&body),
         };
         let refused = match self.append(write).await {
@@ -375,6 +380,16 @@ impl Tx {
         if let (Some(until), Some(parent)) = (pinned, version.parent) {
             let args = [now.row.id.into(), parent.into(), until.into()];
             self.execute(PIN, &args).await?;
+        }
+        if let Some(record) = &write.record {
+            let opened = NewBreakGlass {
+                act: record.act,
+                state: &version.state,
+                actor: &record.actor,
+                reason: Some(&record.reason),
+                detail: format!("version {}: {}", version.version, record.detail),
+            };
+            self.break_glass_open(&opened).await?;
         }
         Ok(true)
     }

@@ -188,6 +188,7 @@ async fn a_lock_lost_while_the_file_was_written_is_lost() {
         writer: holding("a"),
         run: None,
         mark: None,
+        record: None,
         body: Arc::new(body(1)),
     };
     let facts = StateFacts::read(&write.body).unwrap();
