@@ -50,6 +50,21 @@ impl Process {
             .filter(|value| !value.is_empty())
     }
 
+    /// Who runs this: a person of the operating system.
+    pub(crate) fn actor(&self) -> String {
+        let uid = rustix::process::getuid().as_raw().to_string();
+        let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+        let known = users.lines().find_map(|line| {
+            let mut fields = line.split(':');
+            let name = fields.next()?;
+            (fields.nth(1)? == uid).then(|| name.to_owned())
+        });
+        let said = || ["USER", "LOGNAME"].iter().find_map(|name| self.var(name));
+        known
+            .or_else(|| said().map(str::to_owned))
+            .unwrap_or_else(|| format!("user {uid}"))
+    }
+
     /// For what goes to standard error: everything that is not data.
     pub(crate) fn look(&self, global: &Global) -> Look {
         self.look_of(global, self.stderr_is_terminal)

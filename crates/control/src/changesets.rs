@@ -39,6 +39,8 @@ pub struct Wanted {
     /// For `plan --destroy`; a destroy is one anyway.
     pub destroy: bool,
     pub refresh_only: bool,
+    /// Who asks: a person of the operating system.
+    pub asker: String,
     /// Whether a home was named, or the machine keeps its disk: states may be stored here.
     pub may_keep_state: bool,
 }
@@ -154,6 +156,10 @@ pub async fn begin(
         .map(|name| spec(open, project, &graph, engines, &source, &name, wanted))
         .collect::<Result<Vec<_>, _>>()?;
     let asker = Asker::gather(env, &open.root, &specs)?;
+    let commit = open
+        .git
+        .as_ref()
+        .and_then(|git| git.head_commit().ok().flatten());
     let request = Request {
         action: wanted.action,
         stacks: wanted.stacks.iter().cloned().collect(),
@@ -161,7 +167,9 @@ pub async fn begin(
         parallelism: wanted.parallelism.max(1),
         lanes: lanes(project, wanted),
         source,
-        commit: open.git.as_ref().and_then(|git| git.head().ok().flatten()),
+        commit: commit.as_ref().map(|(id, _)| id.clone()),
+        subject: commit.map(|(_, subject)| subject),
+        asker: Some(wanted.asker.clone()),
         dirty: open
             .git
             .as_ref()

@@ -16,7 +16,15 @@ use crate::ids::RunId;
 use crate::lock::LockInfo;
 
 mod adoption;
+pub mod diff;
+pub mod glob;
+pub mod history;
+pub mod leaves;
+pub mod moment;
+pub mod pick;
 mod push;
+pub mod resources;
+pub mod sensitivity;
 
 pub use adoption::{Adoption, KeepAside, adoption};
 pub use push::{HeadView, LockView, Mark, PushRefusal, PushVerdict, PushView, check_push};

@@ -18,6 +18,7 @@ mod locks;
 mod refusals;
 mod runs;
 mod sealing;
+mod state_index;
 mod state_versions;
 mod states;
 
@@ -28,6 +29,7 @@ pub use keys::{KeyError, Keyring, OpenKeyringError, Scope};
 pub use locks::{AcquireLockError, ReleaseLockError, Released};
 pub use refusals::{NewRefusal, Refusal};
 pub use sealing::{KeyedDigester, UnsealError};
+pub use state_index::{Appearance, LastChange, VersionSummary};
 pub use state_versions::{AdoptError, Adopted, AppendError, Appended, Writer};
 pub use states::StateRow;
 

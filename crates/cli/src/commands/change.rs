@@ -59,6 +59,7 @@ pub(crate) async fn carry_out(
         parallelism: change.jobs.or(project.parallelism).unwrap_or_else(cores),
         destroy: change.destroy,
         refresh_only: change.refresh_only,
+        asker: process.actor(),
         may_keep_state: !settings.is_ci || settings.named_home.is_some(),
         stacks,
     };

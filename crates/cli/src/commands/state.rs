@@ -1,6 +1,13 @@
 //! `terrane state`: what was kept, and what may be done with it. One file per command.
 
+mod asking;
+mod blame;
+mod diff;
+mod list;
 mod pull;
+mod search;
+mod show;
+mod versions;
 
 use crate::args::Global;
 use crate::{CommandError, ExitStatus, Process};
@@ -14,6 +21,12 @@ pub(crate) struct StateArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum StateCommand {
+    List(list::ListArgs),
+    Show(show::ShowArgs),
+    Versions(versions::VersionsArgs),
+    Diff(diff::DiffArgs),
+    Blame(blame::BlameArgs),
+    Search(search::SearchArgs),
     Pull(pull::PullArgs),
 }
 
@@ -23,6 +36,12 @@ pub(crate) async fn state(
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
     match args.command {
+        StateCommand::List(args) => list::list(&args, global, process).await,
+        StateCommand::Show(args) => show::show(&args, global, process).await,
+        StateCommand::Versions(args) => versions::versions(&args, global, process).await,
+        StateCommand::Diff(args) => diff::diff(&args, global, process).await,
+        StateCommand::Blame(args) => blame::blame(&args, global, process).await,
+        StateCommand::Search(args) => search::search(&args, global, process).await,
         StateCommand::Pull(args) => pull::pull(&args, global, process).await,
     }
 }

@@ -18,6 +18,10 @@ const MIGRATIONS: &[(&str, &str)] = &[
         include_str!("../../migrations/0002_break_glass.sql"),
         "PRAGMA user_version = 2",
     ),
+    (
+        include_str!("../../migrations/0005_state_index.sql"),
+        "PRAGMA user_version = 3",
+    ),
 ];
 
 /// Older ones may lose a write when a WAL is reset while another connection checkpoints.
