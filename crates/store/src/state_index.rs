@@ -145,38 +145,33 @@ impl Store {
         let Some(row) = self.state_get(state).await? else {
             return Ok(false);
         };
-        let head: [Value; 2] = [row.id.into(), version.into()];
-        let with = |rest: Vec<Value>| head.iter().cloned().chain(rest).collect::<Vec<_>>();
-        let mut work: Vec<(&'static str, Vec<Value>)> = Vec::new();
-        for change in &step.changes {
-            let rest = vec![
+        let with = |rest: Vec<Value>| -> Vec<Value> {
+            let head = [row.id.into(), version.into()];
+            head.into_iter().chain(rest).collect()
+        };
+        self.in_batches(CHANGE, &step.changes, |change| {
+            with(vec![
                 change.address.as_str().into(),
                 change.path.as_str().into(),
                 change.before.as_deref().into(),
                 change.after.as_deref().into(),
-            ];
-            work.push((CHANGE, with(rest)));
-        }
-        for address in &step.appeared {
-            if let Some(holding) = holdings.get(address) {
-                let rest = vec![
-                    address.as_str().into(),
-                    holding.type_name.as_str().into(),
-                    holding.kind.as_str().into(),
-                ];
-                work.push((APPEARED, with(rest)));
-            }
-        }
-        for address in &step.gone {
-            work.push((GONE, with(vec![address.as_str().into()])));
-        }
-        for batch in work.chunks(BATCH) {
-            let mut tx = self.db.begin_write().await?;
-            for (sql, args) in batch {
-                tx.execute(sql, args).await?;
-            }
-            tx.commit().await?;
-        }
+            ])
+        })
+        .await?;
+        let appeared = step.appeared.iter();
+        let appeared: Vec<(&String, &Holding)> = appeared
+            .filter_map(|address| holdings.get_key_value(address))
+            .collect();
+        self.in_batches(APPEARED, &appeared, |(address, holding)| {
+            with(vec![
+                address.as_str().into(),
+                holding.type_name.as_str().into(),
+                holding.kind.as_str().into(),
+            ])
+        })
+        .await?;
+        let gone = |address: &String| with(vec![address.as_str().into()]);
+        self.in_batches(GONE, &step.gone, gone).await?;
         let counts = step.counts;
         let numbers = [
             counts.resources,
@@ -194,6 +189,22 @@ impl Store {
             tx.commit().await?;
         }
         Ok(moved == 1)
+    }
+
+    async fn in_batches<T>(
+        &self,
+        sql: &'static str,
+        items: &[T],
+        args: impl Fn(&T) -> Vec<Value>,
+    ) -> Result<(), StoreError> {
+        for batch in items.chunks(BATCH) {
+            let mut tx = self.db.begin_write().await?;
+            for item in batch {
+                tx.execute(sql, &args(item)).await?;
+            }
+            tx.commit().await?;
+        }
+        Ok(())
     }
 
     /// Every version that was read, in numbers; oldest first.
@@ -248,8 +259,7 @@ impl Store {
         rows.iter().map(read_appearance).collect()
     }
 
-    /// Where and from which version to which a value of one of these digests stood; nothing as the last
-    /// if it still does.
+    /// Where a version gave a value, and up to which version it stayed; nothing if it still does.
     pub async fn state_index_spans(
         &self,
         state: &StateName,

@@ -1,8 +1,8 @@
 //! Brings the index of a state up to date: whoever asks reads the versions that nobody has read yet.
 
-use model::state::StateName;
 use model::state::history::{Holdings, holdings, step};
 use model::state::leaves::FORMAT;
+use model::state::{StateName, StateVersion};
 
 use super::ask::{AskStateError, Digests, look_into};
 use crate::Control;
@@ -28,12 +28,11 @@ pub(super) async fn update(
             .await
             .map_err(failed)?;
         let versions = store.state_version_list(state).await.map_err(failed)?;
-        let mut left = versions.iter().filter(|version| version.version > done);
-        let mut left = left.by_ref().peekable();
-        if left.peek().is_none() {
+        let is_new = |version: &&StateVersion| version.version > done;
+        let left: Vec<&StateVersion> = versions.iter().filter(is_new).collect();
+        if left.is_empty() {
             return Ok(());
         }
-        let left: Vec<_> = left.collect();
         let mut before = store.state_index_holdings(state).await.map_err(failed)?;
         for version in left {
             let (after, opaque) = match look_into(control, version).await? {

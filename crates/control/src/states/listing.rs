@@ -1,6 +1,7 @@
 //! Which states there are, and how each stands.
 
 use model::ids::RunId;
+use model::state::pick::Pick;
 use model::state::resources::Opaque;
 use model::state::{HeldLock, StateName, StateVersion};
 
@@ -26,14 +27,24 @@ pub struct Lock {
     pub is_alive: Option<bool>,
 }
 
-/// Every state that has a version.
-pub async fn list(control: &Control) -> Result<Vec<StateLine>, AskStateError> {
+/// Every state that has a version, as it stands, or as it stood at a time.
+pub async fn list(control: &Control, pick: Pick) -> Result<Vec<StateLine>, AskStateError> {
     let rows = control.store.state_list().await;
     let mut authors = Authors::new(control);
     let mut lines = Vec::new();
     for row in rows.map_err(AskStateError::List)? {
-        let head = control.store.state_head(&row.name).await;
-        let Some(head) = head.map_err(AskStateError::List)? else {
+        let versions = match pick {
+            Pick::Head => control
+                .store
+                .state_head(&row.name)
+                .await
+                .map(Vec::from_iter),
+            Pick::Version(_) | Pick::Serial(_) | Pick::At(_) => {
+                control.store.state_version_list(&row.name).await
+            }
+        };
+        let versions = versions.map_err(AskStateError::List)?;
+        let Some(head) = pick.find(&versions).cloned() else {
             continue;
         };
         let document = look_into(control, &head).await?;
@@ -41,7 +52,7 @@ pub async fn list(control: &Control) -> Result<Vec<StateLine>, AskStateError> {
         lines.push(StateLine {
             state: row.name,
             resources: document.map(|document| document.resource_count()),
-            lock: row.lock.map(|held| Lock {
+            lock: row.lock.filter(|_| pick == Pick::Head).map(|held| Lock {
                 is_alive: held.run.map(alive),
                 held,
             }),

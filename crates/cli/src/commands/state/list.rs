@@ -3,6 +3,7 @@
 use control::states::ask::{self, Asked};
 use control::states::listing;
 use model::state::glob::Glob;
+use model::state::pick::Pick;
 
 use super::asking::{PickArgs, shown};
 use crate::args::Global;
@@ -35,7 +36,13 @@ pub(crate) async fn list(
 ) -> Result<ExitStatus, CommandError> {
     let place = Place::open(global, process).await?;
     let Some(word) = &args.state else {
-        let lines = listing::list(&place.control).await;
+        let pick = args.pick.pick()?;
+        if let Pick::Version(_) = pick {
+            return Err(CommandError::new("`--version` needs a state")
+                .hint("`--at TIME` works for all of them")
+                .status(ExitStatus::Usage));
+        }
+        let lines = listing::list(&place.control, pick).await;
         let lines = lines.map_err(|err| shown(&err))?;
         if global.json {
             report::json(&view::json::states(&lines))?;
