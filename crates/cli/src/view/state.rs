@@ -22,6 +22,9 @@ use super::duration;
 use super::look::{Look, Sign};
 use super::text::{self, clean, quote};
 
+/// Columns below which the beginning of a commit's subject says nothing.
+const SHORTEST_SUBJECT: usize = 12;
+
 /// What people call each state: by its stack, if it is one of the project here.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Names {
@@ -78,16 +81,17 @@ fn version_words(version: &StateVersion, now: Timestamp) -> String {
     )
 }
 
-/// `3f9c1e2 "network: widen nodes"`, with a mark if there was more than the commit.
+/// `3f9c1e2 "network: widen nodes"`, with a mark if there was more than the commit. Without room for some
+/// of the subject there is none.
 fn commit_words(commit: &Commit, columns: usize, look: Look) -> String {
     let id = text::head(&commit.id, 7);
     let more = if commit.is_dirty { "+" } else { "" };
     match &commit.subject {
-        None => format!("{id}{more}"),
-        Some(subject) => {
+        Some(subject) if columns >= SHORTEST_SUBJECT => {
             let subject = quote(&text::cut(subject, columns, look));
             format!("{id}{more} {subject}")
         }
+        Some(_) | None => format!("{id}{more}"),
     }
 }
 

@@ -75,10 +75,15 @@ impl AskStateError {
             Self::NoAttribute { near, .. } if !near.is_empty() => {
                 Some(format!("it has {}", quoted(near)))
             }
-            Self::NotYet { state, .. } | Self::NoSerial { state, .. } => Some(format!(
+            Self::NotYet { state, .. }
+            | Self::NoSerial { state, .. }
+            | Self::Read(ReadStateError::NoVersion { state, .. }) => Some(format!(
                 "`terrane state versions {}` shows all that are kept",
                 state.name
             )),
+            Self::Read(ReadStateError::NoState { .. }) => {
+                Some("`terrane state list` shows all there are".to_owned())
+            }
             Self::Opaque {
                 source: Opaque::Encrypted,
                 state,
@@ -87,7 +92,7 @@ impl AskStateError {
                 "versions are kept byte for byte: `terrane state pull {}`, and ask the engine",
                 state.name
             )),
-            Self::Read(_)
+            Self::Read(ReadStateError::Store { .. })
             | Self::Opaque { .. }
             | Self::NoAttribute { .. }
             | Self::Store { .. }

@@ -10,7 +10,7 @@ use super::json::{value, version};
 use super::version_words;
 use crate::view::look::{Look, Sign};
 use crate::view::plan;
-use crate::view::text::{clean, count};
+use crate::view::text::{clean, count, width};
 
 pub(crate) fn text(
     before: Option<&StateVersion>,
@@ -24,12 +24,18 @@ pub(crate) fn text(
         || "nothing".to_owned(),
         |version| version_words(version, now),
     );
-    let heading = format!(
-        "state `{}`: {old} {} {}\n",
-        clean(&after.state.name),
-        look.sign(Sign::Arrow),
-        version_words(after, now)
-    );
+    let start = format!("state `{}`: ", clean(&after.state.name));
+    let new = format!("{} {}", look.sign(Sign::Arrow), version_words(after, now));
+    let columns = [&start, &old, &new]
+        .map(|part| width(part))
+        .iter()
+        .sum::<usize>();
+    let gap = if columns < look.width {
+        " ".to_owned()
+    } else {
+        format!("\n{}", " ".repeat(width(&start)))
+    };
+    let heading = format!("{start}{old}{gap}{new}\n");
     if difference.is_empty() {
         return format!("{heading}\nNo difference in resources and outputs.\n");
     }

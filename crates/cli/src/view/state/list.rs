@@ -23,7 +23,11 @@ pub(crate) fn states(lines: &[StateLine], names: &Names, now: Timestamp, look: L
     let mut table = Table::new(headings).right(1).right(2).right(3).right(4);
     for line in lines {
         let mut written = vec![ago(line.head.created_at, now)];
-        written.extend(author_words(&line.author, 24, look));
+        written.extend(author_words(
+            &line.author,
+            look.width.saturating_sub(96),
+            look,
+        ));
         table.row([
             names.of(&line.state),
             line.head.serial.to_string(),

@@ -12,7 +12,9 @@ pub(crate) fn text(lines: &[VersionLine], now: Timestamp, look: Look) -> String 
     let mut table = Table::new(headings).right(0).right(1).right(4);
     for line in lines {
         let version = &line.version;
-        let mut by = author_words(&line.author, 32, look);
+        // What is left beside the other columns, a run and a person.
+        let subject = look.width.saturating_sub(84).min(50);
+        let mut by = author_words(&line.author, subject, look);
         by.extend(version.mark.map(|mark| mark.as_str().to_owned()));
         if by.is_empty() {
             by.push(dash(look));
