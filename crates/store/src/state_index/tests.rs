@@ -7,20 +7,29 @@ use model::state::history::{Holding, Holdings, Step, step};
 use model::state::leaves::EntryKind;
 use proptest::prelude::*;
 
-use super::*;
 use crate::testing::{TestHome, network};
 
 const FORM: &str = "1 test";
+const ADDRESSES: [&str; 3] = ["p", "q", "r"];
 
 /// Few addresses, paths and values, so that things come, go, come back and stay as they are.
 fn holdings() -> impl Strategy<Value = Holdings> {
     let leaves = prop::collection::btree_map("[ab]", "[xyz]", 0..3);
-    let holding = (leaves, 0..3_usize).prop_map(|(leaves, kind)| Holding {
-        kind: EntryKind::ALL[kind],
-        type_name: "t".to_owned(),
-        leaves,
-    });
-    prop::collection::btree_map("[pqr]", holding, 0..4)
+    let all = prop::collection::btree_map(0..3_usize, leaves, 0..4);
+    // An address says what kind it is of.
+    all.prop_map(|all| {
+        let held = |(n, leaves): (usize, BTreeMap<String, String>)| {
+            let kind = EntryKind::ALL[n];
+            let type_name = "t".to_owned();
+            let holding = Holding {
+                kind,
+                type_name,
+                leaves,
+            };
+            (ADDRESSES[n].to_owned(), holding)
+        };
+        all.into_iter().map(held).collect()
+    })
 }
 
 /// Versions with gaps between them, and after how many rows somebody else gave up before each.
@@ -78,7 +87,7 @@ async fn check(history: Vec<(i64, Holdings, Option<usize>)>) {
         assert_eq!(store.state_index_holdings(&state).await.unwrap(), after);
         before = after;
     }
-    for address in ["p", "q", "r"] {
+    for address in ADDRESSES {
         let seen = store.state_index_last_changes(&state, address).await;
         let seen: Vec<_> = seen
             .unwrap()
