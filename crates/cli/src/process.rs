@@ -45,22 +45,26 @@ impl Process {
         }
     }
 
-    /// Who acts here, for records: the user and the machine.
-    pub(crate) fn actor(&self) -> String {
-        let user = ["USER", "LOGNAME"].iter().find_map(|name| self.var(name));
-        let user = user.map_or_else(
-            || format!("uid {}", rustix::process::getuid().as_raw()),
-            str::to_owned,
-        );
-        let host = rustix::system::uname();
-        format!("{user}@{}", host.nodename().to_string_lossy())
-    }
-
     pub(crate) fn var(&self, name: &str) -> Option<&str> {
         self.env
             .get(name)
             .map(String::as_str)
             .filter(|value| !value.is_empty())
+    }
+
+    /// Who runs this: a person of the operating system.
+    pub(crate) fn actor(&self) -> String {
+        let uid = rustix::process::getuid().as_raw().to_string();
+        let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+        let known = users.lines().find_map(|line| {
+            let mut fields = line.split(':');
+            let name = fields.next()?;
+            (fields.nth(1)? == uid).then(|| name.to_owned())
+        });
+        let said = || ["USER", "LOGNAME"].iter().find_map(|name| self.var(name));
+        known
+            .or_else(|| said().map(str::to_owned))
+            .unwrap_or_else(|| format!("user {uid}"))
     }
 
     /// For what goes to standard error: everything that is not data.

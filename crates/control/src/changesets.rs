@@ -42,6 +42,8 @@ pub struct Wanted {
     pub refresh_only: bool,
     /// For a plan from an older version of the state.
     pub pinned: Option<i64>,
+    /// Who asks: a person of the operating system.
+    pub asker: String,
     /// Whether a home was named, or the machine keeps its disk: states may be stored here.
     pub may_keep_state: bool,
 }
@@ -184,6 +186,10 @@ pub async fn begin(
         .map(|name| spec(open, project, &graph, engines, &source, &name, wanted))
         .collect::<Result<Vec<_>, _>>()?;
     let asker = Asker::gather(env, &open.root, &specs)?;
+    let commit = open
+        .git
+        .as_ref()
+        .and_then(|git| git.head_commit().ok().flatten());
     let request = Request {
         project: control.home.project().to_owned(),
         machine: control.home.machine().to_owned(),
@@ -193,7 +199,9 @@ pub async fn begin(
         parallelism: wanted.parallelism.max(1),
         lanes: lanes(project, wanted),
         source,
-        commit: open.git.as_ref().and_then(|git| git.head().ok().flatten()),
+        commit: commit.as_ref().map(|(id, _)| id.clone()),
+        subject: commit.map(|(_, subject)| subject),
+        asker: Some(wanted.asker.clone()),
         dirty: open
             .git
             .as_ref()

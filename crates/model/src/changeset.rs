@@ -38,7 +38,13 @@ pub struct Request {
     /// Digest of the snapshot, and the commit if it came from one.
     pub source: String,
     pub commit: Option<String>,
+    /// The first line of that commit's message.
+    #[serde(default)]
+    pub subject: Option<String>,
     pub dirty: bool,
+    /// Who asked: a person of the operating system.
+    #[serde(default)]
+    pub asker: Option<String>,
 }
 
 impl Request {

@@ -17,15 +17,23 @@ use crate::ids::RunId;
 use crate::lock::LockInfo;
 
 mod adoption;
+pub mod diff;
+pub mod glob;
+pub mod history;
+pub mod leaves;
+pub mod moment;
+pub mod pick;
 mod push;
 mod removal;
-mod resources;
+pub mod resources;
+pub mod sensitivity;
+mod spans;
 mod summary;
 
 pub use adoption::{Adoption, KeepAside, adoption};
 pub use push::{HeadView, LockView, Mark, PushRefusal, PushVerdict, PushView, check_push};
 pub use removal::{Removal, RemoveError, remove};
-pub use resources::{Instance, ReadResourcesError, Resource, resources};
+pub use spans::{Instance, ReadResourcesError, Resource, resources};
 pub use summary::{Changed, Summary, summary};
 
 /// Which state: a name within a project. One made without a project has the empty project.

@@ -62,6 +62,7 @@ pub(crate) async fn carry_out(
         destroy: change.destroy,
         refresh_only: change.refresh_only,
         pinned: change.pinned,
+        asker: process.actor(),
         may_keep_state: !settings.is_ci || settings.named_home.is_some(),
         stacks,
     };

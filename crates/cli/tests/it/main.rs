@@ -34,6 +34,7 @@ mod selectors;
 mod sensitive;
 mod source;
 mod state;
+mod state_ask;
 mod story;
 mod surgery;
 mod tour;

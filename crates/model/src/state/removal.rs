@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::resources::{ReadResourcesError, Resource, list, resources};
+use super::spans::{ReadResourcesError, Resource, list, resources};
 use super::{InvalidState, StateFacts, splice, with_identity};
 
 #[derive(Debug)]

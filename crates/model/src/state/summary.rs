@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::resources::{ReadResourcesError, resources};
+use super::spans::{ReadResourcesError, resources};
 use super::{InvalidState, outputs};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

@@ -16,6 +16,7 @@ pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/0002_break_glass.sql"),
     include_str!("../../migrations/0003_blobs.sql"),
     include_str!("../../migrations/0004_tokens.sql"),
+    include_str!("../../migrations/0005_state_index.sql"),
     include_str!("../../migrations/0006_kept_aside.sql"),
 ];
 

@@ -51,7 +51,9 @@ fn change_set(action: Action, stacks: &[&str]) -> (ChangeSet, Vec<Run>) {
         lanes: vec!["local".to_owned()],
         source: String::new(),
         commit: None,
+        subject: None,
         dirty: false,
+        asker: None,
     };
     (
         ChangeSet {
