@@ -16,7 +16,7 @@ const SHORT: usize = 6;
 #[derive(Debug, thiserror::Error)]
 pub enum AskStateError {
     #[error(transparent)]
-    Read(#[from] ReadStateError),
+    Read(Box<ReadStateError>),
     #[error("state `{state}` has no version with serial {serial}")]
     NoSerial { state: StateName, serial: u64 },
     #[error("state `{state}` was not there at {at}")]
@@ -48,7 +48,7 @@ pub enum AskStateError {
     Store {
         deed: &'static str,
         state: StateName,
-        source: StoreError,
+        source: Box<StoreError>,
     },
     #[error("could not list the states")]
     List(#[source] StoreError),
@@ -75,15 +75,14 @@ impl AskStateError {
             Self::NoAttribute { near, .. } if !near.is_empty() => {
                 Some(format!("it has {}", quoted(near)))
             }
-            Self::NotYet { state, .. }
-            | Self::NoSerial { state, .. }
-            | Self::Read(ReadStateError::NoVersion { state, .. }) => Some(format!(
-                "`terrane state versions {}` shows all that are kept",
-                state.name
-            )),
-            Self::Read(ReadStateError::NoState { .. }) => {
-                Some("`terrane state list` shows all there are".to_owned())
-            }
+            Self::NotYet { state, .. } | Self::NoSerial { state, .. } => Some(see_versions(state)),
+            Self::Read(err) => match &**err {
+                ReadStateError::NoVersion { state, .. } => Some(see_versions(state)),
+                ReadStateError::NoState { .. } => {
+                    Some("`terrane state list` shows all there are".to_owned())
+                }
+                ReadStateError::Store { .. } => None,
+            },
             Self::Opaque {
                 source: Opaque::Encrypted,
                 state,
@@ -92,14 +91,36 @@ impl AskStateError {
                 "versions are kept byte for byte: `terrane state pull {}`, and ask the engine",
                 state.name
             )),
-            Self::Read(ReadStateError::Store { .. })
-            | Self::Opaque { .. }
+            Self::Opaque { .. }
             | Self::NoAttribute { .. }
             | Self::Store { .. }
             | Self::List(_)
             | Self::Digest(_)
             | Self::Author(_) => None,
         }
+    }
+}
+
+impl From<ReadStateError> for AskStateError {
+    fn from(err: ReadStateError) -> Self {
+        Self::Read(Box::new(err))
+    }
+}
+
+fn see_versions(state: &StateName) -> String {
+    let name = &state.name;
+    format!("`terrane state versions {name}` shows all that are kept")
+}
+
+/// What the store could not do with a state.
+pub(super) fn store_failed(
+    deed: &'static str,
+    state: &StateName,
+) -> impl Fn(StoreError) -> AskStateError {
+    move |source| AskStateError::Store {
+        deed,
+        state: state.clone(),
+        source: Box::new(source),
     }
 }
 
@@ -139,11 +160,7 @@ pub async fn pick(
     pick: Pick,
 ) -> Result<StateVersion, AskStateError> {
     let versions = control.store.state_version_list(state).await;
-    let versions = versions.map_err(|source| AskStateError::Store {
-        deed: "list the versions of",
-        state: state.clone(),
-        source,
-    })?;
+    let versions = versions.map_err(store_failed("list the versions of", state))?;
     let state = state.clone();
     if versions.is_empty() {
         return Err(ReadStateError::NoState { state }.into());
@@ -185,11 +202,7 @@ pub async fn look_into(
     version: &StateVersion,
 ) -> Result<Result<Document, Opaque>, AskStateError> {
     let bytes = control.store.state_version_read(version).await;
-    let bytes = bytes.map_err(|source| AskStateError::Store {
-        deed: "read",
-        state: version.state.clone(),
-        source,
-    })?;
+    let bytes = bytes.map_err(store_failed("read", &version.state))?;
     Ok(Document::read(&bytes))
 }
 
@@ -199,11 +212,7 @@ pub async fn predecessor(
     version: &StateVersion,
 ) -> Result<Option<StateVersion>, AskStateError> {
     let versions = control.store.state_version_list(&version.state).await;
-    let versions = versions.map_err(|source| AskStateError::Store {
-        deed: "list the versions of",
-        state: version.state.clone(),
-        source,
-    })?;
+    let versions = versions.map_err(store_failed("list the versions of", &version.state))?;
     let before = versions.into_iter().rev();
     let mut before = before.filter(|other| other.version < version.version);
     Ok(before.next())
@@ -260,9 +269,7 @@ pub async fn record_reveal(
         detail,
     };
     let opened = control.store.break_glass_open(&record).await;
-    opened.map(drop).map_err(|source| AskStateError::Store {
-        deed: "record that values are shown of",
-        state: state.clone(),
-        source,
-    })
+    opened
+        .map(drop)
+        .map_err(store_failed("record that values are shown of", state))
 }

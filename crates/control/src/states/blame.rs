@@ -8,7 +8,7 @@ use model::state::leaves::Entry;
 use model::state::pick::Pick;
 use model::state::{StateName, StateVersion};
 
-use super::ask::{self, AskStateError, Asked, Digests};
+use super::ask::{self, AskStateError, Asked, Digests, store_failed};
 use super::author::{Author, Authors};
 use super::index;
 use crate::Control;
@@ -44,11 +44,7 @@ pub async fn blame(
     attribute: Option<&str>,
     reveal: bool,
 ) -> Result<Blame, AskStateError> {
-    let failed = |source| AskStateError::Store {
-        deed: "look through the versions of",
-        state: state.clone(),
-        source,
-    };
+    let failed = &store_failed("look through the versions of", state);
     let asked = ask::document(control, state, Pick::Head).await?;
     let digests = Digests::of(control).await?;
     index::update(control, state, &digests).await?;

@@ -4,7 +4,7 @@ use model::state::history::{Holdings, holdings, step};
 use model::state::leaves::FORMAT;
 use model::state::{StateName, StateVersion};
 
-use super::ask::{AskStateError, Digests, look_into};
+use super::ask::{AskStateError, Digests, look_into, store_failed};
 use crate::Control;
 
 /// Reads what is new. Doing it twice is doing it once; whoever comes second starts from there.
@@ -14,11 +14,7 @@ pub(super) async fn update(
     digests: &Digests,
 ) -> Result<(), AskStateError> {
     let store = &control.store;
-    let failed = |source| AskStateError::Store {
-        deed: "index",
-        state: state.clone(),
-        source,
-    };
+    let failed = &store_failed("index", state);
     // Digests of another key are digests of other values.
     let mark = digests.short(&serde_json::Value::from("the key of this index"));
     let form = format!("{FORMAT} {mark}");

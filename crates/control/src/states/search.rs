@@ -12,9 +12,8 @@ use model::state::pick::Pick;
 use model::state::resources::Document;
 use model::state::{StateName, StateVersion};
 use serde_json::Value;
-use store::StoreError;
 
-use super::ask::{AskStateError, Digests, look_into};
+use super::ask::{AskStateError, Digests, look_into, store_failed};
 use super::index;
 use crate::Control;
 
@@ -58,7 +57,7 @@ pub async fn search(control: &Control, query: &Query) -> Result<Found, AskStateE
         .map_err(AskStateError::List)?
     {
         let versions = control.store.state_version_list(&row.name).await;
-        let versions = versions.map_err(|source| failed(&row.name, source))?;
+        let versions = versions.map_err(store_failed("search", &row.name))?;
         if query.all_versions {
             seeker
                 .through_time(&row.name, &versions, &mut found)
@@ -73,14 +72,6 @@ pub async fn search(control: &Control, query: &Query) -> Result<Found, AskStateE
         seeker.in_one(version, is_newest, &mut found).await?;
     }
     Ok(found)
-}
-
-fn failed(state: &StateName, source: StoreError) -> AskStateError {
-    AskStateError::Store {
-        deed: "search",
-        state: state.clone(),
-        source,
-    }
 }
 
 struct Seeker<'a> {
@@ -146,7 +137,7 @@ impl<'a> Seeker<'a> {
     ) -> Result<(), AskStateError> {
         index::update(self.control, state, &self.digests).await?;
         let store = &self.control.store;
-        let failed = |source| failed(state, source);
+        let failed = &store_failed("search", state);
         let mut hits = Vec::new();
         for entry in store.state_index_entries(state).await.map_err(failed)? {
             if self.fits(&entry.type_name) && self.is_in(&entry.address) {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use model::state::{StateName, StateVersion};
 use store::VersionSummary;
 
-use super::ask::{AskStateError, Digests};
+use super::ask::{AskStateError, Digests, store_failed};
 use super::author::{Author, Authors};
 use super::{ReadStateError, index};
 use crate::Control;
@@ -23,11 +23,7 @@ pub async fn versions(
     control: &Control,
     state: &StateName,
 ) -> Result<Vec<VersionLine>, AskStateError> {
-    let failed = |source| AskStateError::Store {
-        deed: "list the versions of",
-        state: state.clone(),
-        source,
-    };
+    let failed = &store_failed("list the versions of", state);
     let versions = control.store.state_version_list(state).await;
     let versions = versions.map_err(failed)?;
     if versions.is_empty() {

@@ -135,7 +135,7 @@ mod tests {
 
     use super::*;
 
-    fn state(value: Value) -> Holdings {
+    fn state(value: &Value) -> Holdings {
         let document = Document::read(value.to_string().as_bytes()).unwrap();
         holdings(&document, Value::to_string)
     }
@@ -143,12 +143,12 @@ mod tests {
     #[test]
     fn what_a_version_did() {
         let vm = |name: &str, attributes: Value| json!({"mode": "managed", "type": "vm", "name": name, "instances": [{"attributes": attributes}]});
-        let before = state(json!({
+        let before = state(&json!({
             "version": 4,
             "resources": [vm("a", json!({"size": 1, "old": 1})), vm("b", json!({"size": 1})), vm("c", json!({}))],
             "outputs": {"x": {"value": 1}},
         }));
-        let after = state(json!({
+        let after = state(&json!({
             "version": 4,
             "resources": [vm("a", json!({"size": 2})), vm("c", json!({})), vm("d", json!({"size": 1}))],
             "outputs": {"x": {"value": 2}},

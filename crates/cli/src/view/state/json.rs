@@ -5,7 +5,7 @@ use control::states::author::Author;
 use control::states::listing::StateLine;
 use control::states::versions::VersionLine;
 use model::plan::PlanValue;
-use model::state::{StateName, StateVersion};
+use model::state::{Mark, StateName, StateVersion};
 use serde_json::{Value, json};
 
 /// A value in clear, or what may be told of it.
@@ -30,7 +30,7 @@ pub(super) fn version(version: &StateVersion) -> Value {
         "serial": version.serial,
         "lineage": version.lineage,
         "size": version.size,
-        "mark": version.mark.map(|mark| mark.as_str()),
+        "mark": version.mark.map(Mark::as_str),
         "run": version.run.map(|run| run.to_string()),
         "at": version.created_at.to_string(),
     })

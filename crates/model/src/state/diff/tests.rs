@@ -4,12 +4,12 @@ use serde_json::json;
 
 use super::*;
 
-fn document(resources: Value, outputs: Value) -> Document {
+fn document(resources: &Value, outputs: &Value) -> Document {
     let state = json!({"version": 4, "serial": 1, "resources": resources, "outputs": outputs});
     Document::read(state.to_string().as_bytes()).unwrap()
 }
 
-fn vm(name: &str, attributes: Value) -> Value {
+fn vm(name: &str, attributes: &Value) -> Value {
     json!({"mode": "managed", "type": "vm", "name": name, "instances": [{"attributes": attributes}]})
 }
 
@@ -33,25 +33,25 @@ fn said(before: &Document, after: &Document) -> String {
 #[test]
 fn what_differs() {
     let before = document(
-        json!([
-            vm("a", json!({"id": "1", "size": 1, "password": "old"})),
-            vm("b", json!({"id": "2"})),
-            vm("c", json!({"id": "3"})),
-            vm("same", json!({"id": "4", "note": null})),
+        &json!([
+            vm("a", &json!({"id": "1", "size": 1, "password": "old"})),
+            vm("b", &json!({"id": "2"})),
+            vm("c", &json!({"id": "3"})),
+            vm("same", &json!({"id": "4", "note": null})),
         ]),
-        json!({"x": {"value": 1}, "gone": {"value": 1}}),
+        &json!({"x": {"value": 1}, "gone": {"value": 1}}),
     );
     let after = document(
-        json!([
+        &json!([
             vm(
                 "a",
-                json!({"id": "1", "size": 2, "password": "longer", "cmd": "run --with=longer"})
+                &json!({"id": "1", "size": 2, "password": "longer", "cmd": "run --with=longer"})
             ),
-            vm("b", json!({"id": "20"})),
-            vm("d", json!({"id": "5"})),
-            vm("same", json!({"id": "4"})),
+            vm("b", &json!({"id": "20"})),
+            vm("d", &json!({"id": "5"})),
+            vm("same", &json!({"id": "4"})),
         ]),
-        json!({"x": {"value": 1}, "new": {"value": "s", "sensitive": true}}),
+        &json!({"x": {"value": 1}, "new": {"value": "s", "sensitive": true}}),
     );
     insta::assert_snapshot!(said(&before, &after), @r#"
     Update vm.a
