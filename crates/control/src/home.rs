@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! <home>/terrane.db           runs, change sets, lanes, locks, the index of states
-//! <home>/states, keys         every version of every state, and the wrapped keys (`store`)
+//! <home>/segments, keys       every version of every state, and the wrapped keys (`store`)
+//! <home>/refused              writes that were not accepted, kept for a while (`store`)
 //! <home>/snapshots/<digest>   sources of change sets that are not over, encrypted
 //! <home>/slots/<slot>/<n>     where engines run: a laid-out snapshot; most stacks share one
 //! <home>/runs/<run>           a run's lock, what its engine wrote, its plan, encrypted

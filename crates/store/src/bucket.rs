@@ -6,7 +6,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use object_store::aws::AmazonS3Builder;
 use object_store::azure::MicrosoftAzureBuilder;
@@ -164,7 +164,7 @@ impl Bucket {
     pub(crate) fn read_frame(&self, place: &Place) -> Result<Vec<u8>, StoreError> {
         let (path, range) = (
             object(&place.object),
-            place.offset..place.offset + place.length,
+            place.offset..place.offset.saturating_add(place.length),
         );
         let bytes = self.runtime.block_on(self.objects.get_range(&path, range));
         Ok(bytes.map_err(self.failed("read", &place.object))?.into())
@@ -176,7 +176,8 @@ impl Bucket {
         object: &str,
         frames: &[Arc<Frame>],
     ) -> Result<Staged, StoreError> {
-        let mut bytes = self.take_markers();
+        let markers = self.take_markers();
+        let mut bytes = markers.clone();
         let place = |frame: &Arc<Frame>| {
             let place = Place {
                 object: object.to_owned(),
@@ -187,12 +188,16 @@ impl Bucket {
             place
         };
         let places = frames.iter().map(place).collect();
-        self.create(object, bytes)?;
+        if let Err(err) = self.create(object, bytes) {
+            // Others will carry them.
+            self.waiting().extend(markers);
+            return Err(err);
+        }
         Ok(Staged { places })
     }
 
     pub(crate) fn mark_later(&self, markers: &[Frame]) {
-        let mut waiting = self.markers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting();
         for marker in markers {
             if waiting.len() < MOST_MARKERS * marker.bytes.len() {
                 waiting.extend_from_slice(&marker.bytes);
@@ -211,7 +216,11 @@ impl Bucket {
     }
 
     fn take_markers(&self) -> Vec<u8> {
-        std::mem::take(&mut *self.markers.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.waiting())
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Vec<u8>> {
+        self.markers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn create(&self, name: &str, bytes: Vec<u8>) -> Result<(), StoreError> {

@@ -31,6 +31,7 @@ mod selectors;
 mod sensitive;
 mod source;
 mod state;
+mod stored;
 mod story;
 mod tour;
 mod usage;
