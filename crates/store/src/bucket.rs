@@ -7,6 +7,7 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use object_store::aws::AmazonS3Builder;
 use object_store::azure::MicrosoftAzureBuilder;
@@ -14,7 +15,9 @@ use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path as ObjectPath;
 use object_store::prefix::PrefixStore;
-use object_store::{ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, PutPayload};
+use object_store::{
+    ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, PutPayload, RetryConfig,
+};
 use tokio::runtime::Handle;
 
 use crate::StoreError;
@@ -73,7 +76,9 @@ impl Bucket {
         let prefix = prefix.trim_end_matches('/');
         let objects: Arc<dyn ObjectStore> = match scheme {
             "s3" => {
-                let builder = AmazonS3Builder::new().with_bucket_name(name);
+                let builder = AmazonS3Builder::new()
+                    .with_bucket_name(name)
+                    .with_retry(retries());
                 let known = known(&settings, "aws_");
                 let builder = known.fold(builder, |builder, (key, value)| {
                     builder.with_config(key, value)
@@ -81,7 +86,9 @@ impl Bucket {
                 within(builder.build().map_err(failed)?, prefix)
             }
             "az" => {
-                let builder = MicrosoftAzureBuilder::new().with_container_name(name);
+                let builder = MicrosoftAzureBuilder::new()
+                    .with_container_name(name)
+                    .with_retry(retries());
                 let known = known(&settings, "azure_");
                 let builder = known.fold(builder, |builder, (key, value)| {
                     builder.with_config(key, value)
@@ -89,7 +96,9 @@ impl Bucket {
                 within(builder.build().map_err(failed)?, prefix)
             }
             "gs" => {
-                let builder = GoogleCloudStorageBuilder::new().with_bucket_name(name);
+                let builder = GoogleCloudStorageBuilder::new()
+                    .with_bucket_name(name)
+                    .with_retry(retries());
                 let known = known(&settings, "google_");
                 let builder = known.fold(builder, |builder, (key, value)| {
                     builder.with_config(key, value)
@@ -238,6 +247,15 @@ impl Bucket {
             path: path.clone(),
             source: Box::new(source),
         }
+    }
+}
+
+/// A hiccup is waited out; a service that is gone is said to be gone while the writer still waits.
+fn retries() -> RetryConfig {
+    RetryConfig {
+        max_retries: 4,
+        retry_timeout: Duration::from_secs(20),
+        ..RetryConfig::default()
     }
 }
 
