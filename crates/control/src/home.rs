@@ -3,6 +3,7 @@
 //! ```text
 //! <home>/terrane.db           runs, change sets, lanes, locks, the index of states
 //! <home>/segments, keys       every version of every state, and the wrapped keys (`store`)
+//! <home>/refused              writes that were not accepted, kept for a while (`store`)
 //! <work>/snapshots/<digest>   sources of change sets that are not over, encrypted
 //! <work>/slots/<slot>/<n>     where engines run: a laid-out snapshot; most stacks share one
 //! <work>/runs/<run>           a run's lock, what its engine wrote, its plan, encrypted

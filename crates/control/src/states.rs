@@ -15,6 +15,7 @@ use store::StoreError;
 
 use crate::Control;
 
+pub mod housekeeping;
 pub mod recover;
 
 pub use store::{Damage, Refusal, Verified};

@@ -1,7 +1,8 @@
 //! Where bytes lie: the disk of this machine, or a bucket that several share. Keys, frames of versions and
 //! refused pieces go through this one door.
 //!
-//! All calls may wait for the disk or the network: they are made off the threads that serve others.
+//! Calls wait for the disk or the network, except for `path` and `mark`: they are made off the threads that serve
+//! others.
 //!
 //! Not here: what the bytes say (`sealing`, `state_versions`), and which of them count (the tables).
 
@@ -99,7 +100,8 @@ impl Blobs {
         }
     }
 
-    /// Says that frames were acknowledged. Nobody waits for it to be durable: the next frames carry it.
+    /// Says that frames were acknowledged. A few bytes for a cache or for later: nobody waits for it to be durable,
+    /// the next frames carry it.
     pub(crate) fn mark(&self, markers: &[Frame]) {
         match self {
             Self::Disk(disk) => {

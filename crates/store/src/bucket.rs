@@ -6,7 +6,8 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use object_store::aws::AmazonS3Builder;
 use object_store::azure::MicrosoftAzureBuilder;
@@ -14,7 +15,9 @@ use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path as ObjectPath;
 use object_store::prefix::PrefixStore;
-use object_store::{ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, PutPayload};
+use object_store::{
+    ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, PutPayload, RetryConfig,
+};
 use tokio::runtime::Handle;
 
 use crate::StoreError;
@@ -73,7 +76,9 @@ impl Bucket {
         let prefix = prefix.trim_end_matches('/');
         let objects: Arc<dyn ObjectStore> = match scheme {
             "s3" => {
-                let builder = AmazonS3Builder::new().with_bucket_name(name);
+                let builder = AmazonS3Builder::new()
+                    .with_bucket_name(name)
+                    .with_retry(retries());
                 let known = known(&settings, "aws_");
                 let builder = known.fold(builder, |builder, (key, value)| {
                     builder.with_config(key, value)
@@ -81,7 +86,9 @@ impl Bucket {
                 within(builder.build().map_err(failed)?, prefix)
             }
             "az" => {
-                let builder = MicrosoftAzureBuilder::new().with_container_name(name);
+                let builder = MicrosoftAzureBuilder::new()
+                    .with_container_name(name)
+                    .with_retry(retries());
                 let known = known(&settings, "azure_");
                 let builder = known.fold(builder, |builder, (key, value)| {
                     builder.with_config(key, value)
@@ -89,7 +96,9 @@ impl Bucket {
                 within(builder.build().map_err(failed)?, prefix)
             }
             "gs" => {
-                let builder = GoogleCloudStorageBuilder::new().with_bucket_name(name);
+                let builder = GoogleCloudStorageBuilder::new()
+                    .with_bucket_name(name)
+                    .with_retry(retries());
                 let known = known(&settings, "google_");
                 let builder = known.fold(builder, |builder, (key, value)| {
                     builder.with_config(key, value)
@@ -164,7 +173,7 @@ impl Bucket {
     pub(crate) fn read_frame(&self, place: &Place) -> Result<Vec<u8>, StoreError> {
         let (path, range) = (
             object(&place.object),
-            place.offset..place.offset + place.length,
+            place.offset..place.offset.saturating_add(place.length),
         );
         let bytes = self.runtime.block_on(self.objects.get_range(&path, range));
         Ok(bytes.map_err(self.failed("read", &place.object))?.into())
@@ -176,7 +185,8 @@ impl Bucket {
         object: &str,
         frames: &[Arc<Frame>],
     ) -> Result<Staged, StoreError> {
-        let mut bytes = self.take_markers();
+        let markers = self.take_markers();
+        let mut bytes = markers.clone();
         let place = |frame: &Arc<Frame>| {
             let place = Place {
                 object: object.to_owned(),
@@ -187,12 +197,16 @@ impl Bucket {
             place
         };
         let places = frames.iter().map(place).collect();
-        self.create(object, bytes)?;
+        if let Err(err) = self.create(object, bytes) {
+            // Others will carry them.
+            self.waiting().extend(markers);
+            return Err(err);
+        }
         Ok(Staged { places })
     }
 
     pub(crate) fn mark_later(&self, markers: &[Frame]) {
-        let mut waiting = self.markers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting();
         for marker in markers {
             if waiting.len() < MOST_MARKERS * marker.bytes.len() {
                 waiting.extend_from_slice(&marker.bytes);
@@ -211,7 +225,11 @@ impl Bucket {
     }
 
     fn take_markers(&self) -> Vec<u8> {
-        std::mem::take(&mut *self.markers.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.waiting())
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Vec<u8>> {
+        self.markers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// In the place of what is there.
@@ -238,6 +256,15 @@ impl Bucket {
             path: path.clone(),
             source: Box::new(source),
         }
+    }
+}
+
+/// A hiccup is waited out; a service that is gone is said to be gone while the writer still waits.
+fn retries() -> RetryConfig {
+    RetryConfig {
+        max_retries: 4,
+        retry_timeout: Duration::from_secs(20),
+        ..RetryConfig::default()
     }
 }
 

@@ -259,6 +259,21 @@ fn make_dir(dir: &Path) -> Result<(), OpenStoreError> {
     })
 }
 
+/// Work on so few bytes is done sooner than another thread has woken up.
+const SMALL_WORK: u64 = 32 * 1024;
+
+/// As `blocking`, for work on `size` bytes that neither waits for a disk nor for a network.
+pub(crate) async fn working<T: Send + 'static>(
+    size: u64,
+    deed: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+) -> Result<T, StoreError> {
+    if size <= SMALL_WORK {
+        deed()
+    } else {
+        blocking(deed).await
+    }
+}
+
 /// Hashing, compression, encryption and fsync happen off the threads that serve others.
 pub(crate) async fn blocking<T: Send + 'static>(
     deed: impl FnOnce() -> Result<T, StoreError> + Send + 'static,

@@ -37,7 +37,7 @@ impl Store {
                 continue;
             }
             if let Blobs::Bucket(_) = &self.blobs {
-                tx.blobs_release(gone.iter().map(|(_, place)| place.object.as_str()), now)
+                tx.blobs_release(gone.iter().map(|(_, place)| place.object.as_str()))
                     .await?;
             }
             tx.commit().await?;
@@ -72,7 +72,7 @@ impl Store {
         let rows = tx.fetch_all(EXPIRED, &[cutoff.into()]).await?;
         for row in &rows {
             tx.execute(FORGET, &[row.int(0)?.into()]).await?;
-            tx.blob_condemn(row.text(1)?, cutoff).await?;
+            tx.blob_condemn(row.text(1)?).await?;
         }
         tx.commit().await?;
         Ok(rows.len())
@@ -108,24 +108,23 @@ impl Tx {
     async fn blobs_release(
         &mut self,
         objects: impl Iterator<Item = &str>,
-        now: Timestamp,
     ) -> Result<(), StoreError> {
         // A place begins with its object, and `@` and what follows it sort between these two.
         const NAMED: &str = "SELECT 1 FROM state_version WHERE blob >= $1 AND blob < $2 LIMIT 1";
         for object in objects.collect::<BTreeSet<_>>() {
             let range = [format!("{object}@").into(), format!("{object}A").into()];
             if self.fetch_optional(NAMED, &range).await?.is_none() {
-                self.blob_condemn(object, now).await?;
+                self.blob_condemn(object).await?;
             }
         }
         Ok(())
     }
 
-    /// What the sweeper may remove.
-    async fn blob_condemn(&mut self, object: &str, at: Timestamp) -> Result<(), StoreError> {
-        const CONDEMN: &str = "INSERT INTO blob_intent (object, at) VALUES ($1, $2) \
+    /// What the sweeper may remove as soon as it comes: it is as old as the world.
+    async fn blob_condemn(&mut self, object: &str) -> Result<(), StoreError> {
+        const CONDEMN: &str = "INSERT INTO blob_intent (object, at) VALUES ($1, 0) \
             ON CONFLICT (object) DO NOTHING";
-        self.execute(CONDEMN, &[object.into(), at.into()]).await?;
+        self.execute(CONDEMN, &[object.into()]).await?;
         Ok(())
     }
 }

@@ -13,7 +13,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::blobs::Blobs;
 use crate::db::Row;
 use crate::keys::{Keys, Scope};
-use crate::sealing::UnsealError;
+use crate::sealing::{KeyedDigester, UnsealError};
 use crate::segments::Place;
 use crate::segments::frame::Digest;
 use crate::states::{name_args, read_time};
@@ -158,6 +158,14 @@ impl Store {
         .await?;
         self.recent.put(*stored.blob_digest, &body);
         Ok(body)
+    }
+
+    /// For the digest by which bodies are compared; the project's key is made at the first use.
+    async fn state_digester(&self) -> Result<KeyedDigester, StoreError> {
+        if self.keys.known(&Scope::Project).is_some() {
+            return self.keys.digester("state");
+        }
+        self.keyed_digester("state").await
     }
 
     /// Large bodies are worked on a few at a time.

@@ -35,6 +35,7 @@ mod sensitive;
 mod source;
 mod state;
 mod state_ask;
+mod stored;
 mod story;
 mod surgery;
 mod tour;

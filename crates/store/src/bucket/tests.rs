@@ -1,4 +1,5 @@
-//! A shared home on a directory that stands for a bucket.
+//! A shared home on a bucket: the one that `TERRANE_TEST_BUCKET` names (`s3://BUCKET`, with the service's usual
+//! variables), else a directory that stands for one.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,14 +9,30 @@ use model::retention::RetentionPolicy;
 
 use super::*;
 use crate::testing::{TestHome, append, network, wide};
-use crate::{AppendError, BlobsAt, Keyring, Recovered, Standing, Store, TablesAt, Use, recover};
+use crate::{
+    AppendError, BlobsAt, Keyring, Recovered, Standing, Store, TablesAt, Use, blocking, recover,
+};
 
 async fn open(home: &TestHome) -> Store {
+    let named = std::env::var("TERRANE_TEST_BUCKET");
+    let url = match &named {
+        // Each home has a prefix of its own.
+        Ok(bucket) => format!("{bucket}{}", home.path().display()),
+        Err(_) => local(home),
+    };
+    open_at(home, &url).await
+}
+
+fn local(home: &TestHome) -> String {
+    format!("file://{}", home.path().join("bucket").display())
+}
+
+async fn open_at(home: &TestHome, url: &str) -> Store {
     let keyring = Keyring::open_or_create(&home.path().join("config/master.key")).unwrap();
-    let url = format!("file://{}", home.path().join("bucket").display());
+    let settings: BTreeMap<String, String> = std::env::vars().collect();
     let blobs = BlobsAt::Bucket {
-        url: &url,
-        settings: &BTreeMap::new(),
+        url,
+        settings: &settings,
     };
     let file = home.path().join("tables/terrane.db");
     let tables = TablesAt::File(&file);
@@ -29,8 +46,10 @@ async fn push(store: &Store, serial: u64) -> Result<(), AppendError> {
     pushed.await.map(drop)
 }
 
-fn objects(home: &TestHome) -> usize {
-    fs::read_dir(home.path().join("bucket/segments")).map_or(0, Iterator::count)
+async fn objects(store: &Store) -> usize {
+    let blobs = store.blobs.clone();
+    let listed = blocking(move || blobs.list("segments")).await;
+    listed.unwrap().len()
 }
 
 async fn intents(store: &Store) -> usize {
@@ -63,7 +82,7 @@ async fn versions_keys_and_refused_pieces_are_objects() {
     let refusal = &verified.refused[0];
     let kept = again.refusal_body(refusal).await.unwrap();
     assert_eq!(kept.unwrap(), wide(40, 1));
-    assert_eq!((objects(&home), intents(&store).await), (3, 0));
+    assert_eq!((objects(&store).await, intents(&store).await), (3, 0));
     assert_eq!(store.blobs_sweep(later()).await.unwrap().removed, 0);
 }
 
@@ -77,7 +96,7 @@ async fn an_upload_that_came_to_nothing_is_swept() {
         digest: [0; 32],
     });
     let staged = store.blobs_stage(vec![frame]).await.unwrap();
-    assert_eq!((objects(&home), intents(&store).await), (2, 1));
+    assert_eq!((objects(&store).await, intents(&store).await), (2, 1));
     let young = Timestamp::now() - SignedDuration::from_hours(1);
     assert_eq!(store.blobs_sweep(young).await.unwrap().removed, 0);
     assert_eq!(store.blobs_sweep(later()).await.unwrap().removed, 1);
@@ -91,7 +110,7 @@ async fn an_upload_that_came_to_nothing_is_swept() {
 #[tokio::test]
 async fn a_bucket_that_is_gone_is_a_refused_write() {
     let home = TestHome::new();
-    let store = open(&home).await;
+    let store = open_at(&home, &local(&home)).await;
     push(&store, 1).await.unwrap();
     let segments = home.path().join("bucket/segments");
     fs::rename(&segments, home.path().join("elsewhere")).unwrap();
@@ -103,6 +122,37 @@ async fn a_bucket_that_is_gone_is_a_refused_write() {
     let head = store.state_head(&network()).await.unwrap().unwrap();
     assert_eq!(head.version, 1);
     push(&store, 2).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_service_that_does_not_answer_is_a_refused_write() {
+    // A port that nobody listens on any more.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}", port.local_addr().unwrap());
+    drop(port);
+    let settings: BTreeMap<String, String> = [
+        ("AWS_ENDPOINT_URL", endpoint.as_str()),
+        ("AWS_ALLOW_HTTP", "true"),
+        ("AWS_ACCESS_KEY_ID", "a"),
+        ("AWS_SECRET_ACCESS_KEY", "b"),
+        ("AWS_REGION", "auto"),
+    ]
+    .map(|(key, value)| (key.to_owned(), value.to_owned()))
+    .into();
+    let home = TestHome::new();
+    let keyring = Keyring::open_or_create(&home.path().join("config/master.key")).unwrap();
+    let blobs = BlobsAt::Bucket {
+        url: "s3://states",
+        settings: &settings,
+    };
+    let file = home.path().join("terrane.db");
+    let store = Store::open_with(&file, blobs, keyring).await.unwrap();
+    let err = push(&store, 1).await.unwrap_err();
+    let AppendError::Store { source, .. } = err else {
+        panic!("{err:?}")
+    };
+    assert!(matches!(source, StoreError::Object { .. }), "{source:?}");
+    assert!(store.state_head(&network()).await.unwrap().is_none());
 }
 
 #[tokio::test]
@@ -123,7 +173,7 @@ async fn retention_removes_objects_that_no_version_names() {
     assert_eq!(removed.len(), 17);
     assert_eq!(store.blobs_sweep(later()).await.unwrap().removed, 17);
     // Three versions, and the marker of the last one.
-    assert_eq!(objects(&home), 4);
+    assert_eq!(objects(&store).await, 4);
     assert!(
         open(&home)
             .await
@@ -138,7 +188,7 @@ async fn retention_removes_objects_that_no_version_names() {
 #[tokio::test]
 async fn a_copy_of_a_bucket_is_recovered_without_the_tables() {
     let home = TestHome::new();
-    let store = open(&home).await;
+    let store = open_at(&home, &local(&home)).await;
     for serial in 1..=3 {
         push(&store, serial).await.unwrap();
     }

@@ -22,7 +22,7 @@ use crate::keys::Scope;
 use crate::refusals::NewRefusal;
 use crate::sealing::hex;
 use crate::states::{StateRow, name_args};
-use crate::{Store, StoreError, blocking};
+use crate::{Store, StoreError, working};
 
 const LAST: &str = "SELECT COALESCE(MAX(version), 0) FROM state_version WHERE state = $1";
 
@@ -155,10 +155,10 @@ impl Store {
             state: state.clone(),
             source,
         };
-        let (keys, body) = (self.keys.clone(), Arc::clone(&write.body));
-        let read = blocking(move || match StateFacts::read(&body) {
-            Ok(facts) => Ok(Ok((facts, keys.keyed_digest("state", &body)?))),
-            Err(invalid) => Ok(Err(invalid)),
+        let digester = self.state_digester().await.map_err(failed)?;
+        let body = Arc::clone(&write.body);
+        let read = working(body.len() as u64, move || {
+            Ok(StateFacts::read(&body).map(|facts| (facts, digester.digest(&body))))
         });
         let (facts, content) =
             read.await
@@ -167,7 +167,6 @@ impl Store {
                     state: state.clone(),
                     source,
                 })?;
-        self.state_ensure(&state).await.map_err(failed)?;
         for _ in 0..ATTEMPTS {
             let mut seen = self.look(&write).await.map_err(failed)?;
             let mut verdict = write.decide(&seen, &facts, &content);
@@ -238,7 +237,8 @@ impl Store {
         let parent = seen.head.as_ref().map(|head| hex(&head.blob_digest[..]));
         let _turn = self.turn(version.size).await;
         let (body, encoded) = (Arc::clone(&write.body), version.clone());
-        let blob = blocking(move || blob::encode(&key, encoded, parent, &body, base)).await?;
+        let encode = move || blob::encode(&key, encoded, parent, &body, base);
+        let blob = working(version.size, encode).await?;
         Ok(Ready {
             write,
             facts: facts.clone(),
@@ -276,8 +276,7 @@ impl Store {
 
     /// A look without a transaction; what rests on it is looked at again in one.
     async fn look(&self, write: &Write) -> Result<Moment, StoreError> {
-        let row = self.state_get(&write.state).await?;
-        let row = row.ok_or(StoreError::Interrupted)?;
+        let row = self.state_ensure(&write.state).await?;
         let head = self
             .db
             .fetch_optional(HEAD, &name_args(&write.state))
@@ -300,9 +299,10 @@ impl Tx {
             .ok_or(StoreError::Interrupted)?;
         let head = self.fetch_optional(HEAD, &name_args(&write.state)).await?;
         let last = self.fetch_optional(LAST, &[row.id.into()]).await?;
+        let holder = row.lock.as_ref().map(|lock| &lock.info.id);
         let lock_ended = match &write.writer.lock_id {
-            Some(id) => self.lock_has_ended(row.id, id).await?,
-            None => false,
+            Some(id) if holder != Some(id) => self.lock_has_ended(row.id, id).await?,
+            _ => false,
         };
         Ok(Moment {
             head: head.as_ref().map(Stored::read).transpose()?,

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use model::state::StateFacts;
+
 use super::*;
-use crate::Writer;
 use crate::testing::{Dice, TestHome, wide};
+use crate::{Keyring, Recovered, Standing, Writer, recover};
 
 #[tokio::test]
 async fn what_was_acknowledged_outlives_any_crash() {
@@ -36,6 +38,7 @@ async fn what_was_acknowledged_outlives_any_crash() {
         drop(store);
         check(&home, &acknowledged, &dice).await;
     }
+    check_recovery(&home, &acknowledged, &dice);
 }
 
 async fn check(home: &TestHome, acknowledged: &BTreeMap<StateName, u64>, dice: &Dice) {
@@ -54,5 +57,42 @@ async fn check(home: &TestHome, acknowledged: &BTreeMap<StateName, u64>, dice: &
             (*serial..=serial + 1).contains(&head.serial),
             "{state}, {dice}"
         );
+    }
+}
+
+/// The files alone say the same.
+fn check_recovery(home: &TestHome, acknowledged: &BTreeMap<StateName, u64>, dice: &Dice) {
+    let keyring = Keyring::open_or_create(&home.path().join("config/master.key")).unwrap();
+    let mut found: BTreeMap<(StateName, u64), Standing> = BTreeMap::new();
+    let each = |recovered| match recovered {
+        Recovered::Version {
+            version,
+            standing,
+            body,
+            ..
+        } => {
+            let facts = StateFacts::read(&body.unwrap()).unwrap();
+            assert_eq!(facts.serial, version.serial, "{dice}");
+            // Those that count come first.
+            let key = (version.state, version.serial);
+            found.entry(key).or_insert(standing);
+        }
+        Recovered::Refused { .. } => panic!("nothing was refused, {dice}"),
+    };
+    recover(&home.path().join("home"), keyring, each).unwrap();
+    for (state, newest) in acknowledged {
+        for serial in 1..=*newest {
+            let standing = found.get(&(state.clone(), serial)).copied();
+            // Nothing follows the newest one, and its marker need not have been synced.
+            let expected: &[_] = if serial < *newest {
+                &[Some(Standing::Acknowledged)]
+            } else {
+                &[Some(Standing::Acknowledged), Some(Standing::NotProvable)]
+            };
+            assert!(
+                expected.contains(&standing),
+                "{state} {serial}: {standing:?}, {dice}"
+            );
+        }
     }
 }

@@ -143,6 +143,92 @@ async fn a_file_that_cannot_be_written_moves_nothing() {
 }
 
 #[tokio::test]
+async fn a_full_disk_is_a_refused_write() {
+    let home = TestHome::new();
+    push(&home.open().await, &Writer::default(), body(1)).await;
+    let full = home.path().join("home/segments/2.seg");
+    std::os::unix::fs::symlink("/dev/full", &full).unwrap();
+    let store = home.open().await;
+    let err = append(&store, network(), body(2)).await.unwrap_err();
+    let mut chain = vec![err.to_string()];
+    let mut next = std::error::Error::source(&err);
+    while let Some(cause) = next {
+        chain.push(cause.to_string());
+        next = cause.source();
+    }
+    let place = home.path().join("home/segments").display().to_string();
+    insta::assert_snapshot!(chain.join("\n").replace(&place, "SEGMENTS"), @"
+    could not store a version of state `p/network`
+    could not write to `SEGMENTS`
+    No space left on device (os error 28)
+    ");
+    fs::remove_file(full).unwrap();
+    assert_eq!(
+        push(&home.open().await, &Writer::default(), body(2)).await,
+        "version 2"
+    );
+}
+
+#[tokio::test]
+async fn a_version_says_who_wrote_it() {
+    let home = TestHome::new();
+    let store = home.open().await;
+    lock(&store, &lock_info("a"), None).await;
+    push(&store, &holding("a"), body(1)).await;
+    let writer = Writer {
+        actor: "ci@example.io".to_owned(),
+        ..holding("a")
+    };
+    push(&store, &writer, body(2)).await;
+    let versions = home
+        .open()
+        .await
+        .state_version_list(&network())
+        .await
+        .unwrap();
+    let actors: Vec<_> = versions
+        .iter()
+        .map(|version| version.actor.as_str())
+        .collect();
+    assert_eq!(actors, ["me@here", "ci@example.io"]);
+}
+
+#[tokio::test]
+async fn writes_of_many_states_are_one_group() {
+    let home = TestHome::new();
+    let store = home.open().await;
+    let mut group = Vec::new();
+    for name in ["a", "b", "a"] {
+        let write = Write {
+            state: StateName::new("p", name),
+            writer: Writer::default(),
+            run: None,
+            mark: None,
+            body: Arc::new(body(1)),
+        };
+        store.state_ensure(&write.state).await.unwrap();
+        let facts = StateFacts::read(&write.body).unwrap();
+        let content = store.keys.keyed_digest("state", &write.body).unwrap();
+        let mut tx = store.db.begin_write().await.unwrap();
+        let seen = tx.moment(&write).await.unwrap();
+        drop(tx);
+        let version = seen.next(&write, &facts, &content, None);
+        group.push(store.encode(write, &facts, seen, version).await.unwrap());
+    }
+    watch(&store).steps();
+    // The second write of `a` does not follow what it was decided on; it costs the others nothing.
+    assert_eq!(store.commit(&group).await.unwrap(), [true, true, false]);
+    let steps = watch(&store).steps();
+    let written = ["append", "sync file", "commit", "append"];
+    assert_eq!(steps[steps.len() - 4..], written, "one sync for all");
+    let verified = home.open().await.state_verify(None).await.unwrap();
+    assert!(
+        verified.damages.is_empty() && verified.versions == 2,
+        "{verified:?}"
+    );
+}
+
+#[tokio::test]
 async fn a_repeated_write_is_no_new_version() {
     let home = TestHome::new();
     let store = home.open().await;
