@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::attach::{Contexts, MAX_WORK};
 use super::check::Drafts;
+use super::check_types;
 use super::findings::Findings;
 use super::paths;
 use super::stack::StackDraft;
@@ -11,7 +12,7 @@ use super::suggest;
 use super::walk::{Dirs, join};
 use crate::diagnostic::{Finding, Location};
 use crate::module::{Module, Variable, read_listed, tfvars_names};
-use crate::project::EdgeKind;
+use crate::project::{EdgeKind, Input};
 use crate::tree::{ReadFailure, Tree};
 
 pub(crate) struct Modules<'a> {
@@ -322,7 +323,14 @@ fn output_of<'m>(
 /// Inputs must be variables of the module.
 fn inputs(findings: &mut Findings, module: &Module, draft: &StackDraft) {
     for (input, at) in &draft.inputs_at {
-        if module.variables.contains_key(input) || findings.is_full() {
+        if findings.is_full() {
+            continue;
+        }
+        if let Some(variable) = module.variables.get(input) {
+            let value = draft.stack.inputs.get(input);
+            if let Some(finding) = wrong_type(input, value, variable, draft, at) {
+                findings.push(finding);
+            }
             continue;
         }
         let near = suggest::nearest(input, module.variables.keys().map(String::as_str));
@@ -351,6 +359,29 @@ fn inputs(findings: &mut Findings, module: &Module, draft: &StackDraft) {
         );
         findings.push(finding);
     }
+}
+
+/// A value that is written out must fit what the variable declares.
+fn wrong_type(
+    input: &str,
+    value: Option<&Input>,
+    variable: &Variable,
+    draft: &StackDraft,
+    at: &Location,
+) -> Option<Finding> {
+    let (Some(Input::Known(value)), Some(declared)) = (value, &variable.type_text) else {
+        return None;
+    };
+    let why = check_types::misfit(value, declared)?;
+    let stack = &draft.stack.name;
+    Some(
+        Finding::error(
+            "input-type",
+            format!("input `{input}` of stack `{stack}` is {why}"),
+        )
+        .at(at.clone(), "given here")
+        .at(variable.at.clone(), format!("declared as `{declared}`")),
+    )
 }
 
 fn described(name: &str, variable: &Variable) -> String {
