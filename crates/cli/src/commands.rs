@@ -78,6 +78,41 @@ pub(crate) fn sound_project(
     Ok((open, project))
 }
 
+/// In a CI job without a named home a new master key would go with the job, and every state sealed with
+/// it would be lost.
+pub(crate) fn refuse_new_key(settings: &Settings) -> Result<(), CommandError> {
+    if settings.is_ci && settings.named_home.is_none() && !settings.master_key().exists() {
+        return Err(CommandError::new(
+            "no home is named, and a master key made in this CI job would go when the job ends",
+        )
+        .hint("name a home that outlives the job: `--data DIR` or `TERRANE_HOME`, and the key of its states: `TERRANE_KEY_FILE`")
+        .status(ExitStatus::Refused));
+    }
+    Ok(())
+}
+
+/// Points out states that no stack has any more: what is in them is planned by nobody.
+pub(crate) async fn say_abandoned(
+    control: &Control,
+    project: &Project,
+    look: Look,
+) -> Result<(), CommandError> {
+    let found = control::states::abandoned(control, project)
+        .await
+        .map_err(|err| CommandError::because("could not look for abandoned states", &err))?;
+    for state in found {
+        let said = format!("state `{state}` holds resources, and no stack has it any more");
+        let hints = [
+            format!(
+                "was its stack renamed? `state = \"{state}\"` in the stack's block takes it up again"
+            ),
+            "`terrane state list` shows all states".to_owned(),
+        ];
+        report::say(&errors::render_warning(&said, &hints, look))?;
+    }
+    Ok(())
+}
+
 /// Opens the project's home.
 pub(crate) async fn open_home(
     settings: &Settings,

@@ -89,7 +89,8 @@ impl Settings {
         })
     }
 
-    fn master_key(&self) -> PathBuf {
+    /// Where the master key lies, or would be made.
+    pub fn master_key(&self) -> PathBuf {
         let default = || self.config_dir.join("master.key");
         self.key_file.clone().unwrap_or_else(default)
     }
@@ -152,6 +153,11 @@ impl Home {
     /// What the engine writes to standard error, in whatever stage.
     pub(crate) fn engine_complaints(&self, run: RunId) -> PathBuf {
         self.run_dir(run).join("engine.err")
+    }
+
+    /// What whoever asked should hear of, a line each; no secret is among them.
+    pub fn run_warnings(&self, run: RunId) -> PathBuf {
+        self.run_dir(run).join("warnings")
     }
 
     /// A short name of this home among all homes of the machine.

@@ -2,7 +2,8 @@
 //!
 //! Not here: what a run may do with its own state (`state`).
 
-use model::state::{StateName, StateVersion};
+use model::project::Project;
+use model::state::{Contents, StateName, StateVersion};
 use store::StoreError;
 
 use crate::Control;
@@ -44,4 +45,22 @@ pub async fn read(
     };
     let bytes = store.state_version_read(&found).await.map_err(failed)?;
     Ok((found, bytes))
+}
+
+/// States of the project that hold resources and belong to no stack any more: it was renamed or removed.
+/// Nobody plans what is in them.
+pub async fn abandoned(control: &Control, project: &Project) -> Result<Vec<String>, StoreError> {
+    let mut found = Vec::new();
+    for row in control.store.state_list().await? {
+        let is_ours = row.name.project == control.home.project();
+        let has_stack = |name: &str| project.stacks.values().any(|stack| stack.state == name);
+        if !is_ours || has_stack(&row.name.name) {
+            continue;
+        }
+        let head = control.store.state_head(&row.name).await?;
+        if head.is_some_and(|head| head.contents == Contents::Resources) {
+            found.push(row.name.name);
+        }
+    }
+    Ok(found)
 }

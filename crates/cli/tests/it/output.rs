@@ -1,9 +1,10 @@
 //! `output`: what a stack last applied.
 
 use insta::assert_snapshot;
-use testkit::TestTerrane;
+use testkit::{TestTerrane, engines};
 
 use crate::project::one_stack;
+use crate::story::{Story, takes};
 
 fn applied() -> TestTerrane {
     let test = one_stack(
@@ -121,4 +122,29 @@ fn what_is_not_there_is_said() {
     hint: `terrane apply app`
     [exit 1]
     ");
+}
+
+#[test]
+fn an_output_that_is_null_reaches_a_dependent() {
+    let top = "variable \"from\" {\n  type    = string\n  default = \"nobody\"\n}\n\
+               output \"got\" { value = var.from == null ? \"null\" : var.from }\n";
+    for (engine, _) in engines::all() {
+        let story = Story::new(engine)
+            .stack(
+                "base",
+                "",
+                "output \"name\" { value = null }\noutput \"id\" { value = 1 }\n",
+            )
+            .stack("top", &takes("base"), top);
+        let plan = story.cli(&["plan"]).expect(0);
+        assert!(
+            plan.stdout.contains("`name` is known after `base`"),
+            "{plan}"
+        );
+        let _ = story.cli(&["apply", "--auto-approve"]).expect(0);
+        let got = story.cli(&["output", "top", "got", "--raw"]).expect(0);
+        assert_eq!(got.stdout, "null");
+        // The upstream is not part of it: what it has is enough.
+        let _ = story.cli(&["apply", "top", "--auto-approve"]).expect(0);
+    }
 }

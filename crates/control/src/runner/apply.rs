@@ -64,6 +64,7 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
     let may_empty = plan.destroys || plan.counts.forget > 0;
     let access = StateAccess::for_apply(store.clone(), state, job.run, expected, may_empty);
     let caller = Caller::new(job, &workspace, inputs.environment.clone(), access).await?;
+    *mask = inputs.hide(&caller, &scratch)?;
     let var_files = workspace.var_files(job, &scratch);
     if !goes_on {
         initialise(job, &caller, &workspace, &inputs, &var_files).await?;
