@@ -11,6 +11,7 @@ use super::stack::StackDraft;
 use super::suggest;
 use super::walk::{Dirs, join};
 use crate::diagnostic::{Finding, Location};
+use crate::engine::Flavor;
 use crate::module::{Module, Variable, read_listed, tfvars_names};
 use crate::project::{EdgeKind, Input};
 use crate::tree::{ReadFailure, Tree};
@@ -41,8 +42,11 @@ impl<'a> Modules<'a> {
         for draft in drafts.values().filter(|draft| draft.has_path) {
             self.root(findings, draft);
         }
-        let mut open: Vec<String> = self.read.keys().cloned().collect();
-        while let Some(dir) = open.pop() {
+        let roots = drafts.values().filter(|draft| draft.has_path);
+        let mut open: Vec<(String, Flavor)> = roots
+            .map(|draft| (draft.stack.path.clone(), draft.stack.engine.flavor))
+            .collect();
+        while let Some((dir, flavor)) = open.pop() {
             let calls = self
                 .read
                 .get(&dir)
@@ -53,10 +57,10 @@ impl<'a> Modules<'a> {
                     continue;
                 }
                 if self
-                    .module(findings, &local)
+                    .module(findings, &local, flavor)
                     .is_some_and(|module| module.has_engine_files)
                 {
-                    open.push(local);
+                    open.push((local, flavor));
                 } else {
                     let finding = Finding::error(
                         "missing-directory",
@@ -75,7 +79,7 @@ impl<'a> Modules<'a> {
     fn root(&mut self, findings: &mut Findings, draft: &StackDraft) {
         let path = &draft.stack.path;
         let shown = if path.is_empty() { "." } else { path };
-        let finding = match self.module(findings, path) {
+        let finding = match self.module(findings, path, draft.stack.engine.flavor) {
             Some(module) if module.has_engine_files => return,
             Some(_) => Finding::error(
                 "no-module",
@@ -102,11 +106,12 @@ impl<'a> Modules<'a> {
         findings.push(finding);
     }
 
-    /// A module, read now if it was not; `None` if there is no such directory.
-    fn module(&mut self, findings: &mut Findings, dir: &str) -> Option<&Module> {
+    /// A module, read now if it was not; `None` if there is no such directory. One that stacks of both
+    /// engines use is read as the first of them does.
+    fn module(&mut self, findings: &mut Findings, dir: &str, flavor: Flavor) -> Option<&Module> {
         if !self.read.contains_key(dir) {
             let entries = self.dirs.entries(self.tree, dir)?;
-            let (module, found) = read_listed(self.tree, dir, entries);
+            let (module, found) = read_listed(self.tree, dir, entries, flavor);
             for finding in found {
                 findings.push(finding);
             }
