@@ -176,3 +176,24 @@ fn two_ways_to_one_directory_need_two_trees() {
     slots.sort();
     assert_eq!(slots, ["one", "two"]);
 }
+
+#[test]
+fn a_lock_file_is_not_written_back_through_a_link() {
+    let story = Story::new("tofu").stack("one", "", &noted("one"));
+    story.write("shared.lock", "# of all\n");
+    std::os::unix::fs::symlink(
+        "../shared.lock",
+        story.project().join("one/.terraform.lock.hcl"),
+    )
+    .unwrap();
+    story.engine_script(
+        "if [ \"$1\" = init ]; then echo '# of one' > .terraform.lock.hcl; fi\nexec REAL \"$@\"\n",
+    );
+    let said = story.cli(&["apply", "--auto-approve"]).expect(0);
+    assert!(
+        said.stderr
+            .contains("the provider lock file of `one` could not be written back"),
+        "{said}"
+    );
+    assert_eq!(story.read("shared.lock"), "# of all\n");
+}
