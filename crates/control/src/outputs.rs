@@ -5,9 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use model::digits;
 use model::ids::StackName;
 use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 use store::{ChangeSetError, Scope, StoreError};
 
 use crate::Control;
@@ -38,10 +40,10 @@ pub enum OutputsError {
 }
 
 /// One output, in a form that can be computed with.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Output {
+    /// As `model::digits` reads it: no digit is lost on the way to a dependent.
     pub value: Value,
-    #[serde(default)]
     pub sensitive: bool,
 }
 
@@ -75,18 +77,7 @@ pub async fn of_state(
             why: err.to_string(),
         })?;
         let read = |(name, output): (String, model::state::Output)| {
-            let value =
-                serde_json::from_str(output.value.get()).map_err(|source| OutputsError::Parse {
-                    state: state.to_owned(),
-                    source,
-                })?;
-            Ok((
-                name,
-                Output {
-                    value,
-                    sensitive: output.sensitive,
-                },
-            ))
+            Ok((name, exact(state, &output.value, output.sensitive)?))
         };
         return known.into_iter().map(read).collect();
     }
@@ -128,10 +119,30 @@ async fn kept(control: &Control, state: &str) -> Result<BTreeMap<String, Output>
             state: state.to_owned(),
             source,
         })?;
-    serde_json::from_slice(&plain).map_err(|source| OutputsError::Parse {
+    let kept: BTreeMap<String, Kept> =
+        serde_json::from_slice(&plain).map_err(|source| OutputsError::Parse {
+            state: state.to_owned(),
+            source,
+        })?;
+    kept.into_iter()
+        .map(|(name, kept)| Ok((name, exact(state, &kept.value, kept.sensitive)?)))
+        .collect()
+}
+
+/// As `output -json` prints it.
+#[derive(Deserialize)]
+struct Kept {
+    value: Box<RawValue>,
+    #[serde(default)]
+    sensitive: bool,
+}
+
+fn exact(state: &str, value: &RawValue, sensitive: bool) -> Result<Output, OutputsError> {
+    let value = digits::read(value.get()).map_err(|source| OutputsError::Parse {
         state: state.to_owned(),
         source,
-    })
+    })?;
+    Ok(Output { value, sensitive })
 }
 
 /// Keeps what `output -json` printed into `printed`, sealed.

@@ -148,3 +148,28 @@ fn an_output_that_is_null_reaches_a_dependent() {
         let _ = story.cli(&["apply", "top", "--auto-approve"]).expect(0);
     }
 }
+
+#[test]
+fn a_long_number_reaches_a_dependent_digit_for_digit() {
+    const LONG: &str = "123456789012345678901234567890";
+    let top = "variable \"n\" {\n  type = any\n}\noutput \"next\" { value = var.n.deep[0] + 1 }\n";
+    for (engine, _) in engines::all() {
+        let base = format!(
+            "output \"n\" {{ value = {{ deep = [{LONG}] }} }}\noutput \"flat\" {{ value = {LONG} }}\n"
+        );
+        let story = Story::new(engine).stack("base", "", &base).stack(
+            "top",
+            "inputs = { n = stack.base.output.n }",
+            top,
+        );
+        let _ = story.cli(&["apply", "--auto-approve"]).expect(0);
+        let shown = |args: &[&str]| story.cli(args).expect(0).stdout;
+        assert_eq!(shown(&["output", "base", "flat", "--raw"]), LONG);
+        assert_eq!(
+            shown(&["output", "top", "next", "--raw"]),
+            "123456789012345678901234567891"
+        );
+        let json = shown(&["output", "base", "n", "--json"]);
+        assert_eq!(json, format!("{{\"deep\":[{LONG}]}}\n"));
+    }
+}

@@ -8,6 +8,7 @@ use std::path::Path;
 use drivers::process::{Environment, engine_environment};
 use drivers::secrets::{self, Reference};
 use model::config::eval::{self, Values};
+use model::digits;
 use model::ids::StackName;
 use model::masking::Mask;
 use model::project::{Input, Needs};
@@ -231,6 +232,8 @@ fn text_of(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Null => String::new(),
-        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => value.to_string(),
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            digits::write(value)
+        }
     }
 }

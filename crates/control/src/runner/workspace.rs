@@ -7,6 +7,7 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as 
 use std::path::{Path, PathBuf};
 
 use drivers::snapshot::Slot;
+use model::digits;
 use model::project::Backend;
 use model::run::RunSpec;
 use model::secret::Secret;
@@ -239,7 +240,7 @@ impl Scratch {
     pub(super) fn write_variables(&self, variables: &Map<String, Value>) -> Result<(), Failure> {
         write_private(
             &self.variables(),
-            Value::Object(variables.clone()).to_string().as_bytes(),
+            digits::write(&Value::Object(variables.clone())).as_bytes(),
         )
         .map_err(|err| Failure::because("could not hand over the inputs", &err))
     }
