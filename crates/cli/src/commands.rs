@@ -120,7 +120,28 @@ pub(crate) async fn open_home(
     process: &Process,
     look: Look,
 ) -> Result<Control, CommandError> {
-    open_control(settings.home_of(&open.identity.id), settings, process, look).await
+    let control =
+        open_control(settings.home_of(&open.identity.id), settings, process, look).await?;
+    if let Some(project) = &open.loaded.project
+        // A home that cannot be written to says so where that matters.
+        && let Ok(Some(other)) = control.home.claim_for(&project.name)
+    {
+        let id = &open.identity.id;
+        let said =
+            format!("the id `{id}` is also that of project `{other}`: they share states and lanes");
+        let hints = [
+            format!(
+                "give project `{}` an id of its own before its first apply",
+                project.name
+            ),
+            format!(
+                "if it was renamed, remove `{}`",
+                control.home.project_name().display()
+            ),
+        ];
+        report::say(&errors::render_warning(&said, &hints, look))?;
+    }
+    Ok(control)
 }
 
 /// Opens a home, and speaks up if a master key was made.

@@ -160,6 +160,25 @@ impl Home {
         self.run_dir(run).join("warnings")
     }
 
+    /// Notes which project lives here; says which other one did already. Two projects with one id would
+    /// share states and lanes without knowing.
+    pub fn claim_for(&self, name: &str) -> io::Result<Option<String>> {
+        let path = self.project_name();
+        match std::fs::read_to_string(&path) {
+            Ok(other) => Ok(Some(other.trim().to_owned()).filter(|other| other != name)),
+            Err(err) if err.kind() == io::ErrorKind::NotFound => {
+                std::fs::write(path, name)?;
+                Ok(None)
+            }
+            Err(err) => Err(err),
+        }
+    }
+
+    /// The name of the project that made this home.
+    pub fn project_name(&self) -> PathBuf {
+        self.root.join("project.name")
+    }
+
     /// A short name of this home among all homes of the machine.
     pub(crate) fn tag(&self) -> String {
         let digest = drivers::snapshot::sha256(self.root.as_os_str().as_encoded_bytes());

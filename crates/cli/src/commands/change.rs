@@ -9,7 +9,7 @@ use control::asker::Asker;
 use control::changesets::{self, PrepareError, Wanted};
 use control::projects::OpenProject;
 use control::{Control, engines, recovery, worker};
-use model::changeset::{Action, ChangeSet};
+use model::changeset::{Action, ChangeSet, Status};
 use model::ids::StackName;
 use model::project::{Backend, Project};
 use model::run::Run;
@@ -145,15 +145,18 @@ async fn start<'a>(
             .await
             .map_err(|err| prepare_error(&err))?
     {
-        report::say(&format!(
-            "Attached to change set {}, which is already under way.\n",
-            set.id
-        ))?;
         let asker = changesets::gather_again(control, open, &process.env, set.id)
             .await
             .map_err(|err| failed(&err))?;
-        return Watcher::attach(control, set.id, asker, global, process)
-            .map_err(|err| failed(&err));
+        // One that has not begun is nobody's to watch who could not begin it.
+        if asker.is_some() || set.status != Status::Waiting {
+            report::say(&format!(
+                "Attached to change set {}, which is already under way.\n",
+                set.id
+            ))?;
+            return Watcher::attach(control, set.id, asker, global, process)
+                .map_err(|err| failed(&err));
+        }
     }
     let wishes = changesets::requirements(project, &wanted.stacks);
     let path = process.env.get("PATH").map(std::ffi::OsStr::new);

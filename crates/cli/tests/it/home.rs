@@ -216,3 +216,21 @@ fn an_id_that_leaves_the_states_behind_is_pointed_out() {
         "{said}"
     );
 }
+
+#[test]
+fn two_projects_with_one_id_are_pointed_out() {
+    let test = one_stack("", MODULE);
+    apply(&test);
+    assert!(!apply(&test).contains("also that of"));
+    let file = test.read("terrane.hcl");
+    test.write(
+        "terrane.hcl",
+        &file.replace("project \"shop\"", "project \"bank\""),
+    );
+    let said = test.cli(&["plan"]).expect(0);
+    assert!(
+        said.stderr
+            .contains("the id `k3v9qd` is also that of project `shop`"),
+        "{said}"
+    );
+}

@@ -140,3 +140,23 @@ fn a_queued_apply_outlives_a_dead_one_in_front() {
     let again = story.cli(&["plan", "--detailed-exitcode", "target:local"]);
     let _ = again.expect(0);
 }
+
+#[test]
+fn the_same_command_attaches_to_one_in_the_queue() {
+    let story = story();
+    let first = story.start("first", &["apply", "first", "--auto-approve"]);
+    story.wait_for("first");
+    let second = story.start("second", &["apply", "second", "--auto-approve"]);
+    story.wait_until("the second in the queue", || {
+        second.stderr_so_far().contains("waits for change set c1")
+    });
+    let again = story.start("again", &["apply", "second", "--auto-approve"]);
+    story.wait_until("the attached one", || {
+        again.stderr_so_far().contains("Attached to change set c2")
+    });
+    story.open("first");
+    for said in [first.wait(), second.wait(), again.wait()] {
+        let _ = said.expect(0);
+    }
+    assert_eq!(story.made(), ["first", "second"]);
+}
