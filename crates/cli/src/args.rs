@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
     apply::ApplyArgs, completions::CompletionsArgs, destroy::DestroyArgs, engine::EngineArgs,
@@ -10,14 +10,13 @@ use crate::commands::{
     output::OutputArgs, plan::PlanArgs, run::RunArgs, runner::RunnerArgs, server::ServerArgs,
     state::StateArgs, token::TokenArgs, validate::ValidateArgs,
 };
-use crate::{ExitStatus, Process};
+use crate::{ExitStatus, Process, report};
 
 /// A control plane for OpenTofu and Terraform: ordered stacks, kept state, sealed plans
 #[derive(Debug, Parser)]
 #[command(
     name = "terrane",
     version,
-    disable_help_subcommand = true,
     after_help = "Start with `terrane init` in a repository, or look at examples/quickstart.\n\
                   Exit codes: 0 done, 1 failed, 2 changes present (`plan --detailed-exitcode`), 3 waits for a \
                   person, 4 refused by a rule, 64 wrong usage, 130 interrupted."
@@ -102,7 +101,24 @@ impl Args {
             };
             // Nobody is left to tell if the terminal is gone.
             drop(err.print());
+            if let Some(hint) = std::env::args().find_map(|word| two_dashes(&word)) {
+                drop(report::say(&format!("\n{hint}\n")));
+            }
             std::process::exit(i32::from(status.code()))
         })
     }
+}
+
+/// Engines take long options behind one dash; here it takes two.
+fn two_dashes(word: &str) -> Option<String> {
+    let name = word
+        .strip_prefix('-')
+        .filter(|rest| !rest.starts_with('-'))?;
+    let name = name.split('=').next()?;
+    let command = Args::command();
+    let mut all = command
+        .get_subcommands()
+        .flat_map(clap::Command::get_arguments);
+    let known = name.len() > 1 && all.any(|arg| arg.get_long() == Some(name));
+    known.then(|| format!("hint: long options begin with two dashes: `--{name}`"))
 }

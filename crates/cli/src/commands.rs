@@ -84,6 +84,41 @@ pub(crate) fn sound_project(
     Ok((open, project))
 }
 
+/// In a CI job without a named home a new master key would go with the job, and every state sealed with
+/// it would be lost.
+pub(crate) fn refuse_new_key(settings: &Settings) -> Result<(), CommandError> {
+    if settings.is_ci && settings.named_home.is_none() && settings.key.is_to_be_made() {
+        return Err(CommandError::new(
+            "no home is named, and a master key made in this CI job would go when the job ends",
+        )
+        .hint("name a home that outlives the job: `--data DIR` or `TERRANE_HOME`, and the key of its states: `TERRANE_KEY_FILE`")
+        .status(ExitStatus::Refused));
+    }
+    Ok(())
+}
+
+/// Points out states that no stack has any more: what is in them is planned by nobody.
+pub(crate) async fn say_abandoned(
+    control: &Control,
+    project: &Project,
+    look: Look,
+) -> Result<(), CommandError> {
+    let found = control::states::abandoned(control, project)
+        .await
+        .map_err(|err| CommandError::because("could not look for abandoned states", &err))?;
+    for state in found {
+        let said = format!("state `{state}` holds resources, and no stack has it any more");
+        let hints = [
+            format!(
+                "was its stack renamed? `state = \"{state}\"` in the stack's block takes it up again"
+            ),
+            "`terrane state list` shows all states".to_owned(),
+        ];
+        report::say(&errors::render_warning(&said, &hints, look))?;
+    }
+    Ok(())
+}
+
 /// Opens the project's home.
 pub(crate) async fn open_home(
     settings: &Settings,
@@ -91,7 +126,28 @@ pub(crate) async fn open_home(
     process: &Process,
     look: Look,
 ) -> Result<Control, CommandError> {
-    open_control(settings.home_of(&open.identity.id), settings, process, look).await
+    let control =
+        open_control(settings.home_of(&open.identity.id), settings, process, look).await?;
+    if let Some(project) = &open.loaded.project
+        // A home that cannot be written to says so where that matters.
+        && let Ok(Some(other)) = control.home.claim_for(&project.name)
+    {
+        let id = &open.identity.id;
+        let said =
+            format!("the id `{id}` is also that of project `{other}`: they share states and lanes");
+        let hints = [
+            format!(
+                "give project `{}` an id of its own before its first apply",
+                project.name
+            ),
+            format!(
+                "if it was renamed, remove `{}`",
+                control.home.project_name().display()
+            ),
+        ];
+        report::say(&errors::render_warning(&said, &hints, look))?;
+    }
+    Ok(control)
 }
 
 /// Opens a home, and speaks up if a master key was made.

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use model::digits;
+
 use crate::CommandError;
 
 /// Prints data. A reader that went away (`| head`) is no failure.
@@ -16,8 +18,12 @@ pub(crate) fn say(text: &str) -> Result<(), CommandError> {
 
 /// One document, for `--json`.
 pub(crate) fn json(value: &serde_json::Value) -> Result<(), CommandError> {
-    let text = serde_json::to_string_pretty(value)
-        .map_err(|err| CommandError::because("could not write JSON", &err))?;
+    let text = if digits::holds_digits(value) {
+        digits::write(value)
+    } else {
+        serde_json::to_string_pretty(value)
+            .map_err(|err| CommandError::because("could not write JSON", &err))?
+    };
     data(&format!("{text}\n"))
 }
 

@@ -244,6 +244,11 @@ impl<'a> Watcher<'a> {
             recovery::release_abandoned(self.control)
                 .await
                 .map_err(|err| CommandError::from_error(&err))?;
+            if let Some(asker) = &self.asker {
+                worker::go_on_with_waiters(self.control, asker)
+                    .await
+                    .map_err(|err| CommandError::from_error(&err))?;
+            }
         }
         let stalls = !lost.is_empty() || !self.runs().iter().any(|run| run.state.is_running());
         if !waits && !stalls {

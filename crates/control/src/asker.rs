@@ -83,6 +83,17 @@ impl Asker {
         Ok(asker)
     }
 
+    /// Only what every engine gets, whoever asked.
+    #[must_use]
+    pub fn bare(&self) -> Self {
+        let base = drivers::process::engine_environment(&self.env, true);
+        let mut bare = Self::default();
+        for name in base.names() {
+            bare.take(&self.env, name);
+        }
+        bare
+    }
+
     pub fn env(&self) -> &BTreeMap<String, String> {
         &self.env
     }
@@ -168,6 +179,20 @@ impl Asker {
             Reference::Command(_) => Ok(()), // run where it is needed
         }
     }
+}
+
+/// What runs take from the side of whoever asked for them, if anything: nobody else's value will do.
+pub(crate) fn wants(specs: &[RunSpec]) -> Option<&str> {
+    specs.iter().find_map(|spec| {
+        let passed = spec.contexts.iter().flat_map(|context| &context.pass_env);
+        let needed = needs_of(spec).flat_map(|needs| {
+            let secrets = needs.secrets.iter();
+            // A command is run where it is needed.
+            let secrets = secrets.filter(|reference| !reference.starts_with("command:"));
+            needs.env.iter().chain(&needs.env_if_set).chain(secrets)
+        });
+        passed.chain(needed).map(String::as_str).next()
+    })
 }
 
 /// Everything a run's values need from elsewhere.

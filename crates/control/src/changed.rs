@@ -1,17 +1,19 @@
-//! `changed:REF`: which stacks the tree that would be snapshotted touches, compared with a base commit.
+//! `changed:`: which stacks the tree that would be snapshotted touches, compared with a base commit or with
+//! what was last applied.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use drivers::git::GitError;
+use drivers::snapshot::{self, Extras, Snapshot, SnapshotError, SnapshotFile};
 use drivers::tree::CommitTree;
-use model::changed::{Reach, definitions_changed, stacks_touched};
+use model::changed::{Reach, definitions_changed, sources, stacks_touched};
 use model::config::{self, Surroundings};
 use model::ids::StackName;
 use model::module;
 use model::project::Project;
-use model::selector::ChangedRef;
 
+use crate::Control;
 use crate::projects::OpenProject;
 
 #[derive(Debug, thiserror::Error)]
@@ -20,8 +22,13 @@ pub enum ChangedError {
     NoRepository,
     #[error("could not find out what changed since `{reference}`")]
     Git { reference: String, source: GitError },
-    #[error("`changed:applied` is not built yet")]
-    NotYet,
+    #[error("could not compare with what was last applied of stack `{stack}`")]
+    History {
+        stack: StackName,
+        source: store::ChangeSetError,
+    },
+    #[error("could not take a snapshot of the source")]
+    Snapshot(#[from] SnapshotError),
 }
 
 impl ChangedError {
@@ -29,42 +36,92 @@ impl ChangedError {
         match self {
             Self::NoRepository => Some("name the stacks instead".to_owned()),
             Self::Git { source, .. } => source.hint(),
-            Self::NotYet => Some("`changed:REF` compares with a commit".to_owned()),
+            Self::History { .. } | Self::Snapshot(_) => None,
         }
     }
 }
 
+/// `changed:applied`: the stacks whose own source differs from that of the last run which left everything
+/// as its source said; those that never had one, too.
+pub async fn since_applied(
+    control: &Control,
+    open: &OpenProject,
+    project: &Project,
+) -> Result<BTreeSet<StackName>, ChangedError> {
+    let now = snapshot::collect(&open.root, open.git.as_ref(), &Extras::of(project))?;
+    let mut touched = BTreeSet::new();
+    for (stack, own) in own_sources(open, project, &now) {
+        let last = control.store.run_last_settled(&stack).await;
+        let last = last.map_err(|source| ChangedError::History {
+            stack: stack.clone(),
+            source,
+        })?;
+        if last.is_none_or(|last| last.destroy || last.own_source != own) {
+            touched.insert(stack);
+        }
+    }
+    Ok(touched)
+}
+
+/// A digest for each stack of what is its own: the files it is made of, its block, its target and contexts.
+pub(crate) fn own_sources(
+    open: &OpenProject,
+    project: &Project,
+    snapshot: &Snapshot,
+) -> BTreeMap<StackName, String> {
+    let reach = |name: &StackName| reach(open, project, name);
+    let files: BTreeMap<&str, &SnapshotFile> = snapshot
+        .files
+        .iter()
+        .map(|file| (file.path.as_str(), file))
+        .collect();
+    let paths: Vec<&str> = files.keys().copied().collect();
+    let own = sources(project, &reach, &paths);
+    own.into_iter()
+        .map(|(name, paths)| {
+            let stack = &project.stacks[&name];
+            let contexts = stack.contexts.iter();
+            let contexts: Vec<_> = contexts.filter_map(|it| project.contexts.get(it)).collect();
+            let files: Vec<_> = paths.iter().map(|path| files[path]).collect();
+            let target = &project.targets[&stack.target];
+            let text = serde_json::json!([stack, target, contexts, files]).to_string();
+            let digest = snapshot::sha256(text.as_bytes());
+            (name, digest)
+        })
+        .collect()
+}
+
+/// What a stack's source is made of.
+fn reach(open: &OpenProject, project: &Project, name: &StackName) -> Reach {
+    let stack = &project.stacks[name];
+    let dirs = module::closure(&open.loaded.modules, &stack.path);
+    let files = dirs
+        .iter()
+        .filter_map(|dir| open.loaded.modules.get(dir))
+        .flat_map(|module| module.files.iter().cloned())
+        .collect();
+    Reach {
+        dirs,
+        files,
+        globs: stack.watch.clone(),
+    }
+}
+
+/// `changed:REF`.
 pub fn since(
     open: &OpenProject,
     project: &Project,
-    reference: &ChangedRef,
+    reference: &str,
     env: &BTreeMap<String, String>,
 ) -> Result<BTreeSet<StackName>, ChangedError> {
-    let reference = match reference {
-        ChangedRef::Git(reference) => reference,
-        ChangedRef::Applied => return Err(ChangedError::NotYet),
-    };
     let failed = |source| ChangedError::Git {
-        reference: reference.clone(),
+        reference: reference.to_owned(),
         source,
     };
     let git = open.git.as_ref().ok_or(ChangedError::NoRepository)?;
     let base = git.merge_base(reference).map_err(failed)?;
     let paths = git.changed_since(&base).map_err(failed)?;
-    let reach = |name: &StackName| {
-        let stack = &project.stacks[name];
-        let dirs = module::closure(&open.loaded.modules, &stack.path);
-        let files = dirs
-            .iter()
-            .filter_map(|dir| open.loaded.modules.get(dir))
-            .flat_map(|module| module.files.iter().cloned())
-            .collect();
-        Reach {
-            dirs,
-            files,
-            globs: stack.watch.clone(),
-        }
-    };
+    let reach = |name: &StackName| reach(open, project, name);
     let mut touched: BTreeSet<StackName> = stacks_touched(project, &reach, &paths)
         .into_keys()
         .collect();

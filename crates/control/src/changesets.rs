@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use drivers::engine::Engine;
 use drivers::snapshot::{self, Extras, Snapshot, SnapshotError};
@@ -28,7 +28,7 @@ use crate::home::make_private;
 use crate::kept_aside::{self, KeptAsideError};
 use crate::outputs::{self, OutputsError};
 use crate::projects::OpenProject;
-use crate::{Control, runner};
+use crate::{Control, changed, runner};
 
 /// What somebody asked for, checked against nothing yet.
 #[derive(Clone, Debug)]
@@ -171,11 +171,11 @@ pub async fn begin(
     check_downstreams(control, project, &graph, wanted).await?;
     // Until the change set is stored, nobody may take its source for left over.
     let _kept = hold_snapshots(control)?;
-    let Snapshot {
-        digest: source,
-        left_out,
-        ..
-    } = keep_source(control, open, project).await?;
+    let snapshot = keep_source(control, open, project).await?;
+    let source = Source {
+        own: changed::own_sources(open, project, &snapshot),
+        digest: snapshot.digest,
+    };
     let mut waves = graph.waves(&wanted.stacks);
     if wanted.action == Action::Destroy {
         waves.reverse();
@@ -198,7 +198,7 @@ pub async fn begin(
         auto_approve: wanted.auto_approve && wanted.action != Action::Plan,
         parallelism: wanted.parallelism.max(1),
         lanes: lanes(project, wanted),
-        source,
+        source: source.digest,
         commit: commit.as_ref().map(|(id, _)| id.clone()),
         subject: commit.map(|(_, subject)| subject),
         asker: Some(wanted.asker.clone()),
@@ -219,7 +219,7 @@ pub async fn begin(
         id,
         asker,
         watch,
-        left_out,
+        left_out: snapshot.left_out,
     })
 }
 
@@ -236,7 +236,10 @@ pub async fn find_same(
         .await?;
     sets.retain(|set| {
         set.request.action == wanted.action
-            && matches!(set.status, Status::Confirmed | Status::Interrupting)
+            && matches!(
+                set.status,
+                Status::Waiting | Status::Confirmed | Status::Interrupting
+            )
             && set.request.stacks.iter().eq(&wanted.stacks)
     });
     let Some(set) = sets.pop() else {
@@ -255,11 +258,20 @@ pub async fn gather_again(
     env: &BTreeMap<String, String>,
     id: ChangeSetId,
 ) -> Result<Option<Asker>, ChangeSetError> {
+    let specs = specs(control, id).await?;
+    Ok(Asker::gather(env, &open.root, &specs).ok())
+}
+
+/// What each run of a change set is about.
+pub(crate) async fn specs(
+    control: &Control,
+    id: ChangeSetId,
+) -> Result<Vec<RunSpec>, ChangeSetError> {
     let mut specs = Vec::new();
     for run in control.store.run_list(id).await? {
         specs.push(control.store.run_spec(run.id).await?);
     }
-    Ok(Asker::gather(env, &open.root, &specs).ok())
+    Ok(specs)
 }
 
 /// Says, as long as the file is open, that somebody waits for this change set.
@@ -366,12 +378,14 @@ async fn check_upstreams(
             if !known.contains_key(state) {
                 let is_ours = is_ours(project, &edge.upstream);
                 let found = outputs::of_state(control, state, is_ours).await?;
-                known.insert(state.clone(), found);
+                let mut names: BTreeSet<String> = found.into_keys().collect();
+                names.extend(outputs::declared(control, &edge.upstream).await?);
+                known.insert(state.clone(), names);
             }
             // A stack that has nothing cannot be missing a value when it is destroyed.
             let nothing_to_destroy =
                 wanted.destroy && !has_resources(control, project, name).await?;
-            if !known[state].contains_key(output) && !nothing_to_destroy {
+            if !known[state].contains(output) && !nothing_to_destroy {
                 return Err(PrepareError::NotApplied {
                     stack: name.clone(),
                     upstream: edge.upstream.clone(),
@@ -468,12 +482,18 @@ async fn keep_source(
     Ok(source)
 }
 
+/// The source of a change set, and of each stack what is its own.
+struct Source {
+    digest: String,
+    own: BTreeMap<StackName, String>,
+}
+
 fn spec(
     open: &OpenProject,
     project: &Project,
     graph: &Graph,
     engines: &BTreeMap<StackName, Engine>,
-    source: &str,
+    source: &Source,
     name: &StackName,
     wanted: &Wanted,
 ) -> Result<RunSpec, PrepareError> {
@@ -504,8 +524,8 @@ fn spec(
             version: engine.version.to_string(),
             program: engine.program.to_string_lossy().into_owned(),
         },
-        slot: slot_of(project, stack),
-        source: source.to_owned(),
+        slot: slot_of(&open.root, project, stack),
+        source: source.digest.clone(),
         root: open.root.to_string_lossy().into_owned(),
         init_inputs: init_inputs(&reached),
         needs_providers: reached.iter().any(|(_, module)| module.needs_providers()),
@@ -524,6 +544,10 @@ fn spec(
                 declared.map(keep).collect()
             })
             .unwrap_or_default(),
+        outputs: root
+            .map(|module| module.outputs.keys().cloned().collect())
+            .unwrap_or_default(),
+        own_source: source.own.get(name).cloned().unwrap_or_default(),
         destroy: wanted.destroy || wanted.action == Action::Destroy,
         refresh_only: wanted.refresh_only,
         pinned: wanted.pinned.filter(|_| wanted.action == Action::Plan),
@@ -532,12 +556,15 @@ fn spec(
 
 /// Engines keep their data beside the root module, so two stacks with the same one need two trees; and
 /// targets, which change independently, do not wait for each other's trees. No stack's name begins with `_`.
-fn slot_of(project: &Project, stack: &Stack) -> String {
-    let sharing = project
-        .stacks
-        .values()
-        .filter(|other| other.path == stack.path)
-        .count();
+fn slot_of(root: &Path, project: &Project, stack: &Stack) -> String {
+    // Two paths may lead to one directory, by a link; one that is not there is compared as written.
+    let place = |stack: &Stack| {
+        let path = root.join(&stack.path);
+        path.canonicalize().unwrap_or(path)
+    };
+    let own = place(stack);
+    let stacks = project.stacks.values();
+    let sharing = stacks.filter(|other| place(other) == own).count();
     if sharing == 1 {
         format!("_{}", stack.target)
     } else {

@@ -161,6 +161,11 @@ impl Home {
         &self.store
     }
 
+    /// Whether runs of this project were carried out here.
+    pub fn is_used(&self) -> bool {
+        self.runs().is_dir()
+    }
+
     /// What this project keeps beside the store, on this machine.
     pub fn work(&self) -> &Path {
         &self.work
@@ -181,6 +186,30 @@ impl Home {
     /// What the engine writes to standard error, in whatever stage.
     pub(crate) fn engine_complaints(&self, run: RunId) -> PathBuf {
         self.run_dir(run).join("engine.err")
+    }
+
+    /// What whoever asked should hear of, a line each; no secret is among them.
+    pub fn run_warnings(&self, run: RunId) -> PathBuf {
+        self.run_dir(run).join("warnings")
+    }
+
+    /// Notes which project lives here; says which other one did already. Two projects with one id would
+    /// share states and lanes without knowing.
+    pub fn claim_for(&self, name: &str) -> io::Result<Option<String>> {
+        let path = self.project_name();
+        match std::fs::read_to_string(&path) {
+            Ok(other) => Ok(Some(other.trim().to_owned()).filter(|other| other != name)),
+            Err(err) if err.kind() == io::ErrorKind::NotFound => {
+                std::fs::write(path, name)?;
+                Ok(None)
+            }
+            Err(err) => Err(err),
+        }
+    }
+
+    /// The name of the project that made this home.
+    pub fn project_name(&self) -> PathBuf {
+        self.work.join("project.name")
     }
 
     /// A short name of this home among all homes of the machine.

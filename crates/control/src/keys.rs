@@ -48,6 +48,11 @@ impl KeySource {
         }
     }
 
+    /// Whether it is a file that is not there yet: opening a home makes it.
+    pub fn is_to_be_made(&self) -> bool {
+        self.file().is_some_and(|path| !path.exists())
+    }
+
     pub(crate) fn file(&self) -> Option<&Path> {
         match self {
             Self::File(path) => Some(path),

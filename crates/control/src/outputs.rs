@@ -1,13 +1,16 @@
 //! The outputs a stack last applied: read from its state where that is ours, from what the engine told
 //! us after the last apply where it is not.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use model::digits;
+use model::ids::StackName;
 use serde::Deserialize;
 use serde_json::Value;
-use store::{Scope, StoreError};
+use serde_json::value::RawValue;
+use store::{ChangeSetError, Scope, StoreError};
 
 use crate::Control;
 use crate::home::make_private;
@@ -16,6 +19,11 @@ use crate::home::make_private;
 pub enum OutputsError {
     #[error("could not read the state `{state}`")]
     State { state: String, source: StoreError },
+    #[error("could not read what was last applied of stack `{stack}`")]
+    History {
+        stack: StackName,
+        source: ChangeSetError,
+    },
     #[error("could not read the outputs kept for `{state}`")]
     Kept { state: String, source: io::Error },
     #[error("could not open the outputs kept for `{state}`")]
@@ -32,10 +40,10 @@ pub enum OutputsError {
 }
 
 /// One output, in a form that can be computed with.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Output {
+    /// As `model::digits` reads it: no digit is lost on the way to a dependent.
     pub value: Value,
-    #[serde(default)]
     pub sensitive: bool,
 }
 
@@ -69,22 +77,26 @@ pub async fn of_state(
             why: err.to_string(),
         })?;
         let read = |(name, output): (String, model::state::Output)| {
-            let value =
-                serde_json::from_str(output.value.get()).map_err(|source| OutputsError::Parse {
-                    state: state.to_owned(),
-                    source,
-                })?;
-            Ok((
-                name,
-                Output {
-                    value,
-                    sensitive: output.sensitive,
-                },
-            ))
+            Ok((name, exact(state, &output.value, output.sensitive)?))
         };
         return known.into_iter().map(read).collect();
     }
     Ok(BTreeMap::new())
+}
+
+/// The outputs that a stack declared when all of it was last as its source says. One of them that its
+/// state does not hold is null: engines store no null.
+pub(crate) async fn declared(
+    control: &Control,
+    stack: &StackName,
+) -> Result<BTreeSet<String>, OutputsError> {
+    let last = control.store.run_last_settled(stack).await;
+    let last = last.map_err(|source| OutputsError::History {
+        stack: stack.clone(),
+        source,
+    })?;
+    let last = last.filter(|spec| !spec.destroy && !spec.refresh_only);
+    Ok(last.map(|spec| spec.outputs).unwrap_or_default())
 }
 
 async fn kept(control: &Control, state: &str) -> Result<BTreeMap<String, Output>, OutputsError> {
@@ -107,10 +119,30 @@ async fn kept(control: &Control, state: &str) -> Result<BTreeMap<String, Output>
             state: state.to_owned(),
             source,
         })?;
-    serde_json::from_slice(&plain).map_err(|source| OutputsError::Parse {
+    let kept: BTreeMap<String, Kept> =
+        serde_json::from_slice(&plain).map_err(|source| OutputsError::Parse {
+            state: state.to_owned(),
+            source,
+        })?;
+    kept.into_iter()
+        .map(|(name, kept)| Ok((name, exact(state, &kept.value, kept.sensitive)?)))
+        .collect()
+}
+
+/// As `output -json` prints it.
+#[derive(Deserialize)]
+struct Kept {
+    value: Box<RawValue>,
+    #[serde(default)]
+    sensitive: bool,
+}
+
+fn exact(state: &str, value: &RawValue, sensitive: bool) -> Result<Output, OutputsError> {
+    let value = digits::read(value.get()).map_err(|source| OutputsError::Parse {
         state: state.to_owned(),
         source,
-    })
+    })?;
+    Ok(Output { value, sensitive })
 }
 
 /// Keeps what `output -json` printed into `printed`, sealed.
@@ -133,10 +165,18 @@ pub(crate) async fn remember(
             source,
         })?;
     let path = kept_path(control, state);
-    if let Some(dir) = path.parent() {
-        make_private(dir).map_err(wrong)?;
-    }
-    std::fs::write(path, sealed).map_err(wrong)
+    write_durably(&path, &sealed).map_err(wrong)
+}
+
+/// Whole or not at all, and still there after a crash: dependents have no other source.
+fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let dir = path.parent().unwrap_or(Path::new("."));
+    make_private(dir)?;
+    let mut file = tempfile::NamedTempFile::new_in(dir)?;
+    io::Write::write_all(&mut file, bytes)?;
+    file.as_file().sync_all()?;
+    file.persist(path)?;
+    std::fs::File::open(dir)?.sync_all()
 }
 
 fn kept_path(control: &Control, state: &str) -> PathBuf {

@@ -13,6 +13,8 @@ pub struct OpenProject {
     pub loaded: Loaded,
     pub git: Option<Repository>,
     pub identity: Identity,
+    /// Which home it would have without an `id`, and had before it got one.
+    pub derived: Identity,
 }
 
 /// Which home is this project's.
@@ -74,23 +76,25 @@ pub fn open(root: &Path, env: &BTreeMap<String, String>) -> Result<OpenProject, 
         source,
     })?;
     let loaded = config::load(&tree, &around);
-    let identity = identify(root, &loaded, git.as_ref());
+    let derived = derive(root, &loaded, git.as_ref());
+    let identity = written(&loaded).unwrap_or_else(|| derived.clone());
     Ok(OpenProject {
         root: root.to_owned(),
         loaded,
         git,
         identity,
+        derived,
     })
 }
 
-fn identify(root: &Path, loaded: &Loaded, git: Option<&Repository>) -> Identity {
+fn written(loaded: &Loaded) -> Option<Identity> {
+    let id = loaded.project.as_ref()?.id.clone()?;
+    let from = IdentitySource::Written;
+    Some(Identity { id, from })
+}
+
+fn derive(root: &Path, loaded: &Loaded, git: Option<&Repository>) -> Identity {
     let project = loaded.project.as_ref();
-    if let Some(id) = project.and_then(|project| project.id.clone()) {
-        return Identity {
-            id,
-            from: IdentitySource::Written,
-        };
-    }
     let (place, from) = match git {
         Some(git) => {
             let inside = root.strip_prefix(git.top()).unwrap_or(root);

@@ -63,6 +63,7 @@ pub async fn recover(control: &Control, set: &ChangeSet) -> Result<Vec<Found>, C
             .store
             .run_record(run.id, event, control.now())
             .await?;
+        crate::runner::mask_lost_logs(&control.home, run.id);
         remove_scratch(control, run.id);
         found.push(Found { run, was, kept });
         drop(lock);
@@ -87,15 +88,16 @@ pub async fn release_abandoned(control: &Control) -> Result<Vec<ChangeSet>, Chan
         if !is_at_work(control, &runs) && !crate::changesets::is_watched(control, &set) {
             let why = match set.status {
                 Status::Confirmed | Status::Interrupting => "its processes are gone",
-                Status::Planning | Status::AwaitingConfirm | Status::Waiting => {
-                    "nobody waits for it any more"
-                }
-                Status::Finished | Status::Stopped { .. } => continue,
+                Status::Planning | Status::AwaitingConfirm => "nobody waits for it any more",
+                // Somebody said yes: it goes on when its lanes are free (`worker::go_on_with_waiters`).
+                Status::Waiting | Status::Finished | Status::Stopped { .. } => continue,
             };
             control
                 .store
                 .change_set_stop(set.id, why, control.now())
                 .await?;
+            let set = control.store.change_set_get(set.id).await?;
+            tidy_after(control, &set, &control.store.run_list(set.id).await?).await;
             stopped.push(set);
         }
     }

@@ -7,6 +7,7 @@
 //! Not here: which run starts when (`worker`), the state endpoint's wire (`server`).
 
 use std::future::Future;
+use std::io::Write as _;
 use std::os::fd::AsFd as _;
 use std::pin::Pin;
 
@@ -34,6 +35,7 @@ mod plan;
 mod usage;
 mod workspace;
 
+pub(crate) use logs::mask_lost as mask_lost_logs;
 pub(crate) use plan::{file_path as plan_file, view_path as plan_view};
 pub use usage::{USAGE_FILE, note_usage};
 pub(crate) use workspace::scratch_dir;
@@ -64,6 +66,19 @@ pub(crate) struct Job<'a> {
     auto_approve: bool,
     /// Only a plan was asked for.
     review: bool,
+}
+
+impl Job<'_> {
+    /// Something its asker should hear of, although nothing fails: a line beside the run's logs.
+    fn warn(&self, words: &str) {
+        let path = self.control.home.run_warnings(self.run);
+        let file = std::fs::File::options()
+            .create(true)
+            .append(true)
+            .open(path);
+        // A warning that cannot be kept is not worth a failure.
+        drop(file.and_then(|mut file| writeln!(file, "{words}")));
+    }
 }
 
 /// Leaves the asker's terminal: a Ctrl-C there must not reach us.

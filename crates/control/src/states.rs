@@ -10,7 +10,8 @@ pub mod listing;
 pub mod search;
 pub mod versions;
 
-use model::state::{StateName, StateVersion};
+use model::project::Project;
+use model::state::{Contents, StateName, StateVersion};
 use store::StoreError;
 
 use crate::Control;
@@ -79,4 +80,22 @@ pub async fn verify(
         }),
         _ => Ok(verified),
     }
+}
+
+/// States of the project that hold resources and belong to no stack any more: it was renamed or removed.
+/// Nobody plans what is in them.
+pub async fn abandoned(control: &Control, project: &Project) -> Result<Vec<String>, StoreError> {
+    let mut found = Vec::new();
+    for row in control.store.state_list().await? {
+        let is_ours = row.name.project == control.home.project();
+        let has_stack = |name: &str| project.stacks.values().any(|stack| stack.state == name);
+        if !is_ours || has_stack(&row.name.name) {
+            continue;
+        }
+        let head = control.store.state_head(&row.name).await?;
+        if head.is_some_and(|head| head.contents == Contents::Resources) {
+            found.push(row.name.name);
+        }
+    }
+    Ok(found)
 }

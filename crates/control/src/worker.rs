@@ -8,16 +8,16 @@ use std::ffi::OsString;
 use std::io;
 
 use drivers::process::{self, Environment, StartError};
-use model::changeset::ChangeSet;
+use model::changeset::{ChangeSet, Status};
 use model::ids::{ChangeSetId, RunId};
 use model::run::{Problem, Run, RunEvent, Stage};
 use store::ChangeSetError;
 
 pub use store::{ChangeMark, Say};
 
-use crate::Control;
-use crate::asker::Asker;
+use crate::asker::{self, Asker};
 use crate::locks::RunLock;
+use crate::{Control, changesets};
 
 /// Where the change set stands after a look.
 #[derive(Clone, Debug)]
@@ -37,6 +37,8 @@ pub enum TurnError {
         set: ChangeSetId,
         source: ChangeSetError,
     },
+    #[error("could not look after the change sets that wait for lanes")]
+    Queue(#[source] ChangeSetError),
     #[error("could not pass values on to a runner")]
     Values(#[source] serde_json::Error),
 }
@@ -45,7 +47,7 @@ impl TurnError {
     /// Whether the home did not answer: the same look may work later.
     pub(crate) fn is_outage(&self) -> bool {
         match self {
-            Self::Store { source, .. } => source.is_outage(),
+            Self::Store { source, .. } | Self::Queue(source) => source.is_outage(),
             Self::Values(_) => false,
         }
     }
@@ -76,14 +78,14 @@ pub async fn turn(
         let lock = RunLock::try_take(&control.home, run).ok().flatten();
         lock.is_some_and(|lock| locks.insert(run, lock).is_none())
     };
-    let turn = control
+    let done = control
         .store
         .change_set_turn(set, say, happened, control.now(), &mut claim)
         .await
         .map_err(|source| TurnError::Store { set, source })?;
     let mut own_stage = None;
     let values = serde_json::to_vec(&asker.with_home(&control.home)).map_err(TurnError::Values)?;
-    for (run, stage) in turn.starts {
+    for (run, stage) in done.starts {
         if own == Some(run) {
             own_stage = Some(stage);
         } else if let Some(lock) = locks.remove(&run)
@@ -98,12 +100,40 @@ pub async fn turn(
                 .map_err(|source| TurnError::Store { set, source })?;
         }
     }
+    if done.released {
+        Box::pin(go_on_with_waiters(control, asker)).await?;
+    }
     Ok(Standing {
-        set: turn.set,
-        runs: turn.runs,
-        behind: turn.behind,
+        set: done.set,
+        runs: done.runs,
+        behind: done.behind,
         own: own_stage,
     })
+}
+
+/// One look at each change set that was confirmed, waits for lanes, and has lost its terminal: what was
+/// said yes to goes on without it, unless it needs values that only its terminal had.
+pub async fn go_on_with_waiters(control: &Control, asker: &Asker) -> Result<(), TurnError> {
+    let failed = |set: ChangeSetId| move |source| TurnError::Store { set, source };
+    let open = control
+        .store
+        .change_set_list_open(control.home.project())
+        .await;
+    for set in open.map_err(TurnError::Queue)? {
+        let is_here = set.request.machine == control.home.machine();
+        if set.status != Status::Waiting || !is_here || changesets::is_watched(control, &set) {
+            continue;
+        }
+        let specs = changesets::specs(control, set.id).await;
+        if let Some(name) = asker::wants(&specs.map_err(failed(set.id))?) {
+            let why = format!("needs `{name}` from the asker's environment");
+            let stopped = control.store.change_set_stop(set.id, &why, control.now());
+            stopped.await.map_err(failed(set.id))?;
+        } else {
+            turn(control, set.id, None, &asker.bare(), None).await?;
+        }
+    }
+    Ok(())
 }
 
 async fn start(

@@ -53,6 +53,26 @@ pub fn stacks_touched(
     touched
 }
 
+/// The paths that are each stack's own source, of all those there are.
+pub fn sources<'p>(
+    project: &Project,
+    reach: &dyn Fn(&StackName) -> Reach,
+    paths: &'p [&'p str],
+) -> BTreeMap<StackName, Vec<&'p str>> {
+    let roots: BTreeSet<&str> = project.stacks.values().map(|s| s.path.as_str()).collect();
+    let of = |stack: &Stack| {
+        let extent = Extent::new(stack, reach(&stack.name), &roots);
+        let own = |path: &&str| {
+            extent.files.contains(*path) || (extent.holds(path) && !is_project_file(path, &roots))
+        };
+        paths.iter().copied().filter(own).collect()
+    };
+    let stacks = project.stacks.values();
+    stacks
+        .map(|stack| (stack.name.clone(), of(stack)))
+        .collect()
+}
+
 /// Stacks that the project file now describes otherwise: their own block, a context attached to
 /// them, their engine, their target; new ones too. Both projects must be loaded with the same `git`
 /// names, or every mention of `git.commit` would be a change.

@@ -6,6 +6,7 @@
 mod attach;
 mod check;
 pub(crate) mod check_modules;
+mod check_types;
 mod cycle;
 pub mod eval;
 mod evaluator;

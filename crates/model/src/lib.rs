@@ -8,6 +8,7 @@ pub mod changed;
 pub mod changeset;
 pub mod config;
 pub mod diagnostic;
+pub mod digits;
 pub mod engine;
 pub mod engine_event;
 pub mod graph;

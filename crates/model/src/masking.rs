@@ -2,6 +2,8 @@
 //!
 //! Not here: values that an engine marks as sensitive; they never get into a plan (`plan::parse`).
 
+use std::collections::BTreeSet;
+
 use aho_corasick::{AhoCorasick, MatchKind};
 use serde_json::Value;
 
@@ -13,6 +15,9 @@ pub const MASKED: &str = "(secret)";
 
 /// Shorter values turn up by chance; masking them would make text unreadable and give them away.
 const SHORTEST: usize = 6;
+
+/// A number this long is hidden where it stands alone, as a port does.
+const SHORTEST_NUMBER: usize = 4;
 
 /// As long as a secret, but words of any log.
 const COMMON: [&str; 15] = [
@@ -37,6 +42,8 @@ const COMMON: [&str; 15] = [
 #[derive(Clone, Default)]
 pub struct Mask {
     finder: Option<AhoCorasick>,
+    /// Numbers that are too short for free text, and hidden where one is a whole value.
+    numbers: BTreeSet<String>,
     short: Vec<usize>,
 }
 
@@ -44,6 +51,7 @@ impl Mask {
     pub fn new(secrets: &[Secret]) -> Self {
         let mut forms = Vec::new();
         let mut short = Vec::new();
+        let mut numbers = BTreeSet::new();
         for (index, secret) in secrets.iter().enumerate() {
             let value = secret.expose().trim();
             if value.is_empty() {
@@ -53,6 +61,10 @@ impl Mask {
                 forms.extend(coats(value));
             } else {
                 short.push(index);
+                if value.len() >= SHORTEST_NUMBER && value.bytes().all(|byte| byte.is_ascii_digit())
+                {
+                    numbers.insert(value.to_owned());
+                }
             }
         }
         forms.sort_unstable();
@@ -65,6 +77,7 @@ impl Mask {
         });
         Self {
             finder: finder.flatten(),
+            numbers,
             short,
         }
     }
@@ -74,7 +87,7 @@ impl Mask {
         &self.short
     }
 
-    /// Whether there is nothing to look for.
+    /// Whether there is nothing to look for in free text.
     pub fn is_empty(&self) -> bool {
         self.finder.is_none()
     }
@@ -117,12 +130,15 @@ impl Mask {
         match value {
             Value::Null | Value::Bool(_) => {}
             Value::Number(number) => {
-                if self.finds_in(&number.to_string()) {
+                let digits = number.to_string();
+                if self.finds_in(&digits) || self.numbers.contains(&digits) {
                     *value = Value::String(MASKED.to_owned());
                 }
             }
             Value::String(text) => {
-                if self.finds_in(text) {
+                if self.numbers.contains(text.as_str()) {
+                    MASKED.clone_into(text);
+                } else if self.finds_in(text) {
                     *text = self.mask_text(text);
                 }
             }
@@ -160,7 +176,7 @@ impl Mask {
 
     /// Masks all values of a plan.
     pub fn mask_plan(&self, plan: &mut Plan) {
-        if self.finder.is_none() {
+        if self.is_empty() && self.numbers.is_empty() {
             return;
         }
         for change in plan.changes.iter_mut().chain(&mut plan.drift) {

@@ -138,6 +138,8 @@ pub enum Skip {
     NotConfirmed,
     /// The change set was interrupted before this run began.
     Interrupted,
+    /// The change set was stopped before this run began: nobody went on with it.
+    Abandoned,
 }
 
 /// Why a stage failed, as far as a person needs it.

@@ -78,6 +78,11 @@ pub enum SelectorError {
         name: String,
         nearest: Option<String>,
     },
+    #[error("`{path}` is a directory, not the name of a stack")]
+    Path {
+        path: String,
+        stacks: Vec<StackName>,
+    },
     #[error("no stack matches `{glob}`")]
     NoMatch { glob: String },
     #[error("`{glob}` is not a glob: {why}")]
@@ -98,6 +103,15 @@ impl SelectorError {
                 Some(name) => format!("did you mean `{name}`?"),
                 None => "`terrane graph` shows what there is".to_owned(),
             }),
+            Self::Path { stacks, .. } => {
+                let names: Vec<String> = stacks.iter().map(|name| format!("`{name}`")).collect();
+                let word = if names.len() == 1 {
+                    "the stack there is"
+                } else {
+                    "the stacks there are"
+                };
+                Some(format!("{word} {}", names.join(" and ")))
+            }
             Self::NoMatch { .. } => Some("`terrane graph` lists the stacks".to_owned()),
             Self::NothingHere { .. } => {
                 Some("name the stacks, or run it at the project's root for all of them".to_owned())
@@ -252,6 +266,18 @@ impl Context<'_> {
         Ok(common)
     }
 
+    /// A shell completes directories, so that is what people give.
+    fn path(&self, name: &str) -> Option<SelectorError> {
+        let path = name.trim_start_matches("./").trim_end_matches('/');
+        let stacks = self.project.stacks.values();
+        let here = stacks.filter(|stack| stack.path == path);
+        let stacks: Vec<StackName> = here.map(|stack| stack.name.clone()).collect();
+        (!stacks.is_empty()).then(|| SelectorError::Path {
+            path: name.to_owned(),
+            stacks,
+        })
+    }
+
     /// The stacks a factor names, whether it says yes or no to them.
     fn named(&self, factor: &Factor) -> Result<BTreeSet<StackName>, SelectorError> {
         let named = self.atom(&factor.atom)?;
@@ -274,7 +300,10 @@ impl Context<'_> {
             Atom::Name(name) => {
                 let known = || project.stacks.keys().map(StackName::as_str);
                 let stack = project.stacks.keys().find(|stack| stack.as_str() == name);
-                let stack = stack.ok_or_else(|| unknown("stack", name, known()))?;
+                let stack = stack.ok_or_else(|| {
+                    self.path(name)
+                        .unwrap_or_else(|| unknown("stack", name, known()))
+                })?;
                 BTreeSet::from([stack.clone()])
             }
             Atom::Glob(glob) => self.glob(glob)?,

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use model::changeset::{ChangeSet, Request, Status, Step};
 use model::ids::{ChangeSetId, RunId};
-use model::run::{Run, RunEvent, RunSpec, RunState, Stage};
+use model::run::{Run, RunEvent, RunSpec, RunState, Skip, Stage};
 
 use crate::db::{DbError, Row, Tx, Value};
 use crate::{Store, lanes, runs};
@@ -32,6 +32,8 @@ pub struct Turn {
     pub starts: Vec<(RunId, Stage)>,
     /// While it waits for its lanes: behind which change set.
     pub behind: Option<ChangeSetId>,
+    /// It gave its lanes up: whoever waits for them can go on.
+    pub released: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -188,10 +190,11 @@ impl Store {
                 break;
             }
         }
+        let mut released = false;
         if set.status != before {
             write_status(&mut tx, &set, now).await?;
             if !set.status.holds_lanes() {
-                lanes::release(&mut tx, id).await?;
+                released = lanes::release(&mut tx, id).await?;
             }
         }
         tx.commit().await?;
@@ -200,6 +203,7 @@ impl Store {
             runs: members,
             starts,
             behind,
+            released,
         })
     }
 
@@ -214,6 +218,8 @@ impl Store {
         let row = tx.fetch_optional(SELECT_ONE, &[id.into()]).await?;
         let mut set = read(&row.ok_or(ChangeSetError::Missing(id))?)?;
         if !set.status.is_over() {
+            let mut members = runs::list(&mut tx, id).await?;
+            skip_open(&mut tx, &mut members, &Skip::Abandoned, now).await?;
             set.status = Status::Stopped {
                 why: why.to_owned(),
             };
@@ -256,15 +262,7 @@ async fn hear(
             lanes::queue(tx, set.id, now).await?;
         }
         (Say::Discard, Status::Planning | Status::AwaitingConfirm | Status::Waiting) => {
-            let open: Vec<RunId> = members
-                .iter()
-                .filter(|run| !run.state.is_finished() && !run.state.is_running())
-                .map(|run| run.id)
-                .collect();
-            for run in open {
-                let because = model::run::Skip::NotConfirmed;
-                runs::record(tx, members, run, RunEvent::Skipped { because }, now).await?;
-            }
+            skip_open(tx, members, &Skip::NotConfirmed, now).await?;
             set.status = Status::Stopped {
                 why: "not confirmed".to_owned(),
             };
@@ -273,6 +271,25 @@ async fn hear(
         (Say::Interrupt, _) => {}
         (Say::Confirm, _) => return Err(refused("confirmed")),
         (Say::Discard, _) => return Err(refused("discarded")),
+    }
+    Ok(())
+}
+
+/// What has not begun does not begin any more.
+async fn skip_open(
+    tx: &mut Tx,
+    members: &mut [Run],
+    because: &Skip,
+    now: Timestamp,
+) -> Result<(), ChangeSetError> {
+    let open: Vec<RunId> = members
+        .iter()
+        .filter(|run| !run.state.is_finished() && !run.state.is_running())
+        .map(|run| run.id)
+        .collect();
+    for run in open {
+        let because = because.clone();
+        runs::record(tx, members, run, RunEvent::Skipped { because }, now).await?;
     }
     Ok(())
 }

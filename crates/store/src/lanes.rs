@@ -39,7 +39,9 @@ pub(crate) async fn take(
         let rows = tx
             .fetch_all(
                 "SELECT w.change_set, c.request FROM lane_wait w JOIN change_set c ON c.id = w.change_set
-                 WHERE w.change_set < $1 ORDER BY w.change_set",
+                 JOIN lane_wait own ON own.change_set = $1
+                 WHERE w.since < own.since OR (w.since = own.since AND w.change_set < $1)
+                 ORDER BY w.since, w.change_set",
                 &[set.id.into()],
             )
             .await?;
@@ -73,14 +75,16 @@ pub(crate) async fn take(
     Ok(None)
 }
 
-/// Gives up what a change set holds or waits for.
-pub(crate) async fn release(tx: &mut Tx, set: ChangeSetId) -> Result<(), DbError> {
-    tx.execute(
-        "UPDATE lane SET change_set = NULL WHERE change_set = $1",
-        &[set.into()],
-    )
-    .await?;
-    tx.execute("DELETE FROM lane_wait WHERE change_set = $1", &[set.into()])
+/// Gives up what a change set holds or waits for; says whether that was anything.
+pub(crate) async fn release(tx: &mut Tx, set: ChangeSetId) -> Result<bool, DbError> {
+    let held = tx
+        .execute(
+            "UPDATE lane SET change_set = NULL WHERE change_set = $1",
+            &[set.into()],
+        )
         .await?;
-    Ok(())
+    let waited = tx
+        .execute("DELETE FROM lane_wait WHERE change_set = $1", &[set.into()])
+        .await?;
+    Ok(held + waited > 0)
 }

@@ -4,7 +4,7 @@
 
 use jiff::Timestamp;
 use model::changeset::ChangeSet;
-use model::ids::{ChangeSetId, RunId};
+use model::ids::{ChangeSetId, RunId, StackName};
 use model::run::{Run, RunEvent, RunSpec, advance};
 
 use crate::change_sets::{ChangeSetError, expect_row, from_json, timestamp, to_json};
@@ -60,6 +60,28 @@ impl Store {
             .fetch_optional("SELECT spec FROM run WHERE id = $1", &[id.into()])
             .await?;
         from_json(expect_row(row)?.text(0)?, || format!("run `{id}`"))
+    }
+
+    /// What the last run of a stack was about that left everything as the source says.
+    pub async fn run_last_settled(
+        &self,
+        stack: &StackName,
+    ) -> Result<Option<RunSpec>, ChangeSetError> {
+        let row = self
+            .db
+            .fetch_optional(
+                "SELECT id, spec FROM run WHERE stack = $1 AND
+                 (state LIKE '{\"stage\":\"finished\",\"outcome\":{\"kind\":\"applied\"%'
+                 OR state LIKE '{\"stage\":\"finished\",\"outcome\":{\"kind\":\"unchanged\"%')
+                 ORDER BY id DESC LIMIT 1",
+                &[stack.as_str().into()],
+            )
+            .await?;
+        let Some(row) = row else {
+            return Ok(None);
+        };
+        let id = RunId(row.int(0)?);
+        from_json(row.text(1)?, || format!("run `{id}`")).map(Some)
     }
 
     /// What happened to it, oldest first.

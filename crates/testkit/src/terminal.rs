@@ -52,6 +52,12 @@ impl Terminal {
         self.keyboard.flush().expect("somebody reads");
     }
 
+    /// Closes the terminal, as a window is closed.
+    pub fn kill(mut self) {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("it ends");
+    }
+
     /// Waits for the end. A terminal has one screen: all of it counts as standard output.
     pub fn wait(mut self) -> Said {
         let status = self.child.wait().expect("it ends");

@@ -3,15 +3,18 @@
 
 use std::collections::BTreeSet;
 use std::io::{self, BufRead as _, Write as _};
+use std::num::NonZeroUsize;
 
+use control::asker::Asker;
 use control::changesets::{self, PrepareError, Wanted};
 use control::projects::OpenProject;
-use control::{Control, engines, recovery};
-use model::changeset::{Action, ChangeSet};
+use control::{Control, engines, recovery, worker};
+use model::changeset::{Action, ChangeSet, Status};
 use model::ids::StackName;
-use model::project::Project;
+use model::project::{Backend, Project};
+use model::run::Run;
 
-use super::{open_home, selection, sound_project};
+use super::{open_home, refuse_new_key, say_abandoned, selection, sound_project};
 use crate::args::Global;
 use crate::view::{Look, errors};
 use crate::watch::{Rest, Watcher};
@@ -30,7 +33,12 @@ pub(crate) struct Change {
     pub(crate) pinned: Option<i64>,
     pub(crate) detailed_exitcode: bool,
     pub(crate) full: bool,
-    pub(crate) jobs: Option<usize>,
+    pub(crate) jobs: Option<NonZeroUsize>,
+}
+
+/// Engines at once, as it is typed.
+pub(crate) fn jobs(text: &str) -> Result<NonZeroUsize, &'static str> {
+    text.parse().map_err(|_| "give a whole number, 1 or more")
 }
 
 pub(crate) async fn carry_out(
@@ -39,8 +47,15 @@ pub(crate) async fn carry_out(
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
     let (open, project) = sound_project(global, process)?;
-    let stacks = selection::resolve(&change.selectors, &open, &project, process)?;
     let look = process.look(global);
+    let applied = differing(&change, &open, &project, global, process).await?;
+    let stacks = selection::resolve(
+        &change.selectors,
+        &open,
+        &project,
+        process,
+        applied.as_ref(),
+    )?;
     if stacks.is_empty() {
         report::say("Nothing is selected, so there is nothing to do.\n")?;
         return Ok(ExitStatus::Done);
@@ -49,8 +64,12 @@ pub(crate) async fn carry_out(
         type_protected_names(&project, &stacks, process)?;
     }
     let settings = process.settings(global)?;
+    if stacks.iter().any(|name| keeps_state_here(&project, name)) {
+        refuse_new_key(&settings)?;
+    }
     let control = open_home(&settings, &open, process, look).await?;
-    look_after_the_past(&control, look).await?;
+    look_after_the_past(&control, &open, look, process).await?;
+    say_abandoned(&control, &project, look).await?;
     if settings.is_ci && settings.named_home.is_none() && change.action != Action::Plan {
         let said = "no home is named: lanes and history reach no further than this job";
         report::say(&errors::render_warning(said, &[], look))?;
@@ -58,7 +77,11 @@ pub(crate) async fn carry_out(
     let wanted = Wanted {
         action: change.action,
         auto_approve: change.auto_approve,
-        parallelism: change.jobs.or(project.parallelism).unwrap_or_else(cores),
+        parallelism: change
+            .jobs
+            .map(NonZeroUsize::get)
+            .or(project.parallelism)
+            .unwrap_or_else(cores),
         destroy: change.destroy,
         refresh_only: change.refresh_only,
         pinned: change.pinned,
@@ -68,11 +91,43 @@ pub(crate) async fn carry_out(
     };
     let mut watcher = start(&control, &open, &project, &wanted, global, process).await?;
     let status = follow(&mut watcher, &change, &project, global, process).await;
+    for run in watcher.runs() {
+        say_warnings(&control, run, look)?;
+    }
     if status.is_ok() {
         recovery::tidy_after(&control, watcher.set(), watcher.runs()).await;
     }
     control::runner::note_usage("terminal");
     status
+}
+
+/// The stacks that differ from what was last applied, if a selector asks for them.
+async fn differing(
+    change: &Change,
+    open: &OpenProject,
+    project: &Project,
+    global: &Global,
+    process: &Process,
+) -> Result<Option<BTreeSet<StackName>>, CommandError> {
+    if !selection::wants_applied(&change.selectors) {
+        return Ok(None);
+    }
+    let settings = process.settings(global)?;
+    refuse_new_key(&settings)?;
+    let control = open_home(&settings, open, process, process.look(global)).await?;
+    let found = control::changed::since_applied(&control, open, project).await;
+    found
+        .map(Some)
+        .map_err(|err| selection::changed_error(&err))
+}
+
+/// What went wrong on the way without failing anything.
+fn say_warnings(control: &Control, run: &Run, look: Look) -> Result<(), CommandError> {
+    let kept = std::fs::read_to_string(control.home.run_warnings(run.id)).unwrap_or_default();
+    for line in kept.lines() {
+        report::say(&errors::render_warning(line, &[], look))?;
+    }
+    Ok(())
 }
 
 fn cores() -> usize {
@@ -94,15 +149,18 @@ async fn start<'a>(
             .await
             .map_err(|err| prepare_error(&err))?
     {
-        report::say(&format!(
-            "Attached to change set {}, which is already under way.\n",
-            set.id
-        ))?;
         let asker = changesets::gather_again(control, open, &process.env, set.id)
             .await
             .map_err(|err| failed(&err))?;
-        return Watcher::attach(control, set.id, asker, global, process)
-            .map_err(|err| failed(&err));
+        // One that has not begun is nobody's to watch who could not begin it.
+        if asker.is_some() || set.status != Status::Waiting {
+            report::say(&format!(
+                "Attached to change set {}, which is already under way.\n",
+                set.id
+            ))?;
+            return Watcher::attach(control, set.id, asker, global, process)
+                .map_err(|err| failed(&err));
+        }
     }
     let wishes = changesets::requirements(project, &wanted.stacks);
     let path = process.env.get("PATH").map(std::ffi::OsStr::new);
@@ -142,7 +200,10 @@ async fn follow(
                             ending::tell(watcher, global, process).await?;
                             return Ok(ExitStatus::Waits);
                         }
-                        return unconfirmed(answer);
+                        if global.json {
+                            ending::say_outcome(watcher, answer.status())?;
+                        }
+                        return unconfirmed(&answer);
                     }
                 }
             }
@@ -151,19 +212,21 @@ async fn follow(
     if change.action == Action::Plan {
         let set = planned::plan_set(watcher, project).await?;
         planned::show(&set, change.full, global, process)?;
-        return Ok(ending::plan_status(
-            watcher.runs(),
-            change.detailed_exitcode,
-        ));
+        let status = ending::plan_status(watcher.runs(), change.detailed_exitcode);
+        if global.json {
+            ending::say_outcome(watcher, status)?;
+        }
+        return Ok(status);
     }
     ending::tell(watcher, global, process).await
 }
 
 /// What came of the question.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Answer {
     Yes,
-    No,
+    /// Anything else, as it was typed.
+    No(String),
     /// Ctrl-C at the prompt.
     Interrupted,
     /// There is nobody to ask.
@@ -192,28 +255,45 @@ async fn confirm(
     tokio::select! {
         line = heard => {
             let line = line.unwrap_or_else(|_| Ok(String::new()))?;
-            Ok(if line == "yes" { Answer::Yes } else { Answer::No })
+            Ok(if line == "yes" { Answer::Yes } else { Answer::No(line) })
         }
         _ = tokio::signal::ctrl_c() => Ok(Answer::Interrupted),
     }
 }
 
-fn unconfirmed(answer: Answer) -> Result<ExitStatus, CommandError> {
-    match answer {
-        Answer::Nobody => Err(
-            CommandError::new("nothing was applied: nobody is here to say yes")
-                .hint("`--auto-approve` applies without asking")
-                .status(ExitStatus::Waits),
-        ),
-        Answer::Interrupted => {
-            report::say("\nNothing was applied.\n")?;
-            Ok(ExitStatus::Interrupted)
-        }
-        Answer::Yes | Answer::No => {
-            report::say("Nothing was applied.\n")?;
-            Ok(ExitStatus::Done)
+impl Answer {
+    /// Without a yes the work that was asked for is not done: a script must not take it for done.
+    fn status(&self) -> ExitStatus {
+        match self {
+            Self::Yes => ExitStatus::Done,
+            Self::No(_) | Self::Nobody => ExitStatus::Waits,
+            Self::Interrupted => ExitStatus::Interrupted,
         }
     }
+}
+
+fn unconfirmed(answer: &Answer) -> Result<ExitStatus, CommandError> {
+    match answer {
+        Answer::Nobody => {
+            let said = CommandError::new("nothing was applied: nobody is here to say yes")
+                .hint("`--auto-approve` applies without asking");
+            return Err(said.status(answer.status()));
+        }
+        Answer::Interrupted => report::say("\nNothing was applied.\n")?,
+        Answer::No(typed) if matches!(typed.to_lowercase().as_str(), "y" | "yes") => {
+            report::say(
+                "Nothing was applied: only `yes`, in full and in lower case, starts it.\n",
+            )?;
+        }
+        // After Ctrl-D the cursor is still behind the question.
+        Answer::No(typed) if typed.is_empty() => report::say("\nNothing was applied.\n")?,
+        Answer::Yes | Answer::No(_) => report::say("Nothing was applied.\n")?,
+    }
+    Ok(answer.status())
+}
+
+fn keeps_state_here(project: &Project, stack: &StackName) -> bool {
+    project.targets[&project.stacks[stack].target].backend == Backend::Terrane
 }
 
 /// A protected stack is destroyed only by who types its name.
@@ -258,7 +338,12 @@ fn read_line() -> Result<String, CommandError> {
 }
 
 /// Ends what a crash left open, and says so.
-async fn look_after_the_past(control: &Control, look: Look) -> Result<(), CommandError> {
+async fn look_after_the_past(
+    control: &Control,
+    open: &OpenProject,
+    look: Look,
+    process: &Process,
+) -> Result<(), CommandError> {
     let failed = |err: &dyn std::error::Error| {
         CommandError::because("could not look after earlier change sets", err)
     };
@@ -277,7 +362,10 @@ async fn look_after_the_past(control: &Control, look: Look) -> Result<(), Comman
             }
         }
     }
-    Ok(())
+    let asker = Asker::gather(&process.env, &open.root, &[]).map_err(|err| failed(&err))?;
+    worker::go_on_with_waiters(control, &asker)
+        .await
+        .map_err(|err| failed(&err))
 }
 
 fn prepare_error(err: &PrepareError) -> CommandError {

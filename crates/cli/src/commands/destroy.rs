@@ -1,5 +1,7 @@
 //! `terrane destroy`
 
+use std::num::NonZeroUsize;
+
 use model::changeset::Action;
 
 use super::change::{self, Change};
@@ -19,8 +21,8 @@ pub(crate) struct DestroyArgs {
     #[arg(long)]
     full: bool,
     /// Engines at once [default: the project's `parallelism`, else the number of cores]
-    #[arg(short = 'j', long = "jobs", value_name = "N")]
-    jobs: Option<usize>,
+    #[arg(short = 'j', long = "jobs", value_name = "N", value_parser = change::jobs)]
+    jobs: Option<NonZeroUsize>,
 }
 
 pub(crate) async fn destroy(

@@ -36,7 +36,7 @@ pub(crate) fn graph(
 ) -> Result<ExitStatus, CommandError> {
     let (open, mut project) = sound_project(global, process)?;
     if !args.selectors.is_empty() {
-        let chosen = selection::resolve(&args.selectors, &open, &project, process)?;
+        let chosen = selection::resolve(&args.selectors, &open, &project, process, None)?;
         project.stacks.retain(|name, _| chosen.contains(name));
         for stack in project.stacks.values_mut() {
             stack.edges.retain(|edge| chosen.contains(&edge.upstream));

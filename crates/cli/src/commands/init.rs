@@ -6,11 +6,13 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use control::engines::Search;
+use control::projects;
 use control::proposals::{self, FILE, ProposeError, Proposed};
 use model::proposal::{self, EdgeReason, ProposedEdge};
 use serde_json::json;
 
 use crate::args::Global;
+use crate::view::errors;
 use crate::{CommandError, ExitStatus, Process, report};
 
 /// Read a repository and propose a project file
@@ -39,6 +41,19 @@ pub(crate) fn init(
         .map_or_else(|| process.cwd.clone(), |dir| process.cwd.join(dir));
     if !args.dry_run {
         proposals::check_free(&root).map_err(|err| told(&err))?;
+    }
+    if let Some(outer) = root
+        .canonicalize()
+        .ok()
+        .and_then(|root| projects::find_root(root.parent()?).ok())
+    {
+        let said = format!(
+            "this directory is part of the project in `{}`",
+            outer.display()
+        );
+        let hint = "a project in a project has its own states and lanes; add stacks to the outer one instead";
+        let look = process.look(global);
+        report::say(&errors::render_warning(&said, &[hint.to_owned()], look))?;
     }
     let settings = process.settings(global)?;
     let path = process.env.get("PATH").map(OsStr::new);

@@ -2,6 +2,7 @@
 
 use control::changesets;
 use control::outputs::{self, Output};
+use model::digits::digits;
 use model::ids::StackName;
 use serde_json::{Value, json};
 
@@ -108,6 +109,7 @@ fn one(
         );
     };
     match &output.value {
+        value if raw && digits(value).is_some() => report::data(digits(value).unwrap_or_default())?,
         Value::String(text) if raw => report::data(text)?,
         Value::Array(_) | Value::Object(_) if raw => {
             return Err(CommandError::new(format!(

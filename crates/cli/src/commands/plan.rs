@@ -1,5 +1,7 @@
 //! `terrane plan`
 
+use std::num::NonZeroUsize;
+
 use model::changeset::Action;
 
 use super::change::{self, Change};
@@ -31,8 +33,8 @@ pub(crate) struct PlanArgs {
     #[arg(long)]
     full: bool,
     /// Engines at once [default: the project's `parallelism`, else the number of cores]
-    #[arg(short = 'j', long = "jobs", value_name = "N")]
-    jobs: Option<usize>,
+    #[arg(short = 'j', long = "jobs", value_name = "N", value_parser = change::jobs)]
+    jobs: Option<NonZeroUsize>,
 }
 
 pub(crate) async fn plan(

@@ -2,20 +2,28 @@
 
 use std::collections::BTreeSet;
 
+use control::changed::ChangedError;
 use control::projects::OpenProject;
 use model::graph::Graph;
 use model::ids::StackName;
 use model::project::Project;
-use model::selector::{self, Selection, SelectorError};
+use model::selector::{self, ChangedRef, Selection, SelectorError};
 
 use crate::{CommandError, ExitStatus, Process};
 
-/// The stacks that are meant. No words: those of the current directory, or all at the project's root.
+/// Whether the words ask for what differs from what was last applied: only the home knows that.
+pub(crate) fn wants_applied(words: &[String]) -> bool {
+    selector::parse(words).is_ok_and(|selection| selection.refs().contains(&ChangedRef::Applied))
+}
+
+/// The stacks that are meant. `applied`: those that differ from what was last applied, where somebody
+/// has looked. No words: those of the current directory, or all at the project's root.
 pub(crate) fn resolve(
     words: &[String],
     open: &OpenProject,
     project: &Project,
     process: &Process,
+    applied: Option<&BTreeSet<StackName>>,
 ) -> Result<BTreeSet<StackName>, CommandError> {
     let wrong = |err: &SelectorError| {
         let shown = CommandError::from_error(err).status(ExitStatus::Usage);
@@ -39,13 +47,19 @@ pub(crate) fn resolve(
     let selection = selector::parse(words).map_err(|err| wrong(&err))?;
     let mut changed = std::collections::BTreeMap::new();
     for reference in selection.refs() {
-        let touched =
-            control::changed::since(open, project, &reference, &process.env).map_err(|err| {
-                let hint = err.hint();
-                let shown = CommandError::from_error(&err);
-                hint.into_iter().fold(shown, CommandError::hint)
-            })?;
-        changed.insert(reference.clone(), touched);
+        let touched = match (&reference, applied) {
+            (ChangedRef::Git(base), _) => {
+                control::changed::since(open, project, base, &process.env)
+                    .map_err(|err| changed_error(&err))?
+            }
+            (ChangedRef::Applied, Some(applied)) => applied.clone(),
+            (ChangedRef::Applied, None) => {
+                return Err(CommandError::new("`changed:applied` is not known here")
+                    .hint("`terrane plan changed:applied` looks into the home")
+                    .status(ExitStatus::Usage));
+            }
+        };
+        changed.insert(reference, touched);
     }
     let graph = Graph::new(project);
     selection
@@ -53,6 +67,11 @@ pub(crate) fn resolve(
             changed.get(reference).cloned().unwrap_or_default()
         })
         .map_err(|err| wrong(&err))
+}
+
+pub(crate) fn changed_error(err: &ChangedError) -> CommandError {
+    let shown = CommandError::from_error(err);
+    err.hint().into_iter().fold(shown, CommandError::hint)
 }
 
 /// Exactly one stack, by name.

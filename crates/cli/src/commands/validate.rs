@@ -5,9 +5,9 @@ use control::validation;
 use model::diagnostic::Finding;
 use serde_json::json;
 
-use super::read_project;
+use super::{open_control, read_project, say_abandoned};
 use crate::args::Global;
-use crate::view::findings;
+use crate::view::{errors, findings};
 use crate::{CommandError, ExitStatus, Process, report};
 
 /// Check the project file, the graph, and what flows along it
@@ -34,6 +34,7 @@ pub(crate) async fn validate(
     if args.engine {
         ask_the_engine(&mut open, global, process).await?;
     }
+    say_lost_states(&open, global, process).await?;
     let loaded = &open.loaded;
     let mut all = loaded.findings.clone();
     if loaded.project.is_some() {
@@ -92,6 +93,38 @@ async fn ask_the_engine(
         })?;
     open.loaded.findings.extend(opinion.findings);
     open.loaded.texts.extend(opinion.texts);
+    Ok(())
+}
+
+/// States that the project as it is written now does not reach any more.
+async fn say_lost_states(
+    open: &OpenProject,
+    global: &Global,
+    process: &Process,
+) -> Result<(), CommandError> {
+    let Some(project) = &open.loaded.project else {
+        return Ok(());
+    };
+    let settings = process.settings(global)?;
+    let look = process.look(global);
+    let home = settings.home_of(&open.identity.id);
+    if home.is_used() {
+        // A home that cannot be opened is a matter for those who need it.
+        return match open_control(home, &settings, process, look).await {
+            Ok(control) => say_abandoned(&control, project, look).await,
+            Err(_) => Ok(()),
+        };
+    }
+    let before = settings.home_of(&open.derived.id);
+    if before.is_used() {
+        let id = &open.identity.id;
+        let said = format!(
+            "the project was applied before it had the id `{id}`: its states are in another home, `{}`",
+            before.work().display()
+        );
+        let hint = format!("`id = \"{}\"` keeps that home", open.derived.id);
+        report::say(&errors::render_warning(&said, &[hint], look))?;
+    }
     Ok(())
 }
 

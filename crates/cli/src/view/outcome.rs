@@ -71,6 +71,8 @@ pub struct KeptState {
     pub serial: u64,
     /// Resources changed before the failure.
     pub changed: usize,
+    /// Resources it was at work on: what became of them is for the next plan to say.
+    pub begun: usize,
 }
 
 impl Outcome {
@@ -176,15 +178,17 @@ impl Failure {
             out.push_str(&diagnostics::render(diagnostic, 4, look));
         }
         if let Some(kept) = self.kept {
-            let changed = match kept.changed {
-                0 => "nothing".to_owned(),
-                n => count(n, "resource"),
+            let changed = match (kept.changed, kept.begun) {
+                (0, 0) => "nothing changed".to_owned(),
+                (0, begun) => format!("{} begun, none finished", count(begun, "resource")),
+                (n, 0) => format!("{} changed", count(n, "resource")),
+                (n, begun) => format!("{} changed, {begun} begun", count(n, "resource")),
             };
-            let line = format!(
-                "    state kept: serial {} ({changed} changed before {end})\n",
-                kept.serial
-            );
-            out.push_str(&line);
+            let serial = kept.serial;
+            let words = format!("state kept: serial {serial} ({changed} before {end})");
+            for line in text::wrap(&words, look.room(4)) {
+                out.extend(["    ", &line, "\n"]);
+            }
         }
         out
     }

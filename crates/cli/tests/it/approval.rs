@@ -76,7 +76,11 @@ fn yes_applies_and_anything_else_does_not() {
     let mut terminal = story.terminal(&["apply"]);
     terminal.wait_for("Only `yes`");
     terminal.type_line("y");
-    let _ = terminal.wait().expect(0);
+    let said = terminal.wait().expect(3);
+    assert!(
+        said.stdout.contains("Nothing was applied: only `yes`"),
+        "{said}"
+    );
     assert_eq!(story.made(), Vec::<String>::new());
 
     let mut terminal = story.terminal(&["apply"]);
@@ -102,4 +106,29 @@ fn a_plan_whose_state_moved_before_the_yes_is_not_applied() {
     let _ = story
         .cli(&["plan", "base", "--detailed-exitcode"])
         .expect(0);
+}
+
+#[test]
+fn a_terminal_that_dies_at_the_question_leaves_no_plan_file() {
+    let story = story();
+    let terminal = story.terminal(&["apply", "base"]);
+    terminal.wait_for("Only `yes`");
+    let file = story.data().join("runs/r1/plan.file");
+    assert!(file.exists());
+    terminal.kill();
+    story.wait_until("a look at what was left", || {
+        let _ = story.cli(&["plan", "base"]).expect(0);
+        !file.exists()
+    });
+    let _ = story.cli(&["apply", "--auto-approve"]).expect(0);
+}
+
+#[test]
+fn an_empty_line_is_no_yes() {
+    let story = story();
+    let mut terminal = story.terminal(&["apply"]);
+    terminal.wait_for("Only `yes`");
+    terminal.type_line("");
+    let said = terminal.wait().expect(3);
+    assert!(said.stdout.contains("Nothing was applied."), "{said}");
 }

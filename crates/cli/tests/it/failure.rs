@@ -28,7 +28,7 @@ fn dependents_are_skipped_and_the_rest_is_finished() {
                 Error: local-exec provisioner error
                   with terraform_data.second, on base/main.tf line 11
                   Error running command 'echo no room left; exit 7': exit status 7. Output: no room left
-                state kept: serial 1 (1 resource changed before the failure)
+                state kept: serial 1 (1 resource changed, 1 begun before the failure)
               middle   skipped, poisoned by `base`
               top      skipped, poisoned by `base` through `middle`
 

@@ -161,3 +161,76 @@ fn a_lost_master_key_is_not_replaced_in_silence() {
     assert!(said.stderr.contains("is missing, and the"), "{said}");
     assert!(!key.exists(), "no new key hides that the old one is gone");
 }
+
+#[test]
+fn a_ci_job_without_a_home_makes_no_master_key() {
+    let test = one_stack("", MODULE)
+        .without_env("TERRANE_HOME")
+        .env("CI", "true");
+    let key = test.root().join("user/.config/terrane/master.key");
+    std::fs::remove_file(&key).unwrap();
+    assert_snapshot!(test.cli(&["plan"]).expect(4), @"
+    ── stderr
+    error: no home is named, and a master key made in this CI job would go when the job ends
+    hint: name a home that outlives the job: `--data DIR` or `TERRANE_HOME`, and the key of its states:
+          `TERRANE_KEY_FILE`
+    [exit 4]
+    ");
+    assert!(!key.exists());
+}
+
+#[test]
+fn a_state_that_lost_its_stack_is_pointed_out() {
+    let test = one_stack("", MODULE);
+    apply(&test);
+    let file = test.read("terrane.hcl");
+    test.write(
+        "terrane.hcl",
+        &file.replace("stack \"app\"", "stack \"web\""),
+    );
+    assert_snapshot!(test.cli(&["validate"]).expect(0), @r#"
+    Project `shop` is sound: 1 stack, 0 edges, 1 layer.
+    ── stderr
+    warning: state `app` holds resources, and no stack has it any more
+    hint: was its stack renamed? `state = "app"` in the stack's block takes it up again
+    hint: `terrane state list` shows all states
+    "#);
+    let said = test.cli(&["plan"]).expect(0);
+    assert!(
+        said.stderr.contains("state `app` holds resources"),
+        "{said}"
+    );
+}
+
+#[test]
+fn an_id_that_leaves_the_states_behind_is_pointed_out() {
+    let test = one_stack("", MODULE);
+    let with_id = test.read("terrane.hcl");
+    test.write("terrane.hcl", &with_id.replace("  id = \"k3v9qd\"\n", ""));
+    apply(&test);
+    test.write("terrane.hcl", &with_id);
+    let said = test.cli(&["validate"]).expect(0);
+    assert!(
+        said.stderr
+            .contains("the project was applied before it had the id `k3v9qd`"),
+        "{said}"
+    );
+}
+
+#[test]
+fn two_projects_with_one_id_are_pointed_out() {
+    let test = one_stack("", MODULE);
+    apply(&test);
+    assert!(!apply(&test).contains("also that of"));
+    let file = test.read("terrane.hcl");
+    test.write(
+        "terrane.hcl",
+        &file.replace("project \"shop\"", "project \"bank\""),
+    );
+    let said = test.cli(&["plan"]).expect(0);
+    assert!(
+        said.stderr
+            .contains("the id `k3v9qd` is also that of project `shop`"),
+        "{said}"
+    );
+}

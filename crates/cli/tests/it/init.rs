@@ -3,7 +3,7 @@
 use insta::assert_snapshot;
 use testkit::{Said, TestTerrane, engines};
 
-use crate::project::{shown, terrane};
+use crate::project::{one_stack, shown, terrane};
 
 /// Three root modules, one of which reads another's state, and a module that two of them call.
 fn repository() -> TestTerrane {
@@ -269,4 +269,11 @@ fn takes_terraform_if_that_is_all_there_is() {
     let test = test.env("PATH", &format!("{}:/usr/bin:/bin", only.display()));
     let said = test.cli(&["init", "--dry-run"]).expect(0);
     assert!(said.stdout.contains("engine \"terraform\""), "{said}");
+}
+
+#[test]
+fn a_project_in_a_project_is_pointed_out() {
+    let test = one_stack("", "output \"o\" { value = 1 }\n");
+    let said = test.cli(&["init", "--project", "app"]).expect(0);
+    assert!(said.stderr.contains("is part of the project in"), "{said}");
 }

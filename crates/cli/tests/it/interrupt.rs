@@ -33,7 +33,7 @@ fn one_ends_the_engine_and_keeps_what_was_made() {
             change set c1: apply on `local`, interrupting
             change set c1: apply on `local`, interrupted
             ✗ base   interrupted while applying, after 0 s
-                state kept: serial N (1 resource changed before the interruption)
+                state kept: serial N (1 resource changed, 1 begun before the interruption)
 
             error: change set c1 stopped: 1 interrupted, 1 skipped
             hint: the same command again applies what is left

@@ -31,10 +31,21 @@ fn a_plan_is_told_as_events() {
     assert_eq!(said.stderr, "");
     assert_snapshot!(shapes(&said.stdout), @"
     change_set: action change_set stacks
+    outcome: change_set exit stacks
     plan: plan stack status
     plan: reason stack status
     run: run stack state
     ");
+    assert_eq!(last(&said.stdout), ("outcome".to_owned(), 0));
+    let said = test.cli(&["apply", "--json"]).expect(3);
+    assert_eq!(last(&said.stdout), ("outcome".to_owned(), 3));
+}
+
+/// The name of the last event, and the exit code it tells.
+fn last(stdout: &str) -> (String, u64) {
+    let event: Value = serde_json::from_str(stdout.lines().last().unwrap_or_default()).unwrap();
+    let name = event["event"].as_str().unwrap_or_default().to_owned();
+    (name, event["exit"].as_u64().unwrap_or(99))
 }
 
 #[test]

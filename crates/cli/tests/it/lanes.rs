@@ -59,6 +59,70 @@ fn a_queued_apply_that_is_interrupted_leaves_the_queue() {
 }
 
 #[test]
+fn a_queued_apply_goes_on_without_its_terminal() {
+    let story = story();
+    let first = story.start("first", &["apply", "first", "--auto-approve"]);
+    story.wait_for("first");
+    let second = story.start("second", &["apply", "second", "--auto-approve"]);
+    story.wait_until("the second in the queue", || {
+        second.stderr_so_far().contains("waits for change set c1")
+    });
+    second.kill();
+    let _ = second.wait();
+    // Somebody else who looks does not take it for left over.
+    let _ = story.cli(&["apply", "far", "--auto-approve"]).expect(0);
+    story.open("first");
+    let _ = first.wait().expect(0);
+    story.wait_until("the second", || story.made().len() == 3);
+    assert_eq!(story.made(), ["far", "first", "second"]);
+}
+
+#[test]
+fn a_queued_apply_whose_values_went_with_its_terminal_is_stopped() {
+    let story = Story::on(crate::story::terrane().env("OWNER", "me"), "tofu")
+        .stack("first", "", &gated("first", ""))
+        .stack(
+            "second",
+            "inputs = { from = env(\"OWNER\") }",
+            &crate::story::link("second"),
+        );
+    let first = story.start("first", &["apply", "first", "--auto-approve"]);
+    story.wait_for("first");
+    let second = story.start("second", &["apply", "second", "--auto-approve"]);
+    story.wait_until("the second in the queue", || {
+        second.stderr_so_far().contains("waits for change set c1")
+    });
+    second.kill();
+    let _ = second.wait();
+    story.open("first");
+    let _ = first.wait().expect(0);
+    story.settle();
+    assert_eq!(story.made(), ["first"]);
+    let _ = story.cli(&["apply", "second", "--auto-approve"]).expect(0);
+    assert_eq!(story.made(), ["first", "second"]);
+}
+
+#[test]
+fn the_queue_follows_the_yes_not_the_question() {
+    let story = story().stack("third", "", &noted("third"));
+    let first = story.start("first", &["apply", "first", "--auto-approve"]);
+    story.wait_for("first");
+    let mut asked = story.terminal(&["apply", "second"]);
+    asked.wait_for("Only `yes`");
+    let third = story.start("third", &["apply", "third", "--auto-approve"]);
+    story.wait_until("the third in the queue", || {
+        third.stderr_so_far().contains("waits for change set c1")
+    });
+    asked.type_line("yes");
+    asked.wait_for("waits for change set");
+    story.open("first");
+    let _ = first.wait().expect(0);
+    let _ = third.wait().expect(0);
+    let _ = asked.wait().expect(0);
+    assert_eq!(story.made(), ["first", "third", "second"]);
+}
+
+#[test]
 fn a_queued_apply_outlives_a_dead_one_in_front() {
     let story = story();
     let first = story.start("first", &["apply", "first", "--auto-approve"]);
@@ -75,4 +139,24 @@ fn a_queued_apply_outlives_a_dead_one_in_front() {
     assert_eq!(story.made(), ["first", "second"]);
     let again = story.cli(&["plan", "--detailed-exitcode", "target:local"]);
     let _ = again.expect(0);
+}
+
+#[test]
+fn the_same_command_attaches_to_one_in_the_queue() {
+    let story = story();
+    let first = story.start("first", &["apply", "first", "--auto-approve"]);
+    story.wait_for("first");
+    let second = story.start("second", &["apply", "second", "--auto-approve"]);
+    story.wait_until("the second in the queue", || {
+        second.stderr_so_far().contains("waits for change set c1")
+    });
+    let again = story.start("again", &["apply", "second", "--auto-approve"]);
+    story.wait_until("the attached one", || {
+        again.stderr_so_far().contains("Attached to change set c2")
+    });
+    story.open("first");
+    for said in [first.wait(), second.wait(), again.wait()] {
+        let _ = said.expect(0);
+    }
+    assert_eq!(story.made(), ["first", "second"]);
 }

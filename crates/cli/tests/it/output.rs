@@ -1,9 +1,10 @@
 //! `output`: what a stack last applied.
 
 use insta::assert_snapshot;
-use testkit::TestTerrane;
+use testkit::{TestTerrane, engines};
 
 use crate::project::one_stack;
+use crate::story::{Story, takes};
 
 fn applied() -> TestTerrane {
     let test = one_stack(
@@ -121,4 +122,54 @@ fn what_is_not_there_is_said() {
     hint: `terrane apply app`
     [exit 1]
     ");
+}
+
+#[test]
+fn an_output_that_is_null_reaches_a_dependent() {
+    let top = "variable \"from\" {\n  type    = string\n  default = \"nobody\"\n}\n\
+               output \"got\" { value = var.from == null ? \"null\" : var.from }\n";
+    for (engine, _) in engines::all() {
+        let story = Story::new(engine)
+            .stack(
+                "base",
+                "",
+                "output \"name\" { value = null }\noutput \"id\" { value = 1 }\n",
+            )
+            .stack("top", &takes("base"), top);
+        let plan = story.cli(&["plan"]).expect(0);
+        assert!(
+            plan.stdout.contains("`name` is known after `base`"),
+            "{plan}"
+        );
+        let _ = story.cli(&["apply", "--auto-approve"]).expect(0);
+        let got = story.cli(&["output", "top", "got", "--raw"]).expect(0);
+        assert_eq!(got.stdout, "null");
+        // The upstream is not part of it: what it has is enough.
+        let _ = story.cli(&["apply", "top", "--auto-approve"]).expect(0);
+    }
+}
+
+#[test]
+fn a_long_number_reaches_a_dependent_digit_for_digit() {
+    const LONG: &str = "123456789012345678901234567890";
+    let top = "variable \"n\" {\n  type = any\n}\noutput \"next\" { value = var.n.deep[0] + 1 }\n";
+    for (engine, _) in engines::all() {
+        let base = format!(
+            "output \"n\" {{ value = {{ deep = [{LONG}] }} }}\noutput \"flat\" {{ value = {LONG} }}\n"
+        );
+        let story = Story::new(engine).stack("base", "", &base).stack(
+            "top",
+            "inputs = { n = stack.base.output.n }",
+            top,
+        );
+        let _ = story.cli(&["apply", "--auto-approve"]).expect(0);
+        let shown = |args: &[&str]| story.cli(args).expect(0).stdout;
+        assert_eq!(shown(&["output", "base", "flat", "--raw"]), LONG);
+        assert_eq!(
+            shown(&["output", "top", "next", "--raw"]),
+            "123456789012345678901234567891"
+        );
+        let json = shown(&["output", "base", "n", "--json"]);
+        assert_eq!(json, format!("{{\"deep\":[{LONG}]}}\n"));
+    }
 }

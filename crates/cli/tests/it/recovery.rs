@@ -4,7 +4,7 @@
 use insta::assert_snapshot;
 use testkit::engines;
 
-use crate::story::{Story, essence, gated, link, noted, takes, terrane};
+use crate::story::{Story, essence, gated, holding, link, noted, resource, takes, terrane};
 
 fn story(engine: &str) -> Story {
     let base = format!(
@@ -119,7 +119,7 @@ fn the_next_command_waits_for_an_engine_that_lost_its_runner() {
 
 #[test]
 fn who_attaches_without_the_asker_s_values_is_not_left_waiting() {
-    let terrane = terrane().env("STORY_TOKEN", "tok-5f0c2a9e71");
+    let terrane = terrane().env("STORY_TOKEN", "tok-77ab0c9e12");
     let base = gated("slow", "") + "output \"name\" { value = \"base\" }\n";
     let story = Story::on(terrane, "tofu")
         .block(
@@ -134,7 +134,7 @@ fn who_attaches_without_the_asker_s_values_is_not_left_waiting() {
     testkit::kill(story.runner("r1"));
     let lines = format!(
         "env -u STORY_TOKEN {} apply --auto-approve 2> ROOT/again.err & again=$!\n\
-         until grep -q Attached ROOT/again.err; do sleep 0.05; done\n\
+         until grep -qs Attached ROOT/again.err; do sleep 0.05; done\n\
          touch ROOT/slow.go; wait $again; code=$?\n\
          cat ROOT/again.err >&2; exit $code\n",
         env!("CARGO_BIN_EXE_terrane")
@@ -142,6 +142,7 @@ fn who_attaches_without_the_asker_s_values_is_not_left_waiting() {
     let said = story.shell(&lines.replace("ROOT", &story.root().display().to_string()));
     assert_snapshot!(essence(&said), @"
     Attached to change set c1, which is already under way.
+      top    skipped
     ? base   unknown: its runner was lost
     change set c1: apply on `local`
     ? base   unknown: lost while applying, after 0 s
@@ -184,4 +185,33 @@ fn while_planning_with_nobody_watching_the_next_command_works() {
     story.settle();
     let _ = story.cli(&["apply", "--auto-approve"]).expect(0);
     assert_eq!(story.made(), ["first", "slow", "top"]);
+}
+
+#[test]
+fn what_a_lost_runner_would_have_masked_is_masked() {
+    let terrane = terrane().env("STORY_TOKEN", "tok-77ab0c9e12");
+    let module = format!(
+        "variable \"token\" {{\n  type = string\n}}\n{}",
+        resource(
+            "loud",
+            "",
+            "echo it is ${var.token}; touch ROOT/loud.started; while [ -d ROOT ] && [ ! -e ROOT/loud.go ]; do sleep 0.05; done"
+        )
+    );
+    let story = Story::on(terrane, "tofu")
+        .block(
+            "context \"api\" {\n  autoattach = [\"target:local\"]\n  vars = { token = secret(\"env:STORY_TOKEN\") }\n}",
+        )
+        .stack("loud", "", &module);
+    let apply = story.start("apply", &["apply", "--auto-approve"]);
+    story.wait_for("loud");
+    testkit::kill(story.runner("r1"));
+    story.open("loud");
+    let _ = apply.wait().expect(1);
+    let log = std::fs::read_to_string(story.data().join("runs/r1/apply.jsonl")).unwrap();
+    assert!(log.contains("it is (secret)"), "{log}");
+    assert_eq!(
+        holding(&story, "tok-77ab0c9e12"),
+        Vec::<std::path::PathBuf>::new()
+    );
 }

@@ -2,7 +2,8 @@
 
 use insta::assert_snapshot;
 
-use crate::project::{names, selected, terrane};
+use crate::project::{names, one_stack, selected, terrane};
+use crate::story::{Story, noted};
 
 #[track_caller]
 fn check(selectors: &[&str], expected: &str) {
@@ -121,4 +122,48 @@ fn the_same_words_select_for_every_command() {
         assert!(said.stdout.contains(name), "{said}");
     }
     assert!(!said.stdout.contains("cluster"), "{said}");
+}
+
+#[test]
+fn a_directory_is_not_a_name_but_tells_it() {
+    let test = one_stack("", "");
+    test.write(
+        "terrane.hcl",
+        &test
+            .read("terrane.hcl")
+            .replace("stack \"app\"", "stack \"web\""),
+    );
+    assert_snapshot!(test.cli(&["plan", "app/"]).expect(64), @"
+    ── stderr
+    error: `app/` is a directory, not the name of a stack
+    hint: the stack there is `web`
+    [exit 64]
+    ");
+}
+
+#[test]
+fn what_differs_from_what_was_applied() {
+    let story = Story::new("tofu")
+        .stack("one", "", &noted("one"))
+        .stack("two", "", &noted("two"));
+    let _ = story.cli(&["apply", "one", "--auto-approve"]).expect(0);
+    let said = story.cli(&["plan", "changed:applied"]).expect(0);
+    assert!(
+        !said.stdout.contains("one") && said.stdout.contains("two"),
+        "{said}"
+    );
+    let _ = story
+        .cli(&["apply", "changed:applied", "--auto-approve"])
+        .expect(0);
+    assert_eq!(story.made(), ["one", "two"]);
+    let said = story
+        .cli(&["apply", "changed:applied", "--auto-approve"])
+        .expect(0);
+    assert!(said.stderr.contains("Nothing is selected"), "{said}");
+    story.module("one", &(noted("one") + "output \"o\" { value = 1 }\n"));
+    let said = story.cli(&["plan", "changed:applied"]).expect(0);
+    assert!(
+        said.stdout.contains("one") && !said.stdout.contains("two"),
+        "{said}"
+    );
 }

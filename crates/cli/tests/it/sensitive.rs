@@ -138,7 +138,7 @@ fn a_secret_of_a_context_is_masked_in_what_the_engine_says() {
                   with terraform_data.broken, on only/main.tf line 4
                   Error running command 'echo "refused: $API_TOKEN"; exit 3': exit status 3. Output: refused:
                   (secret)
-                state kept: serial 1 (nothing changed before the failure)
+                state kept: serial 1 (1 resource begun, none finished before the failure)
 
             error: change set c1 stopped: 1 failed
             hint: fix the cause, then the same command again applies what is left

@@ -3,6 +3,7 @@
 use insta::assert_snapshot;
 
 use crate::project::{HEAD, one_stack, shown, stack, terrane};
+use crate::story::{Story, noted};
 
 #[test]
 fn ignored_files_stay_behind_unless_they_belong_to_the_stack() {
@@ -159,4 +160,40 @@ fn strange_bytes_work_or_are_mistakes() {
     1 error in terrane.hcl
     [exit 1]
     ");
+}
+
+#[test]
+fn two_ways_to_one_directory_need_two_trees() {
+    let story = Story::new("tofu")
+        .stack("one", "", &noted("one"))
+        .block("stack \"two\" {\n  path = \"link\"\n  target = \"local\"\n  layer = \"all\"\n}");
+    std::os::unix::fs::symlink("one", story.project().join("link")).unwrap();
+    let _ = story.cli(&["apply", "--auto-approve"]).expect(0);
+    let mut slots: Vec<_> = std::fs::read_dir(story.data().join("slots"))
+        .unwrap()
+        .map(|slot| slot.unwrap().file_name())
+        .collect();
+    slots.sort();
+    assert_eq!(slots, ["one", "two"]);
+}
+
+#[test]
+fn a_lock_file_is_not_written_back_through_a_link() {
+    let story = Story::new("tofu").stack("one", "", &noted("one"));
+    story.write("shared.lock", "# of all\n");
+    std::os::unix::fs::symlink(
+        "../shared.lock",
+        story.project().join("one/.terraform.lock.hcl"),
+    )
+    .unwrap();
+    story.engine_script(
+        "if [ \"$1\" = init ]; then echo '# of one' > .terraform.lock.hcl; fi\nexec REAL \"$@\"\n",
+    );
+    let said = story.cli(&["apply", "--auto-approve"]).expect(0);
+    assert!(
+        said.stderr
+            .contains("the provider lock file of `one` could not be written back"),
+        "{said}"
+    );
+    assert_eq!(story.read("shared.lock"), "# of all\n");
 }

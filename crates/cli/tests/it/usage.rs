@@ -49,9 +49,11 @@ fn the_first_page_lists_every_command() {
       apply        Plan, ask once, and apply, in the order of the graph
       destroy      Destroy what the stacks made, dependents first
       output       Show the outputs a stack last applied
+      state        Look at states, and change them by hand where that is needed
       fmt          Format the project file and the stacks
       engine       Find, install and pin engines
       completions  Print completions for a shell
+      help         Print this message or the help of the given subcommand(s)
 
     Options:
       -h, --help     Print help
@@ -137,4 +139,31 @@ fn completions_know_the_commands() {
         assert!(said.stdout.contains("validate"), "{shell}");
         assert!(said.stdout.contains("auto-approve"), "{shell}");
     }
+}
+
+#[test]
+fn one_dash_is_not_enough_and_zero_is_no_number_of_jobs() {
+    let test = terrane();
+    assert_snapshot!(test.cli(&["apply", "-auto-approve"]).expect(64), @"
+    ── stderr
+    error: unexpected argument '-a' found
+
+      tip: to pass '-a' as a value, use '-- -a'
+
+    Usage: terrane apply [OPTIONS] [SELECTORS]...
+
+    For more information, try '--help'.
+
+    hint: long options begin with two dashes: `--auto-approve`
+    [exit 64]
+    ");
+    assert_snapshot!(test.cli(&["apply", "-j", "0"]).expect(64), @"
+    ── stderr
+    error: invalid value '0' for '--jobs <N>': give a whole number, 1 or more
+
+    For more information, try '--help'.
+    [exit 64]
+    ");
+    let help = test.cli(&["help", "apply"]).expect(0).stdout;
+    assert!(help.contains("Apply without asking"), "{help}");
 }

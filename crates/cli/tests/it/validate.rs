@@ -383,3 +383,20 @@ fn each_engine_finds_the_quickstart_sound() {
         assert!(said.stdout.contains("is sound"), "{said}");
     }
 }
+
+#[test]
+fn a_written_value_must_fit_the_type_of_its_variable() {
+    let test = one_stack(
+        "inputs = {\n    count = \"three\"\n    names = [\"a\"]\n  }",
+        "variable \"count\" {\n  type = number\n}\nvariable \"names\" {\n  type = list(string)\n}\n",
+    );
+    assert_snapshot!(test.cli(&["validate"]).expect(1), @"
+    ── stderr
+    error: input `count` of stack `app` is a string, not a number
+      --> terrane.hcl:14:5   given here
+      --> app/main.tf:1:10   declared as `number`
+
+    1 error in terrane.hcl
+    [exit 1]
+    ");
+}

@@ -72,6 +72,7 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
         .holding(spool);
     let environment = inputs.environment.clone();
     let caller = Caller::new(job, &workspace, environment, access.clone()).await?;
+    *mask = inputs.hide(&caller, &scratch)?;
     let var_files = workspace.var_files(job, &scratch);
     if !goes_on {
         initialise(job, &caller, &workspace, &inputs, &var_files).await?;

@@ -11,6 +11,7 @@ use drivers::process::{Environment, Exit, Running};
 use model::engine_event::{EngineEvent, EventKind, EventReader};
 use model::project::Backend;
 use model::run::{EngineDiagnostic, EnginePin, Stage};
+use model::secret::Secret;
 use tokio::net::TcpListener;
 
 use super::interrupts::Interrupts;
@@ -25,6 +26,8 @@ pub(super) struct Caller<'a> {
     workspace: &'a Workspace,
     environment: Environment,
     endpoint: Option<tokio::task::JoinHandle<()>>,
+    /// Opens the state endpoint.
+    token: Option<Secret>,
 }
 
 /// How a call ended.
@@ -55,11 +58,15 @@ impl<'a> Caller<'a> {
         access: StateAccess,
     ) -> Result<Self, Failure> {
         let mut endpoint = None;
+        let mut token = None;
         if job.spec.target.backend == Backend::Terrane {
             let failed = |err: std::io::Error| Failure::because("could not serve the state", &err);
             let listener = TcpListener::bind(("127.0.0.1", 0)).await.map_err(failed)?;
             let up = (job.serve)(access, listener).map_err(failed)?;
             for (name, value) in up.environment {
+                if name == "TF_HTTP_PASSWORD" {
+                    token = Some(value.clone());
+                }
                 environment.set_secret(name, value);
             }
             endpoint = Some(tokio::spawn(up.serving));
@@ -71,7 +78,12 @@ impl<'a> Caller<'a> {
             workspace,
             environment,
             endpoint,
+            token,
         })
+    }
+
+    pub(super) fn token(&self) -> Option<&Secret> {
+        self.token.as_ref()
     }
 
     pub(super) fn engine(&self) -> &Engine {

@@ -8,12 +8,15 @@ use std::path::Path;
 use drivers::process::{Environment, engine_environment};
 use drivers::secrets::{self, Reference};
 use model::config::eval::{self, Values};
+use model::digits;
 use model::ids::StackName;
 use model::masking::Mask;
 use model::project::{Input, Needs};
 use model::secret::Secret;
 use serde_json::{Map, Value};
 
+use super::engine::Caller;
+use super::workspace::Scratch;
 use super::{Failure, Job};
 use crate::outputs;
 
@@ -21,10 +24,21 @@ pub(super) struct Inputs {
     pub(super) variables: Map<String, Value>,
     pub(super) environment: Environment,
     pub(super) mask: Mask,
+    hidden: Vec<Secret>,
     /// Keyed: equal values can be recognised, none can be guessed.
     pub(super) digest: String,
     /// Settings of an engine backend, by name.
     pub(super) backend: BTreeMap<String, String>,
+}
+
+impl Inputs {
+    /// What is masked in all that an engine says: its values, and the key to its state. It is noted, too,
+    /// for whoever has to do that in our place.
+    pub(super) fn hide(&self, caller: &Caller<'_>, scratch: &Scratch) -> Result<Mask, Failure> {
+        scratch.write_hidden(&self.hidden)?;
+        let all: Vec<Secret> = self.hidden.iter().chain(caller.token()).cloned().collect();
+        Ok(Mask::new(&all))
+    }
 }
 
 /// Evaluates everything the run needs, in the order in which the stronger overrides the weaker.
@@ -75,11 +89,12 @@ pub(super) async fn gather(job: &Job<'_>) -> Result<Inputs, Failure> {
         .keyed_digest("inputs", canonical.into_bytes())
         .await
         .map_err(|err| Failure::because("could not digest the inputs", &err))?;
-    let mask = Mask::new(&known.hidden.into_inner());
+    let hidden = known.hidden.into_inner();
     Ok(Inputs {
         variables,
         environment,
-        mask,
+        mask: Mask::new(&hidden),
+        hidden,
         digest,
         backend,
     })
@@ -103,13 +118,17 @@ impl Known<'_> {
         Ok(evaluated.value)
     }
 
-    /// Every text in a sensitive value is masked wherever it turns up.
+    /// Every text and number in a sensitive value is masked wherever it turns up.
     fn hide(&self, value: &Value) {
         match value {
             Value::String(text) => self.hidden.borrow_mut().push(Secret::new(text)),
             Value::Array(items) => items.iter().for_each(|item| self.hide(item)),
             Value::Object(fields) => fields.values().for_each(|field| self.hide(field)),
-            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+            Value::Number(number) => {
+                let digits = number.to_string();
+                self.hidden.borrow_mut().push(Secret::new(digits));
+            }
+            Value::Null | Value::Bool(_) => {}
         }
     }
 }
@@ -160,11 +179,18 @@ async fn resolve<'a>(job: &Job<'a>) -> Result<Known<'a>, Failure> {
                 let values = found.map_err(|err| {
                     Failure::because(&format!("could not read the outputs of `{stack}`"), &err)
                 })?;
-                let values = values
+                let declared = outputs::declared(job.control, stack).await;
+                let declared = declared.map_err(|err| {
+                    Failure::because(&format!("could not read the outputs of `{stack}`"), &err)
+                })?;
+                let nulls = declared
                     .into_iter()
-                    .map(|(name, output)| (name, (output.value, output.sensitive)))
-                    .collect();
-                known.outputs.insert(stack.clone(), values);
+                    .map(|name| (name, (Value::Null, false)));
+                let stored = values.into_iter();
+                let stored = stored.map(|(name, output)| (name, (output.value, output.sensitive)));
+                known
+                    .outputs
+                    .insert(stack.clone(), nulls.chain(stored).collect());
             }
         }
         for reference in secrets {
@@ -206,6 +232,8 @@ fn text_of(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Null => String::new(),
-        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => value.to_string(),
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            digits::write(value)
+        }
     }
 }

@@ -4,21 +4,46 @@
 use std::fs;
 use std::path::Path;
 
+use model::ids::RunId;
 use model::masking::Mask;
 use model::run::Stage;
+use model::secret::Secret;
 
 use super::Job;
-use super::workspace::write_private;
+use super::workspace::{hidden_path, write_private};
+use crate::home::Home;
 
 /// Masks the logs of a run, after its engine has ended. A log that cannot be masked is removed.
 pub(super) fn mask(job: &Job<'_>, mask: &Mask) {
-    if mask.is_empty() {
-        return;
+    mask_all(&job.control.home, job.run, mask);
+}
+
+/// Does it for a runner that was lost. What it had to hide lies beside its inputs; without that nobody
+/// knows what to look for, and the logs go.
+pub(crate) fn mask_lost(home: &Home, run: RunId) {
+    let hidden = fs::read(hidden_path(home, run))
+        .ok()
+        .and_then(|bytes| serde_json::from_slice::<Vec<String>>(&bytes).ok());
+    match hidden {
+        Some(values) => {
+            let secrets: Vec<Secret> = values.iter().map(Secret::new).collect();
+            mask_all(home, run, &Mask::new(&secrets));
+        }
+        None => logs(home, run).for_each(|log| drop(fs::remove_file(log))),
     }
-    for stage in [Stage::Preparing, Stage::Planning, Stage::Applying] {
-        mask_file(&job.control.home.engine_events(job.run, stage), mask);
+}
+
+fn mask_all(home: &Home, run: RunId, mask: &Mask) {
+    if !mask.is_empty() {
+        logs(home, run).for_each(|log| mask_file(&log, mask));
     }
-    mask_file(&job.control.home.engine_complaints(job.run), mask);
+}
+
+fn logs(home: &Home, run: RunId) -> impl Iterator<Item = std::path::PathBuf> {
+    [Stage::Preparing, Stage::Planning, Stage::Applying]
+        .into_iter()
+        .map(move |stage| home.engine_events(run, stage))
+        .chain([home.engine_complaints(run)])
 }
 
 fn mask_file(path: &Path, mask: &Mask) {

@@ -1,17 +1,21 @@
 //! The planning stage: prepare a slot, initialise it if need be, plan against one pinned version of the
 //! state, and keep the plan sealed.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::io::{self, Write as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use drivers::engine::{
     self, EngineCall, Init, InitInputs, LockFile, Plan as PlanCall, PlanMode, PluginCache,
 };
+use model::engine::Flavor;
 use model::engine_event::nothing_changes;
 use model::masking::Mask;
 use model::plan::Plan;
 use model::project::Backend;
-use model::run::{PlanRecord, RunEvent, Seal, SealedHead, Stage};
+use model::run::{PlanRecord, RunEvent, RunSpec, Seal, SealedHead, Stage};
 use model::state::{Contents, StateVersion};
 use store::Scope;
 
@@ -54,6 +58,7 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
     let scratch = Scratch::open(job)?;
     scratch.write_variables(&inputs.variables)?;
     let caller = Caller::new(job, &workspace, inputs.environment.clone(), access).await?;
+    *mask = inputs.hide(&caller, &scratch)?;
     let var_files = workspace.var_files(job, &scratch);
     initialise(job, &caller, &workspace, &inputs, &var_files).await?;
 
@@ -89,7 +94,7 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
     let record = PlanRecord {
         counts: plan.counts(),
         destroys: plan.destroys(),
-        outputs: plan.outputs.keys().cloned().collect(),
+        outputs: changing_outputs(job.spec, &plan, head.is_none() && is_ours),
         seal: Seal {
             source: job.spec.source.clone(),
             head: head.as_ref().map(sealed_head),
@@ -118,6 +123,16 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
         confirmed,
         review: job.review,
     })
+}
+
+/// The outputs that will differ. Before the first apply that is every one: one that will be null is in no
+/// plan, and yet nobody knows it.
+fn changing_outputs(spec: &RunSpec, plan: &Plan, is_first: bool) -> BTreeSet<String> {
+    let mut outputs: BTreeSet<String> = plan.outputs.keys().cloned().collect();
+    if is_first {
+        outputs.extend(spec.outputs.iter().cloned());
+    }
+    outputs
 }
 
 /// `init`, unless nothing it depends on has changed since it last went well in this slot.
@@ -166,10 +181,8 @@ pub(super) async fn initialise(
     });
     let stdout = job.control.home.engine_events(job.run, Stage::Preparing);
     let mut environment = caller.environment();
-    // The engines' own cache is not safe under parallel `init`, so the lock is held meanwhile.
     let cache = if job.spec.needs_providers {
-        let cache = PluginCache::acquire(&job.control.cache, caller.engine().flavor)
-            .map_err(|err| Failure::because("could not use the shared providers", &err))?;
+        let cache = shared_providers(job, caller.engine().flavor).await?;
         cache.add_to(&mut environment);
         Some(cache)
     } else {
@@ -181,20 +194,53 @@ pub(super) async fn initialise(
         return Err(ended.failure("could not initialise"));
     }
     let lock_after = fs::read(&lock_path).ok();
-    if is_open && lock_after != lock_before {
-        write_back(job, &lock_path)
-            .map_err(|err| Failure::because("could not write the lock file back", &err))?;
+    if is_open
+        && lock_after != lock_before
+        && let Some(bytes) = &lock_after
+        && let Err(err) = write_back(job, bytes)
+    {
+        let stack = &job.spec.stack.name;
+        job.warn(&format!(
+            "the provider lock file of `{stack}` could not be written back: {err}"
+        ));
     }
     engine::mark_initialised(&workspace.dir, &print(lock_after.as_deref()))
         .map_err(|err| Failure::because("could not remember the initialisation", &err))
 }
 
-/// A lock file that `init` wrote belongs beside the module, where people commit it.
-fn write_back(job: &Job<'_>, lock_path: &Path) -> std::io::Result<()> {
-    let dir = Path::new(&job.spec.root).join(&job.spec.stack.path);
-    if dir.is_dir() && lock_path.is_file() {
-        fs::copy(lock_path, dir.join(".terraform.lock.hcl"))?;
+/// The engines' own cache is not safe under parallel `init`, so its lock is held meanwhile. Others may
+/// download for minutes: the endpoint and Ctrl-C must not wait for that.
+async fn shared_providers(job: &Job<'_>, flavor: Flavor) -> Result<PluginCache, Failure> {
+    let cache = job.control.cache.clone();
+    let work = tokio::task::spawn_blocking(move || PluginCache::acquire(&cache, flavor));
+    let mut interrupts = job.interrupts.lock().await;
+    let taken = tokio::select! {
+        () = interrupts.next() => return Err(Failure::interrupted()),
+        taken = work => taken,
+    };
+    let failed =
+        |err: &dyn std::error::Error| Failure::because("could not use the shared providers", err);
+    taken
+        .map_err(|err| failed(&err))?
+        .map_err(|err| failed(&err))
+}
+
+/// A lock file that `init` wrote belongs beside the module, where people commit it: as a whole, and never
+/// through a link to somewhere else.
+fn write_back(job: &Job<'_>, bytes: &[u8]) -> io::Result<()> {
+    let root = Path::new(&job.spec.root).canonicalize()?;
+    let dir = root.join(&job.spec.stack.path).canonicalize()?;
+    let path = dir.join(".terraform.lock.hcl");
+    let is_link = fs::symlink_metadata(&path).is_ok_and(|found| found.is_symlink());
+    if is_link || !dir.starts_with(&root) {
+        return Err(io::Error::other("it is a link, and is left as it is"));
     }
+    let mut file = tempfile::NamedTempFile::new_in(&dir)?;
+    file.write_all(bytes)?;
+    let mode = fs::metadata(&path).map_or(0o644, |found| found.mode() & 0o777);
+    file.as_file()
+        .set_permissions(fs::Permissions::from_mode(mode))?;
+    file.persist(path)?;
     Ok(())
 }
 

@@ -7,8 +7,10 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as 
 use std::path::{Path, PathBuf};
 
 use drivers::snapshot::Slot;
+use model::digits;
 use model::project::Backend;
 use model::run::RunSpec;
+use model::secret::Secret;
 use serde_json::{Map, Value, json};
 use store::Scope;
 
@@ -208,6 +210,8 @@ fn write_override(dir: &Path, spec: &RunSpec) -> io::Result<()> {
     fs::write(path, text)
 }
 
+const HIDDEN: &str = "hidden.json";
+
 /// A directory in memory where there is one, for input values and plan files in clear.
 pub(super) struct Scratch {
     dir: PathBuf,
@@ -236,9 +240,17 @@ impl Scratch {
     pub(super) fn write_variables(&self, variables: &Map<String, Value>) -> Result<(), Failure> {
         write_private(
             &self.variables(),
-            Value::Object(variables.clone()).to_string().as_bytes(),
+            digits::write(&Value::Object(variables.clone())).as_bytes(),
         )
         .map_err(|err| Failure::because("could not hand over the inputs", &err))
+    }
+
+    /// What must not stay in a log, for whoever looks after a runner that was lost.
+    pub(super) fn write_hidden(&self, hidden: &[Secret]) -> Result<(), Failure> {
+        let values: Vec<&str> = hidden.iter().map(Secret::expose).collect();
+        let bytes = json!(values).to_string();
+        write_private(&self.dir.join(HIDDEN), bytes.as_bytes())
+            .map_err(|err| Failure::because("could not note what to hide", &err))
     }
 
     pub(super) fn remove(self) {
@@ -274,6 +286,10 @@ pub(crate) fn scratch_dir(home: &crate::home::Home, run: model::ids::RunId) -> P
     } else {
         home.run_dir(run).join("scratch")
     }
+}
+
+pub(super) fn hidden_path(home: &crate::home::Home, run: model::ids::RunId) -> PathBuf {
+    scratch_dir(home, run).join(HIDDEN)
 }
 
 pub(super) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {

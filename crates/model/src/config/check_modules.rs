@@ -4,14 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::attach::{Contexts, MAX_WORK};
 use super::check::Drafts;
+use super::check_types;
 use super::findings::Findings;
 use super::paths;
 use super::stack::StackDraft;
 use super::suggest;
 use super::walk::{Dirs, join};
 use crate::diagnostic::{Finding, Location};
+use crate::engine::Flavor;
 use crate::module::{Module, Variable, read_listed, tfvars_names};
-use crate::project::EdgeKind;
+use crate::project::{EdgeKind, Input};
 use crate::tree::{ReadFailure, Tree};
 
 pub(crate) struct Modules<'a> {
@@ -40,8 +42,11 @@ impl<'a> Modules<'a> {
         for draft in drafts.values().filter(|draft| draft.has_path) {
             self.root(findings, draft);
         }
-        let mut open: Vec<String> = self.read.keys().cloned().collect();
-        while let Some(dir) = open.pop() {
+        let roots = drafts.values().filter(|draft| draft.has_path);
+        let mut open: Vec<(String, Flavor)> = roots
+            .map(|draft| (draft.stack.path.clone(), draft.stack.engine.flavor))
+            .collect();
+        while let Some((dir, flavor)) = open.pop() {
             let calls = self
                 .read
                 .get(&dir)
@@ -52,10 +57,10 @@ impl<'a> Modules<'a> {
                     continue;
                 }
                 if self
-                    .module(findings, &local)
+                    .module(findings, &local, flavor)
                     .is_some_and(|module| module.has_engine_files)
                 {
-                    open.push(local);
+                    open.push((local, flavor));
                 } else {
                     let finding = Finding::error(
                         "missing-directory",
@@ -74,7 +79,7 @@ impl<'a> Modules<'a> {
     fn root(&mut self, findings: &mut Findings, draft: &StackDraft) {
         let path = &draft.stack.path;
         let shown = if path.is_empty() { "." } else { path };
-        let finding = match self.module(findings, path) {
+        let finding = match self.module(findings, path, draft.stack.engine.flavor) {
             Some(module) if module.has_engine_files => return,
             Some(_) => Finding::error(
                 "no-module",
@@ -101,11 +106,12 @@ impl<'a> Modules<'a> {
         findings.push(finding);
     }
 
-    /// A module, read now if it was not; `None` if there is no such directory.
-    fn module(&mut self, findings: &mut Findings, dir: &str) -> Option<&Module> {
+    /// A module, read now if it was not; `None` if there is no such directory. One that stacks of both
+    /// engines use is read as the first of them does.
+    fn module(&mut self, findings: &mut Findings, dir: &str, flavor: Flavor) -> Option<&Module> {
         if !self.read.contains_key(dir) {
             let entries = self.dirs.entries(self.tree, dir)?;
-            let (module, found) = read_listed(self.tree, dir, entries);
+            let (module, found) = read_listed(self.tree, dir, entries, flavor);
             for finding in found {
                 findings.push(finding);
             }
@@ -322,7 +328,14 @@ fn output_of<'m>(
 /// Inputs must be variables of the module.
 fn inputs(findings: &mut Findings, module: &Module, draft: &StackDraft) {
     for (input, at) in &draft.inputs_at {
-        if module.variables.contains_key(input) || findings.is_full() {
+        if findings.is_full() {
+            continue;
+        }
+        if let Some(variable) = module.variables.get(input) {
+            let value = draft.stack.inputs.get(input);
+            if let Some(finding) = wrong_type(input, value, variable, draft, at) {
+                findings.push(finding);
+            }
             continue;
         }
         let near = suggest::nearest(input, module.variables.keys().map(String::as_str));
@@ -351,6 +364,29 @@ fn inputs(findings: &mut Findings, module: &Module, draft: &StackDraft) {
         );
         findings.push(finding);
     }
+}
+
+/// A value that is written out must fit what the variable declares.
+fn wrong_type(
+    input: &str,
+    value: Option<&Input>,
+    variable: &Variable,
+    draft: &StackDraft,
+    at: &Location,
+) -> Option<Finding> {
+    let (Some(Input::Known(value)), Some(declared)) = (value, &variable.type_text) else {
+        return None;
+    };
+    let why = check_types::misfit(value, declared)?;
+    let stack = &draft.stack.name;
+    Some(
+        Finding::error(
+            "input-type",
+            format!("input `{input}` of stack `{stack}` is {why}"),
+        )
+        .at(at.clone(), "given here")
+        .at(variable.at.clone(), format!("declared as `{declared}`")),
+    )
 }
 
 fn described(name: &str, variable: &Variable) -> String {

@@ -4,11 +4,15 @@ use std::collections::BTreeMap;
 
 use serde_json::{Number, Value};
 
+use crate::digits;
+
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Val {
     Null,
     Bool(bool),
     Number(Number),
+    /// A number that exceeds ours: it can be passed on and shown, not computed with.
+    Digits(String),
     Text(String),
     List(Vec<Val>),
     Object(BTreeMap<String, Val>),
@@ -29,6 +33,7 @@ impl Val {
             Self::Null => "null",
             Self::Bool(_) => "a bool",
             Self::Number(_) => "a number",
+            Self::Digits(_) => "a number too long to compute with",
             Self::Text(_) => "a string",
             Self::List(_) => "a list",
             Self::Object(_) => "an object",
@@ -39,7 +44,7 @@ impl Val {
 
     pub(crate) fn is_known(&self) -> bool {
         match self {
-            Self::Null | Self::Bool(_) | Self::Number(_) | Self::Text(_) => true,
+            Self::Null | Self::Bool(_) | Self::Number(_) | Self::Digits(_) | Self::Text(_) => true,
             Self::List(items) => items.iter().all(Self::is_known),
             Self::Object(entries) => entries.values().all(Self::is_known),
             Self::Stack(_) | Self::Unknown => false,
@@ -49,7 +54,7 @@ impl Val {
     /// What it costs to copy.
     pub(crate) fn size(&self) -> usize {
         match self {
-            Self::Text(text) | Self::Stack(text) => 1 + text.len() / 16,
+            Self::Text(text) | Self::Digits(text) | Self::Stack(text) => 1 + text.len() / 16,
             Self::List(items) => 1 + items.iter().map(Self::size).sum::<usize>(),
             Self::Object(entries) => 1 + entries.values().map(Self::size).sum::<usize>(),
             Self::Null | Self::Bool(_) | Self::Number(_) | Self::Unknown => 1,
@@ -69,6 +74,7 @@ impl Val {
             Self::Null => Value::Null,
             Self::Bool(value) => Value::Bool(*value),
             Self::Number(number) => Value::Number(number.clone()),
+            Self::Digits(digits) => digits::of_digits(digits),
             Self::Text(text) => Value::String(text.clone()),
             Self::List(items) => {
                 Value::Array(items.iter().map(Self::to_json).collect::<Option<_>>()?)
@@ -86,7 +92,7 @@ impl Val {
     /// How it reads inside a template.
     pub(crate) fn in_template(&self) -> Option<String> {
         match self {
-            Self::Text(text) => Some(text.clone()),
+            Self::Text(text) | Self::Digits(text) => Some(text.clone()),
             Self::Bool(value) => Some(value.to_string()),
             Self::Number(number) => Some(number.to_string()),
             Self::Null | Self::List(_) | Self::Object(_) | Self::Stack(_) | Self::Unknown => None,
@@ -96,6 +102,9 @@ impl Val {
 
 impl From<&Value> for Val {
     fn from(value: &Value) -> Self {
+        if let Some(digits) = digits::digits(value) {
+            return Self::Digits(digits.to_owned());
+        }
         match value {
             Value::Null => Self::Null,
             Value::Bool(value) => Self::Bool(*value),

@@ -89,6 +89,16 @@ fn short_and_common_values_are_reported_not_masked() {
 }
 
 #[test]
+fn a_short_number_is_masked_where_it_stands_alone() {
+    let mut value = json!({"port": 5432, "text": "port 5432", "same": "5432", "n": 543});
+    mask(&["5432", "543", "true"]).mask_value(&mut value);
+    assert_eq!(
+        value,
+        json!({"port": "(secret)", "text": "port 5432", "same": "(secret)", "n": 543})
+    );
+}
+
+#[test]
 fn values_are_masked_inside_out() {
     let mut value = json!({"a": ["x hunter2!", 12_345_678], "hunter2!": true, "n": 1});
     mask(&["hunter2!", "12345678"]).mask_value(&mut value);

@@ -6,17 +6,23 @@ use super::{Module, ModuleCall, Output, Variable, hcl, json};
 use crate::config::paths;
 use crate::config::syntax;
 use crate::diagnostic::{Finding, Location};
+use crate::engine::Flavor;
 use crate::tree::{Entry, Tree};
 
-/// Reads a directory's engine files. A `.tofu` file stands for the `.tf` file of the same name, as
-/// `tofu` has it.
+/// Reads a directory's engine files as `tofu` does.
 pub fn read(tree: &dyn Tree, dir: &str) -> (Module, Vec<Finding>) {
     let entries = tree.list(dir).unwrap_or_default();
-    read_listed(tree, dir, &entries)
+    read_listed(tree, dir, &entries, Flavor::Tofu)
 }
 
-/// The same, with the directory already listed.
-pub(crate) fn read_listed(tree: &dyn Tree, dir: &str, entries: &[Entry]) -> (Module, Vec<Finding>) {
+/// The same for either engine, with the directory already listed. For `tofu`, a `.tofu` file stands for
+/// the `.tf` file of the same name; `terraform` does not know such files.
+pub(crate) fn read_listed(
+    tree: &dyn Tree,
+    dir: &str,
+    entries: &[Entry],
+    flavor: Flavor,
+) -> (Module, Vec<Finding>) {
     let mut draft = Draft {
         module: Module {
             dir: dir.to_owned(),
@@ -30,6 +36,7 @@ pub(crate) fn read_listed(tree: &dyn Tree, dir: &str, entries: &[Entry]) -> (Mod
     let names: BTreeSet<&str> = entries
         .iter()
         .filter(|entry| !entry.is_dir && is_engine_file(&entry.name))
+        .filter(|entry| flavor == Flavor::Tofu || !is_of_tofu(&entry.name))
         .map(|entry| entry.name.as_str())
         .collect();
     let shadowed = |name: &str| {
@@ -63,6 +70,12 @@ pub(crate) fn is_engine_file(name: &str) -> bool {
         .iter()
         .any(|ending| name.ends_with(ending));
     known && !name.starts_with(['.', '#']) && !name.ends_with('~')
+}
+
+fn is_of_tofu(name: &str) -> bool {
+    [".tofu", ".tofu.json"]
+        .iter()
+        .any(|ending| name.ends_with(ending))
 }
 
 fn is_json(name: &str) -> bool {

@@ -36,6 +36,12 @@ pub struct RunSpec {
     pub own_backend: Option<String>,
     /// What the root module declares, by name.
     pub variables: BTreeMap<String, DeclaredVariable>,
+    /// The outputs it declares. An engine stores none that is null.
+    #[serde(default)]
+    pub outputs: BTreeSet<String>,
+    /// Digest of what is this stack's own: its part of the source, and how the project describes it.
+    #[serde(default)]
+    pub own_source: String,
     pub destroy: bool,
     pub refresh_only: bool,
     /// The version to plan from instead of the newest: only to see what it would lead to.

@@ -34,7 +34,12 @@ impl Home {
 
     pub(crate) async fn serve_with(&self, tls: Option<Arc<Tls>>, limit: usize) -> Server {
         let root = self.path().join("home");
-        let home = control::home::Home::at(root, self.path().join("master.key"), String::new());
+        let home = control::home::Home::at(
+            control::home::StorePlace::Directory(root.clone()),
+            root,
+            control::keys::KeySource::File(self.path().join("master.key")),
+            String::new(),
+        );
         let server = StateServer::new(StateService::new(self.store.clone(), home), limit);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

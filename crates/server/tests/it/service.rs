@@ -316,7 +316,12 @@ async fn the_lock_of_a_run_that_is_alive_stays() {
         .lock_acquire(&network(), &info, run, ExpectedHead::Any);
     taken.await.unwrap();
     let root = home.path().join("home");
-    let place = control::home::Home::at(root, home.path().join("master.key"), String::new());
+    let place = control::home::Home::at(
+        control::home::StorePlace::Directory(root.clone()),
+        root,
+        control::keys::KeySource::File(home.path().join("master.key")),
+        String::new(),
+    );
     let alive = control::locks::RunLock::try_take(&place, RunId(7)).unwrap();
     let unlock = format!("UNLOCK {PATH}");
     for body in ["", LOCK_A] {

@@ -1,5 +1,6 @@
 //! How a change set ended, told in full, and the exit code that follows.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use control::Control;
@@ -71,16 +72,23 @@ pub(super) async fn tell(
         _ => exit_status(watcher.runs()),
     };
     if global.json {
-        report::json_line(&json!({
-            "event": "outcome",
-            "change_set": ended.change_set,
-            "exit": status.code(),
-            "stacks": watcher.runs().iter().map(|run| (run.stack.to_string(), json!(run.state))).collect::<serde_json::Map<_, _>>(),
-        }))?;
+        say_outcome(watcher, status)?;
     } else {
         report::say(&outcome::render(&ended, process.look(global)))?;
     }
     Ok(status)
+}
+
+/// The last line of every stream of events.
+pub(super) fn say_outcome(watcher: &Watcher<'_>, status: ExitStatus) -> Result<(), CommandError> {
+    let stacks = watcher.runs().iter();
+    let stacks = stacks.map(|run| (run.stack.to_string(), json!(run.state)));
+    report::json_line(&json!({
+        "event": "outcome",
+        "change_set": watcher.set().id.to_string(),
+        "exit": status.code(),
+        "stacks": stacks.collect::<serde_json::Map<_, _>>(),
+    }))
 }
 
 /// The worst of all runs.
@@ -89,7 +97,11 @@ fn exit_status(runs: &[Run]) -> ExitStatus {
         RunState::Finished { outcome, .. } => match outcome {
             Outcome::Failed { problem } if problem.interrupted => ExitStatus::Interrupted,
             Outcome::Failed { problem } if problem.refused => ExitStatus::Refused,
-            Outcome::Failed { .. } | Outcome::Unknown { .. } => ExitStatus::Failed,
+            Outcome::Failed { .. }
+            | Outcome::Unknown { .. }
+            | Outcome::Skipped {
+                because: Skip::Abandoned,
+            } => ExitStatus::Failed,
             Outcome::Skipped {
                 because: Skip::NotConfirmed,
             } => ExitStatus::Waits,
@@ -138,7 +150,7 @@ async fn result(watcher: &Watcher<'_>, run: &Run) -> Result<StackResult, Command
         }
         Outcome::Unknown { kept } => StackResult::Unknown(Failure {
             stage: "applying".to_owned(),
-            after: Duration::ZERO,
+            after: took(watcher, run).await?,
             lines: lost_lines(kept.as_deref()),
             diagnostics: Vec::new(),
             kept: None,
@@ -151,20 +163,7 @@ async fn failure(
     run: &Run,
     problem: &Problem,
 ) -> Result<Failure, CommandError> {
-    let events = watcher.control().store.run_events(run.id).await;
-    let events = events.map_err(|err| CommandError::from_error(&err))?;
-    let started = events
-        .iter()
-        .rev()
-        .find(|(_, event)| matches!(event, RunEvent::PlanStarted | RunEvent::ApplyStarted))
-        .map(|(at, _)| *at);
-    let ended = events.last().map(|(at, _)| *at);
-    let after = match (started, ended) {
-        (Some(started), Some(ended)) => {
-            Duration::try_from(ended.duration_since(started)).unwrap_or_default()
-        }
-        _ => Duration::ZERO,
-    };
+    let after = took(watcher, run).await?;
     let mut lines = Vec::new();
     if problem.diagnostics.is_empty() && !problem.interrupted {
         lines.push(problem.message.clone());
@@ -173,9 +172,13 @@ async fn failure(
     let kept = problem
         .serial
         .filter(|_| problem.stage == Stage::Applying)
-        .map(|serial| KeptState {
-            serial: u64::try_from(serial).unwrap_or_default(),
-            changed: completed(watcher.control(), run),
+        .map(|serial| {
+            let (changed, begun) = completed(watcher.control(), run);
+            KeptState {
+                serial: u64::try_from(serial).unwrap_or_default(),
+                changed,
+                begun,
+            }
         });
     Ok(Failure {
         stage: match problem.stage {
@@ -191,19 +194,44 @@ async fn failure(
     })
 }
 
-/// How many resources the engine reported as done before it failed.
-fn completed(control: &Control, run: &Run) -> usize {
+/// How long its last stage took.
+async fn took(watcher: &Watcher<'_>, run: &Run) -> Result<Duration, CommandError> {
+    let events = watcher.control().store.run_events(run.id).await;
+    let events = events.map_err(|err| CommandError::from_error(&err))?;
+    let started = events
+        .iter()
+        .rev()
+        .find(|(_, event)| matches!(event, RunEvent::PlanStarted | RunEvent::ApplyStarted))
+        .map(|(at, _)| *at);
+    let ended = events.last().map(|(at, _)| *at);
+    Ok(match (started, ended) {
+        (Some(started), Some(ended)) => {
+            Duration::try_from(ended.duration_since(started)).unwrap_or_default()
+        }
+        _ => Duration::ZERO,
+    })
+}
+
+/// How many resources the engine reported as done before it failed, and how many it had only begun.
+fn completed(control: &Control, run: &Run) -> (usize, usize) {
     let path = control.home.engine_events(run.id, Stage::Applying);
     let bytes = std::fs::read(path).unwrap_or_default();
     let mut reader = EventReader::default();
-    let is_done = |event: &model::engine_event::EngineEvent| {
-        matches!(event.kind, EventKind::ApplyComplete(_))
-    };
-    reader
-        .push(&bytes)
-        .iter()
-        .filter(|event| is_done(event))
-        .count()
+    let mut open = BTreeSet::new();
+    let mut done = 0;
+    for event in reader.push(&bytes) {
+        match &event.kind {
+            EventKind::ApplyStart(step) => {
+                open.insert(step.resource.addr.clone());
+            }
+            EventKind::ApplyComplete(step) => {
+                open.remove(&step.resource.addr);
+                done += 1;
+            }
+            _ => {}
+        }
+    }
+    (done, open.len())
 }
 
 /// What the engine reported. Files are named from the project's root, as people know them.
@@ -253,6 +281,7 @@ pub(super) fn skipped(because: &Skip) -> String {
         } => format!("poisoned by `{by}` through `{through}`"),
         Skip::NotConfirmed => "nobody said yes".to_owned(),
         Skip::Interrupted => "interrupted before it began".to_owned(),
+        Skip::Abandoned => "nobody went on with it".to_owned(),
     }
 }
 

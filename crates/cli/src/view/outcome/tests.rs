@@ -38,6 +38,7 @@ fn failure() -> Failure {
         kept: Some(KeptState {
             serial: 18,
             changed: 2,
+            begun: 0,
         }),
     }
 }
@@ -127,6 +128,7 @@ fn interrupted_by_a_person() {
     let kept = Some(KeptState {
         serial: 19,
         changed: 0,
+        begun: 1,
     });
     let interrupted = Failure {
         diagnostics: Vec::new(),
@@ -141,7 +143,7 @@ fn interrupted_by_a_person() {
     set.deed = Deed::Destroy;
     insta::assert_snapshot!(render(&set, Look::ascii(100)), @"
     x k8s-prod   interrupted while applying, after 3 s
-        state kept: serial 19 (nothing changed before the interruption)
+        state kept: serial 19 (1 resource begun, none finished before the interruption)
       dns        skipped, poisoned by `k8s-prod`
 
     error: change set c42 stopped: 1 interrupted, 1 skipped, 1 destroyed

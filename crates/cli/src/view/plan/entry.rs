@@ -11,6 +11,8 @@ use crate::view::value;
 
 /// Names wider than this do not push all others to the right.
 const WIDEST_NAME: usize = 44;
+/// A terminal with fewer columns has no room for names and values side by side.
+const NARROW: usize = 60;
 /// Unchanged lines kept around a change, and lines of a text before the rest is folded.
 const CONTEXT: usize = 2;
 const MOST_LINES: usize = 8;
@@ -83,6 +85,12 @@ pub(super) fn entry_lines(
 fn lines_of(entry: &Entry<'_>, start: &str, below: usize, sheet: Sheet) -> Vec<String> {
     let look = sheet.look;
     let column = text::width(start);
+    if look.width < NARROW && column > below {
+        // Two columns do not fit: the value stands below its name.
+        let mut lines = vec![start.trim_end().to_owned()];
+        lines.extend(lines_of(entry, &" ".repeat(below), below, sheet));
+        return lines;
+    }
     let suffix = if entry.forces_replacement {
         "   forces replacement"
     } else {

@@ -55,3 +55,27 @@ fn every_file_of_a_large_project_is_read_once() {
     assert_eq!(tree.reads.borrow().len(), 1001);
     assert!(tree.reads.borrow().values().all(|count| *count == 1));
 }
+
+/// OpenTofu reads `main.tofu` in the place of `main.tf`; Terraform does not know it.
+#[test]
+fn each_engine_has_files_of_its_own() {
+    let findings = |engine: &str| {
+        let mut tree = MemoryTree::default();
+        let text = format!(
+            "project \"p\" {{\n  id = \"k3v9qd\"\n  engine \"{engine}\" {{}}\n}}\nlayer \"low\" {{ order = 0 }}\n\
+             target \"t\" {{ writers = [\"anyone\"] }}\n\
+             stack \"s\" {{\n  path = \"s\"\n  target = \"t\"\n  layer = \"low\"\n  inputs = {{ old = 1 }}\n}}\n"
+        );
+        tree.insert("terrane.hcl", text);
+        tree.insert("s/main.tf", "variable \"old\" {}\n");
+        tree.insert("s/main.tofu", "variable \"new\" {\n  default = 1\n}\n");
+        let loaded = load(&tree, &surroundings(&|_| None));
+        loaded
+            .findings
+            .iter()
+            .map(|found| found.code)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(findings("terraform"), Vec::<&str>::new());
+    assert_eq!(findings("tofu"), ["unknown-input"]);
+}

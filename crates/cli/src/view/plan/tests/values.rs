@@ -274,3 +274,30 @@ fn nothing_in_a_plan_can_move_the_cursor() {
         }
     }
 }
+
+#[test]
+fn a_narrow_terminal_has_values_below_their_names() {
+    let change = resource(
+        Action::Update,
+        "aws_instance.web",
+        vec![
+            attribute(
+                "a_name_that_takes_the_whole_line",
+                known(json!("before-the-change")),
+                known(json!("after-the-change")),
+            ),
+            attribute("size", known(json!(1)), known(json!(2))),
+        ],
+    );
+    insta::assert_snapshot!(render(&alone(change), false, Look::plain(44)), @r#"
+    network  ~ 1 change
+      ~ aws_instance.web
+          a_name_that_takes_the_whole_line
+              "before-the-change"
+              → "after-the-change"
+          size
+              1 → 2
+
+    Plan: 0 to add, 1 to change, 0 to replace, 0 to destroy.
+    "#);
+}
