@@ -188,6 +188,11 @@ impl Home {
         self.run_dir(run).join("engine.err")
     }
 
+    /// For whom a run waits before its engine starts.
+    pub fn run_waits(&self, run: RunId) -> PathBuf {
+        self.run_dir(run).join("waits")
+    }
+
     /// What whoever asked should hear of, a line each; no secret is among them.
     pub fn run_warnings(&self, run: RunId) -> PathBuf {
         self.run_dir(run).join("warnings")

@@ -41,6 +41,9 @@ impl Tails {
                 *tail = Tail::new(path);
             }
             tail.follow();
+            if tail.read == 0 {
+                tail.now = std::fs::read_to_string(control.home.run_waits(run.id)).ok();
+            }
         }
     }
 

@@ -124,11 +124,13 @@ fn a_terminal_that_dies_at_the_question_leaves_no_plan_file() {
 }
 
 #[test]
-fn an_empty_line_is_no_yes() {
+fn an_empty_line_and_ctrl_d_are_no_yes() {
     let story = story();
-    let mut terminal = story.terminal(&["apply"]);
-    terminal.wait_for("Only `yes`");
-    terminal.type_line("");
-    let said = terminal.wait().expect(3);
-    assert!(said.stdout.contains("Nothing was applied."), "{said}");
+    for typed in ["", "\u{4}"] {
+        let mut terminal = story.terminal(&["apply"]);
+        terminal.wait_for("Only `yes`");
+        terminal.type_line(typed);
+        let said = terminal.wait().expect(3);
+        assert!(said.stdout.contains("Nothing was applied."), "{said}");
+    }
 }

@@ -197,3 +197,18 @@ fn a_lock_file_is_not_written_back_through_a_link() {
     );
     assert_eq!(story.read("shared.lock"), "# of all\n");
 }
+
+#[test]
+fn who_waits_for_a_tree_with_another_source_says_for_whom() {
+    let story = Story::new("tofu").stack("one", "", &noted("one"));
+    story.engine_script("if [ \"$1\" = plan ]; then WAIT(plan); fi\nexec REAL \"$@\"\n");
+    let plan = story.start("plan", &["plan"]);
+    story.wait_for("plan");
+    story.module("one", &(noted("one") + "output \"o\" { value = 1 }\n"));
+    let apply = story.terminal(&["apply", "--auto-approve"]);
+    apply.wait_for("waits for run r1 of change set c1");
+    story.open("plan");
+    let _ = plan.wait().expect(0);
+    let _ = apply.wait().expect(0);
+    assert_eq!(story.made(), ["one"]);
+}

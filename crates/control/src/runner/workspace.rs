@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use drivers::snapshot::Slot;
 use model::digits;
+use model::ids::RunId;
 use model::project::Backend;
 use model::run::RunSpec;
 use model::secret::Secret;
@@ -77,6 +78,7 @@ impl Workspace {
 /// What it takes to find a place, without waiting on the runtime's thread.
 struct Taking {
     control: Control,
+    run: RunId,
     spec: RunSpec,
     holds_lanes: bool,
     runtime: tokio::runtime::Handle,
@@ -88,6 +90,7 @@ impl Taking {
             .map_err(|err| Failure::because("could not make a slot", &err))?;
         Ok(Self {
             control: job.control.clone(),
+            run: job.run,
             spec: job.spec.clone(),
             holds_lanes: job.holds_lanes,
             runtime: tokio::runtime::Handle::current(),
@@ -118,7 +121,10 @@ impl Taking {
         let stack = slots.join(format!("{number}.{}.lock", self.spec.stack.name));
         let stack = if self.holds_lanes {
             let file = open_lock(&stack)?;
-            file.lock()?;
+            if file.try_lock().is_err() {
+                self.say_for_whom();
+                file.lock()?;
+            }
             file
         } else {
             let Some(file) = try_lock(&stack)? else {
@@ -142,8 +148,38 @@ impl Taking {
             if !self.holds_lanes {
                 return Ok(None);
             }
+            self.say_for_whom();
             tree.lock()?; // when the last engine of the other source is gone
         }
+    }
+
+    /// Notes whose engines are in the way, for whoever watches: on this stack or on another source. Not knowing it is no reason
+    /// not to wait.
+    fn say_for_whom(&self) {
+        let others = self.runtime.block_on(self.others_at_work());
+        if let Ok(others) = others
+            && !others.is_empty()
+        {
+            let words = format!("waits for {}", others.join(", "));
+            drop(fs::write(self.control.home.run_waits(self.run), words));
+        }
+    }
+
+    async fn others_at_work(&self) -> Result<Vec<String>, store::ChangeSetError> {
+        let store = &self.control.store;
+        let mut others = Vec::new();
+        for set in store.change_set_list_open().await? {
+            let is_other = set.request.source != self.spec.source;
+            for run in store.run_list(set.id).await? {
+                let in_the_way = run.id != self.run
+                    && run.state.is_running()
+                    && (is_other || run.stack == self.spec.stack.name);
+                if in_the_way && store.run_spec(run.id).await?.slot == self.spec.slot {
+                    others.push(format!("run {} of change set {}", run.id, set.id));
+                }
+            }
+        }
+        Ok(others)
     }
 
     /// Makes the tree the run's source; it is decrypted only if something differs.
@@ -278,7 +314,7 @@ fn own_directory(dir: &Path) -> io::Result<()> {
 }
 
 /// Known from the run alone, so that the next start can sweep what a killed runner left.
-pub(crate) fn scratch_dir(home: &crate::home::Home, run: model::ids::RunId) -> PathBuf {
+pub(crate) fn scratch_dir(home: &crate::home::Home, run: RunId) -> PathBuf {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() {
         let owner = rustix::process::getuid().as_raw();
@@ -288,7 +324,7 @@ pub(crate) fn scratch_dir(home: &crate::home::Home, run: model::ids::RunId) -> P
     }
 }
 
-pub(super) fn hidden_path(home: &crate::home::Home, run: model::ids::RunId) -> PathBuf {
+pub(super) fn hidden_path(home: &crate::home::Home, run: RunId) -> PathBuf {
     scratch_dir(home, run).join(HIDDEN)
 }
 
