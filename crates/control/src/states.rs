@@ -15,6 +15,11 @@ use store::StoreError;
 
 use crate::Control;
 
+pub mod housekeeping;
+pub mod recover;
+
+pub use store::{Damage, Refusal, Verified};
+
 #[derive(Debug, thiserror::Error)]
 pub enum ReadStateError {
     #[error("there is no state `{state}`")]
@@ -52,4 +57,26 @@ pub async fn read(
     };
     let bytes = store.state_version_read(&found).await.map_err(failed)?;
     Ok((found, bytes))
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum VerifyStateError {
+    #[error("there is no state `{state}`")]
+    NoState { state: StateName },
+    #[error("could not verify what is stored")]
+    Store(#[from] StoreError),
+}
+
+/// Reads every version of one state, or of all that the home holds, and what was kept aside.
+pub async fn verify(
+    control: &Control,
+    only: Option<&StateName>,
+) -> Result<Verified, VerifyStateError> {
+    let verified = control.store.state_verify(only).await?;
+    match only {
+        Some(state) if verified.states == 0 => Err(VerifyStateError::NoState {
+            state: state.clone(),
+        }),
+        _ => Ok(verified),
+    }
 }

@@ -1,239 +1,200 @@
-//! Files that are durable when the call returns: written aside, synced, put in place, and the
-//! directory synced.
+//! Where bytes lie: the disk of this machine, or a bucket that several share. Keys, frames of versions and
+//! refused pieces go through this one door.
 //!
-//! Not here: what is in them (`sealing`), and which of them count (`state_versions`).
+//! Calls wait for the disk or the network, except for `path` and `mark`: they are made off the threads that serve
+//! others.
+//!
+//! Not here: what the bytes say (`sealing`, `state_versions`), and which of them count (the tables).
 
-use std::fs::{self, DirBuilder, File};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use model::state::StateName;
+use jiff::Timestamp;
 
-use crate::StoreError;
-use crate::sealing::{hex, sha256};
+use crate::bucket::Bucket;
+use crate::db::Tx;
+use crate::segments::frame::Frame;
+use crate::segments::{DIR, Place};
+use crate::{Store, StoreError, blocking};
 
-/// A home's files. Every path is relative to it.
+mod disk;
+mod names;
+
+pub(crate) use disk::{Disk, make_dir};
+pub use names::encode as file_name;
+pub(crate) use names::{state_dir, state_of_dir};
+
 #[derive(Clone, Debug)]
-pub(crate) struct Disk {
-    home: Arc<Path>,
-    #[cfg(test)]
-    pub(crate) steps: Arc<std::sync::Mutex<Vec<Step>>>,
+pub(crate) enum Blobs {
+    Disk(Disk),
+    Bucket(Bucket),
 }
 
-/// What happened to a write, in order: a test asserts that the head moves last.
-#[cfg(test)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
-    FileSynced,
-    FilePlaced,
-    DirectorySynced,
-    HeadMoved,
+/// Frames that are durable, and that no row names yet.
+#[derive(Debug)]
+pub(crate) struct Staged {
+    /// One for each frame.
+    pub(crate) places: Vec<Place>,
 }
 
-/// What to do with a file of that name.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Present {
-    Replace,
-    Keep,
-}
-
-impl Disk {
-    pub(crate) fn new(home: &Path) -> Self {
-        Self {
-            home: Arc::from(home),
-            #[cfg(test)]
-            steps: Arc::default(),
+impl Blobs {
+    /// Where it is, as people are told.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        match self {
+            Self::Disk(disk) => disk.path(name),
+            Self::Bucket(bucket) => bucket.path(name),
         }
     }
 
-    pub(crate) fn path(&self, relative: &str) -> PathBuf {
-        self.home.join(relative)
+    /// Durable when this returns. Keeps what is there already; says whether it was new.
+    pub(crate) fn write_new(&self, name: &str, bytes: &[u8]) -> Result<bool, StoreError> {
+        match self {
+            Self::Disk(disk) => disk.write_new(name, bytes),
+            Self::Bucket(bucket) => bucket.write_new(name, bytes.to_vec()),
+        }
     }
 
-    pub(crate) fn make_home(&self) -> io::Result<()> {
-        make_dir(&self.home)
+    /// Durable when this returns, in the place of what was there: only for a key that is wrapped anew.
+    pub(crate) fn write(&self, name: &str, bytes: &[u8]) -> Result<(), StoreError> {
+        match self {
+            Self::Disk(disk) => disk.write(name, bytes),
+            Self::Bucket(bucket) => bucket.write(name, bytes.to_vec()),
+        }
     }
 
-    /// Puts `bytes` there, over what may be there.
-    pub(crate) fn write(&self, relative: &str, bytes: &[u8]) -> Result<(), StoreError> {
-        self.place(relative, bytes, Present::Replace).map(drop)
+    pub(crate) fn read(&self, name: &str) -> Result<Vec<u8>, StoreError> {
+        match self {
+            Self::Disk(disk) => disk.read(name),
+            Self::Bucket(bucket) => bucket.read(name),
+        }
     }
 
-    /// Puts `bytes` there unless something is there already; says whether it did.
-    pub(crate) fn write_new(&self, relative: &str, bytes: &[u8]) -> Result<bool, StoreError> {
-        self.place(relative, bytes, Present::Keep)
-    }
-
-    pub(crate) fn read(&self, relative: &str) -> Result<Vec<u8>, StoreError> {
-        let path = self.path(relative);
-        fs::read(&path).map_err(|source| StoreError::File {
-            deed: "read",
-            path,
-            source,
-        })
-    }
-
-    pub(crate) fn read_optional(&self, relative: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        match self.read(relative) {
-            Err(StoreError::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-                Ok(None)
-            }
+    pub(crate) fn read_optional(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        match self.read(name) {
+            Err(err) if err.is_not_found() => Ok(None),
             other => other.map(Some),
         }
     }
 
-    /// Whether a directory holds something besides `this`.
-    pub(crate) fn holds_another(&self, relative: &str, this: &str) -> bool {
-        let other = |entry: io::Result<fs::DirEntry>| entry.is_ok_and(|e| e.file_name() != this);
-        fs::read_dir(self.path(relative)).is_ok_and(|mut entries| entries.any(other))
-    }
-
-    /// Removes what no row will ever name. If that fails, it merely takes up room.
-    pub(crate) fn forget(&self, relative: &str) {
-        let _ = fs::remove_file(self.path(relative));
-    }
-
-    #[cfg(test)]
-    pub(crate) fn note(&self, step: Step) {
-        self.steps.lock().unwrap().push(step);
-    }
-
-    fn place(&self, relative: &str, bytes: &[u8], present: Present) -> Result<bool, StoreError> {
-        let path = self.path(relative);
-        self.try_place(&path, bytes, present)
-            .map_err(|source| StoreError::File {
-                deed: "write",
-                path,
-                source,
-            })
-    }
-
-    fn try_place(&self, path: &Path, bytes: &[u8], present: Present) -> io::Result<bool> {
-        let dir = path.parent().unwrap_or(&self.home);
-        make_dir(dir)?;
-        let aside = Aside(dir.join(format!(".new-{}", uuid::Uuid::new_v4().simple())));
-        let mut file = File::options()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&aside.0)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        #[cfg(test)]
-        self.note(Step::FileSynced);
-        let placed = match present {
-            Present::Replace => fs::rename(&aside.0, path).map(|()| true)?,
-            Present::Keep => match fs::hard_link(&aside.0, path) {
-                Ok(()) => true,
-                Err(err) if err.kind() == io::ErrorKind::AlreadyExists => false,
-                Err(err) => return Err(err),
-            },
-        };
-        #[cfg(test)]
-        self.note(Step::FilePlaced);
-        // Even if another process placed it: it may not have come as far as this line.
-        File::open(dir)?.sync_all()?;
-        #[cfg(test)]
-        self.note(Step::DirectorySynced);
-        Ok(placed)
-    }
-}
-
-/// A file that is not in its place yet; what is left of it goes away.
-struct Aside(PathBuf);
-
-impl Drop for Aside {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
-    }
-}
-
-/// Makes a directory and its parents, for us alone, each of them durable.
-pub(crate) fn make_dir(dir: &Path) -> io::Result<()> {
-    if dir.is_dir() {
-        return Ok(());
-    }
-    let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
-    if let Some(parent) = parent {
-        make_dir(parent)?;
-    }
-    match DirBuilder::new().mode(0o700).create(dir) {
-        Err(err) if err.kind() != io::ErrorKind::AlreadyExists => return Err(err),
-        _ => {}
-    }
-    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
-}
-
-/// A state's directory: safe for any name, on file systems that ignore case too, and never the
-/// same for two states.
-pub(crate) fn state_dir(state: &StateName) -> String {
-    let name = encode(&state.name);
-    if state.project.is_empty() {
-        name
-    } else {
-        format!("{}~{name}", encode(&state.project))
-    }
-}
-
-/// Longer ones get a digest for their end: a file name has at most 255 bytes.
-const LONGEST_ENCODED: usize = 120;
-
-fn encode(raw: &str) -> String {
-    let mut encoded = String::with_capacity(raw.len());
-    for byte in raw.bytes() {
-        if byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_') {
-            encoded.push(char::from(byte));
-        } else {
-            encoded.push('%');
-            encoded.push_str(&hex(&[byte]));
+    /// What lies in a directory, by its last word.
+    pub(crate) fn list(&self, dir: &str) -> Result<Vec<String>, StoreError> {
+        match self {
+            Self::Disk(disk) => disk.list(dir),
+            Self::Bucket(bucket) => bucket.list(dir),
         }
     }
-    if encoded.is_empty() {
-        return "%".to_owned();
+
+    /// It is no error if it is gone already.
+    pub(crate) fn remove(&self, name: &str) -> Result<(), StoreError> {
+        match self {
+            Self::Disk(disk) => disk.remove(name),
+            Self::Bucket(bucket) => bucket.remove(name),
+        }
     }
-    if encoded.len() <= LONGEST_ENCODED {
-        return encoded;
+
+    pub(crate) fn read_frame(&self, place: &Place) -> Result<Vec<u8>, StoreError> {
+        match self {
+            Self::Disk(disk) => disk.read_frame(place),
+            Self::Bucket(bucket) => bucket.read_frame(place),
+        }
     }
-    let digest = hex(&sha256(raw.as_bytes()));
-    let start = LONGEST_ENCODED - 36;
-    format!("{}%%{}", &encoded[..start], &digest[..32])
+
+    /// Says that frames were acknowledged. A few bytes for a cache or for later: nobody waits for it to be durable,
+    /// the next frames carry it.
+    pub(crate) fn mark(&self, markers: &[Frame]) {
+        match self {
+            Self::Disk(disk) => {
+                let frames: Vec<&[u8]> = markers.iter().map(|frame| &frame.bytes[..]).collect();
+                // The versions are stored and acknowledged whatever becomes of this.
+                let _ = disk.segments.append(&frames);
+            }
+            Self::Bucket(bucket) => bucket.mark_later(markers),
+        }
+    }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[track_caller]
-    fn check(project: &str, name: &str, expected: &str) {
-        assert_eq!(state_dir(&StateName::new(project, name)), expected);
+impl Store {
+    /// Makes frames durable, all of them with one sync or as one object.
+    pub(crate) async fn blobs_stage(&self, frames: Vec<Arc<Frame>>) -> Result<Staged, StoreError> {
+        match &self.blobs {
+            Blobs::Disk(disk) => {
+                let disk = disk.clone();
+                blocking(move || {
+                    let bytes: Vec<&[u8]> = frames.iter().map(|frame| &frame.bytes[..]).collect();
+                    let staged = disk.segments.append(&bytes).and_then(|(segment, places)| {
+                        segment.sync()?;
+                        Ok(Staged { places })
+                    });
+                    staged.map_err(|source| file_error("write to", disk.path(DIR), source))
+                })
+                .await
+            }
+            Blobs::Bucket(bucket) => {
+                let object = format!("{DIR}/{}", uuid::Uuid::new_v4().simple());
+                self.blob_intend(&object).await?;
+                let bucket = bucket.clone();
+                blocking(move || bucket.put_frames(&object, &frames)).await
+            }
+        }
     }
 
-    #[test]
-    fn directories_of_states() {
-        check("", "network", "network");
-        check("p-1", "network", "p-1~network");
-        check("", "../etc/passwd", "%2e%2e%2fetc%2fpasswd");
-        check("", "Prod", "%50rod");
-        check("a~b", "c", "a%7eb~c");
-        check("", "ü", "%c3%bc");
-        check("", "", "%");
-        check(
-            "",
-            &"x".repeat(300),
-            &format!("{}%%0d4e2ca9e9cbced7a7a5380eb29e1a37", "x".repeat(84)),
-        );
+    /// Says that an object is about to be uploaded: if nothing comes of it, the sweeper finds it here.
+    pub(crate) async fn blob_intend(&self, object: &str) -> Result<(), StoreError> {
+        const INTEND: &str = "INSERT INTO blob_intent (object, at) VALUES ($1, $2)";
+        let args = [object.into(), Timestamp::now().into()];
+        self.db.execute(INTEND, &args).await?;
+        Ok(())
+    }
+}
+
+impl Tx {
+    /// Where a frame lies that this transaction's rows may name: it is durable before they are. Nothing if what
+    /// was staged was swept meanwhile.
+    pub(crate) async fn frame_place(
+        &mut self,
+        blobs: &Blobs,
+        frame: &Frame,
+        staged: Option<&Staged>,
+    ) -> Result<Option<Place>, StoreError> {
+        match (blobs, staged) {
+            (_, Some(staged)) => {
+                let claimed = self.blobs_claim(blobs, staged).await?;
+                Ok(staged.places.first().filter(|_| claimed).cloned())
+            }
+            (Blobs::Disk(disk), None) => {
+                let appended = disk.segments.append(&[&frame.bytes[..]]);
+                let (segment, places) =
+                    appended.map_err(|source| file_error("write to", disk.path(DIR), source))?;
+                self.sync_before_commit(segment);
+                Ok(places.into_iter().next())
+            }
+            (Blobs::Bucket(_), None) => Ok(None),
+        }
     }
 
-    #[test]
-    fn a_file_that_is_there_is_kept() {
-        let home = tempfile::tempdir().unwrap();
-        let disk = Disk::new(home.path());
-        assert!(disk.write_new("keys/a/1", b"first").unwrap());
-        assert!(!disk.write_new("keys/a/1", b"second").unwrap());
-        assert_eq!(disk.read("keys/a/1").unwrap(), b"first");
-        let left: Vec<_> = fs::read_dir(disk.path("keys/a")).unwrap().collect();
-        assert_eq!(left.len(), 1);
+    /// Makes what was staged ours, in the transaction whose rows name it. Says no if it was swept meanwhile.
+    pub(crate) async fn blobs_claim(
+        &mut self,
+        blobs: &Blobs,
+        staged: &Staged,
+    ) -> Result<bool, StoreError> {
+        let Some(Place { object, .. }) = staged.places.first() else {
+            return Ok(true);
+        };
+        match blobs {
+            // Segments are removed by whoever is the only writer, and that is this transaction now.
+            Blobs::Disk(disk) => Ok(disk.path(&format!("{object}.seg")).exists()),
+            Blobs::Bucket(_) => self.blob_intent_take(object).await,
+        }
     }
+
+    pub(crate) async fn blob_intent_take(&mut self, object: &str) -> Result<bool, StoreError> {
+        const TAKE: &str = "DELETE FROM blob_intent WHERE object = $1 RETURNING object";
+        Ok(self.fetch_optional(TAKE, &[object.into()]).await?.is_some())
+    }
+}
+
+pub(crate) fn file_error(deed: &'static str, path: PathBuf, source: io::Error) -> StoreError {
+    StoreError::File { deed, path, source }
 }

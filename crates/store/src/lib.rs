@@ -1,48 +1,83 @@
 //! The one door to SQL and blobs.
 //!
-//! A home is a directory: `terrane.db` (tables), `states/` (one sealed file per version), `keys/`
-//! (wrapped data keys), `refused/` (what was not accepted). Several processes may open it at once.
+//! A home is a directory: `terrane.db` (tables), `segments/` (every version, sealed), `keys/` (wrapped data
+//! keys), `refused/` (what was not accepted). Several processes may open it at once. A shared home has its
+//! tables in a database and the rest in a bucket.
 //!
 //! Not here: what may happen (`model`), and in which order (`control`).
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 mod blobs;
 mod break_glass;
+mod bucket;
 mod change_sets;
 mod db;
+mod delta;
+mod durability;
+mod keyring;
 mod keys;
 mod lanes;
 mod locks;
+mod outage;
+mod readiness;
+mod recover;
 mod refusals;
+mod retention;
 mod runs;
 mod sealing;
+mod segments;
 mod state_index;
 mod state_versions;
 mod states;
+mod sweeping;
+mod tokens;
+mod verify;
 
+pub use blobs::file_name;
 pub use break_glass::NewBreakGlass;
+pub use bucket::OpenBucketError;
 pub use change_sets::{ChangeSetError, Say, Turn};
-pub use db::{DbError, OpenDbError};
-pub use keys::{KeyError, Keyring, OpenKeyringError, Scope};
+pub use db::{DbError, DriverError, OpenDbError, OpenPostgresError, Use};
+pub use keyring::{Keyring, OpenKeyringError};
+pub use keys::{KeyError, Rewrapped, Scope, WrappedKey};
 pub use locks::{AcquireLockError, ReleaseLockError, Released};
-pub use refusals::{NewRefusal, Refusal};
+pub use recover::{Recovered, Standing, recover};
+pub use refusals::{Decider, Decision, NewRefusal, Refusal};
+pub use retention::RemovedVersion;
 pub use sealing::{KeyedDigester, UnsealError};
 pub use state_index::{Appearance, LastChange, VersionSummary};
-pub use state_versions::{AdoptError, Adopted, AppendError, Appended, Writer};
-pub use states::StateRow;
+pub use state_versions::{AdoptError, Adopted, AppendError, Appended, ByHand, Record, Writer};
+pub use states::{DeleteStateError, StateRow};
+pub use sweeping::Swept;
+pub use tokens::{NewToken, StoredToken, TokenError};
+pub use verify::{Damage, Verified};
 
-use blobs::Disk;
+use blobs::{Blobs, Disk};
+use bucket::Bucket;
 use db::Db;
 use keys::Keys;
+use model::secret::Secret;
+use state_versions::Recent;
+use tokio::sync::Semaphore;
+
+/// So many large bodies are encoded at a time: each of them takes several times its size.
+const LARGE_AT_ONCE: usize = 2;
 
 /// Everything a home keeps. Cheap to clone; clones share their connections.
 #[derive(Clone, Debug)]
 pub struct Store {
     pub(crate) db: Db,
-    pub(crate) disk: Disk,
+    pub(crate) blobs: Blobs,
     pub(crate) keys: Arc<Keys>,
+    pub(crate) recent: Arc<Recent>,
+    /// Who encodes a large body holds one of these.
+    pub(crate) large: Arc<Semaphore>,
+    /// The database, where it is a file.
+    file: Option<PathBuf>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -54,6 +89,30 @@ pub enum OpenStoreError {
     },
     #[error("could not open `{path}`")]
     Database { path: PathBuf, source: OpenDbError },
+    #[error("could not open the database")]
+    Postgres(#[from] OpenPostgresError),
+    #[error("could not open the bucket")]
+    Bucket(#[from] OpenBucketError),
+}
+
+/// Where the tables are.
+#[derive(Clone, Copy, Debug)]
+pub enum TablesAt<'a> {
+    File(&'a Path),
+    /// `postgres://…`
+    Postgres(&'a Secret),
+}
+
+/// Where versions, keys and refused pieces are kept.
+#[derive(Clone, Copy, Debug)]
+pub enum BlobsAt<'a> {
+    Directory(&'a Path),
+    /// `s3://BUCKET/PREFIX`, `az://…`, `gs://…` or `file:///DIR`, and the environment variables that say how to
+    /// get there.
+    Bucket {
+        url: &'a str,
+        settings: &'a BTreeMap<String, String>,
+    },
 }
 
 /// Why the store could not do what was asked, whatever that was.
@@ -66,6 +125,12 @@ pub enum StoreError {
         deed: &'static str,
         path: PathBuf,
         source: std::io::Error,
+    },
+    #[error("could not {deed} `{path}`")]
+    Object {
+        deed: &'static str,
+        path: PathBuf,
+        source: Box<object_store::Error>,
     },
     #[error("could not get the data key")]
     Key(#[from] KeyError),
@@ -80,9 +145,26 @@ pub enum StoreError {
     Interrupted,
 }
 
-/// How the database's files looked; another look says whether anything was committed since.
+impl StoreError {
+    /// Whether what was asked for is not there.
+    pub(crate) fn is_not_found(&self) -> bool {
+        match self {
+            Self::File { source, .. } => source.kind() == std::io::ErrorKind::NotFound,
+            Self::Object { source, .. } => {
+                matches!(**source, object_store::Error::NotFound { .. })
+            }
+            _ => false,
+        }
+    }
+}
+
+/// How the database's files looked; another look says whether anything was committed since. Where it is no
+/// file, no look equals another.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ChangeMark([Option<(std::time::SystemTime, u64)>; 2]);
+pub struct ChangeMark {
+    files: [Option<(std::time::SystemTime, u64)>; 2],
+    look: usize,
+}
 
 impl ChangeMark {
     /// Whether it can be relied on at `now`. File times are coarse: of two commits in one tick of the
@@ -92,34 +174,103 @@ impl ChangeMark {
         let old = |(at, _): &(std::time::SystemTime, u64)| {
             now.duration_since(*at).is_ok_and(|age| age > TICK)
         };
-        self.0.iter().flatten().all(old)
+        self.files.iter().flatten().all(old)
     }
 }
 
 impl Store {
     /// Costs two `stat` calls, so that who waits need not ask the database. May differ without a change.
     pub fn change_mark(&self) -> ChangeMark {
-        let look = |name: &str| {
-            let metadata = std::fs::metadata(self.disk.path(name)).ok()?;
+        let look = |extension: &str| {
+            let path = self.file.as_ref()?.with_extension(extension);
+            let metadata = std::fs::metadata(path).ok()?;
             Some((metadata.modified().ok()?, metadata.len()))
         };
-        ChangeMark([look("terrane.db-wal"), look("terrane.db")])
+        static LOOKS: AtomicUsize = AtomicUsize::new(0);
+        let is_file = self.file.is_some();
+        ChangeMark {
+            files: [look("db-wal"), look("db")],
+            look: if is_file {
+                0
+            } else {
+                LOOKS.fetch_add(1, Ordering::Relaxed)
+            },
+        }
     }
 
     /// Opens the home, made if it is new. Costs one connection; keys are read at first use.
     pub async fn open(home: &Path, keyring: Keyring) -> Result<Self, OpenStoreError> {
-        let disk = Disk::new(home);
-        disk.make_home()
-            .map_err(|source| OpenStoreError::Directory {
-                path: home.to_owned(),
-                source,
-            })?;
-        let path = home.join("terrane.db");
-        let db = Db::open_sqlite(&path)
-            .await
-            .map_err(|source| OpenStoreError::Database { path, source })?;
-        let keys = Arc::new(Keys::new(keyring, disk.clone()));
-        Ok(Self { db, disk, keys })
+        let file = home.join("terrane.db");
+        let (tables, blobs) = (TablesAt::File(&file), BlobsAt::Directory(home));
+        Self::open_with(tables, blobs, keyring, Use::Brief).await
+    }
+
+    /// Opens a home whose tables and blobs lie apart, or for a server.
+    pub async fn open_with(
+        tables: TablesAt<'_>,
+        blobs: BlobsAt<'_>,
+        keyring: Keyring,
+        how: Use,
+    ) -> Result<Self, OpenStoreError> {
+        let blobs = blobs.open()?;
+        let (db, file) = match tables {
+            TablesAt::File(file) => {
+                make_dir(file.parent().unwrap_or(Path::new(".")))?;
+                let db = Db::open_sqlite(file, how).await;
+                let db = db.map_err(|source| OpenStoreError::Database {
+                    path: file.to_owned(),
+                    source,
+                })?;
+                (db, Some(file.to_owned()))
+            }
+            TablesAt::Postgres(url) => (Db::open_postgres(url.expose()).await?, None),
+        };
+        Ok(Self {
+            db,
+            keys: Arc::new(Keys::new(keyring, blobs.clone())),
+            blobs,
+            recent: Arc::default(),
+            large: Arc::new(Semaphore::new(LARGE_AT_ONCE)),
+            file,
+        })
+    }
+}
+
+impl BlobsAt<'_> {
+    fn open(self) -> Result<Blobs, OpenStoreError> {
+        Ok(match self {
+            BlobsAt::Directory(home) => {
+                make_dir(home)?;
+                Blobs::Disk(Disk::new(home))
+            }
+            BlobsAt::Bucket { url, settings } => {
+                let settings = settings.iter();
+                let settings = settings.map(|(key, value)| (key.as_str(), value.as_str()));
+                Blobs::Bucket(Bucket::open(url, settings)?)
+            }
+        })
+    }
+}
+
+fn make_dir(dir: &Path) -> Result<(), OpenStoreError> {
+    blobs::make_dir(dir).map_err(|source| OpenStoreError::Directory {
+        path: dir.to_owned(),
+        source,
+    })
+}
+
+/// Work on so few bytes is done sooner than another thread has woken up.
+const SMALL_WORK: u64 = 32 * 1024;
+
+/// As `blocking`, for work on `size` bytes that neither waits for a disk nor for a network.
+pub(crate) async fn working<T: Send + 'static>(
+    size: u64,
+    deed: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+) -> Result<T, StoreError> {
+    if size <= SMALL_WORK {
+        deed()
+    } else {
+        blocking(deed).await
     }
 }
 

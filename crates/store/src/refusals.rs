@@ -5,12 +5,16 @@ use jiff::Timestamp;
 use model::ids::RunId;
 use model::state::StateName;
 
+use crate::blobs::file_error;
 use crate::db::{Row, Value};
+use crate::delta::{compress, decompress};
 use crate::keys::Scope;
+use crate::sealing::UnsealError;
 use crate::states::{name_args, read_time};
 use crate::{Store, StoreError, blocking};
 
-const PURPOSE: &str = "refused state";
+pub(crate) const DIR: &str = "refused";
+pub(crate) const PURPOSE: &str = "refused state";
 
 /// What is to be remembered about a refusal.
 #[derive(Clone, Debug)]
@@ -46,6 +50,10 @@ macro_rules! refusal_sql {
     };
 }
 
+mod decisions;
+
+pub use decisions::{Decider, Decision};
+
 impl Store {
     /// Remembers a refusal; a body is durable before its row.
     pub async fn refusal_record(&self, refused: NewRefusal<'_>) -> Result<Refusal, StoreError> {
@@ -57,6 +65,7 @@ impl Store {
             None => None,
             Some(body) => Some(self.refusal_keep(refused.state, body).await?),
         };
+        let kept_as = kept.clone();
         let mut args: Vec<Value> = name_args(refused.state).to_vec();
         args.extend([
             refused.deed.into(),
@@ -71,6 +80,11 @@ impl Store {
             .fetch_optional(INSERT, &args)
             .await?
             .ok_or(StoreError::Interrupted)?;
+        if let Some(kept) = &kept_as
+            && !tx.blob_intent_take(kept).await?
+        {
+            return Err(StoreError::Interrupted);
+        }
         tx.commit().await?;
         Refusal::read(&row)
     }
@@ -89,27 +103,57 @@ impl Store {
         rows.iter().map(Refusal::read).collect()
     }
 
+    /// Those whose bytes are still there, newest last.
+    pub async fn refusal_list_kept(&self) -> Result<Vec<Refusal>, StoreError> {
+        let sql = refusal_sql!("WHERE kept IS NOT NULL ORDER BY id");
+        let rows = self.db.fetch_all(sql, &[]).await?;
+        rows.iter().map(Refusal::read).collect()
+    }
+
     /// The bytes that were refused, if they were kept.
     pub async fn refusal_body(&self, refusal: &Refusal) -> Result<Option<Vec<u8>>, StoreError> {
         let Some(kept) = refusal.kept.clone() else {
             return Ok(None);
         };
-        let disk = self.disk.clone();
-        let sealed = blocking(move || disk.read(&kept)).await?;
+        let blobs = self.blobs.clone();
+        let sealed = blocking(move || blobs.read(&kept)).await?;
         let scope = Scope::State(refusal.state.clone());
-        self.unseal(scope, PURPOSE, sealed).await.map(Some)
+        let packed = self.unseal(scope, PURPOSE, sealed).await?;
+        blocking(move || unpack(&packed)).await.map(Some)
     }
 
     async fn refusal_keep(&self, state: &StateName, body: Vec<u8>) -> Result<String, StoreError> {
         let scope = Scope::State(state.clone());
         let at = Timestamp::now().as_microsecond();
         let random = uuid::Uuid::new_v4().simple().to_string();
-        let relative = format!("refused/{}/{at}-{}.piece", scope.dir(), &random[..8]);
-        let sealed = self.seal(scope, PURPOSE, body).await?;
-        let (disk, path) = (self.disk.clone(), relative.clone());
-        blocking(move || disk.write(&path, &sealed)).await?;
-        Ok(relative)
+        let name = format!("{DIR}/{}/{at}-{}.piece", scope.dir(), &random[..8]);
+        let packed = blocking(move || pack(&body)).await?;
+        let sealed = self.seal(scope, PURPOSE, packed).await?;
+        let (blobs, own) = (self.blobs.clone(), name.clone());
+        self.blob_intend(&name).await?;
+        blocking(move || blobs.write_new(&own, &sealed)).await?;
+        Ok(name)
     }
+}
+
+/// Its size first: what is refused may be anything, and nobody says elsewhere how long it was.
+fn pack(body: &[u8]) -> Result<Vec<u8>, StoreError> {
+    let mut packed = (body.len() as u64).to_le_bytes().to_vec();
+    let failed = |source| file_error("compress a piece for", DIR.into(), source);
+    packed.extend(compress(body, None).map_err(failed)?);
+    Ok(packed)
+}
+
+pub(crate) fn unpack(packed: &[u8]) -> Result<Vec<u8>, StoreError> {
+    let unpacked = || {
+        let (size, rest) = packed.split_first_chunk::<8>()?;
+        let size = usize::try_from(u64::from_le_bytes(*size)).ok()?;
+        decompress(rest, None, size)
+    };
+    unpacked().ok_or_else(|| StoreError::Unseal {
+        path: DIR.into(),
+        source: UnsealError::Content,
+    })
 }
 
 impl Refusal {

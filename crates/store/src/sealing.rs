@@ -4,11 +4,15 @@
 //!
 //! Not here: where keys come from (`keys`), where files lie (`blobs`).
 
+use std::sync::Arc;
+
 use aws_lc_rs::aead::{Aad, Nonce, Tag};
 use aws_lc_rs::{digest, hmac};
 use serde::{Deserialize, Serialize};
 
-use crate::keys::{Key, KeyError, Keys, Scope, random};
+use crate::keys::{DataKey, Key, KeyError, Keys, Scope, random};
+use crate::segments::frame::{DIGEST, Digest};
+use crate::states::name_args;
 use crate::{Store, StoreError, blocking};
 
 const NONCE: usize = 12;
@@ -29,6 +33,12 @@ pub enum UnsealError {
     Other { found: String, expected: String },
     #[error("what it holds is not what was stored")]
     Content,
+    #[error("there is no whole frame at its place")]
+    Frame,
+    #[error("it does not name the version before it as its parent")]
+    Parent,
+    #[error("it builds on version {base}, which cannot be read")]
+    Base { base: i64 },
 }
 
 /// Digests that tell whether two things are equal, and nothing to who lacks the key: short secrets
@@ -54,9 +64,8 @@ impl Store {
         purpose: &str,
         plain: Vec<u8>,
     ) -> Result<Vec<u8>, StoreError> {
-        let (keys, purpose) = (self.keys.clone(), purpose.to_owned());
+        let (key, purpose) = (self.data_key(&scope).await?, purpose.to_owned());
         blocking(move || {
-            let key = keys.get_or_create(&scope)?;
             let header = PieceHeader::new(&scope, key.generation, purpose);
             Ok(seal_file(&key.key, &header, &plain)?)
         })
@@ -72,21 +81,36 @@ impl Store {
         let (keys, purpose) = (self.keys.clone(), purpose.to_owned());
         blocking(move || {
             let key = keys.get(&scope)?;
-            let expected = PieceHeader::new(&scope, key.generation, purpose);
-            open_file::<PieceHeader>(&key.key, sealed)
-                .and_then(|(found, plain)| {
-                    if found == expected {
-                        return Ok(plain);
-                    }
-                    let (found, expected) = (found.purpose, expected.purpose);
-                    Err(UnsealError::Other { found, expected })
-                })
-                .map_err(|source| StoreError::Unseal {
-                    path: scope.dir().into(),
-                    source,
-                })
+            open_piece(&key, &scope, &purpose, sealed)
         })
         .await
+    }
+
+    /// The data key, made if this is its first use. One that is gone although something was sealed with it is
+    /// not replaced: that would only hide the loss.
+    pub(crate) async fn data_key(&self, scope: &Scope) -> Result<Arc<DataKey>, StoreError> {
+        const USED: &str = "SELECT 1 FROM state AS s JOIN state_version AS v ON v.state = s.id \
+            WHERE s.project = $1 AND s.name = $2 LIMIT 1";
+        if let Some(key) = self.keys.known(scope) {
+            return Ok(key);
+        }
+        let (keys, own) = (self.keys.clone(), scope.clone());
+        if let Some(key) = blocking(move || keys.lookup(&own)).await? {
+            return Ok(key);
+        }
+        let (keys, own) = (self.keys.clone(), scope.clone());
+        let used = match scope {
+            Scope::Project => false,
+            Scope::State(state) => {
+                let found = self.db.fetch_optional(USED, &name_args(state)).await?;
+                found.is_some()
+            }
+        };
+        if used {
+            blocking(move || keys.get(&own)).await
+        } else {
+            blocking(move || keys.get_or_create(&own)).await
+        }
     }
 
     /// One digest by `keyed_digester`.
@@ -140,37 +164,75 @@ impl PieceHeader {
     }
 }
 
+/// What was sealed for this scope and purpose.
+pub(crate) fn open_piece(
+    key: &DataKey,
+    scope: &Scope,
+    purpose: &str,
+    sealed: Vec<u8>,
+) -> Result<Vec<u8>, StoreError> {
+    let expected = PieceHeader::new(scope, key.generation, purpose.to_owned());
+    open_file::<PieceHeader>(&key.key, sealed)
+        .and_then(|(found, plain)| {
+            if found == expected {
+                return Ok(plain);
+            }
+            let (found, expected) = (found.purpose, expected.purpose);
+            Err(UnsealError::Other { found, expected })
+        })
+        .map_err(|source| StoreError::Unseal {
+            path: scope.dir().into(),
+            source,
+        })
+}
+
 /// Header line, nonce, ciphertext, tag.
 pub(crate) fn seal_file(
     key: &Key,
     header: &impl Serialize,
     plain: &[u8],
 ) -> Result<Vec<u8>, KeyError> {
-    let mut file = serde_json::to_vec(header).map_err(|_| KeyError::Random)?;
-    file.push(b'\n');
-    let line = file.len();
-    file.reserve(NONCE + plain.len() + TAG);
-    file.extend_from_slice(&[0; NONCE]);
-    file.extend_from_slice(plain);
-    let (context, rest) = file.split_at_mut(line);
-    let tag = seal_in_place(key, context, rest).ok_or(KeyError::Random)?;
-    file.extend_from_slice(tag.as_ref());
+    let mut file = Vec::new();
+    seal_into(&mut file, key, header, plain)?;
     Ok(file)
+}
+
+/// The same, after what `out` holds already.
+pub(crate) fn seal_into(
+    out: &mut Vec<u8>,
+    key: &Key,
+    header: &impl Serialize,
+    plain: &[u8],
+) -> Result<(), KeyError> {
+    let start = out.len();
+    serde_json::to_writer(&mut *out, header).map_err(|_| KeyError::Random)?;
+    out.push(b'\n');
+    let line = out.len() - start;
+    out.reserve(NONCE + plain.len() + 2 * TAG);
+    out.extend_from_slice(&[0; NONCE]);
+    out.extend_from_slice(plain);
+    let (context, rest) = out[start..].split_at_mut(line);
+    let tag = seal_in_place(key, context, rest).ok_or(KeyError::Random)?;
+    out.extend_from_slice(tag.as_ref());
+    Ok(())
 }
 
 pub(crate) fn open_file<H: for<'de> Deserialize<'de>>(
     key: &Key,
     mut file: Vec<u8>,
 ) -> Result<(H, Vec<u8>), UnsealError> {
-    let line = file
-        .iter()
-        .take(LONGEST_HEADER)
-        .position(|byte| *byte == b'\n');
-    let line = line.ok_or(UnsealError::Header)? + 1;
+    let line = header_line(&file)?.len();
     let sealed = file.split_off(line);
     let plain = open(key, &file, sealed)?;
     let header = serde_json::from_slice(&file).map_err(|_| UnsealError::Header)?;
     Ok((header, plain))
+}
+
+/// What a sealed file says about itself. Only who opens it knows whether that is true.
+pub(crate) fn header_line(file: &[u8]) -> Result<&[u8], UnsealError> {
+    let mut start = file.iter().take(LONGEST_HEADER);
+    let end = start.position(|byte| *byte == b'\n');
+    Ok(&file[..=end.ok_or(UnsealError::Header)?])
 }
 
 /// Nonce, ciphertext, tag; bound to `context`. Nothing if the system has no randomness.
@@ -206,8 +268,10 @@ pub(crate) fn open(key: &Key, context: &[u8], mut sealed: Vec<u8>) -> Result<Vec
     Ok(sealed)
 }
 
-pub(crate) fn sha256(bytes: &[u8]) -> Vec<u8> {
-    digest::digest(&digest::SHA256, bytes).as_ref().to_vec()
+pub(crate) fn sha256(bytes: &[u8]) -> Digest {
+    let mut result = [0; DIGEST];
+    result.copy_from_slice(digest::digest(&digest::SHA256, bytes).as_ref());
+    result
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {
@@ -216,6 +280,14 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
         .iter()
         .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)])
         .collect()
+}
+
+pub(crate) fn unhex(text: &str) -> Option<Digest> {
+    let mut bytes = [0; DIGEST];
+    for (at, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(text.get(2 * at..2 * at + 2)?, 16).ok()?;
+    }
+    (text.len() == 2 * DIGEST).then_some(bytes)
 }
 
 #[cfg(test)]

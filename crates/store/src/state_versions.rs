@@ -1,35 +1,56 @@
-//! Versions of a state: every accepted write, sealed in a file of its own, durable before the head
+//! Versions of a state: every accepted write, sealed in a frame of its own, durable before the head
 //! moves to it.
 //!
-//! Not here: which write may follow (`model::state::check_push`), asked before the file is written
+//! Not here: which write may follow (`model::state::check_push`), asked before the frame is written
 //! and again in the transaction that moves the head.
+
+use std::sync::Arc;
 
 use model::ids::RunId;
 use model::state::{Contents, Mark, StateName, StateVersion};
+use tokio::sync::OwnedSemaphorePermit;
 
+use crate::blobs::Blobs;
 use crate::db::Row;
+use crate::keys::{Keys, Scope};
+use crate::sealing::{KeyedDigester, UnsealError};
+use crate::segments::Place;
+use crate::segments::frame::Digest;
 use crate::states::{name_args, read_time};
 use crate::{Store, StoreError, blocking};
 
 mod adopt;
 mod append;
-mod blob;
+pub(crate) mod blob;
+mod by_hand;
+mod recent;
 
 pub use adopt::{AdoptError, Adopted};
 pub use append::{AppendError, Appended, Writer};
+pub use by_hand::{ByHand, Record};
+pub(crate) use recent::Recent;
 
-/// A version and its file.
-struct Stored {
-    version: StateVersion,
-    blob: String,
-    blob_digest: Vec<u8>,
+/// Bodies above this are encoded and decoded a few at a time.
+const LARGE: u64 = 1024 * 1024;
+
+/// A version and its frame.
+#[derive(Clone)]
+pub(crate) struct Stored {
+    pub(crate) version: StateVersion,
+    pub(crate) place: Place,
+    pub(crate) blob_digest: Box<Digest>,
+    /// The version it is a difference to.
+    pub(crate) base: Option<i64>,
+    /// How many differences lead to a whole one.
+    pub(crate) depth: i64,
 }
 
 macro_rules! version_sql {
     ($rest:literal) => {
         concat!(
             "SELECT s.project, s.name, v.version, v.serial, v.lineage, v.content, v.size, \
-             v.parent, v.contents, v.mark, v.run, v.created_at, v.blob, v.blob_digest \
+             v.parent, v.contents, v.mark, v.run, v.created_at, v.blob, v.blob_digest, \
+             v.actor, v.base, v.depth \
              FROM state AS s JOIN state_version AS v ON v.state = s.id ",
             $rest
         )
@@ -38,6 +59,20 @@ macro_rules! version_sql {
 
 const HEAD: &str = version_sql!("WHERE s.project = $1 AND s.name = $2 AND v.version = s.head");
 const ONE: &str = version_sql!("WHERE s.project = $1 AND s.name = $2 AND v.version = $3");
+const ALL: &str = version_sql!("WHERE s.project = $1 AND s.name = $2 ORDER BY v.version");
+
+/// A version and all that it builds on, newest first.
+const CHAIN: &str = concat!(
+    "WITH RECURSIVE chain (state, version, base) AS ( \
+       SELECT v.state, v.version, v.base FROM state AS s JOIN state_version AS v ON v.state = s.id \
+         WHERE s.project = $1 AND s.name = $2 AND v.version = $3 \
+       UNION ALL \
+       SELECT v.state, v.version, v.base FROM chain AS c \
+         JOIN state_version AS v ON v.state = c.state AND v.version = c.base) ",
+    version_sql!(
+        "JOIN chain AS c ON c.state = v.state AND c.version = v.version ORDER BY v.version DESC"
+    )
+);
 
 impl Store {
     /// The newest version, without its bytes.
@@ -55,8 +90,7 @@ impl Store {
         &self,
         state: &StateName,
     ) -> Result<Vec<StateVersion>, StoreError> {
-        let sql = version_sql!("WHERE s.project = $1 AND s.name = $2 ORDER BY v.version");
-        let rows = self.db.fetch_all(sql, &name_args(state)).await?;
+        let rows = self.db.fetch_all(ALL, &name_args(state)).await?;
         rows.iter()
             .map(|row| Stored::read(row).map(|stored| stored.version))
             .collect()
@@ -75,13 +109,77 @@ impl Store {
 
     /// The bytes of a version, checked to be the ones that were accepted.
     pub async fn state_version_read(&self, version: &StateVersion) -> Result<Vec<u8>, StoreError> {
+        let bytes = self.state_version_bytes(version).await?;
+        Ok(Arc::unwrap_or_clone(bytes))
+    }
+
+    /// The same, shared with whoever else reads it: nothing is copied.
+    pub async fn state_version_bytes(
+        &self,
+        version: &StateVersion,
+    ) -> Result<Arc<Vec<u8>>, StoreError> {
         let stored = self.stored(&version.state, version.version).await?;
         let stored = stored.ok_or_else(|| StoreError::Row {
             found: "nothing".to_owned(),
             expected: "a version of a state",
         })?;
-        let (keys, disk) = (self.keys.clone(), self.disk.clone());
-        blocking(move || blob::read(&keys, &disk, &stored)).await
+        self.body(&stored).await
+    }
+
+    async fn body(&self, stored: &Stored) -> Result<Arc<Vec<u8>>, StoreError> {
+        if let Some(body) = self.recent.get(&stored.blob_digest) {
+            return Ok(body);
+        }
+        let state = &stored.version.state;
+        let mut chain = vec![stored.clone()];
+        if stored.base.is_some() {
+            let mut args = name_args(state).to_vec();
+            args.push(stored.version.version.into());
+            let rows = self.db.fetch_all(CHAIN, &args).await?;
+            let rows: Result<Vec<Stored>, _> = rows.iter().skip(1).map(Stored::read).collect();
+            chain.extend(rows?);
+        }
+        // What is at hand already need not be read again.
+        let known = |(at, link): (usize, &Stored)| Some((at, self.recent.get(&link.blob_digest)?));
+        let known = chain.iter().enumerate().find_map(known);
+        let base = known.map(|(at, body)| {
+            chain.truncate(at);
+            body
+        });
+        let _turn = self.turn(stored.version.size).await;
+        let (keys, blobs) = (self.keys.clone(), self.blobs.clone());
+        let body = blocking(move || {
+            let newest = &chain[0];
+            let key = keys.get(&Scope::State(newest.version.state.clone()))?;
+            let body = blob::read_chain(&blobs, &key, &chain, base)?;
+            newest.check_content(&keys, &blobs, &body)?;
+            Ok(Arc::new(body))
+        })
+        .await?;
+        self.recent.put(*stored.blob_digest, &body);
+        Ok(body)
+    }
+
+    /// For the digest by which bodies are compared; the project's key is made at the first use.
+    async fn state_digester(&self) -> Result<KeyedDigester, StoreError> {
+        if self.keys.known(&Scope::Project).is_some() {
+            return self.keys.digester("state");
+        }
+        self.keyed_digester("state").await
+    }
+
+    /// Large bodies are worked on a few at a time.
+    async fn turn(&self, size: u64) -> Option<OwnedSemaphorePermit> {
+        if size <= LARGE {
+            return None;
+        }
+        self.large.clone().acquire_owned().await.ok()
+    }
+
+    /// Oldest first.
+    pub(crate) async fn stored_all(&self, state: &StateName) -> Result<Vec<Stored>, StoreError> {
+        let rows = self.db.fetch_all(ALL, &name_args(state)).await?;
+        rows.iter().map(Stored::read).collect()
     }
 
     async fn stored(&self, state: &StateName, version: i64) -> Result<Option<Stored>, StoreError> {
@@ -118,13 +216,29 @@ impl Stored {
             mark,
             run: row.opt_int(10)?.map(RunId),
             created_at: read_time(row.int(11)?)?,
+            actor: row.text(14)?.to_owned(),
         };
-        let (blob, blob_digest) = (row.text(12)?.to_owned(), row.bytes(13)?.to_owned());
+        let digest = row.bytes(13)?.try_into();
         Ok(Self {
             version,
-            blob,
-            blob_digest,
+            place: Place::parse(row.text(12)?)?,
+            blob_digest: Box::new(digest.map_err(|_| unknown("other bytes", "a digest"))?),
+            base: row.opt_int(15)?,
+            depth: row.int(16)?,
         })
+    }
+
+    pub(crate) fn check_content(
+        &self,
+        keys: &Keys,
+        blobs: &Blobs,
+        body: &[u8],
+    ) -> Result<(), StoreError> {
+        if keys.keyed_digest("state", body)? == self.version.content {
+            Ok(())
+        } else {
+            Err(self.damaged(blobs, UnsealError::Content))
+        }
     }
 }
 
@@ -139,5 +253,9 @@ fn from_integer(number: i64) -> Result<u64, StoreError> {
     u64::try_from(number).map_err(|_| unknown(&number.to_string(), "a natural number"))
 }
 
+#[cfg(test)]
+mod bars;
+#[cfg(test)]
+mod crashes;
 #[cfg(test)]
 mod tests;

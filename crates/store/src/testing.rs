@@ -1,21 +1,39 @@
-//! What the tests of this crate share.
+//! What the tests of this crate share. All of them run on each kind of store: `TERRANE_TEST_STORE` is empty
+//! (SQLite, as a brief process has it), `serving` or `postgres`.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use model::lock::LockInfo;
+use model::secret::Secret;
 use model::state::StateName;
 
-use crate::{Keyring, Store};
+use crate::blobs::Blobs;
+use crate::segments::Segments;
+use crate::{AppendError, Appended, BlobsAt, Keyring, Store, TablesAt, Use, Writer};
 
 /// A home of its own, gone at the end of the test.
 pub(crate) struct TestHome {
     dir: tempfile::TempDir,
+    small_segments: bool,
+    database: Option<Secret>,
 }
 
 impl TestHome {
     pub(crate) fn new() -> Self {
         Self {
             dir: tempfile::tempdir().unwrap(),
+            small_segments: false,
+            database: (kind() == "postgres")
+                .then(|| Secret::new(testkit::Postgres::start().database())),
+        }
+    }
+
+    /// Segments that are full after a few versions.
+    pub(crate) fn with_small_segments(self) -> Self {
+        Self {
+            small_segments: true,
+            ..self
         }
     }
 
@@ -26,10 +44,40 @@ impl TestHome {
     /// As a process of its own would open it.
     pub(crate) async fn open(&self) -> Store {
         let keyring = Keyring::open_or_create(&self.path().join("config/master.key")).unwrap();
-        Store::open(&self.path().join("home"), keyring)
-            .await
-            .unwrap()
+        let root = self.path().join("home");
+        let file = root.join("terrane.db");
+        let tables = match &self.database {
+            Some(database) => TablesAt::Postgres(database),
+            None => TablesAt::File(&file),
+        };
+        let how = match kind().as_str() {
+            "serving" => Use::Serving,
+            _ => Use::Brief,
+        };
+        let blobs = BlobsAt::Directory(&root);
+        let mut store = Store::open_with(tables, blobs, keyring, how).await.unwrap();
+        if self.small_segments
+            && let Blobs::Disk(disk) = &mut store.blobs
+        {
+            let segments = Segments::new(&root, disk.watch.clone());
+            disk.segments = Arc::new(segments.with_full(16 * 1024));
+        }
+        store
     }
+}
+
+fn kind() -> String {
+    std::env::var("TERRANE_TEST_STORE").unwrap_or_default()
+}
+
+/// A write of somebody without a lock.
+pub(crate) async fn append(
+    store: &Store,
+    state: StateName,
+    body: Vec<u8>,
+) -> Result<Appended, AppendError> {
+    let writer = Writer::default();
+    store.state_version_append(&state, &writer, body).await
 }
 
 pub(crate) fn network() -> StateName {
@@ -51,4 +99,69 @@ pub(crate) fn body(serial: u64) -> Vec<u8> {
         r#"{{"version":4,"serial":{serial},"lineage":"l","outputs":{{}},"resources":[{serial}]}}"#
     )
     .into_bytes()
+}
+
+/// A state of so many resources, as an engine writes it; one attribute differs from serial to serial.
+pub(crate) fn wide(resources: u64, serial: u64) -> Vec<u8> {
+    let resource = |n: u64| {
+        // Digits that look random, so that it does not compress better than the real thing.
+        let mixed = |salt: u64| n.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(23) ^ salt;
+        let changed = if n == serial % resources { serial } else { 0 };
+        serde_json::json!({
+            "mode": "managed", "type": "example_instance", "name": format!("instance_{n}"),
+            "provider": "provider[\"registry.example.io/example/example\"]",
+            "instances": [{
+                "schema_version": 1,
+                "attributes": {
+                    "id": format!("i-{:016x}{:016x}", mixed(1), mixed(2)),
+                    "arn": format!("arn:example:compute:eu-1:{:012}:instance/i-{:016x}", mixed(3) % 1_000_000_000_000, mixed(4)),
+                    "private_ip": format!("10.{}.{}.{}", n / 65_536, n / 256 % 256, n % 256),
+                    "tags": { "Name": format!("instance-{n}"), "revision": changed, "managed_by": "terrane" },
+                    "user_data": format!("{:016x}{:016x}{:016x}{:016x}", mixed(5), mixed(6), mixed(7), mixed(8)),
+                    "root_block_device": [{ "volume_size": 20 + n % 80, "volume_type": "gp3", "encrypted": true, "delete_on_termination": true }],
+                    "timeouts": null,
+                },
+                "sensitive_attributes": [],
+                "private": format!("{:016x}", mixed(9)),
+                "dependencies": ["example_network.main", "example_subnet.private"],
+            }],
+        })
+    };
+    let state = serde_json::json!({
+        "version": 4, "terraform_version": "1.11.4", "serial": serial, "lineage": "l",
+        "outputs": {}, "resources": (0..resources).map(resource).collect::<Vec<_>>(), "check_results": null,
+    });
+    serde_json::to_vec_pretty(&state).unwrap()
+}
+
+/// Random numbers that can be had again: a failing test prints its seed.
+pub(crate) struct Dice {
+    seed: u64,
+    state: u64,
+}
+
+impl Dice {
+    /// `TERRANE_TEST_SEED` names a seed; else each run has its own.
+    pub(crate) fn new() -> Self {
+        let named = std::env::var("TERRANE_TEST_SEED").ok();
+        let mut bytes = [0; 8];
+        getrandom::fill(&mut bytes).unwrap();
+        let seed = named.map_or(u64::from_le_bytes(bytes), |seed| seed.parse().unwrap());
+        Self { seed, state: seed }
+    }
+
+    pub(crate) fn below(&mut self, sides: u64) -> u64 {
+        // SplitMix64.
+        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (mixed ^ (mixed >> 31)) % sides.max(1)
+    }
+}
+
+impl std::fmt::Display for Dice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "TERRANE_TEST_SEED={}", self.seed)
+    }
 }

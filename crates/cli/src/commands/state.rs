@@ -5,8 +5,14 @@ mod blame;
 mod diff;
 mod list;
 mod pull;
+mod push;
+mod recover;
+mod rm;
+mod rollback;
 mod search;
 mod show;
+mod surgery;
+mod verify;
 mod versions;
 
 use crate::args::Global;
@@ -28,6 +34,11 @@ enum StateCommand {
     Blame(blame::BlameArgs),
     Search(search::SearchArgs),
     Pull(pull::PullArgs),
+    Recover(recover::RecoverArgs),
+    Verify(verify::VerifyArgs),
+    Push(push::PushArgs),
+    Rollback(rollback::RollbackArgs),
+    Rm(rm::RmArgs),
 }
 
 pub(crate) async fn state(
@@ -43,5 +54,10 @@ pub(crate) async fn state(
         StateCommand::Blame(args) => blame::blame(&args, global, process).await,
         StateCommand::Search(args) => search::search(&args, global, process).await,
         StateCommand::Pull(args) => pull::pull(&args, global, process).await,
+        StateCommand::Recover(args) => recover::recover(&args, global, process),
+        StateCommand::Verify(args) => verify::verify(&args, global, process).await,
+        StateCommand::Push(args) => push::push(&args, global, process).await,
+        StateCommand::Rollback(args) => rollback::rollback(&args, global, process).await,
+        StateCommand::Rm(args) => rm::rm(&args, global, process).await,
     }
 }

@@ -80,13 +80,14 @@ impl Store {
                 };
                 let (mark, body) = (Some(Mark::Adopted), Arc::new(body));
                 let write = Write {
-                    state,
-                    writer: &writer,
+                    state: state.clone(),
+                    writer,
                     run: Some(run),
                     mark,
+                    record: None,
                     body,
                 };
-                match self.append(&write).await {
+                match self.append(write).await {
                     Ok(Appended::New(version)) => Ok(Adopted::New(version)),
                     Ok(Appended::Same(_)) => Ok(Adopted::Nothing),
                     Err(source) => Err(AdoptError::Append { run, source }),

@@ -1,23 +1,33 @@
-//! A write: decided, made durable, then made the head, all or nothing.
+//! A write: decided, encoded, made durable, then made the head, all or nothing.
+//!
+//! No transaction is open while a body is encoded or its frame is synced: what was decided is decided again in
+//! the one that moves the head.
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use model::ids::RunId;
 use model::state::{
     HeldLock, InvalidState, LockView, Mark, PushRefusal, PushVerdict, PushView, StateFacts,
     StateName, StateVersion, check_push,
 };
 
-use super::blob::{self, BlobHeader, NewBlob};
+use super::blob::{self, Base, NewBlob, may_build_on};
+use super::by_hand::Record;
 use super::{HEAD, Stored, unknown};
+use crate::blobs::{Blobs, Staged};
+use crate::break_glass::NewBreakGlass;
 use crate::db::Tx;
+use crate::keys::Scope;
 use crate::refusals::NewRefusal;
 use crate::sealing::hex;
 use crate::states::{StateRow, name_args};
-use crate::{Store, StoreError, blocking};
+use crate::{Store, StoreError, working};
 
 const LAST: &str = "SELECT COALESCE(MAX(version), 0) FROM state_version WHERE state = $1";
+
+/// A state that lost its resources, and the version before, are kept at least so long.
+const EMPTIED_PIN: SignedDuration = SignedDuration::from_hours(90 * 24);
 
 /// A writer without a lock may meet others; after so many it gives up.
 const ATTEMPTS: usize = 16;
@@ -32,6 +42,8 @@ pub struct Writer {
     pub may_empty: bool,
     /// Whether it may do what `state push -force` and a migration do.
     pub surgery: bool,
+    /// Who it is; if nobody says, whoever took the lock.
+    pub actor: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,12 +76,15 @@ pub enum AppendError {
 }
 
 /// What a write comes down to, whoever asked for it.
-pub(super) struct Write<'a> {
-    pub(super) state: &'a StateName,
-    pub(super) writer: &'a Writer,
+#[derive(Clone)]
+pub(super) struct Write {
+    pub(super) state: StateName,
+    pub(super) writer: Writer,
     /// The run the version is recorded under.
     pub(super) run: Option<RunId>,
     pub(super) mark: Option<Mark>,
+    /// The record that opens with the version, if a person makes it.
+    pub(super) record: Option<Record>,
     pub(super) body: Arc<Vec<u8>>,
 }
 
@@ -82,6 +97,18 @@ pub(super) struct Moment {
     lock_ended: bool,
 }
 
+/// A write that was decided and encoded: all that is left is to store it.
+pub(super) struct Ready {
+    pub(super) write: Write,
+    facts: StateFacts,
+    state: i64,
+    /// What the decision rests on.
+    head: Option<i64>,
+    last: i64,
+    version: StateVersion,
+    blob: NewBlob,
+}
+
 impl Store {
     /// Makes `body` the newest version if it may follow the one that is there. Durable when this
     /// returns. What is refused is recorded with its reason, and kept.
@@ -89,22 +116,22 @@ impl Store {
         &self,
         state: &StateName,
         writer: &Writer,
-        body: Vec<u8>,
+        body: impl Into<Arc<Vec<u8>>>,
     ) -> Result<Appended, AppendError> {
-        let body = Arc::new(body);
+        let body = body.into();
         let write = Write {
-            state,
-            writer,
+            state: state.clone(),
+            writer: writer.clone(),
             run: writer.run,
             mark: None,
+            record: None,
             body: Arc::clone(&body),
         };
-        let refused = match self.append(&write).await {
+        let refused = match self.append(write).await {
             Err(err @ (AppendError::Invalid { .. } | AppendError::Refused { .. })) => err,
             other => return other,
         };
         let reason = std::error::Error::source(&refused).map(ToString::to_string);
-        drop(write);
         let record = NewRefusal {
             state,
             deed: "POST",
@@ -122,33 +149,38 @@ impl Store {
         Err(refused)
     }
 
-    pub(super) async fn append(&self, write: &Write<'_>) -> Result<Appended, AppendError> {
+    pub(super) async fn append(&self, mut write: Write) -> Result<Appended, AppendError> {
+        let state = write.state.clone();
         let failed = |source| AppendError::Store {
-            state: write.state.clone(),
+            state: state.clone(),
             source,
         };
-        let (keys, body) = (self.keys.clone(), Arc::clone(&write.body));
-        let read = blocking(move || match StateFacts::read(&body) {
-            Ok(facts) => Ok(Ok((facts, keys.keyed_digest("state", &body)?))),
-            Err(invalid) => Ok(Err(invalid)),
+        let digester = self.state_digester().await.map_err(failed)?;
+        let body = Arc::clone(&write.body);
+        let read = working(body.len() as u64, move || {
+            Ok(StateFacts::read(&body).map(|facts| (facts, digester.digest(&body))))
         });
         let (facts, content) =
             read.await
                 .map_err(failed)?
                 .map_err(|source| AppendError::Invalid {
-                    state: write.state.clone(),
+                    state: state.clone(),
                     source,
                 })?;
-        self.state_ensure(write.state).await.map_err(failed)?;
         for _ in 0..ATTEMPTS {
-            let mut tx = self
-                .db
-                .begin_write()
-                .await
-                .map_err(|err| failed(err.into()))?;
-            let seen = tx.moment(write).await.map_err(failed)?;
-            drop(tx); // the file is written while others may write theirs
-            let mark = match write.decide(&seen, &facts, &content) {
+            let mut seen = self.look(&write).await.map_err(failed)?;
+            let mut verdict = write.decide(&seen, &facts, &content);
+            if !matches!(verdict, PushVerdict::Accept { .. }) {
+                // What turns a writer away must have been true at one moment.
+                let mut tx = self
+                    .db
+                    .begin_write()
+                    .await
+                    .map_err(|err| failed(err.into()))?;
+                seen = tx.moment(&write).await.map_err(failed)?;
+                verdict = write.decide(&seen, &facts, &content);
+            }
+            let mark = match verdict {
                 PushVerdict::Accept { mark } => write.mark.or(mark),
                 PushVerdict::Same => {
                     let head = seen.head.ok_or_else(|| failed(StoreError::Interrupted))?;
@@ -157,79 +189,173 @@ impl Store {
                 PushVerdict::Refuse(source) => {
                     let holder = seen.row.lock.map(Box::new);
                     return Err(AppendError::Refused {
-                        state: write.state.clone(),
+                        state,
                         source,
                         holder,
                     });
                 }
             };
-            let version = seen.next(write, &facts, &content, mark);
-            let new = self
-                .write_blob(&seen, &version, write)
+            let before = seen.head.as_ref().map(|head| *head.blob_digest);
+            let version = seen.next(&write, &facts, &content, mark);
+            let ready = self
+                .encode(write, &facts, seen, version)
                 .await
                 .map_err(failed)?;
-            if self
-                .move_head(&seen, &version, &new, write, &facts)
-                .await
-                .map_err(failed)?
-            {
-                return Ok(Appended::New(version));
+            let ready = Arc::new(ready);
+            if self.commit(&ready).await.map_err(failed)? {
+                if let Some(before) = before {
+                    self.recent.forget(&before);
+                }
+                self.recent.put(ready.blob.frame.digest, &ready.write.body);
+                return Ok(Appended::New(ready.version.clone()));
             }
-            let disk = self.disk.clone();
-            blocking(move || {
-                disk.forget(&new.blob);
-                Ok(())
-            })
-            .await
-            .map_err(failed)?;
+            write = ready.write.clone();
         }
-        Err(AppendError::Contended {
-            state: write.state.clone(),
+        Err(AppendError::Contended { state })
+    }
+
+    /// Compresses and seals, off the threads that serve others.
+    pub(super) async fn encode(
+        &self,
+        write: Write,
+        facts: &StateFacts,
+        seen: Moment,
+        version: StateVersion,
+    ) -> Result<Ready, StoreError> {
+        let key = self.data_key(&Scope::State(write.state.clone())).await?;
+        let base = match &seen.head {
+            Some(head) if may_build_on(head.depth, version.size.max(head.version.size)) => {
+                // A version before that cannot be read must not stop the next one, which is then whole.
+                self.body(head).await.ok().map(|body| Base {
+                    version: head.version.version,
+                    depth: head.depth,
+                    body,
+                })
+            }
+            _ => None,
+        };
+        let parent = seen.head.as_ref().map(|head| hex(&head.blob_digest[..]));
+        let _turn = self.turn(version.size).await;
+        let (body, encoded) = (Arc::clone(&write.body), version.clone());
+        let encode = move || blob::encode(&key, encoded, parent, &body, base);
+        let blob = working(version.size, encode).await?;
+        Ok(Ready {
+            write,
+            facts: facts.clone(),
+            state: seen.row.id,
+            head: seen.row.head,
+            last: seen.last,
+            version,
+            blob,
         })
     }
 
-    pub(super) async fn write_blob(
-        &self,
-        seen: &Moment,
-        version: &StateVersion,
-        write: &Write<'_>,
-    ) -> Result<NewBlob, StoreError> {
-        let parent = seen.head.as_ref().map(|head| hex(&head.blob_digest));
-        let header = BlobHeader::new(version, parent);
-        let (keys, disk, body) = (
-            self.keys.clone(),
-            self.disk.clone(),
-            Arc::clone(&write.body),
-        );
-        blocking(move || blob::write(&keys, &disk, header, &body)).await
+    /// Makes the frame durable and moves the head, in a commit that other writers may share. Does nothing and
+    /// says so if lock or head are not what was seen any more. Durable when this returns.
+    pub(super) async fn commit(&self, ready: &Arc<Ready>) -> Result<bool, StoreError> {
+        let staged = match &self.blobs {
+            Blobs::Disk(_) => None, // appended by the deed, and synced with what others append
+            Blobs::Bucket(_) => Some(
+                self.blobs_stage(vec![Arc::clone(&ready.blob.frame)])
+                    .await?,
+            ),
+        };
+        let (blobs, one) = (self.blobs.clone(), Arc::clone(ready));
+        let moved = self
+            .db
+            .write(move |tx| {
+                Box::pin(async move { tx.version_store(&one, &blobs, staged.as_ref()).await })
+            })
+            .await?;
+        if moved && let Some(key) = self.keys.known(&Scope::State(ready.write.state.clone())) {
+            let marker = blob::marker(&key, &ready.version, &ready.blob.frame.digest).ok();
+            self.blobs.mark(marker.as_slice());
+        }
+        Ok(moved)
     }
 
-    /// The one place a head moves. Nothing happens if lock or head are not what was seen any more.
-    pub(super) async fn move_head(
-        &self,
-        seen: &Moment,
-        version: &StateVersion,
-        new: &NewBlob,
-        write: &Write<'_>,
-        facts: &StateFacts,
+    /// A look without a transaction; what rests on it is looked at again in one.
+    async fn look(&self, write: &Write) -> Result<Moment, StoreError> {
+        let row = self.state_ensure(&write.state).await?;
+        let head = self
+            .db
+            .fetch_optional(HEAD, &name_args(&write.state))
+            .await?;
+        let last = self.db.fetch_optional(LAST, &[row.id.into()]).await?;
+        Ok(Moment {
+            head: head.as_ref().map(Stored::read).transpose()?,
+            last: last.map_or(Ok(0), |row| row.int(0))?,
+            row,
+            lock_ended: false,
+        })
+    }
+}
+
+impl Tx {
+    pub(super) async fn moment(&mut self, write: &Write) -> Result<Moment, StoreError> {
+        let row = self
+            .state_get(&write.state)
+            .await?
+            .ok_or(StoreError::Interrupted)?;
+        let head = self.fetch_optional(HEAD, &name_args(&write.state)).await?;
+        let last = self.fetch_optional(LAST, &[row.id.into()]).await?;
+        let holder = row.lock.as_ref().map(|lock| &lock.info.id);
+        let lock_ended = match &write.writer.lock_id {
+            Some(id) if holder != Some(id) => self.lock_has_ended(row.id, id).await?,
+            _ => false,
+        };
+        Ok(Moment {
+            head: head.as_ref().map(Stored::read).transpose()?,
+            last: last.map_or(Ok(0), |row| row.int(0))?,
+            row,
+            lock_ended,
+        })
+    }
+
+    /// The one place a head moves. `staged` is where the frame lies, if it is durable already.
+    async fn version_store(
+        &mut self,
+        ready: &Ready,
+        blobs: &Blobs,
+        staged: Option<&Staged>,
     ) -> Result<bool, StoreError> {
-        const INSERT: &str = "INSERT INTO state_version \
-            (state, version, serial, lineage, content, size, parent, blob, blob_digest, contents, \
-             mark, run, lock_id, created_at) \
-            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)";
         const MOVE: &str = "UPDATE state SET head = $2 \
             WHERE id = $1 AND head IS NOT DISTINCT FROM $3 \
                 AND lock_id IS NOT DISTINCT FROM $4 AND lock_epoch = $5 \
             RETURNING head";
-        let mut tx = self.db.begin_write().await?;
-        let now = tx.moment(write).await?;
+        const INSERT: &str = "INSERT INTO state_version \
+            (state, version, serial, lineage, content, size, parent, blob, blob_digest, contents, \
+             mark, run, lock_id, created_at, actor, pinned_until, base, depth) \
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)";
+        const PIN: &str = "UPDATE state_version SET pinned_until = $3 \
+            WHERE state = $1 AND version = $2 AND COALESCE(pinned_until, 0) < $3";
+        let (write, version, blob) = (&ready.write, &ready.version, &ready.blob);
+        self.state_hold(ready.state).await?;
+        let now = self.moment(write).await?;
         let accepted = matches!(
-            write.decide(&now, facts, &version.content),
+            write.decide(&now, &ready.facts, &version.content),
             PushVerdict::Accept { mark } if write.mark.or(mark) == version.mark
         );
-        if !accepted || now.last != seen.last || now.row.head != seen.row.head {
+        if !accepted || now.last != ready.last || now.row.head != ready.head {
             return Ok(false);
         }
+        let Some(place) = self.frame_place(blobs, &blob.frame, staged).await? else {
+            return Ok(false);
+        };
+        let moved = [
+            now.row.id.into(),
+            version.version.into(),
+            ready.head.into(),
+            write.writer.lock_id.as_deref().into(),
+            now.row.lock_epoch.0.into(),
+        ];
+        if self.fetch_optional(MOVE, &moved).await?.is_none() {
+            return Ok(false);
+        }
+        let pinned = (version.mark == Some(Mark::Emptied))
+            .then(|| version.created_at.checked_add(EMPTIED_PIN).ok())
+            .flatten()
+            .map(Timestamp::as_microsecond);
         let insert = [
             now.row.id.into(),
             version.version.into(),
@@ -238,58 +364,38 @@ impl Store {
             version.content.as_str().into(),
             to_integer(version.size)?.into(),
             version.parent.into(),
-            new.blob.as_str().into(),
-            new.digest.clone().into(),
+            place.to_string().into(),
+            blob.frame.digest.to_vec().into(),
             version.contents.as_str().into(),
             version.mark.map(Mark::as_str).into(),
             version.run.into(),
             write.writer.lock_id.as_deref().into(),
             version.created_at.into(),
+            version.actor.as_str().into(),
+            pinned.into(),
+            blob.base.into(),
+            blob.depth.into(),
         ];
-        tx.execute(INSERT, &insert).await?;
-        let moved = [
-            now.row.id.into(),
-            version.version.into(),
-            seen.row.head.into(),
-            write.writer.lock_id.as_deref().into(),
-            seen.row.lock_epoch.0.into(),
-        ];
-        if tx.fetch_optional(MOVE, &moved).await?.is_none() {
-            return Ok(false);
+        self.execute(INSERT, &insert).await?;
+        if let (Some(until), Some(parent)) = (pinned, version.parent) {
+            let args = [now.row.id.into(), parent.into(), until.into()];
+            self.execute(PIN, &args).await?;
         }
-        #[cfg(test)]
-        self.disk.note(crate::blobs::Step::HeadMoved);
-        tx.commit().await?;
+        if let Some(record) = &write.record {
+            let opened = NewBreakGlass {
+                act: record.act,
+                state: &version.state,
+                actor: &record.actor,
+                reason: Some(&record.reason),
+                detail: format!("version {}: {}", version.version, record.detail),
+            };
+            self.break_glass_open(&opened).await?;
+        }
         Ok(true)
     }
 }
 
-impl Tx {
-    pub(super) async fn moment(&mut self, write: &Write<'_>) -> Result<Moment, StoreError> {
-        let row = self
-            .state_get(write.state)
-            .await?
-            .ok_or(StoreError::Interrupted)?;
-        let head = self.fetch_optional(HEAD, &name_args(write.state)).await?;
-        let head = head.as_ref().map(Stored::read).transpose()?;
-        let last = self.fetch_optional(LAST, &[row.id.into()]).await?;
-        let last = last
-            .map_or(Ok(0), |row| row.int(0))
-            .map_err(StoreError::Db)?;
-        let lock_ended = match &write.writer.lock_id {
-            Some(id) => self.lock_has_ended(row.id, id).await?,
-            None => false,
-        };
-        Ok(Moment {
-            row,
-            head,
-            last,
-            lock_ended,
-        })
-    }
-}
-
-impl Write<'_> {
+impl Write {
     fn decide(&self, seen: &Moment, facts: &StateFacts, content: &str) -> PushVerdict {
         let head = seen.head.as_ref().map(|head| head.version.view());
         let lock = seen.row.lock.as_ref().map(|lock| LockView {
@@ -315,7 +421,7 @@ impl Write<'_> {
 impl Moment {
     pub(super) fn next(
         &self,
-        write: &Write<'_>,
+        write: &Write,
         facts: &StateFacts,
         content: &str,
         mark: Option<Mark>,
@@ -332,6 +438,17 @@ impl Moment {
             mark,
             run: write.run,
             created_at: now_in_micros(),
+            actor: self.actor(write),
+        }
+    }
+}
+
+impl Moment {
+    fn actor(&self, write: &Write) -> String {
+        let holder = self.row.lock.as_ref().map(|lock| lock.info.who.clone());
+        match write.writer.actor.as_str() {
+            "" => holder.unwrap_or_default(),
+            actor => actor.to_owned(),
         }
     }
 }

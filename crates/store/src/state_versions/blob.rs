@@ -1,87 +1,204 @@
-//! The file of one version: a header that says whose and which it is, bound to a body that is
-//! compressed, then sealed. Enough to rebuild the tables from the files and the keys.
+//! The frame of one version: a header that says whose and which it is, bound to a body that is compressed
+//! (by itself, or as the difference to the version before), then sealed. Enough to rebuild the tables from
+//! the frames and the keys.
+//!
+//! Not here: where frames lie (`blobs`), which of them count (the tables).
 
-use model::state::StateVersion;
+use std::sync::Arc;
+
+use model::state::{StateName, StateVersion};
 use serde::{Deserialize, Serialize};
 
 use super::Stored;
 use crate::StoreError;
-use crate::blobs::{Disk, state_dir};
-use crate::keys::{Keys, Scope};
-use crate::sealing::{UnsealError, open_file, seal_file, sha256};
+use crate::blobs::{Blobs, file_error};
+use crate::delta::{compress, decompress};
+use crate::keys::{DataKey, KeyError};
+use crate::sealing::{UnsealError, hex, open_file};
+use crate::segments::frame::{self, Digest, Frame};
 
-/// Level 3 is the knee: a state shrinks to a twentieth in about the time of its digest.
-const COMPRESSION: i32 = 3;
+/// Reading a version takes at most so many steps more than reading a whole one,
+const MOST_STEPS: i64 = 16;
+/// and so many bytes at most on the way.
+const MOST_BYTES: u64 = 64 * 1024 * 1024;
 
-/// Plain to read, impossible to change. Old files outlive old code: fields are only added.
+/// A difference this small needs no comparison with the whole.
+const SURELY_SMALL: usize = 50;
+
+const VERSION: &str = "state version";
+const MARKER: &str = "marker";
+
+/// Plain to read, impossible to change. Old frames outlive old code: fields are only added.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct BlobHeader {
+pub(crate) struct BlobHeader {
     terrane: String,
     format: u32,
     key: u32,
-    /// The digest of the file before, so that the chain can be walked without a database.
-    parent_digest: Option<String>,
+    pub(crate) encoding: Encoding,
+    /// The digest of the frame before, so that the chain can be walked without a database.
+    pub(crate) parent_digest: Option<String>,
     #[serde(flatten)]
-    version: StateVersion,
+    pub(crate) version: StateVersion,
 }
 
-/// A file that no row names yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Encoding {
+    Whole,
+    /// The difference to the parent.
+    Delta,
+}
+
+/// Follows a frame once its version was acknowledged.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct MarkerHeader {
+    terrane: String,
+    format: u32,
+    key: u32,
+    pub(crate) state: StateName,
+    pub(crate) version: i64,
+    /// Of the frame.
+    pub(crate) digest: String,
+}
+
+/// What a frame is, by its first line.
+pub(crate) enum Header {
+    Version(Box<BlobHeader>),
+    Marker(MarkerHeader),
+}
+
+/// The version before, as far as the next one may be a difference to it.
+pub(super) struct Base {
+    pub(super) version: i64,
+    pub(super) depth: i64,
+    pub(super) body: Arc<Vec<u8>>,
+}
+
+/// A frame that no row names yet.
 pub(super) struct NewBlob {
-    pub(super) blob: String,
-    pub(super) digest: Vec<u8>,
+    pub(super) frame: Arc<Frame>,
+    pub(super) base: Option<i64>,
+    pub(super) depth: i64,
 }
 
-impl BlobHeader {
-    pub(super) fn new(version: &StateVersion, parent_digest: Option<String>) -> Self {
-        let (terrane, format) = ("state version".to_owned(), 1);
-        Self {
-            terrane,
-            format,
-            key: 0,
-            parent_digest,
-            version: version.clone(),
+impl Header {
+    pub(crate) fn parse(line: &[u8]) -> Option<Self> {
+        let what: serde_json::Value = serde_json::from_slice(line).ok()?;
+        match what.get("terrane")?.as_str()? {
+            VERSION => {
+                let header = serde_json::from_slice(line).ok()?;
+                Some(Self::Version(Box::new(header)))
+            }
+            MARKER => serde_json::from_slice(line).ok().map(Self::Marker),
+            _ => None,
         }
     }
 }
 
-/// Durable when this returns. Each attempt has a file of its own: two writers that race for one
-/// version never touch each other's.
-pub(super) fn write(
-    keys: &Keys,
-    disk: &Disk,
-    mut header: BlobHeader,
-    body: &[u8],
-) -> Result<NewBlob, StoreError> {
-    let state = &header.version.state;
-    let random = uuid::Uuid::new_v4().simple().to_string();
-    let name = format!("{}-{}.blob", header.version.version, &random[..8]);
-    let blob = format!("states/{}/{name}", state_dir(state));
-    let key = keys.get_or_create(&Scope::State(state.clone()))?;
-    header.key = key.generation;
-    let compressed =
-        zstd::bulk::compress(body, COMPRESSION).map_err(|source| StoreError::File {
-            deed: "compress",
-            path: disk.path(&blob),
-            source,
-        })?;
-    let file = seal_file(&key.key, &header, &compressed)?;
-    disk.write(&blob, &file)?;
-    Ok(NewBlob {
-        blob,
-        digest: sha256(&file),
-    })
+/// Whether the next version, of `size` bytes, may be a difference to one that lies so deep.
+pub(super) fn may_build_on(depth: i64, size: u64) -> bool {
+    let steps = u64::try_from(depth + 2).unwrap_or(u64::MAX);
+    depth < MOST_STEPS && size.saturating_mul(steps) <= MOST_BYTES
 }
 
-/// The body, if the file is the one that was written for this version.
-pub(super) fn read(keys: &Keys, disk: &Disk, stored: &Stored) -> Result<Vec<u8>, StoreError> {
-    let file = disk.read(&stored.blob)?;
-    let key = keys.get(&Scope::State(stored.version.state.clone()))?;
-    let damaged = |source| StoreError::Unseal {
-        path: disk.path(&stored.blob),
-        source,
+pub(super) fn encode(
+    key: &DataKey,
+    version: StateVersion,
+    parent_digest: Option<String>,
+    body: &[u8],
+    base: Option<Base>,
+) -> Result<NewBlob, StoreError> {
+    let failed = |source| {
+        file_error(
+            "compress a version of",
+            version.state.name.clone().into(),
+            source,
+        )
     };
-    let whole = sha256(&file) == stored.blob_digest;
-    let (header, compressed) = open_file::<BlobHeader>(&key.key, file).map_err(damaged)?;
+    let delta = match base {
+        None => None,
+        Some(base) => {
+            let delta = compress(body, Some(&base.body)).map_err(failed)?;
+            Some((base.version, base.depth, delta))
+        }
+    };
+    let surely = |delta: &Vec<u8>| delta.len() < body.len() / SURELY_SMALL;
+    let (encoding, base, depth, packed) = match delta {
+        Some((base, depth, delta)) if surely(&delta) => {
+            (Encoding::Delta, Some(base), depth + 1, delta)
+        }
+        delta => {
+            let whole = compress(body, None).map_err(failed)?;
+            match delta {
+                Some((base, depth, delta)) if delta.len() * 10 < whole.len() * 6 => {
+                    (Encoding::Delta, Some(base), depth + 1, delta)
+                }
+                _ => (Encoding::Whole, None, 0, whole),
+            }
+        }
+    };
+    let header = BlobHeader {
+        terrane: VERSION.to_owned(),
+        format: 1,
+        key: key.generation,
+        encoding,
+        parent_digest,
+        version,
+    };
+    let frame = Arc::new(Frame::seal(&key.key, &header, &packed)?);
+    Ok(NewBlob { frame, base, depth })
+}
+
+pub(super) fn marker(
+    key: &DataKey,
+    version: &StateVersion,
+    digest: &Digest,
+) -> Result<Frame, KeyError> {
+    let header = MarkerHeader {
+        terrane: MARKER.to_owned(),
+        format: 1,
+        key: key.generation,
+        state: version.state.clone(),
+        version: version.version,
+        digest: hex(digest),
+    };
+    Frame::seal(&key.key, &header, b"")
+}
+
+/// The bytes of the newest of `chain`, which goes from it down to a whole one, or to one that stands on
+/// `base`. Each link must be the frame that was written for its version.
+pub(super) fn read_chain(
+    blobs: &Blobs,
+    key: &DataKey,
+    chain: &[Stored],
+    base: Option<Arc<Vec<u8>>>,
+) -> Result<Vec<u8>, StoreError> {
+    let mut below: Option<Arc<Vec<u8>>> = base;
+    for stored in chain.iter().rev() {
+        let (header, packed) = open(blobs, key, stored)?;
+        let base = match (header.encoding, &below) {
+            (Encoding::Whole, _) => None,
+            (Encoding::Delta, Some(body)) => Some(body.as_slice()),
+            (Encoding::Delta, None) => {
+                let base = stored.base.unwrap_or_default();
+                return Err(stored.damaged(blobs, UnsealError::Base { base }));
+            }
+        };
+        below = Some(Arc::new(stored.unpack(blobs, &packed, base)?));
+    }
+    Ok(below.map(Arc::unwrap_or_clone).unwrap_or_default())
+}
+
+/// The header and the packed body, if the frame is the one that was written for this version.
+pub(crate) fn open(
+    blobs: &Blobs,
+    key: &DataKey,
+    stored: &Stored,
+) -> Result<(BlobHeader, Vec<u8>), StoreError> {
+    let damaged = |source| stored.damaged(blobs, source);
+    let bytes = blobs.read_frame(&stored.place)?;
+    let (sealed, digest) = frame::open(bytes).map_err(damaged)?;
+    let (header, packed) = open_file::<BlobHeader>(&key.key, sealed).map_err(damaged)?;
     if header.version != stored.version {
         let name = |version: &StateVersion| {
             format!("version {} of state `{}`", version.version, version.state)
@@ -89,13 +206,27 @@ pub(super) fn read(keys: &Keys, disk: &Disk, stored: &Stored) -> Result<Vec<u8>,
         let (found, expected) = (name(&header.version), name(&stored.version));
         return Err(damaged(UnsealError::Other { found, expected }));
     }
-    let size = usize::try_from(stored.version.size).unwrap_or(usize::MAX);
-    let body =
-        zstd::bulk::decompress(&compressed, size).map_err(|_| damaged(UnsealError::Content))?;
-    let same = keys.keyed_digest("state", &body)? == stored.version.content;
-    if whole && same {
-        Ok(body)
-    } else {
-        Err(damaged(UnsealError::Content))
+    if digest != *stored.blob_digest {
+        return Err(damaged(UnsealError::Content));
+    }
+    Ok((header, packed))
+}
+
+impl Stored {
+    pub(crate) fn unpack(
+        &self,
+        blobs: &Blobs,
+        packed: &[u8],
+        base: Option<&[u8]>,
+    ) -> Result<Vec<u8>, StoreError> {
+        let size = usize::try_from(self.version.size).unwrap_or(usize::MAX);
+        decompress(packed, base, size).ok_or_else(|| self.damaged(blobs, UnsealError::Content))
+    }
+
+    pub(crate) fn damaged(&self, blobs: &Blobs, source: UnsealError) -> StoreError {
+        StoreError::Unseal {
+            path: blobs.path(&self.place.to_string()),
+            source,
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Every version kept, durable before it is acknowledged.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,8 +10,10 @@ use model::state::{ExpectedHead, StateFacts};
 
 use super::append::Write;
 use super::*;
-use crate::blobs::Step;
-use crate::testing::{TestHome, body, lock_info, network};
+use crate::durability::Watch;
+use crate::keys::KeyError;
+use crate::segments::frame;
+use crate::testing::{TestHome, append, body, lock_info, network};
 
 fn holding(id: &str) -> Writer {
     Writer {
@@ -34,11 +37,35 @@ async fn push(store: &Store, writer: &Writer, body: Vec<u8>) -> String {
     }
 }
 
-fn files(home: &TestHome, dir: &str) -> Vec<PathBuf> {
-    let entries = fs::read_dir(home.path().join("home").join(dir)).unwrap();
-    let mut files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
-    files.sort();
-    files
+fn segment(home: &TestHome) -> PathBuf {
+    home.path().join("home/segments/1.seg")
+}
+
+/// The first lines of all frames.
+fn headers(home: &TestHome) -> Vec<serde_json::Value> {
+    let bytes = fs::read(segment(home)).unwrap();
+    frame::scan(&bytes)
+        .map(|found| {
+            let line = crate::sealing::header_line(found.sealed).unwrap();
+            serde_json::from_slice(line).unwrap()
+        })
+        .collect()
+}
+
+/// How many frames of versions there are, whether a row names them or not.
+fn frames(home: &TestHome) -> usize {
+    let headers = headers(home);
+    let versions = headers
+        .iter()
+        .filter(|header| header["terrane"] == "state version");
+    versions.count()
+}
+
+fn watch(store: &Store) -> &Watch {
+    match &store.blobs {
+        Blobs::Disk(disk) => &disk.watch,
+        Blobs::Bucket(_) => panic!("a home on disk is meant"),
+    }
 }
 
 #[tokio::test]
@@ -72,32 +99,27 @@ async fn every_version_is_kept_and_read_back() {
 }
 
 #[tokio::test]
-async fn the_head_moves_after_the_file_is_durable() {
+async fn the_head_moves_after_the_frame_is_durable() {
     let home = TestHome::new();
     let store = home.open().await;
-    push(&store, &Writer::default(), body(1)).await; // makes the keys
-    store.disk.steps.lock().unwrap().clear();
+    push(&store, &Writer::default(), body(1)).await; // makes the keys and the segment
+    watch(&store).steps();
     push(&store, &Writer::default(), body(2)).await;
-    let steps = store.disk.steps.lock().unwrap().clone();
-    assert_eq!(
-        steps,
-        [
-            Step::FileSynced,
-            Step::FilePlaced,
-            Step::DirectorySynced,
-            Step::HeadMoved
-        ]
-    );
+    // The last one is the marker.
+    let expected = ["append", "sync file", "commit", "append"];
+    assert_eq!(watch(&store).steps(), expected);
 }
 
 #[tokio::test]
-async fn the_key_is_durable_before_what_it_seals() {
+async fn keys_and_segment_are_durable_before_what_they_hold() {
     let home = TestHome::new();
     let store = home.open().await;
     push(&store, &Writer::default(), body(1)).await;
-    let steps = store.disk.steps.lock().unwrap().clone();
-    let one = [Step::FileSynced, Step::FilePlaced, Step::DirectorySynced];
-    assert_eq!(steps, [&one[..], &one, &one, &[Step::HeadMoved]].concat());
+    let key = ["sync file", "name", "sync directory"];
+    let segment = ["name", "sync directory"];
+    let frame = ["append", "sync file", "commit", "append"];
+    let expected = [&key[..], &key, &segment, &frame].concat();
+    assert_eq!(watch(&store).steps(), expected);
 }
 
 #[tokio::test]
@@ -105,9 +127,10 @@ async fn a_file_that_cannot_be_written_moves_nothing() {
     let home = TestHome::new();
     let store = home.open().await;
     push(&store, &Writer::default(), body(1)).await;
-    let states = home.path().join("home/states");
-    fs::rename(&states, home.path().join("home/elsewhere")).unwrap();
-    fs::write(&states, "in the way").unwrap();
+    let segments = home.path().join("home/segments");
+    fs::rename(&segments, home.path().join("home/elsewhere")).unwrap();
+    fs::write(&segments, "in the way").unwrap();
+    let store = home.open().await;
     let err = store
         .state_version_append(&network(), &Writer::default(), body(2))
         .await
@@ -116,6 +139,92 @@ async fn a_file_that_cannot_be_written_moves_nothing() {
     assert_eq!(
         store.state_head(&network()).await.unwrap().unwrap().version,
         1
+    );
+}
+
+#[tokio::test]
+async fn a_full_disk_is_a_refused_write() {
+    let home = TestHome::new();
+    push(&home.open().await, &Writer::default(), body(1)).await;
+    let full = home.path().join("home/segments/2.seg");
+    std::os::unix::fs::symlink("/dev/full", &full).unwrap();
+    let store = home.open().await;
+    let err = append(&store, network(), body(2)).await.unwrap_err();
+    let mut chain = vec![err.to_string()];
+    let mut next = std::error::Error::source(&err);
+    while let Some(cause) = next {
+        chain.push(cause.to_string());
+        next = cause.source();
+    }
+    let place = home.path().join("home/segments").display().to_string();
+    insta::assert_snapshot!(chain.join("\n").replace(&place, "SEGMENTS"), @"
+    could not store a version of state `p/network`
+    could not write to `SEGMENTS`
+    No space left on device (os error 28)
+    ");
+    fs::remove_file(full).unwrap();
+    assert_eq!(
+        push(&home.open().await, &Writer::default(), body(2)).await,
+        "version 2"
+    );
+}
+
+#[tokio::test]
+async fn a_version_says_who_wrote_it() {
+    let home = TestHome::new();
+    let store = home.open().await;
+    lock(&store, &lock_info("a"), None).await;
+    push(&store, &holding("a"), body(1)).await;
+    let writer = Writer {
+        actor: "ci@example.io".to_owned(),
+        ..holding("a")
+    };
+    push(&store, &writer, body(2)).await;
+    let versions = home
+        .open()
+        .await
+        .state_version_list(&network())
+        .await
+        .unwrap();
+    let actors: Vec<_> = versions
+        .iter()
+        .map(|version| version.actor.as_str())
+        .collect();
+    assert_eq!(actors, ["me@here", "ci@example.io"]);
+}
+
+#[tokio::test]
+async fn writes_of_many_states_are_one_group() {
+    let home = TestHome::new();
+    let store = home.open().await;
+    let mut group = Vec::new();
+    for name in ["a", "b", "a"] {
+        let write = Write {
+            state: StateName::new("p", name),
+            writer: Writer::default(),
+            run: None,
+            mark: None,
+            body: Arc::new(body(1)),
+        };
+        store.state_ensure(&write.state).await.unwrap();
+        let facts = StateFacts::read(&write.body).unwrap();
+        let content = store.keys.keyed_digest("state", &write.body).unwrap();
+        let mut tx = store.db.begin_write().await.unwrap();
+        let seen = tx.moment(&write).await.unwrap();
+        drop(tx);
+        let version = seen.next(&write, &facts, &content, None);
+        group.push(store.encode(write, &facts, seen, version).await.unwrap());
+    }
+    watch(&store).steps();
+    // The second write of `a` does not follow what it was decided on; it costs the others nothing.
+    assert_eq!(store.commit(&group).await.unwrap(), [true, true, false]);
+    let steps = watch(&store).steps();
+    let written = ["append", "sync file", "commit", "append"];
+    assert_eq!(steps[steps.len() - 4..], written, "one sync for all");
+    let verified = home.open().await.state_verify(None).await.unwrap();
+    assert!(
+        verified.damages.is_empty() && verified.versions == 2,
+        "{verified:?}"
     );
 }
 
@@ -134,7 +243,7 @@ async fn a_repeated_write_is_no_new_version() {
         push(&store, &holding("a"), body(1)).await,
         "same as version 1"
     );
-    assert_eq!(files(&home, "states/p~network").len(), 1);
+    assert_eq!(frames(&home), 1);
 }
 
 #[tokio::test]
@@ -160,12 +269,12 @@ async fn a_lock_lost_while_the_file_was_written_is_lost() {
     let home = TestHome::new();
     let store = home.open().await;
     lock(&store, &lock_info("a"), None).await;
-    let writer = holding("a");
     let write = Write {
-        state: &network(),
-        writer: &writer,
+        state: network(),
+        writer: holding("a"),
         run: None,
         mark: None,
+        record: None,
         body: Arc::new(body(1)),
     };
     let facts = StateFacts::read(&write.body).unwrap();
@@ -173,14 +282,9 @@ async fn a_lock_lost_while_the_file_was_written_is_lost() {
     let seen = tx.moment(&write).await.unwrap();
     drop(tx);
     let version = seen.next(&write, &facts, "digest", None);
-    let new = store.write_blob(&seen, &version, &write).await.unwrap();
+    let ready = store.encode(write, &facts, seen, version).await.unwrap();
     store.lock_break(&network(), "a").await.unwrap();
-    assert!(
-        !store
-            .move_head(&seen, &version, &new, &write, &facts)
-            .await
-            .unwrap()
-    );
+    assert!(!store.commit(&Arc::new(ready)).await.unwrap());
     // The same id again is another lock: it was ended, so it cannot come back.
     assert!(store.state_head(&network()).await.unwrap().is_none());
 }
@@ -203,11 +307,6 @@ async fn of_many_writers_without_a_lock_each_serial_is_one_content() {
     let head = store.state_head(&network()).await.unwrap().unwrap();
     let read = store.state_version_read(&head).await.unwrap();
     assert_eq!(won, [String::from_utf8(read).unwrap()]);
-    assert_eq!(
-        files(&home, "states/p~network").len(),
-        1,
-        "no file without a row"
-    );
 }
 
 #[tokio::test]
@@ -265,78 +364,120 @@ async fn nothing_readable_lies_on_the_disk() {
     }
 }
 
-/// Writes two versions, does something to their files, and reads the first.
-async fn damaged(deed: impl FnOnce(&[PathBuf])) -> String {
+/// Writes two versions, does something to the segment, and reads the first as another process would.
+async fn damaged(deed: impl FnOnce(&mut Vec<u8>, &[Stored])) -> String {
     let home = TestHome::new();
     let store = home.open().await;
     push(&store, &Writer::default(), body(1)).await;
     push(&store, &Writer::default(), body(2)).await;
-    deed(&files(&home, "states/p~network"));
-    let version = store
-        .state_version_get(&network(), 1)
-        .await
-        .unwrap()
-        .unwrap();
-    match store.state_version_read(&version).await {
+    let mut stored = Vec::new();
+    for version in [1, 2] {
+        stored.push(store.stored(&network(), version).await.unwrap().unwrap());
+    }
+    let mut bytes = fs::read(segment(&home)).unwrap();
+    deed(&mut bytes, &stored);
+    fs::write(segment(&home), bytes).unwrap();
+    let store = home.open().await;
+    match store.state_version_read(&stored[0].version).await {
         Ok(_) => "read".to_owned(),
         Err(err) => std::error::Error::source(&err).unwrap().to_string(),
     }
 }
 
-#[tokio::test]
-async fn damage_is_found() {
-    let changed = "it was changed, or sealed for something else";
-    assert_eq!(damaged(|_| {}).await, "read");
-    let cut = damaged(|files| {
-        let file = fs::read(&files[0]).unwrap();
-        fs::write(&files[0], &file[..file.len() - 1]).unwrap();
-    });
-    assert_eq!(cut.await, changed);
-    let flipped = damaged(|files| {
-        let mut file = fs::read(&files[0]).unwrap();
-        *file.last_mut().unwrap() ^= 1;
-        fs::write(&files[0], file).unwrap();
-    });
-    assert_eq!(flipped.await, changed);
-    let renumbered = damaged(|files| {
-        let file = fs::read(&files[0]).unwrap();
-        let text = b"\"serial\":1";
-        let at = file
-            .windows(text.len())
-            .position(|window| window == text)
-            .unwrap();
-        let mut file = file;
-        file[at + text.len() - 1] = b'9';
-        fs::write(&files[0], file).unwrap();
-    });
-    assert_eq!(renumbered.await, changed);
-    let swapped = damaged(|files| {
-        fs::copy(&files[1], &files[0]).unwrap();
-    });
-    let expected = "it is version 2 of state `p/network`, not version 1 of state `p/network`";
-    assert_eq!(swapped.await, expected);
-    let gone = damaged(|files| fs::remove_file(&files[0]).unwrap());
-    assert!(gone.await.starts_with("No such file"));
+fn range(stored: &Stored) -> std::ops::Range<usize> {
+    let place = |number: u64| usize::try_from(number).unwrap();
+    let start = place(stored.place.offset);
+    start..start + place(stored.place.length)
 }
 
 #[tokio::test]
-async fn a_version_of_another_state_does_not_open() {
+async fn damage_is_found() {
+    let no_frame = "there is no whole frame at its place";
+    assert_eq!(damaged(|_, _| {}).await, "read");
+    let cut = damaged(|bytes, stored| bytes.truncate(range(&stored[0]).end - 1));
+    assert_eq!(cut.await, "unexpected end of file");
+    let flipped = damaged(|bytes, stored| bytes[range(&stored[0]).end - 40] ^= 1);
+    assert_eq!(flipped.await, no_frame);
+    let moved = damaged(|bytes, _| bytes.insert(0, b'x'));
+    assert_eq!(moved.await, no_frame);
+}
+
+/// A frame whose own digest is right, as one who can write files could make it.
+async fn forged(deed: impl FnOnce(&mut Vec<u8>)) -> String {
+    damaged(|bytes, stored| {
+        let range = range(&stored[0]);
+        let (mut sealed, _) = frame::open(bytes[range.clone()].to_vec()).unwrap();
+        deed(&mut sealed);
+        bytes.splice(range, frame::wrap(&sealed));
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_forged_frame_does_not_open() {
+    let changed = "it was changed, or sealed for something else";
+    let flipped = forged(|sealed| *sealed.last_mut().unwrap() ^= 1);
+    assert_eq!(flipped.await, changed);
+    let renumbered = forged(|sealed| {
+        let text = b"\"serial\":1";
+        let found = sealed.windows(text.len()).position(|window| window == text);
+        sealed[found.unwrap() + text.len() - 1] = b'9';
+    });
+    assert_eq!(renumbered.await, changed);
+}
+
+/// Writes versions 1 and 2, puts the place of one frame into the row of version 1, and reads that.
+async fn replayed(other: &StateName) -> String {
     let home = TestHome::new();
     let store = home.open().await;
-    push(&store, &Writer::default(), body(1)).await;
-    let other = StateName::new("p", "other");
-    store
-        .state_version_append(&other, &Writer::default(), body(1))
-        .await
-        .unwrap();
-    fs::copy(
-        &files(&home, "states/p~other")[0],
-        &files(&home, "states/p~network")[0],
-    )
-    .unwrap();
-    let head = store.state_head(&network()).await.unwrap().unwrap();
-    let err = store.state_version_read(&head).await.unwrap_err();
-    assert!(matches!(err, StoreError::Unseal { .. }), "{err:?}");
+    for state in BTreeSet::from([network(), other.clone()]) {
+        for serial in [1, 2] {
+            let pushed = append(&store, state.clone(), body(serial));
+            pushed.await.unwrap();
+        }
+    }
+    let target = store.stored(&network(), 1).await.unwrap().unwrap();
+    let source = store.stored(other, 2).await.unwrap().unwrap();
+    let swap = "UPDATE state_version SET blob = $1, blob_digest = $2 WHERE blob = $3";
+    let args = [
+        source.place.to_string().into(),
+        source.blob_digest.to_vec().into(),
+        target.place.to_string().into(),
+    ];
+    store.db.execute(swap, &args).await.unwrap();
+    let store = home.open().await;
+    let err = store.state_version_read(&target.version).await.unwrap_err();
+    std::error::Error::source(&err).unwrap().to_string()
+}
+
+#[tokio::test]
+async fn a_frame_cannot_stand_for_another() {
+    assert_eq!(
+        replayed(&network()).await,
+        "it is version 2 of state `p/network`, not version 1 of state `p/network`"
+    );
+    assert_eq!(
+        replayed(&StateName::new("p", "other")).await,
+        "it was changed, or sealed for something else"
+    );
+}
+
+#[tokio::test]
+async fn a_lost_key_of_a_state_is_not_replaced() {
+    let home = TestHome::new();
+    push(&home.open().await, &Writer::default(), body(1)).await;
+    fs::remove_dir_all(home.path().join("home/keys/p~network")).unwrap();
+    let store = home.open().await;
+    let sealed = store
+        .seal(Scope::State(network()), "plan", Vec::new())
+        .await;
+    let err = sealed.unwrap_err();
+    assert!(
+        matches!(err, StoreError::Key(KeyError::Lost { .. })),
+        "{err:?}"
+    );
+    let other = Scope::State(StateName::new("p", "other"));
+    store.seal(other, "plan", Vec::new()).await.unwrap();
 }
 
 #[tokio::test]
@@ -345,9 +486,7 @@ async fn the_first_line_of_a_file_keeps_its_form() {
     let store = home.open().await;
     push(&store, &Writer::default(), body(1)).await;
     push(&store, &Writer::default(), body(2)).await;
-    let file = fs::read(&files(&home, "states/p~network")[1]).unwrap();
-    let line = file.split(|byte| *byte == b'\n').next().unwrap();
-    let mut header: serde_json::Value = serde_json::from_slice(line).unwrap();
+    let mut header = headers(&home)[2].clone();
     for varies in ["content", "parent_digest", "created_at"] {
         assert!(header[varies].is_string(), "{varies}");
         header[varies] = "…".into();
@@ -358,6 +497,7 @@ async fn the_first_line_of_a_file_keeps_its_form() {
       "terrane": "state version",
       "format": 1,
       "key": 1,
+      "encoding": "delta",
       "parent_digest": "…",
       "state": {
         "project": "p",
@@ -372,9 +512,15 @@ async fn the_first_line_of_a_file_keeps_its_form() {
       "contents": "resources",
       "mark": null,
       "run": null,
-      "created_at": "…"
+      "created_at": "…",
+      "actor": ""
     }
     "#);
+    let mut marker = headers(&home)[3].clone();
+    assert_eq!(marker["digest"].as_str().unwrap().len(), 64);
+    marker["digest"] = "…".into();
+    let expected = r#"{"terrane":"marker","format":1,"key":1,"state":{"project":"p","name":"network"},"version":2,"digest":"…"}"#;
+    assert_eq!(marker.to_string(), expected);
 }
 
 #[tokio::test]

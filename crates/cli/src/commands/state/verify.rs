@@ -1,0 +1,127 @@
+//! `terrane state verify`
+
+use control::states::{self, Damage, Refusal, Verified};
+use serde_json::json;
+
+use crate::args::Global;
+use crate::commands::place::Place;
+use crate::view::{Look, errors};
+use crate::{CommandError, ExitStatus, Process, report};
+
+/// Check every stored version: frames, chains, digests, keys
+///
+/// Reads everything from where it is stored. Also lists writes that were refused and are kept aside.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  terrane state verify\n  terrane state verify network --json\n\nExit codes: 0 all is well, 1 something is damaged."
+)]
+pub(crate) struct VerifyArgs {
+    /// A stack of the project here, or `PROJECT/NAME`; all states if none is named
+    state: Option<String>,
+}
+
+pub(crate) async fn verify(
+    args: &VerifyArgs,
+    global: &Global,
+    process: &Process,
+) -> Result<ExitStatus, CommandError> {
+    let place = Place::open(global, process).await?;
+    let state = args.state.as_ref().map(|word| place.state(word));
+    let state = state.transpose()?;
+    let verified = states::verify(&place.control, state.as_ref())
+        .await
+        .map_err(|err| CommandError::from_error(&err))?;
+    if global.json {
+        report::json(&document(&verified))?;
+    } else {
+        report::data(&summary(&verified))?;
+        for damage in &verified.damages {
+            report::say(&told(damage, process.look(global)))?;
+        }
+    }
+    Ok(if verified.damages.is_empty() {
+        ExitStatus::Done
+    } else {
+        ExitStatus::Failed
+    })
+}
+
+fn summary(verified: &Verified) -> String {
+    let plural =
+        |count: usize, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
+    let mut text = format!(
+        "checked {} of {}: {} bytes, stored in {}\n",
+        plural(verified.versions, "version"),
+        plural(verified.states, "state"),
+        verified.plain_bytes,
+        verified.stored_bytes,
+    );
+    for refusal in &verified.refused {
+        text.push_str(&aside(refusal));
+    }
+    text
+}
+
+fn aside(refusal: &Refusal) -> String {
+    format!(
+        "kept aside: {} of state `{}` at {}: {}\n            `{}`\n",
+        refusal.deed,
+        refusal.state,
+        refusal.at.strftime("%Y-%m-%d %H:%M:%S UTC"),
+        refusal.reason,
+        refusal.kept.as_deref().unwrap_or_default(),
+    )
+}
+
+fn told(damage: &Damage, look: Look) -> String {
+    let newest = if damage.is_head { ", the newest," } else { "" };
+    let message = format!(
+        "version {}{newest} of state `{}` is damaged",
+        damage.version, damage.state
+    );
+    let mut causes = vec![damage.error.to_string()];
+    causes.extend(errors::causes(&damage.error));
+    errors::render(&message, &causes, &remedy(damage), look)
+}
+
+fn remedy(damage: &Damage) -> Vec<String> {
+    let mut hints = vec!["restore the file from a backup, then verify again".to_owned()];
+    if let Some(readable) = damage.readable.filter(|_| damage.is_head) {
+        hints.push(format!(
+            "or go on from version {readable}: `terrane state pull {} --version {readable}`",
+            damage.state
+        ));
+    }
+    hints
+}
+
+fn document(verified: &Verified) -> serde_json::Value {
+    let damages = verified.damages.iter().map(|damage| {
+        let mut causes = vec![damage.error.to_string()];
+        causes.extend(errors::causes(&damage.error));
+        json!({
+            "state": damage.state,
+            "version": damage.version,
+            "newest": damage.is_head,
+            "readable": damage.readable,
+            "causes": causes,
+        })
+    });
+    let refused = verified.refused.iter().map(|refusal| {
+        json!({
+            "state": refusal.state,
+            "deed": refusal.deed,
+            "reason": refusal.reason,
+            "at": refusal.at,
+            "kept": refusal.kept,
+        })
+    });
+    json!({
+        "states": verified.states,
+        "versions": verified.versions,
+        "bytes": verified.plain_bytes,
+        "stored_bytes": verified.stored_bytes,
+        "damaged": damages.collect::<Vec<_>>(),
+        "kept_aside": refused.collect::<Vec<_>>(),
+    })
+}

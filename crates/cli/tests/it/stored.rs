@@ -1,0 +1,118 @@
+//! What is stored is checked, and comes back without the database.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use insta::assert_snapshot;
+use testkit::TestTerrane;
+
+use crate::project::{one_stack, shown};
+
+/// Two versions of the state of `app`.
+fn applied_twice() -> TestTerrane {
+    let test = one_stack("", "output \"text\" { value = \"first\" }\n");
+    drop(test.cli(&["apply", "--auto-approve"]).expect(0));
+    test.write("app/main.tf", "output \"text\" { value = \"second\" }\n");
+    drop(test.cli(&["apply", "--auto-approve"]).expect(0));
+    test
+}
+
+fn home(test: &TestTerrane) -> PathBuf {
+    test.home().join("k3v9qd")
+}
+
+#[test]
+fn a_sound_state_verifies() {
+    let test = applied_twice();
+    let said = test.cli(&["state", "verify", "app", "--json"]).expect(0);
+    let document: serde_json::Value = serde_json::from_str(&said.stdout).unwrap();
+    assert_eq!(document["versions"], 2);
+    assert_eq!(document["damaged"], serde_json::json!([]));
+    let said = test.cli(&["state", "verify"]).expect(0);
+    assert!(
+        said.stdout.starts_with("checked 2 versions of 1 state: "),
+        "{said}"
+    );
+    let said = test.cli(&["state", "verify", "other/name"]).expect(1);
+    assert!(
+        said.stderr.contains("there is no state `other/name`"),
+        "{said}"
+    );
+}
+
+#[test]
+fn damage_is_named_with_a_way_on() {
+    let test = applied_twice();
+    let segment = home(&test).join("segments/1.seg");
+    let mut bytes = fs::read(&segment).unwrap();
+    let newest = b"\"version\":2";
+    let at = bytes
+        .windows(newest.len())
+        .position(|window| window == newest);
+    bytes[at.unwrap()] ^= 1;
+    fs::write(&segment, bytes).unwrap();
+    let said = test.cli(&["state", "verify"]).expect(1);
+    let place = said
+        .stderr
+        .split('@')
+        .nth(1)
+        .unwrap()
+        .split('`')
+        .next()
+        .unwrap();
+    assert_snapshot!(shown(&test, &said).replace(place, "PLACE").split_once("── stderr").unwrap().1, @"
+
+    error: version 2, the newest, of state `k3v9qd/app` is damaged
+           could not read `ROOT/home/k3v9qd/segments/1@PLACE`
+           there is no whole frame at its place
+    hint: restore the file from a backup, then verify again
+    hint: or go on from version 1: `terrane state pull k3v9qd/app --version 1`
+    [exit 1]
+    ");
+}
+
+#[test]
+fn everything_comes_back_without_the_database() {
+    let test = applied_twice();
+    let pull = |version| {
+        let args = ["state", "pull", "app", "--version", version];
+        test.cli(&args).expect(0).stdout
+    };
+    let pulled = [pull("1"), pull("2")];
+    for file in ["terrane.db", "terrane.db-wal", "terrane.db-shm"] {
+        let _ = fs::remove_file(home(&test).join(file));
+    }
+    let home = home(&test).display().to_string();
+    let key = test.root().join("user/.config/terrane/master.key");
+    let key = key.display().to_string();
+    let args = [
+        "state", "recover", "--data", &home, "--key", &key, "--to", "out",
+    ];
+    assert_snapshot!(test.cli(&args).expect(0).stdout, @"
+    k3v9qd/app/1-1.tfstate
+    k3v9qd/app/2-2.tfstate
+    ");
+    let out = test.project().join("out");
+    let read = |file: &str| fs::read_to_string(out.join("k3v9qd/app").join(file)).unwrap();
+    assert_eq!([read("1-1.tfstate"), read("2-2.tfstate")], pulled);
+    assert!(out.join("index.json").is_file());
+    assert!(test.cli(&args).expect(1).stderr.contains("is not empty"));
+    assert!(
+        !Path::new(&home).join("terrane.db").exists(),
+        "nothing is made"
+    );
+}
+
+#[test]
+fn what_recovery_needs_is_named() {
+    let test = applied_twice();
+    let args = ["state", "recover", "--key", "none", "--to", "out"];
+    let said = test.cli(&args).expect(1);
+    assert!(
+        said.stderr.contains("hint: name the key: `--key FILE`"),
+        "{said}"
+    );
+    let args = ["state", "recover", "--data", "app", "--to", "out"];
+    let said = test.cli(&args).expect(1);
+    assert!(said.stderr.contains("holds no versions"), "{said}");
+}

@@ -1,0 +1,95 @@
+//! What a home lets go of, and when: versions by the given limits, refused writes after 30 days, and what is left
+//! of writes that came to nothing a day later.
+//!
+//! Not here: which versions may go (`model::retention`), how bytes are removed (`store`).
+
+use jiff::{SignedDuration, Timestamp};
+use model::retention::RetentionPolicy;
+use store::{RemovedVersion, Store, StoreError, Swept};
+
+const KEEP_REFUSED: SignedDuration = SignedDuration::from_hours(30 * 24);
+
+/// No write takes so long: what is older and belongs to no version never will.
+const KEEP_UNFINISHED: SignedDuration = SignedDuration::from_hours(24);
+
+#[derive(Debug, thiserror::Error)]
+#[error("could not {deed}")]
+pub struct KeepHouseError {
+    deed: &'static str,
+    source: StoreError,
+}
+
+#[derive(Debug)]
+pub struct HouseKept {
+    pub versions: Vec<RemovedVersion>,
+    pub refused: usize,
+    pub swept: Swept,
+}
+
+/// One round. Another process may do the same at the same time.
+pub async fn keep_house(
+    store: &Store,
+    policy: &RetentionPolicy,
+    now: Timestamp,
+) -> Result<HouseKept, KeepHouseError> {
+    let failed = |deed| move |source| KeepHouseError { deed, source };
+    let versions = store
+        .retention_apply(policy, now)
+        .await
+        .map_err(failed("let go of old versions"))?;
+    let refused = store
+        .refusal_expire(now - KEEP_REFUSED)
+        .await
+        .map_err(failed("let go of refused writes"))?;
+    let swept = store
+        .blobs_sweep(now - KEEP_UNFINISHED)
+        .await
+        .map_err(failed("remove what nobody needs"))?;
+    Ok(HouseKept {
+        versions,
+        refused,
+        swept,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use model::state::StateName;
+    use store::{Keyring, Writer};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_month_later_the_mistakes_are_gone_and_the_state_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let keyring = Keyring::open_or_create(&dir.path().join("master.key")).unwrap();
+        let store = Store::open(&dir.path().join("home"), keyring)
+            .await
+            .unwrap();
+        let state = StateName::new("", "network");
+        let push = async |serial: u64| {
+            let body =
+                format!(r#"{{"version":4,"serial":{serial},"lineage":"l","resources":[1]}}"#);
+            let writer = Writer::default();
+            let pushed = store.state_version_append(&state, &writer, body.into_bytes());
+            pushed.await.is_ok()
+        };
+        assert!(push(1).await && push(2).await && !push(1).await);
+        let policy = RetentionPolicy::default();
+        let now = Timestamp::now();
+        let kept = keep_house(&store, &policy, now).await.unwrap();
+        assert_eq!(
+            (kept.versions.len(), kept.refused, kept.swept.removed),
+            (0, 0, 0)
+        );
+        let later = now + SignedDuration::from_hours(31 * 24);
+        let kept = keep_house(&store, &policy, later).await.unwrap();
+        assert_eq!(
+            (kept.versions.len(), kept.refused, kept.swept.removed),
+            (0, 1, 1)
+        );
+        let verified = store.state_verify(None).await.unwrap();
+        assert_eq!((verified.versions, verified.damages.len()), (2, 0));
+        assert!(verified.refused.is_empty());
+    }
+}

@@ -1,0 +1,244 @@
+//! `state recover`: everything a home or a copy of a bucket holds, decrypted into a directory, with the key
+//! and the files alone.
+//!
+//! Not here: how frames are found and opened (`store`).
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use model::state::{StateName, StateVersion};
+use serde::Serialize;
+use store::{Keyring, OpenKeyringError, Recovered, Standing, StoreError, file_name};
+
+use crate::home::make_private;
+
+#[derive(Debug, thiserror::Error)]
+pub enum RecoverError {
+    #[error("there is no master key `{}`", path.display())]
+    NoKey { path: PathBuf },
+    #[error("could not read the master key `{}`", path.display())]
+    Key {
+        path: PathBuf,
+        source: OpenKeyringError,
+    },
+    #[error("`{}` holds no versions: there is no `segments` in it, nor in a directory below", path.display())]
+    NoHome { path: PathBuf },
+    #[error("`{}` is not empty", path.display())]
+    NotEmpty { path: PathBuf },
+    #[error("could not read `{}`", path.display())]
+    Read { path: PathBuf, source: StoreError },
+    #[error("could not write `{}`", path.display())]
+    Write { path: PathBuf, source: io::Error },
+}
+
+const INDEX: &str = "index.json";
+
+/// What was found and written down; also the index.
+#[derive(Debug, Default, Serialize)]
+pub struct RecoverReport {
+    pub versions: Vec<RecoveredVersion>,
+    /// Writes that had not been accepted.
+    pub refused: Vec<PathBuf>,
+    pub damaged: Vec<DamagedPiece>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct RecoveredVersion {
+    /// Below the directory that was named.
+    pub file: PathBuf,
+    pub standing: RecoveredStanding,
+    #[serde(flatten)]
+    pub version: StateVersion,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RecoveredStanding {
+    Acknowledged,
+    NotProvablyAcknowledged,
+    /// Another one of the same number was acknowledged.
+    Superseded,
+}
+
+/// Something that is there and cannot be read.
+#[derive(Debug, Serialize)]
+pub struct DamagedPiece {
+    pub state: StateName,
+    /// None for a refused write.
+    pub version: Option<i64>,
+    pub why: Vec<String>,
+}
+
+/// Writes each version to `to/PROJECT/STATE/VERSION-SERIAL.tfstate`. `data` is a home, or a directory of homes.
+pub fn recover(data: &Path, key: &Path, to: &Path) -> Result<RecoverReport, RecoverError> {
+    // Making one would only hide that the right one is missing.
+    if !key.exists() {
+        return Err(RecoverError::NoKey {
+            path: key.to_owned(),
+        });
+    }
+    let keyring = Keyring::open_or_create(key).map_err(|source| RecoverError::Key {
+        path: key.to_owned(),
+        source,
+    })?;
+    let homes = homes(data);
+    if homes.is_empty() {
+        return Err(RecoverError::NoHome {
+            path: data.to_owned(),
+        });
+    }
+    if fs::read_dir(to).is_ok_and(|mut entries| entries.next().is_some()) {
+        return Err(RecoverError::NotEmpty {
+            path: to.to_owned(),
+        });
+    }
+    let mut output = Output::new(to);
+    for home in homes {
+        let mut failed = None;
+        let each = |recovered| {
+            if failed.is_none() {
+                failed = output.take(recovered).err();
+            }
+        };
+        let read = store::recover(&home, keyring.clone(), each);
+        read.map_err(|source| RecoverError::Read { path: home, source })?;
+        if let Some(failed) = failed {
+            return Err(failed);
+        }
+    }
+    let index = serde_json::to_vec_pretty(&output.report).map_err(|err| RecoverError::Write {
+        path: to.join(INDEX),
+        source: err.into(),
+    })?;
+    output.write(Path::new(INDEX), &index)?;
+    Ok(output.report)
+}
+
+/// A home has segments; a directory of homes has one for each project.
+fn homes(data: &Path) -> Vec<PathBuf> {
+    let is_home = |dir: &Path| dir.join("segments").is_dir();
+    if is_home(data) {
+        return vec![data.to_owned()];
+    }
+    let entries = fs::read_dir(data).into_iter().flatten().flatten();
+    let mut homes: Vec<PathBuf> = entries
+        .map(|entry| entry.path())
+        .filter(|dir| is_home(dir))
+        .collect();
+    homes.sort();
+    homes
+}
+
+struct Output<'a> {
+    to: &'a Path,
+    taken: BTreeSet<PathBuf>,
+    report: RecoverReport,
+}
+
+impl<'a> Output<'a> {
+    fn new(to: &'a Path) -> Self {
+        Self {
+            to,
+            taken: BTreeSet::new(),
+            report: RecoverReport::default(),
+        }
+    }
+
+    fn take(&mut self, recovered: Recovered) -> Result<(), RecoverError> {
+        match recovered {
+            Recovered::Version {
+                version,
+                digest,
+                standing,
+                body: Ok(body),
+            } => {
+                let (number, serial) = (version.version, version.serial);
+                let dir = dir_of(&version.state);
+                let mut file = dir.join(format!("{number}-{serial}.tfstate"));
+                if !self.taken.insert(file.clone()) {
+                    file = dir.join(format!("{number}-{serial}-{}.tfstate", &digest[..12]));
+                }
+                self.write(&file, &body)?;
+                self.report.versions.push(RecoveredVersion {
+                    file,
+                    standing: match standing {
+                        Standing::Acknowledged => RecoveredStanding::Acknowledged,
+                        Standing::NotProvable => RecoveredStanding::NotProvablyAcknowledged,
+                        Standing::Superseded => RecoveredStanding::Superseded,
+                    },
+                    version: *version,
+                });
+            }
+            Recovered::Version {
+                version,
+                body: Err(err),
+                ..
+            } => self.report.damaged.push(DamagedPiece {
+                why: why(&err),
+                version: Some(version.version),
+                state: version.state,
+            }),
+            Recovered::Refused {
+                state,
+                name,
+                body: Ok(body),
+            } => {
+                let file = dir_of(&state).join("refused").join(name);
+                self.write(&file, &body)?;
+                self.report.refused.push(file);
+            }
+            Recovered::Refused {
+                state,
+                body: Err(err),
+                ..
+            } => self.report.damaged.push(DamagedPiece {
+                state,
+                version: None,
+                why: why(&err),
+            }),
+        }
+        Ok(())
+    }
+
+    fn write(&self, file: &Path, bytes: &[u8]) -> Result<(), RecoverError> {
+        let path = self.to.join(file);
+        let written = || {
+            make_private(path.parent().unwrap_or(self.to))?;
+            let mut options = File::options();
+            let mut file = options
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(&path)?;
+            file.write_all(bytes)?;
+            file.sync_all()
+        };
+        written().map_err(|source| RecoverError::Write {
+            path: path.clone(),
+            source,
+        })
+    }
+}
+
+/// States of no project lie beside the projects.
+fn dir_of(state: &StateName) -> PathBuf {
+    let name = PathBuf::from(file_name(&state.name));
+    if state.project.is_empty() {
+        name
+    } else {
+        Path::new(&file_name(&state.project)).join(name)
+    }
+}
+
+fn why(error: &dyn std::error::Error) -> Vec<String> {
+    let mut why = vec![error.to_string()];
+    let mut next = error.source();
+    while let Some(cause) = next {
+        why.push(cause.to_string());
+        next = cause.source();
+    }
+    why
+}

@@ -1,0 +1,112 @@
+//! Which versions of a state may go. Never the newest, never a pinned one, never one that another which stays
+//! is built on.
+
+use std::collections::BTreeSet;
+
+use jiff::{SignedDuration, Timestamp};
+
+/// What is beyond either limit goes; without limits nothing does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RetentionPolicy {
+    pub max_age: Option<SignedDuration>,
+    /// So many of the newest stay.
+    pub max_count: Option<usize>,
+}
+
+/// A version, as far as this decision needs it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VersionAge {
+    pub version: i64,
+    pub created_at: Timestamp,
+    pub pinned_until: Option<Timestamp>,
+    /// The version it is stored as a difference to.
+    pub base: Option<i64>,
+}
+
+/// Those that go, oldest first. `versions` are all of one state, oldest first.
+pub fn expired(versions: &[VersionAge], policy: &RetentionPolicy, now: Timestamp) -> Vec<i64> {
+    let mut needed = BTreeSet::new();
+    let mut going = Vec::new();
+    for (newer, version) in versions.iter().rev().enumerate() {
+        let old = policy
+            .max_age
+            .is_some_and(|limit| now.duration_since(version.created_at) > limit);
+        let many = policy.max_count.is_some_and(|limit| newer >= limit);
+        let pinned = version.pinned_until.is_some_and(|until| until > now);
+        let stays = newer == 0 || pinned || !(old || many);
+        if stays || needed.contains(&version.version) {
+            needed.extend(version.base);
+        } else {
+            going.push(version.version);
+        }
+    }
+    going.reverse();
+    going
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(day: i64) -> Timestamp {
+        Timestamp::from_second(day * 86_400).unwrap()
+    }
+
+    /// Version n was made on day n.
+    fn version(version: i64) -> VersionAge {
+        VersionAge {
+            version,
+            created_at: at(version),
+            pinned_until: None,
+            base: None,
+        }
+    }
+
+    fn policy(days: Option<i64>, count: Option<usize>) -> RetentionPolicy {
+        RetentionPolicy {
+            max_age: days.map(|days| SignedDuration::from_hours(days * 24)),
+            max_count: count,
+        }
+    }
+
+    #[track_caller]
+    fn check(versions: &[VersionAge], policy: RetentionPolicy, expected: &[i64]) {
+        assert_eq!(expired(versions, &policy, at(10)), expected);
+    }
+
+    #[test]
+    fn age_and_count() {
+        let versions: Vec<_> = (1..=6).map(version).collect();
+        check(&versions, policy(None, None), &[]);
+        check(&versions, policy(Some(6), None), &[1, 2, 3]);
+        check(&versions, policy(None, Some(2)), &[1, 2, 3, 4]);
+        check(&versions, policy(Some(8), Some(4)), &[1, 2]);
+        check(&[], policy(Some(1), Some(1)), &[]);
+    }
+
+    #[test]
+    fn the_newest_stays_whatever_its_age() {
+        let versions: Vec<_> = (1..=3).map(version).collect();
+        check(&versions, policy(Some(0), None), &[1, 2]);
+        check(&versions, policy(None, Some(0)), &[1, 2]);
+    }
+
+    #[test]
+    fn a_pin_holds_until_its_day() {
+        let mut versions: Vec<_> = (1..=4).map(version).collect();
+        versions[0].pinned_until = Some(at(11));
+        versions[1].pinned_until = Some(at(9));
+        check(&versions, policy(None, Some(1)), &[2, 3]);
+    }
+
+    #[test]
+    fn what_another_builds_on_stays_with_it() {
+        let mut versions: Vec<_> = (1..=6).map(version).collect();
+        for n in [2, 3, 5] {
+            versions[n].base = Some(versions[n].version - 1);
+        }
+        // 6 builds on 5, which is whole; 4 → 3 → 2 go together.
+        check(&versions, policy(None, Some(1)), &[1, 2, 3, 4]);
+        check(&versions, policy(None, Some(3)), &[1]);
+    }
+}

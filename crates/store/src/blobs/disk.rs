@@ -1,0 +1,186 @@
+//! A home's own files: small ones that are durable when the call returns (written aside, synced, put in
+//! place, and the directory synced), and segments.
+
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::StoreError;
+use crate::durability::{Step, Watch};
+use crate::segments::{Place, Segments, read_at};
+
+/// A home's files. Every path is relative to it.
+#[derive(Clone, Debug)]
+pub(crate) struct Disk {
+    home: Arc<Path>,
+    pub(crate) watch: Watch,
+    pub(crate) segments: Arc<Segments>,
+}
+
+/// What to do with a file of that name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Present {
+    Replace,
+    Keep,
+}
+
+impl Disk {
+    pub(crate) fn new(home: &Path) -> Self {
+        let watch = Watch::default();
+        Self {
+            home: Arc::from(home),
+            segments: Arc::new(Segments::new(home, watch.clone())),
+            watch,
+        }
+    }
+
+    pub(crate) fn path(&self, relative: &str) -> PathBuf {
+        self.home.join(relative)
+    }
+
+    /// Puts `bytes` there, in the place of what may be there.
+    pub(crate) fn write(&self, relative: &str, bytes: &[u8]) -> Result<(), StoreError> {
+        self.place(relative, bytes, Present::Replace).map(drop)
+    }
+
+    /// Puts `bytes` there unless something is there already; says whether it did.
+    pub(crate) fn write_new(&self, relative: &str, bytes: &[u8]) -> Result<bool, StoreError> {
+        self.place(relative, bytes, Present::Keep)
+    }
+
+    pub(crate) fn read(&self, relative: &str) -> Result<Vec<u8>, StoreError> {
+        let path = self.path(relative);
+        fs::read(&path).map_err(|source| StoreError::File {
+            deed: "read",
+            path,
+            source,
+        })
+    }
+
+    /// The names of the files in a directory; none if there is no such directory.
+    pub(crate) fn list(&self, relative: &str) -> Result<Vec<String>, StoreError> {
+        let path = self.path(relative);
+        let list = || -> io::Result<Vec<String>> {
+            let entries = match fs::read_dir(&path) {
+                Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+                entries => entries?,
+            };
+            let name = |entry: io::Result<fs::DirEntry>| {
+                entry.map(|entry| entry.file_name().to_string_lossy().into_owned())
+            };
+            let names: io::Result<Vec<String>> = entries.map(name).collect();
+            let mut names = names?;
+            names.retain(|name| !name.starts_with(ASIDE));
+            names.sort();
+            Ok(names)
+        };
+        list().map_err(|source| StoreError::File {
+            deed: "list",
+            path: path.clone(),
+            source,
+        })
+    }
+
+    pub(crate) fn remove(&self, relative: &str) -> Result<(), StoreError> {
+        let path = self.path(relative);
+        match fs::remove_file(&path) {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => Err(StoreError::File {
+                deed: "remove",
+                path,
+                source,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn read_frame(&self, place: &Place) -> Result<Vec<u8>, StoreError> {
+        let path = self.path(&format!("{}.seg", place.object));
+        read_at(&path, place).map_err(|source| StoreError::File {
+            deed: "read",
+            path,
+            source,
+        })
+    }
+
+    fn place(&self, relative: &str, bytes: &[u8], present: Present) -> Result<bool, StoreError> {
+        let path = self.path(relative);
+        self.try_place(&path, bytes, present)
+            .map_err(|source| StoreError::File {
+                deed: "write",
+                path,
+                source,
+            })
+    }
+
+    fn try_place(&self, path: &Path, bytes: &[u8], present: Present) -> io::Result<bool> {
+        let dir = path.parent().unwrap_or(&self.home);
+        make_dir(dir)?;
+        let aside = Aside(dir.join(format!("{ASIDE}{}", uuid::Uuid::new_v4().simple())));
+        let mut options = File::options();
+        options.write(true).create_new(true).mode(0o600);
+        let mut file = options.open(&aside.0)?;
+        file.write_all(bytes)?;
+        self.watch.before(Step::SyncFile(&aside.0))?;
+        file.sync_all()?;
+        self.watch.before(Step::Name(path))?;
+        let placed = match present {
+            Present::Replace => fs::rename(&aside.0, path).map(|()| true)?,
+            Present::Keep => match fs::hard_link(&aside.0, path) {
+                Ok(()) => true,
+                Err(err) if err.kind() == io::ErrorKind::AlreadyExists => false,
+                Err(err) => return Err(err),
+            },
+        };
+        // Even if another process placed it: it may not have come as far as this line.
+        self.watch.before(Step::SyncDirectory(dir))?;
+        File::open(dir)?.sync_all()?;
+        Ok(placed)
+    }
+}
+
+const ASIDE: &str = ".new-";
+
+/// A file that is not in its place yet; what is left of it goes away.
+struct Aside(PathBuf);
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// Makes a directory and its parents, for us alone, each of them durable.
+pub(crate) fn make_dir(dir: &Path) -> io::Result<()> {
+    if dir.is_dir() {
+        return Ok(());
+    }
+    let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
+    if let Some(parent) = parent {
+        make_dir(parent)?;
+    }
+    match DirBuilder::new().mode(0o700).create(dir) {
+        Err(err) if err.kind() != io::ErrorKind::AlreadyExists => return Err(err),
+        _ => {}
+    }
+    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_there_is_kept() {
+        let home = tempfile::tempdir().unwrap();
+        let disk = Disk::new(home.path());
+        assert!(disk.write_new("keys/a/1", b"first").unwrap());
+        assert!(!disk.write_new("keys/a/1", b"second").unwrap());
+        assert_eq!(disk.read("keys/a/1").unwrap(), b"first");
+        assert_eq!(disk.list("keys/a").unwrap(), ["1"]);
+        assert!(disk.list("keys/b").unwrap().is_empty());
+        disk.remove("keys/a/1").unwrap();
+        disk.remove("keys/a/1").unwrap();
+    }
+}

@@ -1,0 +1,303 @@
+//! A bucket that several machines share: S3 and what speaks like it, Azure Blob, Google Cloud Storage, or a
+//! directory. Objects are only ever created, under names that nobody else will choose (a key that is
+//! wrapped anew excepted), so that nothing is asked of the service but that a name is written once.
+//!
+//! Not here: which objects count, and when one is removed (`sweeping`).
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use object_store::aws::AmazonS3Builder;
+use object_store::azure::MicrosoftAzureBuilder;
+use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::local::LocalFileSystem;
+use object_store::path::Path as ObjectPath;
+use object_store::prefix::PrefixStore;
+use object_store::{
+    ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, PutPayload, RetryConfig,
+};
+use tokio::runtime::Handle;
+
+use crate::StoreError;
+use crate::blobs::Staged;
+use crate::segments::Place;
+use crate::segments::frame::Frame;
+
+/// A marker that was not carried along by then goes without saying: the version after it says as much.
+const MOST_MARKERS: usize = 4096;
+
+#[derive(Clone)]
+pub(crate) struct Bucket {
+    url: Arc<str>,
+    objects: Arc<dyn ObjectStore>,
+    /// Calls come from threads that may wait.
+    runtime: Handle,
+    markers: Arc<Mutex<Vec<u8>>>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum OpenBucketError {
+    #[error(
+        "`{url}` names no bucket: `s3://BUCKET/PREFIX`, `az://CONTAINER/PREFIX`, `gs://BUCKET/PREFIX` or `file:///DIR` is expected"
+    )]
+    Url { url: String },
+    #[error("could not use the bucket `{url}`")]
+    Settings {
+        url: String,
+        source: Box<object_store::Error>,
+    },
+    #[error("could not make the directory `{url}`")]
+    Directory { url: String, source: std::io::Error },
+}
+
+impl Bucket {
+    /// `settings` are the usual environment variables of each service, as far as the caller has them.
+    pub(crate) fn open<'a>(
+        url: &str,
+        settings: impl Iterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Self, OpenBucketError> {
+        let bad = || OpenBucketError::Url {
+            url: url.to_owned(),
+        };
+        let (scheme, rest) = url.split_once("://").ok_or_else(bad)?;
+        let (name, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+        if name.is_empty() != (scheme == "file") {
+            return Err(bad());
+        }
+        let settings: Vec<(String, &str)> = settings
+            .map(|(key, value)| (key.to_ascii_lowercase(), value))
+            .collect();
+        let failed = |source| OpenBucketError::Settings {
+            url: url.to_owned(),
+            source: Box::new(source),
+        };
+        let prefix = prefix.trim_end_matches('/');
+        let objects: Arc<dyn ObjectStore> = match scheme {
+            "s3" => {
+                let builder = AmazonS3Builder::new()
+                    .with_bucket_name(name)
+                    .with_retry(retries());
+                let known = known(&settings, "aws_");
+                let builder = known.fold(builder, |builder, (key, value)| {
+                    builder.with_config(key, value)
+                });
+                within(builder.build().map_err(failed)?, prefix)
+            }
+            "az" => {
+                let builder = MicrosoftAzureBuilder::new()
+                    .with_container_name(name)
+                    .with_retry(retries());
+                let known = known(&settings, "azure_");
+                let builder = known.fold(builder, |builder, (key, value)| {
+                    builder.with_config(key, value)
+                });
+                within(builder.build().map_err(failed)?, prefix)
+            }
+            "gs" => {
+                let builder = GoogleCloudStorageBuilder::new()
+                    .with_bucket_name(name)
+                    .with_retry(retries());
+                let known = known(&settings, "google_");
+                let builder = known.fold(builder, |builder, (key, value)| {
+                    builder.with_config(key, value)
+                });
+                within(builder.build().map_err(failed)?, prefix)
+            }
+            "file" => {
+                let dir = PathBuf::from(format!("/{prefix}"));
+                crate::blobs::make_dir(&dir).map_err(|source| OpenBucketError::Directory {
+                    url: url.to_owned(),
+                    source,
+                })?;
+                let directory = LocalFileSystem::new_with_prefix(&dir).map_err(failed)?;
+                Arc::new(directory.with_fsync(true))
+            }
+            _ => return Err(bad()),
+        };
+        Ok(Self {
+            url: Arc::from(url.trim_end_matches('/')),
+            objects,
+            runtime: Handle::current(),
+            markers: Arc::default(),
+        })
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        format!("{}/{name}", self.url).into()
+    }
+
+    pub(crate) fn write_new(&self, name: &str, bytes: Vec<u8>) -> Result<bool, StoreError> {
+        match self.create(name, bytes) {
+            Err(StoreError::Object { source, .. })
+                if matches!(*source, object_store::Error::AlreadyExists { .. }) =>
+            {
+                Ok(false)
+            }
+            other => other.map(|()| true),
+        }
+    }
+
+    pub(crate) fn read(&self, name: &str) -> Result<Vec<u8>, StoreError> {
+        let read = async {
+            let found = self.objects.get(&object(name)).await?;
+            found.bytes().await
+        };
+        let bytes = self.runtime.block_on(read);
+        Ok(bytes.map_err(self.failed("read", name))?.into())
+    }
+
+    pub(crate) fn list(&self, dir: &str) -> Result<Vec<String>, StoreError> {
+        let dir = object(dir);
+        let listing = self.objects.list_with_delimiter(Some(&dir));
+        let found = self.runtime.block_on(listing);
+        let found = found.map_err(self.failed("list", dir.as_ref()))?;
+        let objects = found.objects.into_iter().map(|meta| meta.location);
+        let mut names: Vec<String> = objects
+            .chain(found.common_prefixes)
+            .filter_map(|path| path.filename().map(str::to_owned))
+            .collect();
+        names.sort();
+        Ok(names)
+    }
+
+    pub(crate) fn remove(&self, name: &str) -> Result<(), StoreError> {
+        let path = object(name);
+        match self.runtime.block_on(self.objects.delete(&path)) {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Err(err) => Err(self.failed("remove", name)(err)),
+        }
+    }
+
+    pub(crate) fn read_frame(&self, place: &Place) -> Result<Vec<u8>, StoreError> {
+        let (path, range) = (
+            object(&place.object),
+            place.offset..place.offset.saturating_add(place.length),
+        );
+        let bytes = self.runtime.block_on(self.objects.get_range(&path, range));
+        Ok(bytes.map_err(self.failed("read", &place.object))?.into())
+    }
+
+    /// One object for all frames, after the markers of earlier ones.
+    pub(crate) fn put_frames(
+        &self,
+        object: &str,
+        frames: &[Arc<Frame>],
+    ) -> Result<Staged, StoreError> {
+        let markers = self.take_markers();
+        let mut bytes = markers.clone();
+        let place = |frame: &Arc<Frame>| {
+            let place = Place {
+                object: object.to_owned(),
+                offset: bytes.len() as u64,
+                length: frame.bytes.len() as u64,
+            };
+            bytes.extend_from_slice(&frame.bytes);
+            place
+        };
+        let places = frames.iter().map(place).collect();
+        if let Err(err) = self.create(object, bytes) {
+            // Others will carry them.
+            self.waiting().extend(markers);
+            return Err(err);
+        }
+        Ok(Staged { places })
+    }
+
+    pub(crate) fn mark_later(&self, markers: &[Frame]) {
+        let mut waiting = self.waiting();
+        for marker in markers {
+            if waiting.len() < MOST_MARKERS * marker.bytes.len() {
+                waiting.extend_from_slice(&marker.bytes);
+            }
+        }
+    }
+
+    /// Writes down the markers that no object carried along yet, under a name of their own.
+    pub(crate) fn put_markers(&self) -> Result<(), StoreError> {
+        let markers = self.take_markers();
+        if markers.is_empty() {
+            return Ok(());
+        }
+        let name = format!("{}/{}", crate::segments::DIR, uuid::Uuid::new_v4().simple());
+        self.create(&name, markers)
+    }
+
+    fn take_markers(&self) -> Vec<u8> {
+        std::mem::take(&mut *self.waiting())
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Vec<u8>> {
+        self.markers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// In the place of what is there.
+    pub(crate) fn write(&self, name: &str, bytes: Vec<u8>) -> Result<(), StoreError> {
+        self.put(name, bytes, PutMode::Overwrite)
+    }
+
+    fn create(&self, name: &str, bytes: Vec<u8>) -> Result<(), StoreError> {
+        self.put(name, bytes, PutMode::Create)
+    }
+
+    fn put(&self, name: &str, bytes: Vec<u8>, mode: PutMode) -> Result<(), StoreError> {
+        let options = PutOptions::from(mode);
+        let (path, payload) = (object(name), PutPayload::from(bytes));
+        let put = self.objects.put_opts(&path, payload, options);
+        let done = self.runtime.block_on(put);
+        done.map(drop).map_err(self.failed("write", name))
+    }
+
+    fn failed(&self, deed: &'static str, name: &str) -> impl Fn(object_store::Error) -> StoreError {
+        let path = self.path(name);
+        move |source| StoreError::Object {
+            deed,
+            path: path.clone(),
+            source: Box::new(source),
+        }
+    }
+}
+
+/// A hiccup is waited out; a service that is gone is said to be gone while the writer still waits.
+fn retries() -> RetryConfig {
+    RetryConfig {
+        max_retries: 4,
+        retry_timeout: Duration::from_secs(20),
+        ..RetryConfig::default()
+    }
+}
+
+/// The settings that belong to this service and that it knows.
+fn known<'a, K: std::str::FromStr>(
+    settings: &'a [(String, &'a str)],
+    service: &'static str,
+) -> impl Iterator<Item = (K, &'a str)> {
+    settings
+        .iter()
+        .filter(move |(key, _)| key.starts_with(service))
+        .filter_map(|(key, value)| Some((key.parse().ok()?, *value)))
+}
+
+fn within(objects: impl ObjectStore, prefix: &str) -> Arc<dyn ObjectStore> {
+    if prefix.is_empty() {
+        Arc::new(objects)
+    } else {
+        Arc::new(PrefixStore::new(objects, prefix))
+    }
+}
+
+/// Names here are made of characters that need no escape, but for `%` and `~`, which the names of states bring;
+/// `parse` takes them as they are.
+fn object(name: &str) -> ObjectPath {
+    ObjectPath::parse(name).unwrap_or_else(|_| ObjectPath::from(name))
+}
+
+impl fmt::Debug for Bucket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Bucket({})", self.url)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,253 @@
+//! A shared home on a bucket: the one that `TERRANE_TEST_BUCKET` names (`s3://BUCKET`, with the service's usual
+//! variables), else a directory that stands for one.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use jiff::{SignedDuration, Timestamp};
+use model::retention::RetentionPolicy;
+
+use super::*;
+use crate::testing::{TestHome, append, network, wide};
+use crate::{
+    AppendError, BlobsAt, Keyring, Recovered, Standing, Store, TablesAt, Use, blocking, recover,
+};
+
+async fn open(home: &TestHome) -> Store {
+    let named = std::env::var("TERRANE_TEST_BUCKET");
+    let url = match &named {
+        // Each home has a prefix of its own.
+        Ok(bucket) => format!("{bucket}{}", home.path().display()),
+        Err(_) => local(home),
+    };
+    open_at(home, &url).await
+}
+
+fn local(home: &TestHome) -> String {
+    format!("file://{}", home.path().join("bucket").display())
+}
+
+async fn open_at(home: &TestHome, url: &str) -> Store {
+    let keyring = Keyring::open_or_create(&home.path().join("config/master.key")).unwrap();
+    let settings: BTreeMap<String, String> = std::env::vars().collect();
+    let blobs = BlobsAt::Bucket {
+        url,
+        settings: &settings,
+    };
+    let file = home.path().join("tables/terrane.db");
+    let tables = TablesAt::File(&file);
+    Store::open_with(tables, blobs, keyring, Use::Brief)
+        .await
+        .unwrap()
+}
+
+async fn push(store: &Store, serial: u64) -> Result<(), AppendError> {
+    let pushed = append(store, network(), wide(40, serial));
+    pushed.await.map(drop)
+}
+
+async fn objects(store: &Store) -> usize {
+    let blobs = store.blobs.clone();
+    let listed = blocking(move || blobs.list("segments")).await;
+    listed.unwrap().len()
+}
+
+async fn intents(store: &Store) -> usize {
+    let rows = store
+        .db
+        .fetch_all("SELECT object FROM blob_intent", &[])
+        .await;
+    rows.unwrap().len()
+}
+
+fn later() -> Timestamp {
+    Timestamp::now() + SignedDuration::from_hours(1)
+}
+
+#[tokio::test]
+async fn versions_keys_and_refused_pieces_are_objects() {
+    let home = TestHome::new();
+    let store = open(&home).await;
+    for serial in 1..=3 {
+        push(&store, serial).await.unwrap();
+    }
+    push(&store, 1).await.unwrap_err();
+    let again = open(&home).await;
+    for version in again.state_version_list(&network()).await.unwrap() {
+        let read = again.state_version_read(&version).await.unwrap();
+        assert_eq!(read, wide(40, version.serial));
+    }
+    let verified = again.state_verify(None).await.unwrap();
+    assert!(verified.damages.is_empty() && verified.refused.len() == 1);
+    let refusal = &verified.refused[0];
+    let kept = again.refusal_body(refusal).await.unwrap();
+    assert_eq!(kept.unwrap(), wide(40, 1));
+    assert_eq!((objects(&store).await, intents(&store).await), (3, 0));
+    assert_eq!(store.blobs_sweep(later()).await.unwrap().removed, 0);
+}
+
+#[tokio::test]
+async fn an_upload_that_came_to_nothing_is_swept() {
+    let home = TestHome::new();
+    let store = open(&home).await;
+    push(&store, 1).await.unwrap();
+    let frame = Arc::new(Frame {
+        bytes: b"nobody's".to_vec(),
+        digest: [0; 32],
+    });
+    let staged = store.blobs_stage(vec![frame]).await.unwrap();
+    assert_eq!((objects(&store).await, intents(&store).await), (2, 1));
+    let young = Timestamp::now() - SignedDuration::from_hours(1);
+    assert_eq!(store.blobs_sweep(young).await.unwrap().removed, 0);
+    assert_eq!(store.blobs_sweep(later()).await.unwrap().removed, 1);
+    // Whoever comes back after the sweeper gets no version of it.
+    let mut tx = store.db.begin_write().await.unwrap();
+    assert!(!tx.blobs_claim(&store.blobs, &staged).await.unwrap());
+    drop(tx);
+    assert!(store.state_verify(None).await.unwrap().damages.is_empty());
+}
+
+#[tokio::test]
+async fn a_bucket_that_is_gone_is_a_refused_write() {
+    let home = TestHome::new();
+    let store = open_at(&home, &local(&home)).await;
+    push(&store, 1).await.unwrap();
+    let segments = home.path().join("bucket/segments");
+    fs::rename(&segments, home.path().join("elsewhere")).unwrap();
+    fs::write(&segments, "in the way").unwrap();
+    let err = push(&store, 2).await.unwrap_err();
+    assert!(matches!(err, AppendError::Store { .. }), "{err:?}");
+    fs::remove_file(&segments).unwrap();
+    fs::rename(home.path().join("elsewhere"), &segments).unwrap();
+    let head = store.state_head(&network()).await.unwrap().unwrap();
+    assert_eq!(head.version, 1);
+    push(&store, 2).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_service_that_does_not_answer_is_a_refused_write() {
+    // A port that nobody listens on any more.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}", port.local_addr().unwrap());
+    drop(port);
+    let settings: BTreeMap<String, String> = [
+        ("AWS_ENDPOINT_URL", endpoint.as_str()),
+        ("AWS_ALLOW_HTTP", "true"),
+        ("AWS_ACCESS_KEY_ID", "a"),
+        ("AWS_SECRET_ACCESS_KEY", "b"),
+        ("AWS_REGION", "auto"),
+    ]
+    .map(|(key, value)| (key.to_owned(), value.to_owned()))
+    .into();
+    let home = TestHome::new();
+    let keyring = Keyring::open_or_create(&home.path().join("config/master.key")).unwrap();
+    let blobs = BlobsAt::Bucket {
+        url: "s3://states",
+        settings: &settings,
+    };
+    let file = home.path().join("terrane.db");
+    let store = Store::open_with(&file, blobs, keyring).await.unwrap();
+    let err = push(&store, 1).await.unwrap_err();
+    let AppendError::Store { source, .. } = err else {
+        panic!("{err:?}")
+    };
+    assert!(matches!(source, StoreError::Object { .. }), "{source:?}");
+    assert!(store.state_head(&network()).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn retention_removes_objects_that_no_version_names() {
+    let home = TestHome::new();
+    let store = open(&home).await;
+    for serial in 1..=20 {
+        push(&store, serial).await.unwrap();
+    }
+    let policy = RetentionPolicy {
+        max_count: Some(1),
+        ..RetentionPolicy::default()
+    };
+    let removed = store
+        .retention_apply(&policy, Timestamp::now())
+        .await
+        .unwrap();
+    assert_eq!(removed.len(), 17);
+    assert_eq!(store.blobs_sweep(later()).await.unwrap().removed, 17);
+    // Three versions, and the marker of the last one.
+    assert_eq!(objects(&store).await, 4);
+    assert!(
+        open(&home)
+            .await
+            .state_verify(None)
+            .await
+            .unwrap()
+            .damages
+            .is_empty()
+    );
+}
+
+#[tokio::test]
+async fn a_copy_of_a_bucket_is_recovered_without_the_tables() {
+    let home = TestHome::new();
+    let store = open_at(&home, &local(&home)).await;
+    for serial in 1..=3 {
+        push(&store, serial).await.unwrap();
+    }
+    let found = || {
+        let keyring = Keyring::open_or_create(&home.path().join("config/master.key")).unwrap();
+        let mut found = Vec::new();
+        let each = |recovered| match recovered {
+            Recovered::Version {
+                standing,
+                body,
+                version,
+                ..
+            } => {
+                assert_eq!(*body.unwrap(), wide(40, version.serial));
+                found.push(standing);
+            }
+            Recovered::Refused { .. } => panic!("nothing was refused"),
+        };
+        recover(&home.path().join("bucket"), keyring, each).unwrap();
+        found
+    };
+    assert_eq!(
+        found(),
+        [
+            Standing::Acknowledged,
+            Standing::Acknowledged,
+            Standing::NotProvable
+        ]
+    );
+    store.blobs_settle().await.unwrap();
+    assert_eq!(found(), [Standing::Acknowledged; 3]);
+}
+
+#[tokio::test]
+async fn addresses() {
+    let settings: Vec<(&str, &str)> = vec![
+        ("AWS_ENDPOINT_URL", "http://127.0.0.1:9"),
+        ("AWS_ALLOW_HTTP", "true"),
+        ("AWS_ACCESS_KEY_ID", "a"),
+        ("AWS_SECRET_ACCESS_KEY", "b"),
+        ("AWS_REGION", "auto"),
+        ("AZURE_STORAGE_ACCOUNT_NAME", "account"),
+        ("AZURE_STORAGE_ACCOUNT_KEY", "YQ=="),
+        ("GOOGLE_SKIP_SIGNATURE", "true"),
+        ("PATH", "/bin"),
+    ];
+    let open = |url: &str| Bucket::open(url, settings.iter().copied());
+    for url in [
+        "s3://states",
+        "s3://states/a/b/",
+        "az://states/a",
+        "gs://states",
+    ] {
+        let bucket = open(url).unwrap();
+        let expected = format!("{}/keys/x", url.trim_end_matches('/'));
+        assert_eq!(bucket.path("keys/x"), PathBuf::from(expected));
+    }
+    for url in ["states", "s3:///a", "ftp://states", "file://host/dir"] {
+        let err = open(url).unwrap_err();
+        assert!(matches!(err, OpenBucketError::Url { .. }), "{url}: {err}");
+    }
+}

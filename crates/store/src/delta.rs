@@ -1,0 +1,114 @@
+//! Compression of a body, by itself or as the difference to another one.
+//!
+//! A difference is an ordinary zstd frame whose window begins in the other body, so that there is one
+//! format, and one limit on what it may unfold to.
+
+use std::io;
+
+use zstd::bulk::Compressor;
+use zstd::zstd_safe::{CParameter, DCtx, DParameter, get_error_name};
+
+/// Level 3 is the knee: a state shrinks to a twentieth in about the time of its digest.
+const LEVEL: i32 = 3;
+
+/// Beyond this a base is looked through by the matcher for long distances, which leaves so little that the
+/// cheapest level does: less than half the time of level 3, and no table forgets where the base began.
+const LONG: usize = 64 * 1024;
+const LONG_LEVEL: i32 = 1;
+
+/// What a decoder accepts unasked; beyond it, both sides say so.
+const USUAL_WINDOW_LOG: u32 = 27;
+const LARGEST_WINDOW_LOG: u32 = 30;
+
+pub(crate) fn compress(body: &[u8], base: Option<&[u8]>) -> io::Result<Vec<u8>> {
+    let Some(base) = base else {
+        return Compressor::new(LEVEL)?.compress(body);
+    };
+    let is_long = base.len() > LONG;
+    let mut compressor = Compressor::new(if is_long { LONG_LEVEL } else { LEVEL })?;
+    // The window reaches over the whole base, or what stands at its beginning is not found.
+    let window = window_log(base.len() + body.len());
+    compressor.set_parameter(CParameter::WindowLog(window))?;
+    compressor.set_parameter(CParameter::EnableLongDistanceMatching(is_long))?;
+    compressor
+        .context_mut()
+        .ref_prefix(base)
+        .map_err(|code| io::Error::other(get_error_name(code)))?;
+    compressor.compress(body)
+}
+
+/// Nothing if these are not the bytes that `compress` made with this base of a body of this size.
+pub(crate) fn decompress(packed: &[u8], base: Option<&[u8]>, size: usize) -> Option<Vec<u8>> {
+    let mut context = DCtx::create();
+    let mut body = Vec::with_capacity(size);
+    if let Some(base) = base {
+        let window = window_log(base.len() + size);
+        if window > USUAL_WINDOW_LOG {
+            let limit = DParameter::WindowLogMax(window);
+            context.set_parameter(limit).ok()?;
+        }
+        context.ref_prefix(base).ok()?;
+    }
+    context.decompress(&mut body, packed).ok()?;
+    (body.len() == size).then_some(body)
+}
+
+fn window_log(bytes: usize) -> u32 {
+    let log = bytes.max(1).next_power_of_two().trailing_zeros();
+    log.clamp(10, LARGEST_WINDOW_LOG)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(count: usize, changed: usize) -> Vec<u8> {
+        let line = |n: usize| {
+            format!(
+                "resource {} is {}\n",
+                n,
+                if n == changed { n } else { n * 7919 }
+            )
+        };
+        (0..count).map(line).collect::<String>().into_bytes()
+    }
+
+    #[track_caller]
+    fn check(body: &[u8], base: Option<&[u8]>) -> usize {
+        let packed = compress(body, base).unwrap();
+        assert_eq!(decompress(&packed, base, body.len()).unwrap(), body);
+        assert!(decompress(&packed, base, body.len() + 1).is_none());
+        packed.len()
+    }
+
+    #[test]
+    fn what_is_packed_is_unpacked() {
+        let (old, new) = (lines(20_000, 0), lines(20_000, 3));
+        let whole = check(&new, None);
+        let delta = check(&new, Some(&old));
+        assert!(delta * 50 < whole, "{delta} of {whole}");
+        check(b"", None);
+        check(b"", Some(&old));
+        check(&new, Some(b""));
+    }
+
+    #[test]
+    fn a_base_of_many_megabytes_is_found_again() {
+        let (old, new) = (lines(400_000, 0), lines(400_000, 3));
+        assert!(old.len() > 8_000_000);
+        let delta = check(&new, Some(&old));
+        assert!(delta * 500 < new.len(), "{delta} of {}", new.len());
+    }
+
+    #[test]
+    fn another_base_does_not_do() {
+        let (old, new) = (lines(2_000, 0), lines(2_000, 3));
+        let packed = compress(&new, Some(&old)).unwrap();
+        let other = lines(2_000, 7);
+        assert_ne!(
+            decompress(&packed, Some(&other), new.len()),
+            Some(new.clone())
+        );
+        assert_eq!(decompress(&packed, None, new.len()), None);
+    }
+}

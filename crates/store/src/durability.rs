@@ -1,0 +1,123 @@
+//! What happens to files, step by step. A release only goes through; a test sees the order of the steps,
+//! can let the machine die before any of them, and then takes away what was not synced.
+//!
+//! Not here: the steps themselves (`blobs`, `segments`). SQLite syncs its own files.
+
+use std::io;
+use std::path::Path;
+
+/// Shared by all that write into one home.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Watch {
+    #[cfg(test)]
+    machine: std::sync::Arc<std::sync::Mutex<testing::Machine>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(test), expect(dead_code, reason = "only tests look at the paths"))]
+pub(crate) enum Step<'a> {
+    /// Bytes are put at the end of a file.
+    Append(&'a Path),
+    SyncFile(&'a Path),
+    /// A name appears in a directory.
+    Name(&'a Path),
+    SyncDirectory(&'a Path),
+    /// The transaction that moves heads.
+    Commit,
+}
+
+#[cfg(not(test))]
+impl Watch {
+    #[expect(
+        clippy::unused_self,
+        clippy::unnecessary_wraps,
+        reason = "a test may refuse the step"
+    )]
+    pub(crate) fn before(&self, _step: Step<'_>) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    use std::collections::{BTreeMap, BTreeSet};
+    use std::fs::{self, File};
+    use std::path::PathBuf;
+
+    use super::*;
+
+    #[derive(Debug, Default)]
+    pub(super) struct Machine {
+        steps: Vec<String>,
+        /// Steps until it dies.
+        left: Option<usize>,
+        /// How much of a file is safe, for those that hold more.
+        synced: BTreeMap<PathBuf, u64>,
+        /// Names that are not safe in their directory.
+        names: BTreeSet<PathBuf>,
+    }
+
+    impl Watch {
+        pub(crate) fn before(&self, step: Step<'_>) -> io::Result<()> {
+            let mut machine = self.machine.lock().unwrap();
+            if machine.left == Some(0) {
+                return Err(io::Error::other("the machine is off"));
+            }
+            machine.left = machine.left.map(|left| left - 1);
+            let word = match step {
+                Step::Append(path) => {
+                    let length = fs::metadata(path)?.len();
+                    machine.synced.entry(path.to_owned()).or_insert(length);
+                    "append"
+                }
+                Step::SyncFile(path) => {
+                    machine.synced.remove(path);
+                    "sync file"
+                }
+                Step::Name(path) => {
+                    if !path.exists() {
+                        machine.names.insert(path.to_owned());
+                    }
+                    "name"
+                }
+                Step::SyncDirectory(dir) => {
+                    machine.names.retain(|path| path.parent() != Some(dir));
+                    "sync directory"
+                }
+                Step::Commit => "commit",
+            };
+            machine.steps.push(word.to_owned());
+            Ok(())
+        }
+
+        /// The steps since the last look.
+        pub(crate) fn steps(&self) -> Vec<String> {
+            std::mem::take(&mut self.machine.lock().unwrap().steps)
+        }
+
+        pub(crate) fn die_after(&self, steps: usize) {
+            self.machine.lock().unwrap().left = Some(steps);
+        }
+
+        /// The power is gone: of what was not synced, as much stays as the caller's dice say, and that may
+        /// be zeros.
+        pub(crate) fn lose_unsynced(&self, mut dice: impl FnMut(u64) -> u64) {
+            let mut machine = self.machine.lock().unwrap();
+            machine.left = Some(0);
+            for path in std::mem::take(&mut machine.names) {
+                if dice(2) == 0 {
+                    let _ = fs::remove_file(path);
+                }
+            }
+            for (path, safe) in std::mem::take(&mut machine.synced) {
+                let Ok(file) = File::options().write(true).open(&path) else {
+                    continue;
+                };
+                let length = file.metadata().unwrap().len();
+                let kept = safe + dice(length - safe + 1);
+                file.set_len(safe + dice(kept - safe + 1)).unwrap();
+                file.set_len(kept).unwrap();
+            }
+        }
+    }
+}

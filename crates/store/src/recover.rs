@@ -1,0 +1,253 @@
+//! Getting everything back from the files and the master key alone: no database, no server. Frames say whose
+//! they are, which came before them, and, by the markers that follow, which were acknowledged.
+//!
+//! Not here: writing down what was found (`control`). A copy of a bucket is read just so.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use model::state::{StateName, StateVersion};
+
+use crate::StoreError;
+use crate::blobs::{Blobs, Disk, file_error, state_of_dir};
+use crate::delta::decompress;
+use crate::keyring::Keyring;
+use crate::keys::{Keys, Scope};
+use crate::refusals;
+use crate::sealing::{UnsealError, header_line, hex, open_file, open_piece, unhex};
+use crate::segments::frame::scan;
+use crate::segments::{DIR, Place, read_at};
+use crate::state_versions::Recent;
+use crate::state_versions::blob::{BlobHeader, Encoding, Header, MarkerHeader};
+
+/// One thing that was found.
+#[derive(Debug)]
+pub enum Recovered {
+    Version {
+        version: Box<StateVersion>,
+        /// Of its frame: tells apart what has the same number.
+        digest: String,
+        standing: Standing,
+        body: Result<Arc<Vec<u8>>, StoreError>,
+    },
+    /// A write that was not accepted.
+    Refused {
+        state: StateName,
+        /// The name of its file.
+        name: String,
+        body: Result<Vec<u8>, StoreError>,
+    },
+}
+
+/// How sure it is that a version was ever acknowledged to who wrote it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Standing {
+    /// A marker or a later version says so.
+    Acknowledged,
+    /// Nothing follows it. It may have been.
+    NotProvable,
+    /// Another one of the same number was.
+    Superseded,
+}
+
+struct Found {
+    path: PathBuf,
+    place: Place,
+    header: BlobHeader,
+}
+
+struct Search {
+    blobs: Blobs,
+    keys: Keys,
+    frames: BTreeMap<String, Found>,
+    recent: Recent,
+}
+
+/// Hands every version and every refused piece below `home` to `each`: states by name, versions by number.
+pub fn recover(
+    home: &Path,
+    keyring: Keyring,
+    mut each: impl FnMut(Recovered),
+) -> Result<(), StoreError> {
+    let blobs = Blobs::Disk(Disk::new(home));
+    let mut search = Search {
+        keys: Keys::new(keyring, blobs.clone()),
+        blobs,
+        frames: BTreeMap::new(),
+        recent: Recent::default(),
+    };
+    let proven = search.walk(home)?;
+    let mut order: Vec<(&StateVersion, Standing, &String)> = search
+        .frames
+        .iter()
+        .map(|(digest, found)| {
+            let version = &found.header.version;
+            (version, search.standing(version, digest, &proven), digest)
+        })
+        .collect();
+    order.sort_by(|(a, a_standing, _), (b, b_standing, _)| {
+        let key = |version: &StateVersion| (version.state.clone(), version.version);
+        key(a).cmp(&key(b)).then(a_standing.cmp(b_standing))
+    });
+    for (version, standing, digest) in order {
+        each(Recovered::Version {
+            version: Box::new(version.clone()),
+            digest: digest.clone(),
+            standing,
+            body: search.body(digest),
+        });
+    }
+    search.refused(&mut each)
+}
+
+impl Search {
+    /// Finds all frames, and the digests of those that are known to have been acknowledged.
+    fn walk(&mut self, home: &Path) -> Result<HashSet<String>, StoreError> {
+        let mut proven = HashSet::new();
+        for name in self.blobs.list(DIR)? {
+            let path = home.join(DIR).join(&name);
+            let bytes = fs::read(&path).map_err(|err| file_error("read", path.clone(), err))?;
+            for found in scan(&bytes) {
+                let header = header_line(found.sealed).ok().and_then(Header::parse);
+                match header {
+                    Some(Header::Version(header)) => {
+                        // Whoever wrote it had seen the one before as the newest.
+                        proven.extend(header.parent_digest.clone());
+                        let place = Place {
+                            object: name.clone(),
+                            offset: found.offset as u64,
+                            length: found.length as u64,
+                        };
+                        let header = *header;
+                        let path = path.clone();
+                        let found_at = Found {
+                            path,
+                            place,
+                            header,
+                        };
+                        self.frames.insert(hex(&found.digest), found_at);
+                    }
+                    Some(Header::Marker(marker)) if self.is_genuine(&marker, found.sealed) => {
+                        proven.insert(marker.digest);
+                    }
+                    Some(Header::Marker(_)) | None => {}
+                }
+            }
+        }
+        Ok(proven)
+    }
+
+    fn is_genuine(&self, marker: &MarkerHeader, sealed: &[u8]) -> bool {
+        let key = self.keys.get(&Scope::State(marker.state.clone()));
+        key.is_ok_and(|key| open_file::<MarkerHeader>(&key.key, sealed.to_vec()).is_ok())
+    }
+
+    fn standing(&self, version: &StateVersion, digest: &str, proven: &HashSet<String>) -> Standing {
+        if proven.contains(digest) {
+            return Standing::Acknowledged;
+        }
+        let is_rival = |(other, found): (&String, &Found)| {
+            let rival = &found.header.version;
+            proven.contains(other)
+                && rival.version == version.version
+                && rival.state == version.state
+        };
+        if self.frames.iter().any(is_rival) {
+            Standing::Superseded
+        } else {
+            Standing::NotProvable
+        }
+    }
+
+    fn body(&self, digest: &str) -> Result<Arc<Vec<u8>>, StoreError> {
+        // From this one down to a whole one, or to one that is at hand.
+        let mut chain: Vec<&Found> = Vec::new();
+        let mut below = None;
+        let mut next = Some(digest.to_owned());
+        let mut seen = HashSet::new();
+        while let Some(digest) = next.take() {
+            below = unhex(&digest).and_then(|digest| self.recent.get(&digest));
+            if below.is_some() || !seen.insert(digest.clone()) {
+                break;
+            }
+            let Some(found) = self.frames.get(&digest) else {
+                let path = chain
+                    .last()
+                    .map_or_else(|| digest.into(), |above| above.path.clone());
+                let base = chain.last().and_then(|above| above.header.version.parent);
+                let base = base.unwrap_or_default();
+                return Err(unseal(path, UnsealError::Base { base }));
+            };
+            chain.push(found);
+            if found.header.encoding == Encoding::Delta {
+                next.clone_from(&found.header.parent_digest);
+            }
+        }
+        for found in chain.into_iter().rev() {
+            below = Some(Arc::new(self.open(found, below)?));
+        }
+        let body = below.unwrap_or_default();
+        if let Some(digest) = unhex(digest) {
+            self.recent.put(digest, &body);
+        }
+        Ok(body)
+    }
+
+    fn open(&self, found: &Found, base: Option<Arc<Vec<u8>>>) -> Result<Vec<u8>, StoreError> {
+        let damaged = |source| unseal(found.path.clone(), source);
+        let key = self
+            .keys
+            .get(&Scope::State(found.header.version.state.clone()))?;
+        let bytes = read_at(&found.path, &found.place)
+            .map_err(|err| file_error("read", found.path.clone(), err))?;
+        let (sealed, _) = crate::segments::frame::open(bytes).map_err(damaged)?;
+        let (header, packed) = open_file::<BlobHeader>(&key.key, sealed).map_err(damaged)?;
+        let size = usize::try_from(header.version.size).unwrap_or_default();
+        let base = match header.encoding {
+            Encoding::Whole => None,
+            Encoding::Delta => base,
+        };
+        let body = decompress(&packed, base.as_ref().map(|base| base.as_slice()), size)
+            .ok_or_else(|| damaged(UnsealError::Content))?;
+        Ok(body)
+    }
+
+    fn refused(&self, each: &mut impl FnMut(Recovered)) -> Result<(), StoreError> {
+        for dir in self.blobs.list(refusals::DIR)? {
+            let Some(state) = self.state_named(&dir) else {
+                continue;
+            };
+            let scope = Scope::State(state.clone());
+            for name in self.blobs.list(&format!("{}/{dir}", refusals::DIR))? {
+                let path = format!("{}/{dir}/{name}", refusals::DIR);
+                let read = || {
+                    let (key, sealed) = (self.keys.get(&scope)?, self.blobs.read(&path)?);
+                    let packed = open_piece(&key, &scope, refusals::PURPOSE, sealed)?;
+                    refusals::unpack(&packed)
+                };
+                let (state, body) = (state.clone(), read());
+                each(Recovered::Refused { state, name, body });
+            }
+        }
+        Ok(())
+    }
+
+    /// The state of a directory; where its name was too long for that, a version must say whose it is.
+    fn state_named(&self, dir: &str) -> Option<StateName> {
+        let mut known = self
+            .frames
+            .values()
+            .map(|found| &found.header.version.state);
+        let known = known.find(|state| Scope::State((*state).clone()).dir() == dir);
+        known.cloned().or_else(|| state_of_dir(dir))
+    }
+}
+
+fn unseal(path: PathBuf, source: UnsealError) -> StoreError {
+    StoreError::Unseal { path, source }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,160 @@
+//! One frame of a segment: a magic word, a length with its own check, a sealed file, and its digest. A frame
+//! is whole or it is not there: what a crash left of one is stepped over.
+//!
+//! Not here: what the sealed file says (`state_versions::blob`).
+
+use serde::Serialize;
+
+use crate::keys::{Key, KeyError};
+use crate::sealing::{UnsealError, seal_into, sha256};
+
+/// Not text, and in no text.
+const MAGIC: [u8; 8] = *b"\xF7terran\xE9";
+const LENGTH: usize = 8;
+const CHECK: usize = 4;
+const PREFIX: usize = MAGIC.len() + LENGTH + CHECK;
+pub(crate) const DIGEST: usize = 32;
+
+pub(crate) type Digest = [u8; DIGEST];
+
+/// A frame that is ready to be stored.
+#[derive(Debug)]
+pub(crate) struct Frame {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) digest: Digest,
+}
+
+/// A frame as it was found.
+#[derive(Debug)]
+pub(crate) struct Found<'a> {
+    pub(crate) offset: usize,
+    pub(crate) length: usize,
+    pub(crate) sealed: &'a [u8],
+    pub(crate) digest: Digest,
+}
+
+impl Frame {
+    pub(crate) fn seal(key: &Key, header: &impl Serialize, plain: &[u8]) -> Result<Self, KeyError> {
+        let mut bytes = vec![0; PREFIX];
+        seal_into(&mut bytes, key, header, plain)?;
+        let prefix = prefix(bytes.len() - PREFIX);
+        bytes[..PREFIX].copy_from_slice(&prefix);
+        let digest = sha256(&bytes[PREFIX..]);
+        bytes.extend_from_slice(&digest);
+        Ok(Self { bytes, digest })
+    }
+}
+
+#[cfg(test)]
+pub(crate) fn wrap(sealed: &[u8]) -> Vec<u8> {
+    [&prefix(sealed.len())[..], sealed, &sha256(sealed)].concat()
+}
+
+/// The sealed file in a frame, which is all of `bytes`.
+pub(crate) fn open(mut bytes: Vec<u8>) -> Result<(Vec<u8>, Digest), UnsealError> {
+    let found = at(&bytes, 0).ok_or(UnsealError::Frame)?;
+    if found.length != bytes.len() {
+        return Err(UnsealError::Frame);
+    }
+    let digest = found.digest;
+    bytes.truncate(bytes.len() - DIGEST);
+    bytes.drain(..PREFIX);
+    Ok((bytes, digest))
+}
+
+/// Every whole frame, in the order of the bytes.
+pub(crate) fn scan(bytes: &[u8]) -> impl Iterator<Item = Found<'_>> {
+    let mut next = 0;
+    std::iter::from_fn(move || {
+        while next < bytes.len() {
+            if let Some(found) = at(bytes, next) {
+                next += found.length;
+                return Some(found);
+            }
+            // Torn or damaged: the next one begins at the next magic word.
+            let rest = bytes.get(next + 1..)?;
+            let step = rest.windows(MAGIC.len()).position(|word| word == MAGIC)?;
+            next += 1 + step;
+        }
+        None
+    })
+}
+
+fn at(bytes: &[u8], offset: usize) -> Option<Found<'_>> {
+    let rest = bytes.get(offset..)?;
+    let (length, _) = rest.get(MAGIC.len()..)?.split_first_chunk::<LENGTH>()?;
+    let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;
+    if rest.get(..PREFIX)? != prefix(length) {
+        return None;
+    }
+    let sealed = rest.get(PREFIX..PREFIX.checked_add(length)?)?;
+    let (digest, _) = rest.get(PREFIX + length..)?.split_first_chunk::<DIGEST>()?;
+    (sha256(sealed) == *digest).then_some(Found {
+        offset,
+        length: PREFIX + length + DIGEST,
+        sealed,
+        digest: *digest,
+    })
+}
+
+fn prefix(length: usize) -> [u8; PREFIX] {
+    let mut prefix = [0; PREFIX];
+    prefix[..MAGIC.len()].copy_from_slice(&MAGIC);
+    prefix[MAGIC.len()..PREFIX - CHECK].copy_from_slice(&(length as u64).to_le_bytes());
+    let check = sha256(&prefix[..PREFIX - CHECK]);
+    prefix[PREFIX - CHECK..].copy_from_slice(&check[..CHECK]);
+    prefix
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn frame(text: &str) -> Vec<u8> {
+        wrap(text.as_bytes())
+    }
+
+    fn texts(bytes: &[u8]) -> Vec<String> {
+        scan(bytes)
+            .map(|found| String::from_utf8_lossy(found.sealed).into_owned())
+            .collect()
+    }
+
+    #[test]
+    fn a_torn_frame_hides_none_behind_it() {
+        let whole = frame("first");
+        for cut in 0..whole.len() {
+            let bytes = [&whole[..], &whole[..cut], &frame("second")].concat();
+            assert_eq!(texts(&bytes), ["first", "second"], "cut at {cut}");
+        }
+        assert_eq!(
+            texts(&[&whole[..], &[0; 4096], &whole].concat()),
+            ["first", "first"]
+        );
+    }
+
+    #[test]
+    fn a_frame_with_another_bit_is_no_frame() {
+        let whole = frame("text");
+        for at in 0..whole.len() {
+            let mut changed = whole.clone();
+            changed[at] ^= 1;
+            assert!(texts(&changed).is_empty(), "byte {at}");
+            assert!(open(changed).is_err());
+        }
+        assert!(open([&whole[..], b"x"].concat()).is_err());
+        assert_eq!(open(whole).unwrap().0, b"text");
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_are_too_strange(bytes in proptest::collection::vec(any::<u8>(), 0..200), cut in 0..56_usize) {
+            let whole = frame("text");
+            let torn = &whole[..cut.min(whole.len() - 1)];
+            let mixed = [&bytes[..], torn, &bytes, &whole].concat();
+            prop_assert_eq!(texts(&mixed), ["text"]);
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The sweeper: removes bytes that no row names, and only those it can prove to be nobody's.
+//!
+//! Not here: which rows go (`retention`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::time::SystemTime;
+
+use jiff::Timestamp;
+
+use crate::blobs::{Blobs, Disk, file_error};
+use crate::db::Tx;
+use crate::sealing::{header_line, hex};
+use crate::segments::frame::scan;
+use crate::segments::{DIR, Place};
+use crate::state_versions::blob::Header;
+use crate::{Store, StoreError, blocking};
+
+/// What a sweep found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// Objects, refused pieces and whole segments that were removed.
+    pub removed: usize,
+    /// Bytes in segments that no version needs; they go with the last version beside them.
+    pub dead_bytes: u64,
+}
+
+/// The frames of a segment that rows name.
+#[derive(Debug, Default)]
+struct Live {
+    bytes: BTreeMap<String, u64>,
+    digests: BTreeSet<String>,
+}
+
+impl Store {
+    /// Removes what was not finished, or was let go of, before `cutoff`. An upload that goes on longer than that
+    /// is refused when it wants to become a version.
+    pub async fn blobs_sweep(&self, cutoff: Timestamp) -> Result<Swept, StoreError> {
+        const OLD: &str = "SELECT object FROM blob_intent WHERE at <= $1 ORDER BY at, object";
+        self.blobs_settle().await?;
+        let mut swept = Swept::default();
+        for row in self.db.fetch_all(OLD, &[cutoff.into()]).await? {
+            let object = row.text(0)?.to_owned();
+            // First the intent: from here on nobody can make a version of the object.
+            let mut tx = self.db.begin_write().await?;
+            let ours = tx.blob_intent_take(&object).await?;
+            tx.commit().await?;
+            if ours {
+                let blobs = self.blobs.clone();
+                blocking(move || blobs.remove(&object)).await?;
+                swept.removed += 1;
+            }
+        }
+        if let Blobs::Disk(disk) = &self.blobs {
+            // As the only writer: no frame becomes a version's while this looks.
+            let mut tx = self.db.begin_write().await?;
+            let live = tx.frames_live().await?;
+            let disk = disk.clone();
+            let segments = blocking(move || sweep_segments(&disk, &live, cutoff)).await?;
+            swept.removed += segments.removed;
+            swept.dead_bytes = segments.dead_bytes;
+        }
+        Ok(swept)
+    }
+
+    /// Writes down what nobody waited for: the markers of versions that were acknowledged last.
+    pub async fn blobs_settle(&self) -> Result<(), StoreError> {
+        match &self.blobs {
+            Blobs::Disk(_) => Ok(()),
+            Blobs::Bucket(bucket) => {
+                let bucket = bucket.clone();
+                blocking(move || bucket.put_markers()).await
+            }
+        }
+    }
+}
+
+impl Tx {
+    async fn frames_live(&mut self) -> Result<Live, StoreError> {
+        const ALL: &str = "SELECT blob, blob_digest FROM state_version";
+        let mut live = Live::default();
+        for row in self.fetch_all(ALL, &[]).await? {
+            let place = Place::parse(row.text(0)?)?;
+            *live.bytes.entry(place.object).or_default() += place.length;
+            live.digests.insert(hex(row.bytes(1)?));
+        }
+        Ok(live)
+    }
+}
+
+fn sweep_segments(disk: &Disk, live: &Live, cutoff: Timestamp) -> Result<Swept, StoreError> {
+    let failed = |source| file_error("sweep", disk.path(DIR), source);
+    let numbers = disk.segments.numbers().map_err(failed)?;
+    let newest = numbers.last().copied();
+    let mut swept = Swept::default();
+    for number in numbers {
+        let path = disk.segments.path(number);
+        let metadata = fs::metadata(&path).map_err(failed)?;
+        let used = live.bytes.get(&format!("{DIR}/{number}")).copied();
+        let old = metadata.modified().map_err(failed)? < SystemTime::from(cutoff);
+        let goes = used.is_none() && old && Some(number) != newest;
+        if goes && !marks_any(&fs::read(&path).map_err(failed)?, &live.digests) {
+            fs::remove_file(&path).map_err(failed)?;
+            swept.removed += 1;
+        } else {
+            swept.dead_bytes += metadata.len().saturating_sub(used.unwrap_or_default());
+        }
+    }
+    Ok(swept)
+}
+
+/// Whether a marker of a version that is still there lies here.
+fn marks_any(segment: &[u8], digests: &BTreeSet<String>) -> bool {
+    scan(segment).any(|found| {
+        let header = header_line(found.sealed).ok().and_then(Header::parse);
+        matches!(header, Some(Header::Marker(marker)) if digests.contains(&marker.digest))
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,170 @@
+//! Looking at everything that is kept: every frame, every chain, every digest, every key.
+//!
+//! Not here: mending. What is damaged is named; a person decides.
+
+use std::sync::Arc;
+
+use model::state::{StateName, StateVersion};
+
+use crate::keys::Scope;
+use crate::refusals::Refusal;
+use crate::sealing::{UnsealError, hex};
+use crate::state_versions::Stored;
+use crate::state_versions::blob::{self, BlobHeader, Encoding};
+use crate::states::StateRow;
+use crate::{Store, StoreError, blocking};
+
+/// What a look at the states of a home found.
+#[derive(Debug, Default)]
+pub struct Verified {
+    pub states: usize,
+    pub versions: usize,
+    /// What the versions hold,
+    pub plain_bytes: u64,
+    /// and the room they take.
+    pub stored_bytes: u64,
+    pub damages: Vec<Damage>,
+    /// What was not accepted and is kept aside.
+    pub refused: Vec<Refusal>,
+}
+
+/// One thing that is not as it was stored.
+#[derive(Debug)]
+pub struct Damage {
+    pub state: StateName,
+    pub version: i64,
+    /// Whether it is the state's newest version.
+    pub is_head: bool,
+    /// The newest version before it that can be read.
+    pub readable: Option<i64>,
+    pub error: StoreError,
+}
+
+/// One version's part.
+struct Checked {
+    body: Result<Arc<Vec<u8>>, StoreError>,
+    parent_digest: Option<String>,
+}
+
+impl Store {
+    /// Reads every version of one state, or of all, from where it is stored.
+    pub async fn state_verify(&self, only: Option<&StateName>) -> Result<Verified, StoreError> {
+        let mut verified = Verified::default();
+        for row in self.state_list().await? {
+            if only.is_some_and(|only| *only != row.name) {
+                continue;
+            }
+            self.verify_state(&row, &mut verified).await?;
+        }
+        for refusal in self.refusal_list_kept().await? {
+            if only.is_none_or(|only| *only == refusal.state) {
+                verified.refused.push(refusal);
+            }
+        }
+        Ok(verified)
+    }
+
+    async fn verify_state(
+        &self,
+        row: &StateRow,
+        verified: &mut Verified,
+    ) -> Result<(), StoreError> {
+        verified.states += 1;
+        let all = self.stored_all(&row.name).await?;
+        let mut readable = None;
+        let mut before: Option<(i64, Arc<Vec<u8>>)> = None;
+        for stored in &all {
+            let version = stored.version.version;
+            let mut damaged = |error| {
+                verified.damages.push(Damage {
+                    state: row.name.clone(),
+                    version,
+                    is_head: row.head == Some(version),
+                    readable,
+                    error,
+                });
+            };
+            let base = before
+                .take()
+                .filter(|(known, _)| stored.base == Some(*known));
+            let checked = self
+                .verify_version(stored, base.map(|(_, body)| body))
+                .await?;
+            if let Some(parent) = all.iter().find(|one| stored.is_child_of(one))
+                && checked.body.is_ok()
+                && checked.parent_digest != Some(hex(&parent.blob_digest[..]))
+            {
+                damaged(stored.damaged(&self.blobs, UnsealError::Parent));
+            }
+            match checked.body {
+                Ok(body) => {
+                    verified.plain_bytes += body.len() as u64;
+                    readable = Some(version);
+                    before = Some((version, body));
+                }
+                Err(error) => damaged(error),
+            }
+            verified.versions += 1;
+            verified.stored_bytes += stored.place.length;
+        }
+        if let Some(head) = row.head
+            && all.iter().all(|stored| stored.version.version != head)
+        {
+            verified.damages.push(Damage {
+                state: row.name.clone(),
+                version: head,
+                is_head: true,
+                readable,
+                error: StoreError::Row {
+                    found: "nothing".to_owned(),
+                    expected: "the newest version",
+                },
+            });
+        }
+        Ok(())
+    }
+
+    async fn verify_version(
+        &self,
+        stored: &Stored,
+        base: Option<Arc<Vec<u8>>>,
+    ) -> Result<Checked, StoreError> {
+        let (keys, blobs, own) = (self.keys.clone(), self.blobs.clone(), stored.clone());
+        blocking(move || {
+            let mut parent_digest = None;
+            let mut read = || {
+                let key = keys.get(&Scope::State(own.version.state.clone()))?;
+                let (header, packed) = blob::open(&blobs, &key, &own)?;
+                let BlobHeader { encoding, .. } = header;
+                parent_digest = header.parent_digest;
+                let base = match (encoding, &base) {
+                    (Encoding::Whole, _) => None,
+                    (Encoding::Delta, Some(base)) => Some(base.as_slice()),
+                    (Encoding::Delta, None) => {
+                        let base = own.base.unwrap_or_default();
+                        return Err(own.damaged(&blobs, UnsealError::Base { base }));
+                    }
+                };
+                let body = own.unpack(&blobs, &packed, base)?;
+                own.check_content(&keys, &blobs, &body)?;
+                Ok(Arc::new(body))
+            };
+            let body = read();
+            Ok(Checked {
+                body,
+                parent_digest,
+            })
+        })
+        .await
+    }
+}
+
+impl Stored {
+    fn is_child_of(&self, other: &Self) -> bool {
+        let StateVersion { parent, .. } = self.version;
+        parent == Some(other.version.version)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,86 @@
+//! What is damaged is found and named; what is not is not.
+
+use std::fs;
+
+use super::*;
+use crate::testing::{TestHome, append, network, wide};
+
+/// Four versions of a wide state: one whole, three differences.
+async fn four(home: &TestHome) -> Vec<Stored> {
+    let store = home.open().await;
+    for serial in 1..=4 {
+        let pushed = append(&store, network(), wide(50, serial));
+        pushed.await.unwrap();
+    }
+    store.stored_all(&network()).await.unwrap()
+}
+
+async fn damages(home: &TestHome) -> Vec<String> {
+    let verified = home.open().await.state_verify(None).await.unwrap();
+    let line = |damage: &Damage| {
+        let cause = std::error::Error::source(&damage.error).unwrap();
+        let head = if damage.is_head { ", the head" } else { "" };
+        format!("version {}{head}: {cause}", damage.version)
+    };
+    verified.damages.iter().map(line).collect()
+}
+
+#[tokio::test]
+async fn a_sound_home() {
+    let home = TestHome::new();
+    let stored = four(&home).await;
+    let depths: Vec<i64> = stored.iter().map(|stored| stored.depth).collect();
+    assert_eq!(depths, [0, 1, 2, 3]);
+    let store = home.open().await;
+    let refused = append(&store, network(), wide(50, 1));
+    refused.await.unwrap_err();
+    let verified = store.state_verify(Some(&network())).await.unwrap();
+    assert!(verified.damages.is_empty(), "{:?}", verified.damages);
+    assert_eq!((verified.states, verified.versions), (1, 4));
+    assert_eq!(verified.refused.len(), 1);
+    assert!(verified.stored_bytes * 2 < verified.plain_bytes);
+    let other = StateName::new("p", "other");
+    assert_eq!(store.state_verify(Some(&other)).await.unwrap().states, 0);
+}
+
+#[tokio::test]
+async fn a_damaged_frame_takes_what_builds_on_it_along() {
+    let home = TestHome::new();
+    let stored = four(&home).await;
+    let segment = home.path().join("home/segments/1.seg");
+    let mut bytes = fs::read(&segment).unwrap();
+    let at = stored[2].place.offset + stored[2].place.length / 2;
+    bytes[usize::try_from(at).unwrap()] ^= 1;
+    fs::write(&segment, &bytes).unwrap();
+    assert_eq!(
+        damages(&home).await,
+        [
+            "version 3: there is no whole frame at its place",
+            "version 4, the head: it builds on version 3, which cannot be read",
+        ]
+    );
+    let verified = home.open().await.state_verify(None).await.unwrap();
+    assert_eq!(verified.damages[1].readable, Some(2));
+    // The next write does not stumble over it.
+    let store = home.open().await;
+    let pushed = append(&store, network(), wide(50, 5));
+    pushed.await.unwrap();
+    assert_eq!(damages(&home).await.len(), 2);
+}
+
+#[tokio::test]
+async fn a_row_that_was_changed() {
+    let home = TestHome::new();
+    four(&home).await;
+    let store = home.open().await;
+    let change = "UPDATE state_version SET serial = 9 WHERE version = $1";
+    store.db.execute(change, &[4.into()]).await.unwrap();
+    let lost = "DELETE FROM state_version WHERE version = $1";
+    store.db.execute(lost, &[3.into()]).await.unwrap();
+    assert_eq!(
+        damages(&home).await,
+        [
+            "version 4, the head: it is version 4 of state `p/network`, not version 4 of state `p/network`"
+        ]
+    );
+}
