@@ -111,11 +111,10 @@ fn stable(story: &Story, said: &Said) -> String {
             rest = &rest[end + next..];
         }
         let line = level_age(&clean);
-        out.push_str(&match line.strip_suffix(&me) {
-            Some(before) => format!("{before}ME"),
-            None => line,
-        });
-        out.push('\n');
+        match line.strip_suffix(&me) {
+            Some(before) => out.extend([before, "ME\n"]),
+            None => out.extend([line.as_str(), "\n"]),
+        }
     }
     out
 }

