@@ -30,7 +30,7 @@ impl Outage {
         outage.story.wait_for("slow");
         let runner = outage.story.runner("r1");
         let outage = Self { runner, ..outage };
-        let log = outage.story.data().join("terrane.db-wal");
+        let log = outage.story.home().join("terrane.db-wal");
         let size = fs::metadata(log).unwrap().len();
         outage.limit(&size.to_string());
         outage.story.open("slow");

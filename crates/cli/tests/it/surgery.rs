@@ -5,7 +5,7 @@ use std::fs;
 use insta::assert_snapshot;
 use serde_json::Value;
 
-use crate::locks::levelled;
+use crate::locks::{levelled, with_serial};
 use crate::story::Story;
 
 fn module(word: &str, more: &str) -> String {
@@ -46,7 +46,20 @@ fn rollback_rolls_forward() {
         ];
         let asked = story.cli(&back).expect(3);
         insta::allow_duplicates! {
-            assert_snapshot!(levelled(&story, &asked), @"");
+            assert_snapshot!(levelled(&story, &asked), @"
+    ── stderr
+    state `base`: serial 2 → 3
+
+    - terraform_data.b
+    ~ terraform_data.a[0] input, output
+    ~ terraform_data.a[1] input, output
+    ~ outputs word
+
+    In the state: 0 resources to add, 1 to take out, 2 to change. Nothing real is touched.
+    error: nothing was changed: nobody is here to say yes
+    hint: `--auto-approve` goes on without asking
+    [exit 3]
+    ");
         }
         let done = story
             .cli(&[&back[..], &["--auto-approve"]].concat())
@@ -58,10 +71,7 @@ fn rollback_rolls_forward() {
         );
         // Only the serial differs from what it was, to the byte.
         let now = story.cli(&["state", "pull", "base"]).expect(0);
-        assert_eq!(
-            now.stdout,
-            old.stdout.replace("\"serial\":1", "\"serial\":3")
-        );
+        assert_eq!(now.stdout, with_serial(&old.stdout, 3));
         // The configuration still says `two`: the next plan shows the way there, and the apply goes it.
         let _ = story.cli(&["plan", "--detailed-exitcode"]).expect(2);
         let _ = story.cli(&["apply", "--auto-approve"]).expect(0);
@@ -86,9 +96,23 @@ fn rollback_by_serial_and_by_time() {
         ];
         story.cli(&args)
     };
-    assert_snapshot!(levelled(&story, &to("9").expect(1)), @"");
-    assert_snapshot!(levelled(&story, &to("2").expect(1)), @"");
-    assert_snapshot!(levelled(&story, &to("2001-01-01T00:00:00Z").expect(1)), @"");
+    assert_snapshot!(levelled(&story, &to("9").expect(1)), @"
+    ── stderr
+    error: state `story/base` has no version 9
+    hint: `--to` takes a version, `serial:N`, or a time such as `2026-11-16T02:00:00Z`
+    [exit 1]
+    ");
+    assert_snapshot!(levelled(&story, &to("2").expect(1)), @"
+    ── stderr
+    error: version 2 is the newest of state `story/base` already
+    [exit 1]
+    ");
+    assert_snapshot!(levelled(&story, &to("2001-01-01T00:00:00Z").expect(1)), @"
+    ── stderr
+    error: state `story/base` had no version at 2001-01-01T00:00:00Z yet
+    hint: `--to` takes a version, `serial:N`, or a time such as `2026-11-16T02:00:00Z`
+    [exit 1]
+    ");
     let _ = to("soon").expect(64);
     let said: Value = serde_json::from_str(&to("serial:1").expect(0).stdout).unwrap();
     assert_eq!(
@@ -99,6 +123,18 @@ fn rollback_by_serial_and_by_time() {
         said["changes"]["removed"],
         serde_json::json!(["terraform_data.b"])
     );
+}
+
+#[test]
+fn the_plan_that_a_rollback_would_cause() {
+    let story = two_versions("tofu");
+    let back = [
+        "state", "rollback", "base", "--to", "1", "--plan", "--reason", "test",
+    ];
+    let said = story.cli(&back).expect(3);
+    assert!(said.stdout.contains("+ terraform_data.b"), "{said}");
+    assert!(said.stdout.contains("\"one\" → \"two\""), "{said}");
+    assert_eq!(pull(&story)["serial"], 2, "nothing was changed");
 }
 
 #[test]
@@ -114,7 +150,13 @@ fn resources_are_taken_out_and_nothing_else_moves() {
         .concat();
         story.cli(&args)
     };
-    assert_snapshot!(levelled(&story, &rm(&["terraform_data.a[7]"], &[]).expect(1)), @"");
+    assert_snapshot!(levelled(&story, &rm(&["terraform_data.a[7]"], &[]).expect(1)), @"
+    ── stderr
+    error: could not take anything out of state `story/base`
+    nothing in the state is called `terraform_data.a[7]`
+    hint: did you mean `terraform_data.a`?
+    [exit 1]
+    ");
     let _ = rm(
         &["terraform_data.a[1]", "terraform_data.b"],
         &["--auto-approve"],
@@ -164,13 +206,41 @@ fn a_push_keeps_the_rules_unless_forced() {
     let same = push(&state, &[]).expect(0);
     assert!(same.stderr.contains("Nothing to do: version 2"), "{same}");
     let edited = state.replace("\"two\"", "\"three\"");
-    assert_snapshot!(levelled(&story, &push(&edited, &[]).expect(4)), @"");
+    assert_snapshot!(levelled(&story, &push(&edited, &[]).expect(4)), @"
+    ── stderr
+    state `base`: serial 2 → 2
+
+    ~ terraform_data.a[0] input, output
+    ~ terraform_data.a[1] input, output
+    ~ outputs word
+
+    In the state: 0 resources to add, 0 to take out, 2 to change. Nothing real is touched.
+    error: this may not follow the newest version of state `story/base`
+    serial 2 is taken by other content: two writers without a lock
+    hint: `--force` gives it the next serial
+    [exit 4]
+    ");
     let _ = push(&edited, &["--force"]).expect(0);
     assert_eq!(pull(&story)["serial"], 3);
     let lineage = pull(&story)["lineage"].as_str().unwrap().to_owned();
     let other = edited.replace(&lineage, "other");
-    assert_snapshot!(levelled(&story, &push(&other, &[]).expect(4)).replace(&lineage, "LINEAGE"), @"");
-    assert_snapshot!(levelled(&story, &push("{}", &["--force"]).expect(1)), @"");
+    assert_snapshot!(levelled(&story, &push(&other, &[]).expect(4)), @"
+    ── stderr
+    state `base`: serial 3 → 2
+
+    no resource and no output differs
+    error: this may not follow the newest version of state `story/base`
+    lineage `other` is not the head's `ID`: this is another
+    state
+    hint: if it really is to replace this state: `--force`
+    [exit 4]
+    ");
+    assert_snapshot!(levelled(&story, &push("{}", &["--force"]).expect(1)), @"
+    ── stderr
+    error: this cannot be a version of state `story/base`
+    this has neither `version` nor `encryption_version`, so it is no state
+    [exit 1]
+    ");
     let locks = story.cli(&["lock", "list"]).expect(0);
     assert_eq!(
         locks.stderr, "Nothing is locked.\n",
