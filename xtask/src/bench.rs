@@ -123,13 +123,13 @@ fn same_answer(expected: &mut Option<String>, seen: &str, peer: Peer) -> io::Res
 }
 
 /// A directory that goes away with us, unless it is to be looked at.
-struct Scratch {
-    dir: std::path::PathBuf,
+pub(crate) struct Scratch {
+    pub(crate) dir: std::path::PathBuf,
     keep: bool,
 }
 
 impl Scratch {
-    fn new(keep: bool) -> io::Result<Self> {
+    pub(crate) fn new(keep: bool) -> io::Result<Self> {
         let dir = std::env::temp_dir().join(format!("terrane-bench-{}", std::process::id()));
         std::fs::create_dir_all(&dir)?;
         Ok(Self { dir, keep })

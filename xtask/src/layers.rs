@@ -12,7 +12,7 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
     ("server", &["model", "control"]),
     ("cli", &["model", "control", "server"]),
     ("testkit", &["model"]),
-    ("xtask", &["model"]),
+    ("xtask", &["model", "testkit"]),
 ];
 
 /// What each crate promises, in the words of the reference page.

@@ -6,8 +6,9 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
     apply::ApplyArgs, completions::CompletionsArgs, destroy::DestroyArgs, engine::EngineArgs,
-    fmt::FmtArgs, graph::GraphArgs, init::InitArgs, output::OutputArgs, plan::PlanArgs,
-    runner::RunnerArgs, state::StateArgs, validate::ValidateArgs,
+    fmt::FmtArgs, graph::GraphArgs, init::InitArgs, key::KeyArgs, lock::LockArgs,
+    output::OutputArgs, plan::PlanArgs, run::RunArgs, runner::RunnerArgs, server::ServerArgs,
+    state::StateArgs, token::TokenArgs, validate::ValidateArgs,
 };
 use crate::{ExitStatus, Process};
 
@@ -79,6 +80,11 @@ pub(crate) enum Command {
     Destroy(DestroyArgs),
     Output(OutputArgs),
     State(StateArgs),
+    Server(ServerArgs),
+    Token(TokenArgs),
+    Lock(LockArgs),
+    Run(RunArgs),
+    Key(KeyArgs),
     Fmt(FmtArgs),
     Engine(EngineArgs),
     Completions(CompletionsArgs),

@@ -1,6 +1,7 @@
 //! One command per file; what several share is here.
 
 pub(crate) mod apply;
+mod by_hand;
 mod change;
 pub(crate) mod completions;
 pub(crate) mod destroy;
@@ -8,16 +9,21 @@ pub(crate) mod engine;
 pub(crate) mod fmt;
 pub(crate) mod graph;
 pub(crate) mod init;
+pub(crate) mod key;
+pub(crate) mod lock;
 pub(crate) mod output;
 mod place;
 pub(crate) mod plan;
+pub(crate) mod run;
 pub(crate) mod runner;
 mod selection;
+pub(crate) mod server;
 pub(crate) mod state;
+pub(crate) mod token;
 pub(crate) mod validate;
 
 use control::Control;
-use control::home::{Home, Opened, Settings};
+use control::home::{Home, Opened, Settings, Use};
 use control::projects::{self, OpenProject, OpenProjectError};
 use model::diagnostic::{Finding, Severity};
 use model::project::Project;
@@ -95,12 +101,22 @@ pub(crate) async fn open_control(
     process: &Process,
     look: Look,
 ) -> Result<Control, CommandError> {
+    open_control_for(Use::Brief, home, settings, process, look).await
+}
+
+pub(crate) async fn open_control_for(
+    how: Use,
+    home: Home,
+    settings: &Settings,
+    process: &Process,
+    look: Look,
+) -> Result<Control, CommandError> {
     let Opened {
         store,
         home,
         new_key,
     } = home
-        .open()
+        .open_for(how)
         .await
         .map_err(|err| CommandError::from_error(&err))?;
     if let Some(path) = new_key {

@@ -33,6 +33,11 @@ pub fn run(args: Args, process: &Process) -> Result<ExitStatus, CommandError> {
         Command::Destroy(args) => block_on(commands::destroy::destroy(args, global, process))?,
         Command::Output(args) => block_on(commands::output::output(args, global, process))?,
         Command::State(args) => block_on(commands::state::state(args, global, process))?,
+        Command::Server(args) => block_on_all(commands::server::server(args, global, process))?,
+        Command::Token(args) => block_on(commands::token::token(args, global, process))?,
+        Command::Lock(args) => block_on(commands::lock::lock(args, global, process))?,
+        Command::Run(args) => block_on(commands::run::run(args, global, process))?,
+        Command::Key(args) => block_on(commands::key::key(args, global, process))?,
         Command::Runner(args) => {
             commands::runner::leave_terminal()?;
             block_on(commands::runner::runner(args))?
@@ -42,9 +47,19 @@ pub fn run(args: Args, process: &Process) -> Result<ExitStatus, CommandError> {
 
 /// One thread is enough: the work is in other processes.
 fn block_on<T>(work: impl Future<Output = T>) -> Result<T, CommandError> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
+    run_on(&mut tokio::runtime::Builder::new_current_thread(), work)
+}
+
+/// A server's work is its own, so it gets all processors.
+fn block_on_all<T>(work: impl Future<Output = T>) -> Result<T, CommandError> {
+    run_on(&mut tokio::runtime::Builder::new_multi_thread(), work)
+}
+
+fn run_on<T>(
+    builder: &mut tokio::runtime::Builder,
+    work: impl Future<Output = T>,
+) -> Result<T, CommandError> {
+    let runtime = builder.enable_all().build();
     let runtime = runtime.map_err(|err| CommandError::because("could not start", &err))?;
     let done = runtime.block_on(work);
     // A thread that still waits for a lock nobody wants any more must not keep the process.

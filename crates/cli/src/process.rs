@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal as _, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use control::home::Settings;
+use control::home::{Settings, StorePlace};
+use control::keys::KeySource;
+use model::secret::Secret;
 
 use crate::args::{Color, Global};
 use crate::view::{Look, errors};
@@ -48,6 +50,21 @@ impl Process {
             .get(name)
             .map(String::as_str)
             .filter(|value| !value.is_empty())
+    }
+
+    /// Who runs this: a person of the operating system.
+    pub(crate) fn actor(&self) -> String {
+        let uid = rustix::process::getuid().as_raw().to_string();
+        let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+        let known = users.lines().find_map(|line| {
+            let mut fields = line.split(':');
+            let name = fields.next()?;
+            (fields.nth(1)? == uid).then(|| name.to_owned())
+        });
+        let said = || ["USER", "LOGNAME"].iter().find_map(|name| self.var(name));
+        known
+            .or_else(|| said().map(str::to_owned))
+            .unwrap_or_else(|| format!("user {uid}"))
     }
 
     /// For what goes to standard error: everything that is not data.
@@ -105,27 +122,62 @@ impl Process {
             CommandError::new("there is no home directory: `HOME` is not set")
                 .hint("set `HOME`, or name the directories: `XDG_DATA_HOME`, `XDG_CONFIG_HOME`, `XDG_CACHE_HOME`")
         };
-        let named = global
-            .data
-            .clone()
-            .or_else(|| self.var("TERRANE_HOME").map(PathBuf::from));
-        if let Some(text) = named.as_ref().and_then(|path| path.to_str())
-            && text.contains("://")
-        {
-            return Err(
-                CommandError::new(format!("the home `{text}` is not a directory"))
-                    .hint("homes in a database or on a server are not built yet: name a directory")
-                    .status(ExitStatus::Usage),
-            );
-        }
+        let data = global.data.as_ref().map(|dir| dir.to_string_lossy());
+        let named = data.as_deref().or_else(|| self.var("TERRANE_HOME"));
+        let named = named.map(|text| StorePlace::parse(text, &self.cwd, &self.env));
+        let named = named.transpose().map_err(|err| {
+            let hint = err.hint();
+            CommandError::from_error(&err)
+                .hint(hint)
+                .status(ExitStatus::Usage)
+        })?;
         Ok(Settings {
-            named_home: named.map(|path| self.cwd.join(path)),
+            named_home: named,
             data_dir: dir("XDG_DATA_HOME", ".local/share").ok_or_else(missing)?,
             config_dir: dir("XDG_CONFIG_HOME", ".config").ok_or_else(missing)?,
             cache_dir: dir("XDG_CACHE_HOME", ".cache").ok_or_else(missing)?,
-            key_file: self.var("TERRANE_KEY_FILE").map(|path| self.cwd.join(path)),
+            key: self.key_source(&dir("XDG_CONFIG_HOME", ".config").ok_or_else(missing)?)?,
             is_ci: self.var("CI").is_some_and(|ci| ci != "false" && ci != "0"),
         })
+    }
+
+    /// Where the master key comes from; only one place may be named.
+    fn key_source(&self, config: &Path) -> Result<KeySource, CommandError> {
+        const NAMES: [&str; 4] = [
+            "TERRANE_KEY",
+            "TERRANE_KEY_FILE",
+            "TERRANE_KEY_AGE",
+            "TERRANE_KEY_COMMAND",
+        ];
+        let named: Vec<&str> = NAMES
+            .into_iter()
+            .filter(|name| self.var(name).is_some())
+            .collect();
+        if let [first, second, ..] = named[..] {
+            return Err(CommandError::new(format!(
+                "`{first}` and `{second}` both name a master key"
+            ))
+            .hint("set one of them only")
+            .status(ExitStatus::Usage));
+        }
+        let value = |name: &str| self.var(name).map(str::to_owned);
+        if let Some(text) = value("TERRANE_KEY") {
+            return Ok(KeySource::Text(Secret::new(text)));
+        }
+        if let Some(line) = value("TERRANE_KEY_COMMAND") {
+            let (dir, env) = (self.cwd.clone(), self.env.clone());
+            return Ok(KeySource::Command { line, dir, env });
+        }
+        if let Some(identity) = value("TERRANE_KEY_AGE") {
+            return Ok(KeySource::Age {
+                identity: self.cwd.join(identity),
+                file: config.join("master.key.age"),
+            });
+        }
+        let file = value("TERRANE_KEY_FILE").map(|path| self.cwd.join(path));
+        Ok(KeySource::File(
+            file.unwrap_or_else(|| config.join("master.key")),
+        ))
     }
 
     /// Says why a command failed; never a debug dump.

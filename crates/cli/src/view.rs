@@ -13,6 +13,8 @@ pub mod outcome;
 pub mod outputs;
 pub mod plan;
 pub mod progress;
+pub(crate) mod state;
+pub mod surgery;
 pub mod table;
 pub mod text;
 mod value;

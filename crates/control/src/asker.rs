@@ -10,12 +10,21 @@ use model::run::RunSpec;
 use model::secret::Secret;
 use serde::{Deserialize, Serialize};
 
+use crate::home::{Home, StorePlace};
+use crate::keys::KeySource;
+
 /// No `Debug`: it holds secrets.
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub struct Asker {
     env: BTreeMap<String, String>,
     /// Contents of `file:` secrets, by reference.
     files: BTreeMap<String, String>,
+    /// The master keys, unless they lie in a file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+    /// Where the store is, unless it is a directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    store: Option<serde_json::Value>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -47,6 +56,10 @@ impl Asker {
             let stack = spec.stack.name.to_string();
             for pattern in spec.contexts.iter().flat_map(|context| &context.pass_env) {
                 for name in env.keys().filter(|name| matches_name(pattern, name)) {
+                    // Not even `*` hands our master key to an engine.
+                    if name.starts_with("TERRANE_KEY") {
+                        continue;
+                    }
                     asker.take(env, name);
                 }
             }
@@ -76,6 +89,29 @@ impl Asker {
 
     pub fn file(&self, reference: &str) -> Option<Secret> {
         self.files.get(reference).map(Secret::new)
+    }
+
+    /// What opens the home, if it was handed over.
+    pub fn key(&self) -> Option<KeySource> {
+        self.key
+            .as_ref()
+            .map(|key| KeySource::Text(Secret::new(key)))
+    }
+
+    /// Where the home's store is, if it was handed over.
+    pub fn store(&self) -> Option<StorePlace> {
+        self.store.as_ref().and_then(StorePlace::from_values)
+    }
+
+    /// With what leads to the home and opens it, where neither is a file that another process can read.
+    pub(crate) fn with_home(&self, home: &Home) -> Self {
+        let mut with = self.clone();
+        with.key = match home.key() {
+            KeySource::Text(text) => Some(text.expose().to_owned()),
+            KeySource::File(_) | KeySource::Age { .. } | KeySource::Command { .. } => None,
+        };
+        with.store = home.store().to_values();
+        with
     }
 
     /// What `pass_env` of a context takes over.

@@ -25,6 +25,7 @@ use store::{ChangeSetError, Scope};
 
 use crate::asker::{Asker, GatherError};
 use crate::home::make_private;
+use crate::kept_aside::{self, KeptAsideError};
 use crate::outputs::{self, OutputsError};
 use crate::projects::OpenProject;
 use crate::{Control, runner};
@@ -39,6 +40,10 @@ pub struct Wanted {
     /// For `plan --destroy`; a destroy is one anyway.
     pub destroy: bool,
     pub refresh_only: bool,
+    /// For a plan from an older version of the state.
+    pub pinned: Option<i64>,
+    /// Who asks: a person of the operating system.
+    pub asker: String,
     /// Whether a home was named, or the machine keeps its disk: states may be stored here.
     pub may_keep_state: bool,
 }
@@ -59,6 +64,11 @@ pub enum PrepareError {
     },
     #[error("stack `{by}` still stands on `{stack}`: it is applied, and not part of this")]
     StillNeeded { stack: StackName, by: StackName },
+    #[error("stack `{stack}` may not be applied now")]
+    KeptAside {
+        stack: StackName,
+        source: KeptAsideError,
+    },
     #[error("no engine is known for stack `{stack}`")]
     NoEngine { stack: StackName },
     #[error(transparent)]
@@ -71,6 +81,8 @@ pub enum PrepareError {
     Keep { path: PathBuf, source: io::Error },
     #[error("could not seal the snapshot of the source")]
     Seal(#[source] store::StoreError),
+    #[error("could not reserve a state for runs")]
+    Reserve(#[source] store::StoreError),
     #[error("could not store the change set")]
     Store(#[from] ChangeSetError),
 }
@@ -90,6 +102,7 @@ impl PrepareError {
             Self::StillNeeded { stack, .. } => Some(format!(
                 "`terrane destroy {stack}+` destroys its dependents first"
             )),
+            Self::KeptAside { stack, source } => source.hint(stack.as_str()),
             Self::Gather(GatherError::Unset { name, .. }) => {
                 Some(format!("set it: `export {name}=…`"))
             }
@@ -99,16 +112,26 @@ impl PrepareError {
             | Self::Snapshot(_)
             | Self::Keep { .. }
             | Self::Seal(_)
+            | Self::Reserve(_)
             | Self::Store(_) => None,
         }
     }
 
     /// Whether a rule refused it, rather than something breaking.
     pub fn is_refusal(&self) -> bool {
-        matches!(
-            self,
-            Self::NotAWriter { .. } | Self::NoHome { .. } | Self::StillNeeded { .. }
-        )
+        match self {
+            Self::NotAWriter { .. } | Self::NoHome { .. } | Self::StillNeeded { .. } => true,
+            Self::KeptAside { source, .. } => source.is_refusal(),
+            Self::NotApplied { .. }
+            | Self::NoEngine { .. }
+            | Self::Gather(_)
+            | Self::Outputs(_)
+            | Self::Snapshot(_)
+            | Self::Keep { .. }
+            | Self::Seal(_)
+            | Self::Reserve(_)
+            | Self::Store(_) => false,
+        }
     }
 }
 
@@ -134,7 +157,16 @@ pub async fn begin(
     let graph = Graph::new(project);
     for name in &wanted.stacks {
         may(project, &project.stacks[name], wanted)?;
+        if wanted.action != Action::Plan {
+            let state = control.state_name(&project.stacks[name].state);
+            let checked = kept_aside::check(control, &state).await;
+            checked.map_err(|source| PrepareError::KeptAside {
+                stack: name.clone(),
+                source,
+            })?;
+        }
     }
+    reserve_for_runs(control, project, wanted).await?;
     check_upstreams(control, project, wanted).await?;
     check_downstreams(control, project, &graph, wanted).await?;
     // Until the change set is stored, nobody may take its source for left over.
@@ -154,14 +186,22 @@ pub async fn begin(
         .map(|name| spec(open, project, &graph, engines, &source, &name, wanted))
         .collect::<Result<Vec<_>, _>>()?;
     let asker = Asker::gather(env, &open.root, &specs)?;
+    let commit = open
+        .git
+        .as_ref()
+        .and_then(|git| git.head_commit().ok().flatten());
     let request = Request {
+        project: control.home.project().to_owned(),
+        machine: control.home.machine().to_owned(),
         action: wanted.action,
         stacks: wanted.stacks.iter().cloned().collect(),
         auto_approve: wanted.auto_approve && wanted.action != Action::Plan,
         parallelism: wanted.parallelism.max(1),
         lanes: lanes(project, wanted),
         source,
-        commit: open.git.as_ref().and_then(|git| git.head().ok().flatten()),
+        commit: commit.as_ref().map(|(id, _)| id.clone()),
+        subject: commit.map(|(_, subject)| subject),
+        asker: Some(wanted.asker.clone()),
         dirty: open
             .git
             .as_ref()
@@ -190,7 +230,10 @@ pub async fn find_same(
     project: &Project,
     wanted: &Wanted,
 ) -> Result<Option<ChangeSet>, PrepareError> {
-    let mut sets = control.store.change_set_list_open().await?;
+    let mut sets = control
+        .store
+        .change_set_list_open(control.home.project())
+        .await?;
     sets.retain(|set| {
         set.request.action == wanted.action
             && matches!(set.status, Status::Confirmed | Status::Interrupting)
@@ -245,7 +288,7 @@ pub(crate) fn is_watched(control: &Control, set: &ChangeSet) -> bool {
 fn watch_path(control: &Control, set: ChangeSetId) -> PathBuf {
     control
         .home
-        .root()
+        .work()
         .join("changesets")
         .join(format!("{set}.lock"))
 }
@@ -281,6 +324,24 @@ fn may(project: &Project, stack: &Stack, wanted: &Wanted) -> Result<(), PrepareE
         return Err(PrepareError::NoHome {
             stack: stack.name.clone(),
         });
+    }
+    Ok(())
+}
+
+/// Where not anyone may apply, only runs write the state: a server on this home refuses its clients.
+async fn reserve_for_runs(
+    control: &Control,
+    project: &Project,
+    wanted: &Wanted,
+) -> Result<(), PrepareError> {
+    for name in &wanted.stacks {
+        let stack = &project.stacks[name];
+        let target = &project.targets[&stack.target];
+        if !target.is_open() && target.backend == Backend::Terrane {
+            let state = control.state_name(&stack.state);
+            let reserved = control.store.state_reserve_for_runs(&state).await;
+            reserved.map_err(PrepareError::Reserve)?;
+        }
     }
     Ok(())
 }
@@ -465,6 +526,7 @@ fn spec(
             .unwrap_or_default(),
         destroy: wanted.destroy || wanted.action == Action::Destroy,
         refresh_only: wanted.refresh_only,
+        pinned: wanted.pinned.filter(|_| wanted.action == Action::Plan),
     })
 }
 

@@ -4,10 +4,13 @@
 //! <home>/terrane.db           runs, change sets, lanes, locks, the index of states
 //! <home>/segments, keys       every version of every state, and the wrapped keys (`store`)
 //! <home>/refused              writes that were not accepted, kept for a while (`store`)
-//! <home>/snapshots/<digest>   sources of change sets that are not over, encrypted
-//! <home>/slots/<slot>/<n>     where engines run: a laid-out snapshot; most stacks share one
-//! <home>/runs/<run>           a run's lock, what its engine wrote, its plan, encrypted
+//! <work>/snapshots/<digest>   sources of change sets that are not over, encrypted
+//! <work>/slots/<slot>/<n>     where engines run: a laid-out snapshot; most stacks share one
+//! <work>/runs/<run>           a run's lock, what its engine wrote, its plan, encrypted
 //! ```
+//!
+//! A project's own home is both. A home that is named is shared by all projects that name it, and by a server:
+//! each of them works in `<home>/projects/<id>`.
 //!
 //! Not here: what the files mean.
 
@@ -16,27 +19,37 @@ use std::path::{Path, PathBuf};
 
 use drivers::snapshot::Slot;
 use model::ids::RunId;
-use store::{Keyring, OpenStoreError, Store};
+use store::{OpenStoreError, Store};
+
+pub use place::{InvalidPlace, SharedPlace, StorePlace};
+pub use store::Use;
+
+mod place;
+
+use crate::keys::{KeySource, ReadKeyError};
 
 /// Directories of the person and the place, read from the environment once, by `cli`.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// `--data` or `TERRANE_HOME`.
-    pub named_home: Option<PathBuf>,
+    pub named_home: Option<StorePlace>,
     pub data_dir: PathBuf,
     pub config_dir: PathBuf,
     pub cache_dir: PathBuf,
-    /// Where the master key lies, if not in the config directory.
-    pub key_file: Option<PathBuf>,
+    pub key: KeySource,
     /// Whether this is a CI job, whose disk goes when it ends.
     pub is_ci: bool,
 }
 
 #[derive(Clone, Debug)]
 pub struct Home {
-    root: PathBuf,
-    key_file: PathBuf,
+    store: StorePlace,
+    /// Where this project works.
+    work: PathBuf,
+    key: KeySource,
     project: String,
+    /// Which of the machines that share it this is; empty where there is only one.
+    machine: String,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -45,14 +58,11 @@ pub enum OpenHomeError {
     Make { path: PathBuf, source: io::Error },
     #[error("the master key `{}` is missing, and the home `{}` holds states sealed with it", path.display(), home.display())]
     KeyGone { path: PathBuf, home: PathBuf },
-    #[error("could not read the master key `{}`", path.display())]
-    Key {
-        path: PathBuf,
-        source: store::OpenKeyringError,
-    },
-    #[error("could not open the home `{}`", path.display())]
+    #[error(transparent)]
+    Key(#[from] ReadKeyError),
+    #[error("could not open the home `{home}`")]
     Open {
-        path: PathBuf,
+        home: String,
         source: Box<OpenStoreError>,
     },
 }
@@ -65,85 +75,103 @@ pub struct Opened {
 }
 
 impl Settings {
-    /// The home of a project: a directory of its own for each, so that names never meet.
+    /// The home of a project.
     pub fn home_of(&self, project: &str) -> Home {
-        let base = self
-            .named_home
-            .clone()
-            .unwrap_or_else(|| self.data_dir.clone());
-        Home {
-            root: base.join(project),
-            key_file: self.master_key(),
-            project: project.to_owned(),
-        }
+        let own = self.data_dir.join(project);
+        let (store, work) = match &self.named_home {
+            None => (StorePlace::Directory(own.clone()), own),
+            Some(StorePlace::Directory(dir)) => (
+                StorePlace::Directory(dir.clone()),
+                dir.join("projects").join(project),
+            ),
+            // What only this machine needs stays on it.
+            Some(shared @ StorePlace::Shared(_)) => (shared.clone(), own.join("shared")),
+        };
+        Home::at(store, work, self.key.clone(), project.to_owned())
     }
 
     /// The named home itself, for states of any project, as a server keeps them.
     pub fn bare_home(&self) -> Option<Home> {
-        let root = self.named_home.clone()?;
-        let key_file = self.master_key();
-        let project = String::new();
-        Some(Home {
-            root,
-            key_file,
-            project,
-        })
-    }
-
-    pub fn master_key(&self) -> PathBuf {
-        let default = || self.config_dir.join("master.key");
-        self.key_file.clone().unwrap_or_else(default)
+        let store = self.named_home.clone()?;
+        let work = match &store {
+            StorePlace::Directory(dir) => dir.clone(),
+            StorePlace::Shared(_) => self.data_dir.join("shared"),
+        };
+        Some(Home::at(store, work, self.key.clone(), String::new()))
     }
 }
 
 impl Home {
     /// For a runner, which is told where its home is.
-    pub fn at(root: PathBuf, key_file: PathBuf, project: String) -> Self {
+    pub fn at(store: StorePlace, work: PathBuf, key: KeySource, project: String) -> Self {
         Self {
-            root,
-            key_file,
+            store,
+            work,
+            key,
             project,
+            machine: String::new(),
         }
     }
 
     pub async fn open(self) -> Result<Opened, OpenHomeError> {
+        self.open_for(Use::Brief).await
+    }
+
+    pub async fn open_for(mut self, how: Use) -> Result<Opened, OpenHomeError> {
         // A new key for old states would only hide that the right one is missing.
-        if !self.key_file.exists() && self.root.join("keys").is_dir() {
+        if let Some(path) = self.key.file()
+            && !path.exists()
+            && let Some(dir) = self.store.directory()
+            && dir.join("keys").is_dir()
+        {
             return Err(OpenHomeError::KeyGone {
-                path: self.key_file.clone(),
-                home: self.root,
+                path: path.to_owned(),
+                home: dir.to_owned(),
             });
         }
-        make_private(&self.root).map_err(|source| OpenHomeError::Make {
-            path: self.root.clone(),
-            source,
-        })?;
-        let keys =
-            Keyring::open_or_create(&self.key_file).map_err(|source| OpenHomeError::Key {
-                path: self.key_file.clone(),
+        for dir in self.store.directory().into_iter().chain([&*self.work]) {
+            make_private(dir).map_err(|source| OpenHomeError::Make {
+                path: dir.to_owned(),
                 source,
             })?;
-        let made = keys.created();
-        let store = Store::open(&self.root, keys)
-            .await
-            .map_err(|source| OpenHomeError::Open {
-                path: self.root.clone(),
-                source: Box::new(source),
-            })?;
-        let new_key = made.then(|| self.key_file.clone());
+        }
+        if let StorePlace::Shared(_) = self.store {
+            let path = self.work.join("machine");
+            self.machine = machine(&path).map_err(|source| OpenHomeError::Make { path, source })?;
+        }
+        let keys = self.key.read().await?;
+        let new_key = keys.created().then(|| self.key.file().map(Path::to_owned));
+        if self.key.file().is_none() {
+            // A command is asked once; runners get what it said.
+            self.key = KeySource::Text(keys.to_text());
+        }
+        let store = self.store.open(keys, how).await;
+        let store = store.map_err(|source| OpenHomeError::Open {
+            home: self.store.describe(),
+            source: Box::new(source),
+        })?;
         Ok(Opened {
             store,
             home: self,
-            new_key,
+            new_key: new_key.flatten(),
         })
     }
 
-    pub fn root(&self) -> &Path {
-        &self.root
+    pub fn store(&self) -> &StorePlace {
+        &self.store
     }
 
-    pub fn key_file(&self) -> &Path {
-        &self.key_file
+    /// What this project keeps beside the store, on this machine.
+    pub fn work(&self) -> &Path {
+        &self.work
+    }
+
+    pub fn key(&self) -> &KeySource {
+        &self.key
+    }
+
+    pub fn machine(&self) -> &str {
+        &self.machine
     }
 
     pub fn project(&self) -> &str {
@@ -157,17 +185,21 @@ impl Home {
 
     /// A short name of this home among all homes of the machine.
     pub(crate) fn tag(&self) -> String {
-        let digest = drivers::snapshot::sha256(self.root.as_os_str().as_encoded_bytes());
+        let digest = drivers::snapshot::sha256(self.work.as_os_str().as_encoded_bytes());
         digest[..12].to_owned()
     }
 
     pub fn run_dir(&self, run: RunId) -> PathBuf {
-        self.root.join("runs").join(run.to_string())
+        self.runs().join(run.to_string())
+    }
+
+    pub(crate) fn runs(&self) -> PathBuf {
+        self.work.join("runs")
     }
 
     /// What runners complain of before they can record anything; one file for all.
     pub(crate) fn runners_log(&self) -> PathBuf {
-        self.root.join("runners.log")
+        self.work.join("runners.log")
     }
 
     /// What the engine says while it plans or applies, as it says it.
@@ -182,7 +214,7 @@ impl Home {
 
     /// Where the trees of a slot are, and their locks.
     pub(crate) fn slots(&self, slot: &str) -> PathBuf {
-        self.root.join("slots").join(slot)
+        self.work.join("slots").join(slot)
     }
 
     pub(crate) fn slot(&self, slot: &str, number: usize) -> Result<Slot, globset::Error> {
@@ -198,11 +230,11 @@ impl Home {
     }
 
     pub(crate) fn snapshots_lock(&self) -> PathBuf {
-        self.root.join("snapshots").join("lock")
+        self.work.join("snapshots").join("lock")
     }
 
     pub fn snapshot(&self, digest: &str) -> PathBuf {
-        self.root.join("snapshots").join(digest)
+        self.work.join("snapshots").join(digest)
     }
 }
 
@@ -217,4 +249,20 @@ pub(crate) fn make_private(path: &Path) -> io::Result<()> {
         .recursive(true)
         .mode(0o700)
         .create(path)
+}
+
+/// A name that this machine gave itself when it first used a shared home. A container that starts anew is another
+/// machine, and rightly: nothing of the former one is alive in it.
+fn machine(path: &Path) -> io::Result<String> {
+    use std::io::Write as _;
+    let aside = tempfile::NamedTempFile::new_in(path.parent().unwrap_or(Path::new(".")))?;
+    let name = uuid::Uuid::new_v4().simple().to_string();
+    aside.as_file().write_all(name.as_bytes())?;
+    match aside.persist_noclobber(path) {
+        Ok(_) => Ok(name),
+        Err(err) if err.error.kind() == io::ErrorKind::AlreadyExists => {
+            std::fs::read_to_string(path)
+        }
+        Err(err) => Err(err.error),
+    }
 }

@@ -10,6 +10,8 @@ use model::ids::RunId;
 
 use crate::home::{Home, make_private};
 
+pub mod held;
+
 #[derive(Debug)]
 pub struct RunLock(File);
 

@@ -140,5 +140,5 @@ pub(crate) async fn remember(
 }
 
 fn kept_path(control: &Control, state: &str) -> PathBuf {
-    control.home.root().join("outputs").join(state)
+    control.home.work().join("outputs").join(state)
 }

@@ -2,15 +2,14 @@
 //! no process any more, and are ended by what can be seen of them.
 
 use std::fs;
-use std::path::Path;
 
 use model::changeset::{ChangeSet, Status};
 use model::ids::RunId;
-use model::project::Backend;
-use model::run::{Run, RunEvent, RunSpec, RunState};
-use store::{Adopted, ChangeSetError};
+use model::run::{Run, RunEvent, RunState};
+use store::ChangeSetError;
 
 use crate::Control;
+use crate::kept_aside::{self, Leftovers};
 use crate::locks::RunLock;
 use crate::runner::scratch_dir;
 
@@ -26,6 +25,9 @@ pub struct Found {
 /// lock is held meanwhile.
 pub async fn recover(control: &Control, set: &ChangeSet) -> Result<Vec<Found>, ChangeSetError> {
     let mut found = Vec::new();
+    if is_elsewhere(control, set) {
+        return Ok(found);
+    }
     for run in control.store.run_list(set.id).await? {
         if !run.state.is_running() {
             continue;
@@ -39,12 +41,12 @@ pub async fn recover(control: &Control, set: &ChangeSet) -> Result<Vec<Found>, C
         };
         let kept = match &run.state {
             RunState::Applying { plan, .. } => {
-                let may_empty = plan.destroys || plan.counts.forget > 0;
                 let spec = control.store.run_spec(run.id).await?;
                 let kept = match control.home.slot(&spec.slot, 0) {
                     Ok(slot) => {
                         let dir = slot.tree().join(&spec.stack.path);
-                        adopt_errored_state(control, run.id, &spec, &dir, may_empty).await
+                        let left = Leftovers::of(run.id, &spec, &dir, plan);
+                        kept_aside::take_in(control, left).await
                     }
                     Err(_) => None,
                 };
@@ -71,7 +73,15 @@ pub async fn recover(control: &Control, set: &ChangeSet) -> Result<Vec<Found>, C
 /// Ends change sets that hold lanes although nothing of them is alive: their lanes must not wait for ever.
 pub async fn release_abandoned(control: &Control) -> Result<Vec<ChangeSet>, ChangeSetError> {
     let mut stopped = Vec::new();
-    for set in control.store.change_set_list_open().await? {
+    kept_aside::take_in_forgotten(control).await?;
+    for set in control
+        .store
+        .change_set_list_open(control.home.project())
+        .await?
+    {
+        if is_elsewhere(control, &set) {
+            continue;
+        }
         recover(control, &set).await?;
         let runs = control.store.run_list(set.id).await?;
         if !is_at_work(control, &runs) && !crate::changesets::is_watched(control, &set) {
@@ -98,7 +108,7 @@ pub async fn stop_if_gone(
     set: &ChangeSet,
     runs: &[Run],
 ) -> Result<bool, ChangeSetError> {
-    if is_at_work(control, runs) {
+    if is_elsewhere(control, set) || is_at_work(control, runs) {
         return Ok(false);
     }
     let why = "its processes are gone";
@@ -109,61 +119,16 @@ pub async fn stop_if_gone(
     Ok(true)
 }
 
+/// Whether its processes belong to another machine: a lock on this disk says nothing of them.
+fn is_elsewhere(control: &Control, set: &ChangeSet) -> bool {
+    set.request.machine != control.home.machine()
+}
+
 /// Whether any process carries out one of these runs. A lock tells, not what it says: a runner that has
 /// not signed yet is alive, and so is an engine whose runner is gone.
 fn is_at_work(control: &Control, runs: &[Run]) -> bool {
     runs.iter()
         .any(|run| RunLock::is_held(&control.home, run.id))
-}
-
-/// Takes over the state that an engine could not deliver, if it may be (its text says what was done), or
-/// keeps it aside.
-pub(crate) async fn adopt_errored_state(
-    control: &Control,
-    run: RunId,
-    spec: &RunSpec,
-    dir: &Path,
-    may_empty: bool,
-) -> Option<String> {
-    let path = drivers::engine::find_errored_state(dir)?;
-    if spec.target.backend != Backend::Terrane {
-        let why = "it belongs to the engine's own backend; push it there";
-        return Some(lies_in(&path, &why));
-    }
-    let bytes = fs::read(&path).ok()?;
-    let state = control.state_name(&spec.stack.state);
-    let said = match control
-        .store
-        .state_adopt(&state, run, bytes, may_empty)
-        .await
-    {
-        Ok(Adopted::New(version)) => format!(
-            "the state that could not be delivered was found and kept as serial {}",
-            version.serial
-        ),
-        Ok(Adopted::Nothing) => {
-            "the state that could not be delivered was already stored".to_owned()
-        }
-        Ok(Adopted::KeptAside {
-            why,
-            kept: Some(kept),
-        }) => {
-            format!("the state that could not be delivered is kept aside as `{kept}`: {why}")
-        }
-        Ok(Adopted::KeptAside { why, kept: None }) => return Some(lies_in(&path, &why)),
-        Err(err) => return Some(lies_in(&path, &err)),
-    };
-    // It is in the store now; left here it would be found again after the next failure.
-    drop(fs::remove_file(path));
-    Some(said)
-}
-
-/// It stays where the engine put it, and survives the next lay-out.
-fn lies_in(path: &Path, why: &dyn std::fmt::Display) -> String {
-    format!(
-        "the state that could not be delivered lies in `{}`: {why}",
-        path.display()
-    )
 }
 
 /// After the last run of a change set: its source and plan files go; what people may look at stays.
@@ -189,7 +154,7 @@ async fn remove_source(control: &Control, source: &str) -> std::io::Result<()> {
     }
     let open = control
         .store
-        .change_set_list_open()
+        .change_set_list_open(control.home.project())
         .await
         .map_err(std::io::Error::other)?;
     if open.iter().any(|set| set.request.source == source) {

@@ -20,6 +20,7 @@ use tokio::sync::Mutex;
 use crate::Control;
 use crate::asker::Asker;
 use crate::locks::RunLock;
+use crate::patience::insist;
 use crate::state::StateAccess;
 use crate::worker::{self, Own};
 use interrupts::Interrupts;
@@ -193,8 +194,12 @@ pub async fn run(
             Stage::Preparing | Stage::Planning => plan::plan(&job).await,
             Stage::Applying => apply::apply(&job).await,
         };
-        let own = Own { run, happened };
-        let standing = worker::turn(control, set.id, None, asker, Some(own)).await?;
+        // What happened must not be lost because the home does not answer now.
+        let commit = async || {
+            let happened = happened.clone();
+            worker::turn(control, set.id, None, asker, Some(Own { run, happened })).await
+        };
+        let standing = insist(worker::TurnError::is_outage, commit).await?;
         let Some(next) = standing.own else {
             let own: Vec<Run> = standing
                 .runs

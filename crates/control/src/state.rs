@@ -5,12 +5,19 @@
 //!
 //! Not here: HTTP (`server::state_backend`), and which write may follow (`model::state`).
 
+use std::sync::Arc;
+
 use model::ids::RunId;
 use model::lock::LockInfo;
 use model::state::{ExpectedHead, HeldLock, InvalidState, PushRefusal, StateName, StateVersion};
 use store::{
-    AcquireLockError, AppendError, NewRefusal, ReleaseLockError, Store, StoreError, Writer,
+    AcquireLockError, AppendError, Appended, NewRefusal, ReleaseLockError, Store, StoreError,
+    Writer,
 };
+use tokio::sync::Mutex;
+
+use crate::patience::Patience;
+use crate::spool::Spool;
 
 /// One run's access to one state.
 #[derive(Clone, Debug)]
@@ -19,6 +26,10 @@ pub struct StateAccess {
     state: StateName,
     run: RunId,
     mode: AccessMode,
+    /// Where a write waits that the store cannot take; without one it fails at once.
+    spool: Option<Spool>,
+    /// One write at a time, and whoever wants to know when the last one is over.
+    writing: Arc<Mutex<()>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +47,8 @@ enum AccessMode {
 pub enum StateAccessError {
     #[error("run {run} may not do this: {why}")]
     Forbidden { run: RunId, why: &'static str },
+    #[error("token `{token}` may not do this: {why}")]
+    Denied { token: String, why: String },
     #[error("state `{state}` is locked by {}", .holder.info)]
     Locked {
         state: StateName,
@@ -81,19 +94,39 @@ impl StateAccess {
         state: StateName,
         run: RunId,
     ) -> Result<Self, StateAccessError> {
-        let pinned = store.state_head(&state).await.map_err(|source| {
-            let state = state.clone();
-            StateAccessError::Store {
-                state,
-                deed: "read",
-                source,
-            }
+        let pinned = store.state_head(&state).await;
+        Self::planning(store, state, run, pinned)
+    }
+
+    /// For a plan that only shows what an older version would lead to.
+    pub async fn for_plan_from(
+        store: Store,
+        state: StateName,
+        run: RunId,
+        version: i64,
+    ) -> Result<Self, StateAccessError> {
+        let pinned = store.state_version_get(&state, version).await;
+        Self::planning(store, state, run, pinned)
+    }
+
+    fn planning(
+        store: Store,
+        state: StateName,
+        run: RunId,
+        pinned: Result<Option<StateVersion>, StoreError>,
+    ) -> Result<Self, StateAccessError> {
+        let pinned = pinned.map_err(|source| StateAccessError::Store {
+            state: state.clone(),
+            deed: "read",
+            source,
         })?;
         Ok(Self {
             store,
             state,
             run,
             mode: AccessMode::Plan { pinned },
+            spool: None,
+            writing: Arc::default(),
         })
     }
 
@@ -114,7 +147,21 @@ impl StateAccess {
                 expected,
                 may_empty,
             },
+            spool: None,
+            writing: Arc::default(),
         }
+    }
+
+    /// Writes that the store cannot take now are kept there, and tried again before they fail.
+    #[must_use]
+    pub fn holding(self, spool: Spool) -> Self {
+        let spool = Some(spool);
+        Self { spool, ..self }
+    }
+
+    /// Returns when no write is under way any more.
+    pub async fn settle(&self) {
+        drop(self.writing.lock().await);
     }
 
     /// What a plan saw: its seal.
@@ -194,11 +241,8 @@ impl StateAccess {
             may_empty: *may_empty,
             ..Writer::default()
         };
-        match self
-            .store
-            .state_version_append(&self.state, &writer, body)
-            .await
-        {
+        let _turn = self.writing.lock().await;
+        match self.append(&writer, body).await {
             Ok(_) => Ok(()),
             Err(AppendError::Refused {
                 state,
@@ -219,6 +263,33 @@ impl StateAccess {
             }
             Err(AppendError::Contended { state }) => Err(StateAccessError::Contended { state }),
             Err(AppendError::Store { source, .. }) => Err(self.failed("write", source)),
+        }
+    }
+
+    /// Holds the request while the store does not answer: the engine waits without limit, and what it has
+    /// done is known to nobody else. Kept in the run's directory meanwhile if that can be, else in memory.
+    async fn append(&self, writer: &Writer, body: Vec<u8>) -> Result<Appended, AppendError> {
+        let Some(spool) = &self.spool else {
+            let append = self.store.state_version_append(&self.state, writer, body);
+            return append.await;
+        };
+        let (mut patience, mut is_kept) = (None, false);
+        loop {
+            let copy = body.clone();
+            let append = self.store.state_version_append(&self.state, writer, copy);
+            let appended = append.await;
+            if !matches!(&appended, Err(err) if err.is_outage()) {
+                // Stored, or refused and kept as such.
+                spool.clear();
+                return appended;
+            }
+            if !is_kept {
+                let keep = spool.keep(&self.store, &self.state, body.clone());
+                is_kept = keep.await.is_ok();
+            }
+            if !patience.get_or_insert_with(Patience::begin).again().await {
+                return appended;
+            }
         }
     }
 

@@ -2,6 +2,14 @@
 //!
 //! Not here: what a run may do with its own state (`state`).
 
+pub mod ask;
+pub mod author;
+pub mod blame;
+mod index;
+pub mod listing;
+pub mod search;
+pub mod versions;
+
 use model::state::{StateName, StateVersion};
 use store::StoreError;
 

@@ -41,6 +41,16 @@ pub enum TurnError {
     Values(#[source] serde_json::Error),
 }
 
+impl TurnError {
+    /// Whether the home did not answer: the same look may work later.
+    pub(crate) fn is_outage(&self) -> bool {
+        match self {
+            Self::Store { source, .. } => source.is_outage(),
+            Self::Values(_) => false,
+        }
+    }
+}
+
 /// What a runner brings: the run whose lock it holds already, and what just happened to it.
 #[derive(Clone, Debug)]
 pub struct Own {
@@ -72,7 +82,7 @@ pub async fn turn(
         .await
         .map_err(|source| TurnError::Store { set, source })?;
     let mut own_stage = None;
-    let values = serde_json::to_vec(asker).map_err(TurnError::Values)?;
+    let values = serde_json::to_vec(&asker.with_home(&control.home)).map_err(TurnError::Values)?;
     for (run, stage) in turn.starts {
         if own == Some(run) {
             own_stage = Some(stage);
@@ -108,27 +118,30 @@ async fn start(
         Stage::Preparing | Stage::Planning => "plan",
         Stage::Applying => "apply",
     };
-    let args: Vec<OsString> = [
+    let mut args: Vec<OsString> = [
         "runner".into(),
         "--run".into(),
         run.to_string().into(),
         "--stage".into(),
         word.into(),
-        "--home".into(),
-        home.root().into(),
-        "--key".into(),
-        home.key_file().into(),
+        "--work".into(),
+        home.work().into(),
         "--id".into(),
         home.project().into(),
         "--cache".into(),
         control.cache.as_os_str().to_owned(),
     ]
     .to_vec();
-    // All a runner needs comes by its arguments and its input; this one variable serves measurements.
-    let mut env: Environment = std::env::var_os(crate::runner::USAGE_FILE)
-        .and_then(|path| path.into_string().ok())
-        .map(|path| (crate::runner::USAGE_FILE, path))
+    if let Some(dir) = home.store().directory() {
+        args.extend(["--store".into(), dir.into()]);
+    }
+    if let Some(file) = home.key().file() {
+        args.extend(["--key".into(), file.into()]);
+    }
+    // All a runner needs comes by its arguments and its input; these serve measurements and tests.
+    let mut env: Environment = [crate::runner::USAGE_FILE, crate::patience::PATIENCE]
         .into_iter()
+        .filter_map(|name| Some((name, std::env::var(name).ok()?)))
         .collect();
     // A few short-lived threads need no heaps of their own, which cost more to set up than to share.
     env.set("MALLOC_ARENA_MAX", "1");

@@ -174,6 +174,23 @@ impl Repository {
         Ok(Some(called.line("read `HEAD`")?))
     }
 
+    /// The commit checked out and the first line of its message; `None` before the first.
+    pub fn head_commit(&self) -> Result<Option<(String, String)>, GitError> {
+        let called = self.call(&[
+            "log",
+            "--max-count=1",
+            "--format=%H %s",
+            "--no-show-signature",
+        ])?;
+        if called.code == Some(128) {
+            return Ok(None);
+        }
+        let line = String::from_utf8_lossy(called.bytes("read `HEAD`")?).into_owned();
+        let line = line.trim_end_matches('\n');
+        let (id, subject) = line.split_once(' ').unwrap_or((line, ""));
+        Ok(Some((id.to_owned(), subject.to_owned())))
+    }
+
     /// The branch checked out; `None` if `HEAD` is detached.
     pub fn branch(&self) -> Result<Option<String>, GitError> {
         let called = self.call(&["symbolic-ref", "--short", "--quiet", "HEAD"])?;

@@ -21,6 +21,12 @@ pub struct ChangeSet {
 /// What was asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
+    /// The id of the project: several may share a home.
+    pub project: String,
+    /// The machine whose processes carry it out; empty where a home is on one machine only. Nobody else can
+    /// tell whether they are alive.
+    #[serde(default)]
+    pub machine: String,
     pub action: Action,
     pub stacks: Vec<StackName>,
     /// Who asked wants the outcome and has said yes beforehand.
@@ -32,7 +38,20 @@ pub struct Request {
     /// Digest of the snapshot, and the commit if it came from one.
     pub source: String,
     pub commit: Option<String>,
+    /// The first line of that commit's message.
+    #[serde(default)]
+    pub subject: Option<String>,
     pub dirty: bool,
+    /// Who asked: a person of the operating system.
+    #[serde(default)]
+    pub asker: Option<String>,
+}
+
+impl Request {
+    /// A lane's name among those of all projects of a home.
+    pub fn lane_key(&self, lane: &str) -> String {
+        format!("{}/{lane}", self.project)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

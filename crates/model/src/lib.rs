@@ -23,4 +23,5 @@ pub mod run;
 pub mod secret;
 pub mod selector;
 pub mod state;
+pub mod token;
 pub mod tree;

@@ -141,7 +141,10 @@ impl Mask {
 
     pub fn mask_plan_value(&self, value: &mut PlanValue) {
         match value {
-            PlanValue::Absent | PlanValue::Unknown | PlanValue::Sensitive => {}
+            PlanValue::Absent
+            | PlanValue::Unknown
+            | PlanValue::Sensitive
+            | PlanValue::Masked { .. } => {}
             PlanValue::Known(known @ (Value::Array(_) | Value::Object(_))) => {
                 self.mask_value(known);
             }

@@ -2,7 +2,7 @@
 //!
 //! Not here: drawing it (`cli::view::plan`).
 
-mod diff;
+pub(crate) mod diff;
 mod parse;
 #[cfg(test)]
 mod tests;
@@ -105,6 +105,10 @@ pub enum PlanValue {
     /// Known after apply.
     Unknown,
     Sensitive,
+    /// Sensitive, with a keyed digest by which two can be compared.
+    Masked {
+        digest: String,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

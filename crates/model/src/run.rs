@@ -64,6 +64,13 @@ pub struct PlanRecord {
     pub preview: bool,
 }
 
+impl PlanRecord {
+    /// Whether it may leave the state without resources.
+    pub fn may_empty(&self) -> bool {
+        self.destroys || self.counts.forget > 0
+    }
+}
+
 /// What a plan was made from. Apply is refused when any of it moved.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seal {

@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -16,10 +17,24 @@ use crate::ids::RunId;
 use crate::lock::LockInfo;
 
 mod adoption;
+pub mod diff;
+pub mod glob;
+pub mod history;
+pub mod leaves;
+pub mod moment;
+pub mod pick;
 mod push;
+mod removal;
+pub mod resources;
+pub mod sensitivity;
+mod spans;
+mod summary;
 
 pub use adoption::{Adoption, KeepAside, adoption};
 pub use push::{HeadView, LockView, Mark, PushRefusal, PushVerdict, PushView, check_push};
+pub use removal::{Removal, RemoveError, remove};
+pub use spans::{Instance, ReadResourcesError, Resource, resources};
+pub use summary::{Changed, Summary, summary};
 
 /// Which state: a name within a project. One made without a project has the empty project.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -313,6 +328,11 @@ pub fn with_identity(body: &[u8], serial: u64, lineage: &str) -> Result<Vec<u8>,
         .ok_or(InvalidState::NoVersion)?
         + 1;
     changes.push((open..open, missing));
+    Ok(splice(body, changes))
+}
+
+/// Puts other text in the place of parts that do not overlap.
+fn splice(body: &[u8], mut changes: Vec<(Range<usize>, String)>) -> Vec<u8> {
     changes.sort_by_key(|(range, _)| range.start);
     let mut spliced = Vec::with_capacity(body.len() + 64);
     let mut done = 0;
@@ -322,7 +342,7 @@ pub fn with_identity(body: &[u8], serial: u64, lineage: &str) -> Result<Vec<u8>,
         done = range.end;
     }
     spliced.extend_from_slice(&body[done..]);
-    Ok(spliced)
+    spliced
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Who may talk to an endpoint: whoever has its token. It travels as the password of HTTP Basic,
-//! the one credential both engines can send.
+//! Who may talk to an endpoint: whoever has a token for it. It travels as the password of HTTP Basic,
+//! the one credential both engines can send, or as a Bearer token; the user name is free.
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use axum::http::HeaderMap;
@@ -29,19 +29,24 @@ impl RunToken {
 
     /// Whether these headers carry it. Takes as long for a wrong token as for the right one.
     pub fn admits(&self, headers: &HeaderMap) -> bool {
-        password(headers).is_some_and(|given| {
+        credential(headers).is_some_and(|given| {
             verify_slices_are_equal(&given, self.0.expose().as_bytes()).is_ok()
         })
     }
 }
 
-fn password(headers: &HeaderMap) -> Option<Vec<u8>> {
-    let header = headers.get(AUTHORIZATION)?.to_str().ok()?;
-    let (scheme, encoded) = header.split_once(' ')?;
-    if !scheme.eq_ignore_ascii_case("basic") {
+/// The token in these headers, whether it is one or not.
+pub(crate) fn credential(headers: &HeaderMap) -> Option<Vec<u8>> {
+    let header = headers.get(AUTHORIZATION)?.as_bytes();
+    let space = header.iter().position(|byte| *byte == b' ')?;
+    let (scheme, given) = (&header[..space], header[space..].trim_ascii());
+    if scheme.eq_ignore_ascii_case(b"bearer") {
+        return Some(given.to_vec());
+    }
+    if !scheme.eq_ignore_ascii_case(b"basic") {
         return None;
     }
-    let mut decoded = STANDARD.decode(encoded.trim()).ok()?;
+    let mut decoded = STANDARD.decode(given).ok()?;
     let colon = decoded.iter().position(|byte| *byte == b':')?;
     Some(decoded.split_off(colon + 1))
 }
@@ -69,7 +74,10 @@ mod tests {
         check(&basic("run:s3cre"), false);
         check(&basic("run:s3cret "), false);
         check(&basic("s3cret"), false);
-        check("Bearer s3cret", false);
+        check("Bearer s3cret", true);
+        check("bearer  s3cret", true);
+        check("Bearer s3cre", false);
+        check("Digest s3cret", false);
         check("Basic ???", false);
         assert!(!RunToken(Secret::new("s3cret")).admits(&HeaderMap::new()));
     }

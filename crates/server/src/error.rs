@@ -11,6 +11,8 @@ use control::state::StateAccessError;
 use model::lock::LockInfo;
 use model::state::HeldLock;
 
+use crate::body::TakeError;
+
 /// An answer that is not what was asked for.
 #[derive(Debug)]
 pub(crate) struct ApiError {
@@ -38,8 +40,12 @@ impl ApiError {
         Self::new(StatusCode::BAD_REQUEST)
     }
 
-    pub(crate) fn too_large() -> Self {
-        Self::new(StatusCode::PAYLOAD_TOO_LARGE)
+    /// Too many wrong tokens from there: the client waits, then tries again.
+    pub(crate) fn too_many() -> Self {
+        Self {
+            header: Some((RETRY_AFTER, "10")),
+            ..Self::new(StatusCode::TOO_MANY_REQUESTS)
+        }
     }
 
     fn new(status: StatusCode) -> Self {
@@ -76,7 +82,7 @@ impl ApiError {
     }
 
     /// The engine sends it again: all our deeds may be repeated.
-    fn unavailable() -> Self {
+    pub(crate) fn unavailable() -> Self {
         Self {
             header: Some((RETRY_AFTER, "1")),
             ..Self::new(StatusCode::SERVICE_UNAVAILABLE)
@@ -88,7 +94,7 @@ impl From<StateAccessError> for ApiError {
     fn from(err: StateAccessError) -> Self {
         use StateAccessError as E;
         match &err {
-            E::Forbidden { .. } => Self::forbidden(),
+            E::Forbidden { .. } | E::Denied { .. } => Self::forbidden(),
             E::Locked { holder, .. } => Self::locked(holder),
             E::NotYours { holder, .. } => Self::conflict(&err.to_string(), Some(holder)),
             E::Moved { .. } | E::LockEnded { .. } => Self::conflict(&err.to_string(), None),
@@ -96,8 +102,33 @@ impl From<StateAccessError> for ApiError {
                 Self::conflict(&source.to_string(), holder.as_deref())
             }
             E::Invalid { .. } => Self::bad_request(),
-            E::Contended { .. } | E::Store { .. } => Self::unavailable(),
+            E::Contended { .. } | E::Store { .. } => {
+                tracing::error!(error = %chain(&err), "a request could not be carried out");
+                Self::unavailable()
+            }
         }
+    }
+}
+
+/// An error and its causes on one line, for the log.
+pub(crate) fn chain(err: &dyn std::error::Error) -> String {
+    let mut text = err.to_string();
+    let mut cause = err.source();
+    while let Some(err) = cause {
+        text += ": ";
+        text += &err.to_string();
+        cause = err.source();
+    }
+    text
+}
+
+impl From<TakeError> for ApiError {
+    fn from(err: TakeError) -> Self {
+        Self::new(match err {
+            TakeError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            TakeError::Slow { .. } => StatusCode::REQUEST_TIMEOUT,
+            TakeError::BrokeOff | TakeError::OtherBytes => StatusCode::BAD_REQUEST,
+        })
     }
 }
 

@@ -3,5 +3,13 @@
 //! Not here: what may happen, and in which order (`control`).
 
 pub mod auth;
+mod body;
 mod error;
+mod failures;
+mod metrics;
+mod routes;
+mod serve;
+pub mod service;
 pub mod state_backend;
+pub mod tls;
+mod wire;

@@ -14,7 +14,6 @@ use jiff::Timestamp;
 
 use crate::bucket::Bucket;
 use crate::db::Tx;
-use crate::durability::Step;
 use crate::segments::frame::Frame;
 use crate::segments::{DIR, Place};
 use crate::{Store, StoreError, blocking};
@@ -53,6 +52,14 @@ impl Blobs {
         match self {
             Self::Disk(disk) => disk.write_new(name, bytes),
             Self::Bucket(bucket) => bucket.write_new(name, bytes.to_vec()),
+        }
+    }
+
+    /// Durable when this returns, in the place of what was there: only for a key that is wrapped anew.
+    pub(crate) fn write(&self, name: &str, bytes: &[u8]) -> Result<(), StoreError> {
+        match self {
+            Self::Disk(disk) => disk.write(name, bytes),
+            Self::Bucket(bucket) => bucket.write(name, bytes.to_vec()),
         }
     }
 
@@ -105,18 +112,6 @@ impl Blobs {
             Self::Bucket(bucket) => bucket.mark_later(markers),
         }
     }
-
-    /// Before the transaction that moves heads is committed.
-    pub(crate) fn before_commit(&self) -> Result<(), StoreError> {
-        match self {
-            Self::Disk(disk) => {
-                let path = || disk.path(DIR);
-                let before = disk.watch.before(Step::Commit);
-                before.map_err(|source| file_error("commit to", path(), source))
-            }
-            Self::Bucket(_) => Ok(()),
-        }
-    }
 }
 
 impl Store {
@@ -128,7 +123,7 @@ impl Store {
                 blocking(move || {
                     let bytes: Vec<&[u8]> = frames.iter().map(|frame| &frame.bytes[..]).collect();
                     let staged = disk.segments.append(&bytes).and_then(|(segment, places)| {
-                        disk.segments.sync(&segment)?;
+                        segment.sync()?;
                         Ok(Staged { places })
                     });
                     staged.map_err(|source| file_error("write to", disk.path(DIR), source))
@@ -154,6 +149,30 @@ impl Store {
 }
 
 impl Tx {
+    /// Where a frame lies that this transaction's rows may name: it is durable before they are. Nothing if what
+    /// was staged was swept meanwhile.
+    pub(crate) async fn frame_place(
+        &mut self,
+        blobs: &Blobs,
+        frame: &Frame,
+        staged: Option<&Staged>,
+    ) -> Result<Option<Place>, StoreError> {
+        match (blobs, staged) {
+            (_, Some(staged)) => {
+                let claimed = self.blobs_claim(blobs, staged).await?;
+                Ok(staged.places.first().filter(|_| claimed).cloned())
+            }
+            (Blobs::Disk(disk), None) => {
+                let appended = disk.segments.append(&[&frame.bytes[..]]);
+                let (segment, places) =
+                    appended.map_err(|source| file_error("write to", disk.path(DIR), source))?;
+                self.sync_before_commit(segment);
+                Ok(places.into_iter().next())
+            }
+            (Blobs::Bucket(_), None) => Ok(None),
+        }
+    }
+
     /// Makes what was staged ours, in the transaction whose rows name it. Says no if it was swept meanwhile.
     pub(crate) async fn blobs_claim(
         &mut self,

@@ -1,6 +1,6 @@
 //! A bucket that several machines share: S3 and what speaks like it, Azure Blob, Google Cloud Storage, or a
-//! directory. Objects are only ever created, under names that nobody else will choose, so that nothing is
-//! asked of the service but that a name is written once.
+//! directory. Objects are only ever created, under names that nobody else will choose (a key that is
+//! wrapped anew excepted), so that nothing is asked of the service but that a name is written once.
 //!
 //! Not here: which objects count, and when one is removed (`sweeping`).
 
@@ -232,8 +232,17 @@ impl Bucket {
         self.markers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// In the place of what is there.
+    pub(crate) fn write(&self, name: &str, bytes: Vec<u8>) -> Result<(), StoreError> {
+        self.put(name, bytes, PutMode::Overwrite)
+    }
+
     fn create(&self, name: &str, bytes: Vec<u8>) -> Result<(), StoreError> {
-        let options = PutOptions::from(PutMode::Create);
+        self.put(name, bytes, PutMode::Create)
+    }
+
+    fn put(&self, name: &str, bytes: Vec<u8>, mode: PutMode) -> Result<(), StoreError> {
+        let options = PutOptions::from(mode);
         let (path, payload) = (object(name), PutPayload::from(bytes));
         let put = self.objects.put_opts(&path, payload, options);
         let done = self.runtime.block_on(put);

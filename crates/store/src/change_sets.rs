@@ -110,8 +110,11 @@ impl Store {
         read(&row.ok_or(ChangeSetError::Missing(id))?)
     }
 
-    /// Those that are not over, oldest first.
-    pub async fn change_set_list_open(&self) -> Result<Vec<ChangeSet>, ChangeSetError> {
+    /// Those of a project that are not over, oldest first.
+    pub async fn change_set_list_open(
+        &self,
+        project: &str,
+    ) -> Result<Vec<ChangeSet>, ChangeSetError> {
         let rows = self
             .db
             .fetch_all(
@@ -122,7 +125,7 @@ impl Store {
             )
             .await?;
         let mut sets = rows.iter().map(read).collect::<Result<Vec<_>, _>>()?;
-        sets.retain(|set| !set.status.is_over());
+        sets.retain(|set| set.request.project == project && !set.status.is_over());
         Ok(sets)
     }
 

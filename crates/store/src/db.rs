@@ -2,37 +2,51 @@
 //! PostgreSQL both accept: `$1`, `RETURNING`, `ON CONFLICT`, `IS NOT DISTINCT FROM`; values are
 //! integers, text and bytes, and times are epoch microseconds.
 //!
-//! Not here: what the statements mean (one file per noun), and any retry. A statement that waits
-//! for another writer waits up to ten seconds inside SQLite, then fails.
+//! Not here: what the statements mean (one file per noun), and any retry but one: a statement that
+//! meets another writer of SQLite waits up to ten seconds, then fails.
 
 use std::path::Path;
-use std::time::Duration;
+use std::pin::Pin;
+use std::sync::Arc;
 
-use sqlx::ConnectOptions as _;
-use sqlx::sqlite::{
-    SqliteArguments, SqliteConnectOptions, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
-};
-
+mod group;
+mod postgres;
 mod set_up;
+mod sqlite;
 mod value;
 
+pub use postgres::OpenPostgresError;
 pub use set_up::OpenDbError;
 pub(crate) use value::{Row, Value};
 
-use set_up::{probe, set_up};
+use postgres::{Postgres, PostgresTx};
+use sqlite::{Sqlite, SqliteTx};
 
-/// Writers wait for one another inside SQLite, not in a loop of ours.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+use crate::segments::Segment;
 
 #[derive(Clone, Debug)]
 pub(crate) enum Db {
-    Sqlite(SqlitePool),
+    Sqlite(Sqlite),
+    Postgres(Postgres),
 }
 
 /// A write transaction. It sees and keeps everything to itself until `commit`; dropped, it never
 /// happened.
 pub(crate) enum Tx {
-    Sqlite(sqlx::Transaction<'static, sqlx::Sqlite>),
+    Sqlite(SqliteTx),
+    Postgres(PostgresTx),
+}
+
+/// What a deed comes to.
+pub(crate) type Doing<'t, T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send + 't>>;
+
+/// Who shares a database: decides what is worth setting up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// A process that lives for seconds and does one thing at a time.
+    Brief,
+    /// A server: readers do not wait for writers, and writers share their commits.
+    Serving,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -40,49 +54,44 @@ pub enum DbError {
     #[error("the database did not carry out `{statement}`")]
     Statement {
         statement: &'static str,
-        source: sqlx::Error,
+        source: DriverError,
     },
     #[error("column {column} of an answer is not {expected}")]
     Column {
         column: usize,
         expected: &'static str,
     },
+    #[error("a blob could not be made durable")]
+    Sync(#[source] std::io::Error),
+    #[error("the commit that this was part of failed: {0}")]
+    Group(String),
+}
+
+/// What a driver says.
+#[derive(Debug, thiserror::Error)]
+pub enum DriverError {
+    #[error(transparent)]
+    Sqlite(#[from] rusqlite::Error),
+    #[error(transparent)]
+    Postgres(#[from] sqlx::Error),
 }
 
 impl Db {
     /// Opens the database in `file`; sets it up if it is new or of an older layout. The usual
     /// case costs one connection and one query.
-    pub(crate) async fn open_sqlite(file: &Path) -> Result<Self, OpenDbError> {
-        let options = SqliteConnectOptions::new()
-            .filename(file)
-            .busy_timeout(BUSY_TIMEOUT)
-            .synchronous(SqliteSynchronous::Full)
-            .foreign_keys(true)
-            .disable_statement_logging();
-        // One connection, opened at first use: a process here lives for seconds, and a second connection
-        // would cost it more than all that it reads. A server will want readers of their own.
-        let pool = SqlitePoolOptions::new()
-            .max_connections(1)
-            .idle_timeout(None)
-            .max_lifetime(None)
-            .test_before_acquire(false)
-            .acquire_timeout(Duration::from_mins(1))
-            .connect_lazy_with(options.clone());
-        // A file that is not there yet is not probed: its first connection must be the one that
-        // sets it up.
-        if !file.exists() || !probe(&pool).await? {
-            set_up(file, &options).await?;
-        }
-        Ok(Self::Sqlite(pool))
+    pub(crate) async fn open_sqlite(file: &Path, how: Use) -> Result<Self, OpenDbError> {
+        Sqlite::open(file, how).await.map(Self::Sqlite)
+    }
+
+    pub(crate) async fn open_postgres(url: &str) -> Result<Self, OpenPostgresError> {
+        Postgres::open(url).await.map(Self::Postgres)
     }
 
     pub(crate) async fn execute(&self, sql: &'static str, args: &[Value]) -> Result<u64, DbError> {
-        let Self::Sqlite(pool) = self;
-        let done = bind_sqlite(sql, args)
-            .execute(pool)
-            .await
-            .map_err(failed(sql))?;
-        Ok(done.rows_affected())
+        match self {
+            Self::Sqlite(db) => db.execute(sql, args).await,
+            Self::Postgres(db) => db.execute(sql, args).await,
+        }
     }
 
     /// Reads; a statement that changes something belongs to `execute` or a `Tx`.
@@ -91,12 +100,10 @@ impl Db {
         sql: &'static str,
         args: &[Value],
     ) -> Result<Vec<Row>, DbError> {
-        let Self::Sqlite(pool) = self;
-        let rows = bind_sqlite(sql, args)
-            .fetch_all(pool)
-            .await
-            .map_err(failed(sql))?;
-        rows.iter().map(Row::from_sqlite).collect()
+        match self {
+            Self::Sqlite(db) => db.fetch_all(sql, args).await,
+            Self::Postgres(db) => db.fetch_all(sql, args).await,
+        }
     }
 
     /// Reads at most one row.
@@ -105,21 +112,39 @@ impl Db {
         sql: &'static str,
         args: &[Value],
     ) -> Result<Option<Row>, DbError> {
-        let Self::Sqlite(pool) = self;
-        let row = bind_sqlite(sql, args)
-            .fetch_optional(pool)
-            .await
-            .map_err(failed(sql))?;
-        row.as_ref().map(Row::from_sqlite).transpose()
+        Ok(self.fetch_all(sql, args).await?.into_iter().next())
     }
 
-    /// Begins a transaction that is the only writer from its first statement on. Reads that a
-    /// decision rests on go through it.
+    /// Begins a transaction that is the only one of its kind from its first statement on. Reads that
+    /// a decision rests on go through it.
     pub(crate) async fn begin_write(&self) -> Result<Tx, DbError> {
-        const BEGIN: &str = "BEGIN IMMEDIATE";
-        let Self::Sqlite(pool) = self;
-        let tx = pool.begin_with(BEGIN).await.map_err(failed(BEGIN))?;
-        Ok(Tx::Sqlite(tx))
+        match self {
+            Self::Sqlite(db) => db.begin().await.map(Tx::Sqlite),
+            Self::Postgres(db) => db.begin_alone().await.map(Tx::Postgres),
+        }
+    }
+
+    /// Does one thing in a transaction, which it may share with others that come at the same time; durable
+    /// when this returns. What it rests on it must hold (`Tx::state_hold`) or check by the statement that
+    /// writes: on PostgreSQL others write at the same time.
+    pub(crate) async fn write<T, E>(
+        &self,
+        deed: impl for<'t> FnOnce(&'t mut Tx) -> Doing<'t, T, E> + Send + 'static,
+    ) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<DbError> + Send + 'static,
+    {
+        let mut tx = match self {
+            Self::Sqlite(db) => match db.group() {
+                Some(group) => return group.write(deed).await,
+                None => Tx::Sqlite(db.begin().await?),
+            },
+            Self::Postgres(db) => Tx::Postgres(db.begin().await?),
+        };
+        let done = deed(&mut tx).await?;
+        tx.commit().await?;
+        Ok(done)
     }
 }
 
@@ -129,12 +154,10 @@ impl Tx {
         sql: &'static str,
         args: &[Value],
     ) -> Result<u64, DbError> {
-        let Self::Sqlite(tx) = self;
-        let done = bind_sqlite(sql, args)
-            .execute(&mut **tx)
-            .await
-            .map_err(failed(sql))?;
-        Ok(done.rows_affected())
+        match self {
+            Self::Sqlite(tx) => tx.execute(sql, args),
+            Self::Postgres(tx) => tx.execute(sql, args).await,
+        }
     }
 
     pub(crate) async fn fetch_all(
@@ -142,12 +165,10 @@ impl Tx {
         sql: &'static str,
         args: &[Value],
     ) -> Result<Vec<Row>, DbError> {
-        let Self::Sqlite(tx) = self;
-        let rows = bind_sqlite(sql, args)
-            .fetch_all(&mut **tx)
-            .await
-            .map_err(failed(sql))?;
-        rows.iter().map(Row::from_sqlite).collect()
+        match self {
+            Self::Sqlite(tx) => tx.fetch_all(sql, args),
+            Self::Postgres(tx) => tx.fetch_all(sql, args).await,
+        }
     }
 
     pub(crate) async fn fetch_optional(
@@ -159,27 +180,51 @@ impl Tx {
         Ok(self.fetch_all(sql, args).await?.into_iter().next())
     }
 
+    /// Keeps everybody else from changing this state until the end: what is read after this holds.
+    pub(crate) async fn state_hold(&mut self, state: i64) -> Result<(), DbError> {
+        const HOLD: &str = "SELECT id FROM state WHERE id = $1 FOR UPDATE";
+        match self {
+            Self::Sqlite(_) => Ok(()), // there is one writer
+            Self::Postgres(tx) => tx.fetch_all(HOLD, &[state.into()]).await.map(drop),
+        }
+    }
+
+    /// What was appended must be durable before this transaction is.
+    pub(crate) fn sync_before_commit(&mut self, segment: Arc<Segment>) {
+        let syncs = match self {
+            Self::Sqlite(tx) => &mut tx.syncs,
+            Self::Postgres(tx) => &mut tx.syncs,
+        };
+        if !syncs.iter().any(|known| Arc::ptr_eq(known, &segment)) {
+            syncs.push(segment);
+        }
+    }
+
     /// Durable when this returns.
     pub(crate) async fn commit(self) -> Result<(), DbError> {
-        let Self::Sqlite(tx) = self;
-        tx.commit().await.map_err(failed("COMMIT"))
+        match self {
+            Self::Sqlite(tx) => tx.commit(),
+            Self::Postgres(tx) => tx.commit().await,
+        }
     }
 }
 
-fn bind_sqlite<'q>(
-    sql: &'static str,
-    args: &'q [Value],
-) -> sqlx::query::Query<'q, sqlx::Sqlite, SqliteArguments> {
-    args.iter()
-        .fold(sqlx::query(sql), |query, value| match value {
-            Value::Int(value) => query.bind(*value),
-            Value::Text(value) => query.bind(value.as_deref()),
-            Value::Bytes(value) => query.bind(value.as_deref()),
-        })
+fn failed<E: Into<DriverError>>(statement: &'static str) -> impl Fn(E) -> DbError {
+    move |source| DbError::Statement {
+        statement,
+        source: source.into(),
+    }
 }
 
-fn failed(statement: &'static str) -> impl Fn(sqlx::Error) -> DbError {
-    move |source| DbError::Statement { statement, source }
+/// One sync for each segment, however many wrote to it.
+fn sync_all(segments: &[Arc<Segment>]) -> Result<(), DbError> {
+    let synced = segments.iter().try_for_each(|segment| segment.sync());
+    let ready = synced.and_then(|()| {
+        segments
+            .iter()
+            .try_for_each(|segment| segment.before_commit())
+    });
+    ready.map_err(DbError::Sync)
 }
 
 #[cfg(test)]

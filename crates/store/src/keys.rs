@@ -1,16 +1,13 @@
-//! Keys: the master key a person keeps, and the data keys it wraps, one per state and one for the
-//! project.
+//! Data keys: one per state and one for the project, wrapped by a master key.
 //!
 //! A wrapped key is a file, `keys/<state>/<generation>`, written before it is used: the files and
 //! the master key together are enough to read everything.
 //!
-//! Not here: what is sealed with them (`sealing`).
+//! Not here: master keys (`keyring`), what is sealed with data keys (`sealing`).
 
 use std::collections::HashMap;
 use std::fmt;
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use aws_lc_rs::aead::{AES_256_GCM, LessSafeKey, UnboundKey};
@@ -19,36 +16,18 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use model::state::StateName;
 
 use crate::StoreError;
-use crate::blobs::{Blobs, Disk, make_dir, state_dir};
+use crate::blobs::{Blobs, state_dir};
+use crate::keyring::Keyring;
 use crate::sealing::{UnsealError, open, seal};
 
-const KEY_FORMAT: &str = "terrane-key-1";
+mod rewrap;
+
+pub use rewrap::{Rewrapped, WrappedKey};
+
 const WRAPPED_FORMAT: &str = "terrane-wrapped-1";
 
 /// There is one generation of each data key so far; files and blobs name it already.
 const GENERATION: u32 = 1;
-
-/// The master key. Who has it and the home's files can read every state.
-#[derive(Clone)]
-pub struct Keyring {
-    id: String,
-    master: Key,
-    created: bool,
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum OpenKeyringError {
-    #[error("could not {deed} the master key `{path}`")]
-    File {
-        deed: &'static str,
-        path: PathBuf,
-        source: io::Error,
-    },
-    #[error("`{path}` is not a master key: one line `terrane-key-1 ID BASE64` is expected")]
-    Shape { path: PathBuf },
-    #[error("the system gave no random bytes")]
-    Random,
-}
 
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
@@ -64,6 +43,8 @@ pub enum KeyError {
     },
     #[error("`{path}` does not open with the master key")]
     Unwrap { path: PathBuf, source: UnsealError },
+    #[error("`{path}` is the key of a state that nobody knows")]
+    NoOwner { path: PathBuf },
     #[error("the system gave no random bytes")]
     Random,
 }
@@ -91,62 +72,6 @@ pub(crate) struct Keys {
 pub(crate) struct DataKey {
     pub(crate) generation: u32,
     pub(crate) key: Key,
-}
-
-impl Keyring {
-    /// Reads the master key; makes one if there is none. Of several processes that make it at
-    /// once, one wins and the others read what it made.
-    pub fn open_or_create(path: &Path) -> Result<Self, OpenKeyringError> {
-        let failed = |deed| {
-            let path = path.to_owned();
-            move |source| OpenKeyringError::File { deed, path, source }
-        };
-        match fs::read_to_string(path) {
-            Ok(text) => Self::parse(&text, path, false),
-            Err(err) if err.kind() == io::ErrorKind::NotFound => {
-                let key = Key::random().ok_or(OpenKeyringError::Random)?;
-                let id = uuid::Uuid::new_v4().simple().to_string();
-                let line = format!("{KEY_FORMAT} {} {}\n", &id[..8], BASE64.encode(key.0));
-                let dir = path.parent().unwrap_or(Path::new("."));
-                make_dir(dir).map_err(failed("make a directory for"))?;
-                let name = path
-                    .file_name()
-                    .and_then(|name| name.to_str())
-                    .unwrap_or_default();
-                let created = Disk::new(dir)
-                    .write_new(name, line.as_bytes())
-                    .map_err(|err| failed("write")(io::Error::other(err)))?;
-                let text = fs::read_to_string(path).map_err(failed("read"))?;
-                Self::parse(&text, path, created)
-            }
-            Err(err) => Err(failed("read")(err)),
-        }
-    }
-
-    /// Whether it was made just now, so that its owner can be told to back it up.
-    pub fn created(&self) -> bool {
-        self.created
-    }
-
-    pub fn id(&self) -> &str {
-        &self.id
-    }
-
-    fn parse(text: &str, path: &Path, created: bool) -> Result<Self, OpenKeyringError> {
-        let shape = || OpenKeyringError::Shape {
-            path: path.to_owned(),
-        };
-        let words: Vec<&str> = text.split_whitespace().collect();
-        let [KEY_FORMAT, id, encoded] = words[..] else {
-            return Err(shape());
-        };
-        let master = Key::from_base64(encoded).ok_or_else(shape)?;
-        Ok(Self {
-            id: id.to_owned(),
-            master,
-            created,
-        })
-    }
 }
 
 impl Scope {
@@ -192,13 +117,9 @@ impl Keys {
         }
         let key = Key::random().ok_or(KeyError::Random)?;
         let context = wrapping_context(scope, GENERATION);
-        let wrapped =
-            seal(&self.keyring.master, context.as_bytes(), &key.0).ok_or(KeyError::Random)?;
-        let line = format!(
-            "{WRAPPED_FORMAT} {} {}\n",
-            self.keyring.id,
-            BASE64.encode(wrapped)
-        );
+        let first = self.keyring.first();
+        let wrapped = seal(&first.key, context.as_bytes(), &key.0).ok_or(KeyError::Random)?;
+        let line = format!("{WRAPPED_FORMAT} {} {}\n", first.id, BASE64.encode(wrapped));
         self.blobs.write_new(&path, line.as_bytes())?;
         // What counts is what is there: another process may have been first.
         self.get(scope)
@@ -225,7 +146,7 @@ impl Keys {
         let Some(text) = self.blobs.read_optional(&relative)? else {
             return Ok(None);
         };
-        let key = self.unwrap(scope, &text, self.blobs.path(&relative))?;
+        let key = self.unwrap_as(scope, GENERATION, &text, self.blobs.path(&relative))?;
         let key = Arc::new(DataKey {
             generation: GENERATION,
             key,
@@ -235,25 +156,31 @@ impl Keys {
         Ok(Some(key))
     }
 
-    fn unwrap(&self, scope: &Scope, text: &[u8], path: PathBuf) -> Result<Key, KeyError> {
+    fn unwrap_as(
+        &self,
+        scope: &Scope,
+        generation: u32,
+        text: &[u8],
+        path: PathBuf,
+    ) -> Result<Key, KeyError> {
         let text = String::from_utf8_lossy(text);
         let words: Vec<&str> = text.split_whitespace().collect();
         let [WRAPPED_FORMAT, master, encoded] = words[..] else {
             return Err(KeyError::Shape { path });
         };
-        if master != self.keyring.id {
-            let given = self.keyring.id.clone();
+        let Some(master) = self.keyring.find(master) else {
+            let given: Vec<&str> = self.keyring.ids().collect();
             return Err(KeyError::OtherMaster {
                 path,
                 needed: master.to_owned(),
-                given,
+                given: given.join("`, `"),
             });
-        }
+        };
         let Ok(wrapped) = BASE64.decode(encoded) else {
             return Err(KeyError::Shape { path });
         };
-        let context = wrapping_context(scope, GENERATION);
-        let plain = match open(&self.keyring.master, context.as_bytes(), wrapped) {
+        let context = wrapping_context(scope, generation);
+        let plain = match open(&master.key, context.as_bytes(), wrapped) {
             Ok(plain) => plain,
             Err(source) => return Err(KeyError::Unwrap { path, source }),
         };
@@ -271,13 +198,13 @@ pub(crate) fn random(bytes: &mut [u8]) -> Option<()> {
 }
 
 impl Key {
-    fn random() -> Option<Self> {
+    pub(crate) fn random() -> Option<Self> {
         let mut bytes = [0; 32];
         random(&mut bytes)?;
         Some(Self(bytes))
     }
 
-    fn from_base64(encoded: &str) -> Option<Self> {
+    pub(crate) fn from_base64(encoded: &str) -> Option<Self> {
         BASE64.decode(encoded).ok()?.try_into().ok().map(Self)
     }
 
@@ -295,12 +222,6 @@ impl Key {
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("[secret]")
-    }
-}
-
-impl fmt::Debug for Keyring {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Keyring({})", self.id)
     }
 }
 

@@ -29,7 +29,7 @@ pub(crate) async fn take(
             .fetch_optional(
                 "SELECT change_set FROM lane
                  WHERE name = $1 AND change_set IS NOT NULL AND change_set <> $2",
-                &[lane.as_str().into(), set.id.into()],
+                &[set.request.lane_key(lane).into(), set.id.into()],
             )
             .await?;
         if let Some(row) = row {
@@ -47,7 +47,7 @@ pub(crate) async fn take(
             let earlier = ChangeSetId(row.int(0)?);
             let request: model::changeset::Request =
                 crate::change_sets::from_json(row.text(1)?, || format!("change set `{earlier}`"))?;
-            if request.lanes.contains(lane) {
+            if request.project == set.request.project && request.lanes.contains(lane) {
                 return Ok(Some(earlier));
             }
         }
@@ -58,7 +58,7 @@ pub(crate) async fn take(
              ON CONFLICT (name) DO UPDATE
              SET change_set = $2, epoch = lane.epoch + 1, since = $3",
             &[
-                lane.as_str().into(),
+                set.request.lane_key(lane).into(),
                 set.id.into(),
                 now.as_microsecond().into(),
             ],

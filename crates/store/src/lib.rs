@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 mod blobs;
 mod break_glass;
@@ -17,40 +18,49 @@ mod change_sets;
 mod db;
 mod delta;
 mod durability;
+mod keyring;
 mod keys;
 mod lanes;
 mod locks;
+mod outage;
+mod readiness;
 mod recover;
 mod refusals;
 mod retention;
 mod runs;
 mod sealing;
 mod segments;
+mod state_index;
 mod state_versions;
 mod states;
 mod sweeping;
+mod tokens;
 mod verify;
 
 pub use blobs::file_name;
 pub use break_glass::NewBreakGlass;
 pub use bucket::OpenBucketError;
 pub use change_sets::{ChangeSetError, Say, Turn};
-pub use db::{DbError, OpenDbError};
-pub use keys::{KeyError, Keyring, OpenKeyringError, Scope};
+pub use db::{DbError, DriverError, OpenDbError, OpenPostgresError, Use};
+pub use keyring::{Keyring, OpenKeyringError};
+pub use keys::{KeyError, Rewrapped, Scope, WrappedKey};
 pub use locks::{AcquireLockError, ReleaseLockError, Released};
 pub use recover::{Recovered, Standing, recover};
-pub use refusals::{NewRefusal, Refusal};
+pub use refusals::{Decider, Decision, NewRefusal, Refusal};
 pub use retention::RemovedVersion;
 pub use sealing::{KeyedDigester, UnsealError};
-pub use state_versions::{AdoptError, Adopted, AppendError, Appended, Writer};
-pub use states::StateRow;
+pub use state_index::{Appearance, LastChange, VersionSummary};
+pub use state_versions::{AdoptError, Adopted, AppendError, Appended, ByHand, Record, Writer};
+pub use states::{DeleteStateError, StateRow};
 pub use sweeping::Swept;
+pub use tokens::{NewToken, StoredToken, TokenError};
 pub use verify::{Damage, Verified};
 
 use blobs::{Blobs, Disk};
 use bucket::Bucket;
 use db::Db;
 use keys::Keys;
+use model::secret::Secret;
 use state_versions::Recent;
 use tokio::sync::Semaphore;
 
@@ -79,8 +89,18 @@ pub enum OpenStoreError {
     },
     #[error("could not open `{path}`")]
     Database { path: PathBuf, source: OpenDbError },
+    #[error("could not open the database")]
+    Postgres(#[from] OpenPostgresError),
     #[error("could not open the bucket")]
     Bucket(#[from] OpenBucketError),
+}
+
+/// Where the tables are.
+#[derive(Clone, Copy, Debug)]
+pub enum TablesAt<'a> {
+    File(&'a Path),
+    /// `postgres://…`
+    Postgres(&'a Secret),
 }
 
 /// Where versions, keys and refused pieces are kept.
@@ -138,9 +158,13 @@ impl StoreError {
     }
 }
 
-/// How the database's files looked; another look says whether anything was committed since.
+/// How the database's files looked; another look says whether anything was committed since. Where it is no
+/// file, no look equals another.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ChangeMark([Option<(std::time::SystemTime, u64)>; 2]);
+pub struct ChangeMark {
+    files: [Option<(std::time::SystemTime, u64)>; 2],
+    look: usize,
+}
 
 impl ChangeMark {
     /// Whether it can be relied on at `now`. File times are coarse: of two commits in one tick of the
@@ -150,7 +174,7 @@ impl ChangeMark {
         let old = |(at, _): &(std::time::SystemTime, u64)| {
             now.duration_since(*at).is_ok_and(|age| age > TICK)
         };
-        self.0.iter().flatten().all(old)
+        self.files.iter().flatten().all(old)
     }
 }
 
@@ -162,54 +186,77 @@ impl Store {
             let metadata = std::fs::metadata(path).ok()?;
             Some((metadata.modified().ok()?, metadata.len()))
         };
-        ChangeMark([look("db-wal"), look("db")])
+        static LOOKS: AtomicUsize = AtomicUsize::new(0);
+        let is_file = self.file.is_some();
+        ChangeMark {
+            files: [look("db-wal"), look("db")],
+            look: if is_file {
+                0
+            } else {
+                LOOKS.fetch_add(1, Ordering::Relaxed)
+            },
+        }
     }
 
     /// Opens the home, made if it is new. Costs one connection; keys are read at first use.
     pub async fn open(home: &Path, keyring: Keyring) -> Result<Self, OpenStoreError> {
         let file = home.join("terrane.db");
-        Self::open_with(&file, BlobsAt::Directory(home), keyring).await
+        let (tables, blobs) = (TablesAt::File(&file), BlobsAt::Directory(home));
+        Self::open_with(tables, blobs, keyring, Use::Brief).await
     }
 
-    /// Opens a home whose tables and blobs lie apart.
+    /// Opens a home whose tables and blobs lie apart, or for a server.
     pub async fn open_with(
-        file: &Path,
+        tables: TablesAt<'_>,
         blobs: BlobsAt<'_>,
         keyring: Keyring,
+        how: Use,
     ) -> Result<Self, OpenStoreError> {
-        let directory = |path: &Path| {
-            let path = path.to_owned();
-            move |source| OpenStoreError::Directory { path, source }
-        };
-        let dir = file.parent().unwrap_or(Path::new("."));
-        blobs::make_dir(dir).map_err(directory(dir))?;
-        let blobs = match blobs {
-            BlobsAt::Directory(home) => {
-                let disk = Disk::new(home);
-                disk.make_home().map_err(directory(home))?;
-                Blobs::Disk(disk)
+        let blobs = blobs.open()?;
+        let (db, file) = match tables {
+            TablesAt::File(file) => {
+                make_dir(file.parent().unwrap_or(Path::new(".")))?;
+                let db = Db::open_sqlite(file, how).await;
+                let db = db.map_err(|source| OpenStoreError::Database {
+                    path: file.to_owned(),
+                    source,
+                })?;
+                (db, Some(file.to_owned()))
             }
-            BlobsAt::Bucket { url, settings } => {
-                let settings = settings.iter();
-                let settings = settings.map(|(key, value)| (key.as_str(), value.as_str()));
-                Blobs::Bucket(Bucket::open(url, settings)?)
-            }
+            TablesAt::Postgres(url) => (Db::open_postgres(url.expose()).await?, None),
         };
-        let db = Db::open_sqlite(file)
-            .await
-            .map_err(|source| OpenStoreError::Database {
-                path: file.to_owned(),
-                source,
-            })?;
         Ok(Self {
             db,
             keys: Arc::new(Keys::new(keyring, blobs.clone())),
             blobs,
             recent: Arc::default(),
             large: Arc::new(Semaphore::new(LARGE_AT_ONCE)),
-            file: Some(file.to_owned()),
+            file,
         })
     }
+}
+
+impl BlobsAt<'_> {
+    fn open(self) -> Result<Blobs, OpenStoreError> {
+        Ok(match self {
+            BlobsAt::Directory(home) => {
+                make_dir(home)?;
+                Blobs::Disk(Disk::new(home))
+            }
+            BlobsAt::Bucket { url, settings } => {
+                let settings = settings.iter();
+                let settings = settings.map(|(key, value)| (key.as_str(), value.as_str()));
+                Blobs::Bucket(Bucket::open(url, settings)?)
+            }
+        })
+    }
+}
+
+fn make_dir(dir: &Path) -> Result<(), OpenStoreError> {
+    blobs::make_dir(dir).map_err(|source| OpenStoreError::Directory {
+        path: dir.to_owned(),
+        source,
+    })
 }
 
 /// Work on so few bytes is done sooner than another thread has woken up.

@@ -9,8 +9,10 @@ use model::lock::{LockEpoch, LockInfo};
 use model::state::{ExpectedHead, HeldLock, StateName};
 
 use crate::db::{DbError, Tx, Value};
-use crate::states::read_lock_info;
+use crate::states::{StateRow, read_lock_info};
 use crate::{Store, StoreError};
+
+mod breaking;
 
 /// So many ended locks are remembered for each state.
 const REMEMBERED: i64 = 64;
@@ -74,47 +76,11 @@ impl Store {
             source,
         };
         let row = self.state_ensure(state).await.map_err(failed)?;
-        let mut tx = self
-            .db
-            .begin_write()
-            .await
-            .map_err(|err| failed(err.into()))?;
-        if let Some(epoch) = tx
-            .lock_take(row.id, info, run, expected)
-            .await
-            .map_err(failed)?
-        {
-            tx.commit().await.map_err(|err| failed(err.into()))?;
-            return Ok(epoch);
-        }
-        let ended = tx
-            .lock_has_ended(row.id, &info.id)
-            .await
-            .map_err(|err| failed(err.into()))?;
-        let now = tx.state_get(state).await.map_err(failed)?.unwrap_or(row);
-        let state = state.clone();
-        match (now.lock, expected) {
-            (Some(holder), _) if holder.info.id == info.id && holder.run == run => Ok(holder.epoch),
-            (Some(holder), _) => Err(AcquireLockError::Held {
-                state,
-                holder: Box::new(holder),
-            }),
-            (None, ExpectedHead::Exactly(expected)) if expected != now.head => {
-                Err(AcquireLockError::HeadMoved {
-                    state,
-                    expected,
-                    head: now.head,
-                })
-            }
-            (None, _) if ended => Err(AcquireLockError::Ended {
-                state,
-                id: info.id.clone(),
-            }),
-            (None, _) => Err(AcquireLockError::Store {
-                state,
-                source: StoreError::Interrupted,
-            }),
-        }
+        let (state, info) = (state.clone(), info.clone());
+        let deed = self.db.write(move |tx| {
+            Box::pin(async move { Ok(tx.lock_acquire(&state, row, &info, run, expected).await) })
+        });
+        deed.await.map_err(failed)?
     }
 
     /// Unlocks the state if this lock holds it.
@@ -168,17 +134,82 @@ impl Store {
             state: state.clone(),
             source,
         };
-        let failed_db = |err: DbError| failed(err.into());
         let Some(row) = self.state_get(state).await.map_err(failed)? else {
             return Ok(Released::Before);
         };
-        let mut tx = self.db.begin_write().await.map_err(failed_db)?;
-        if tx.lock_clear(row.id, id, how).await.map_err(failed_db)? {
-            tx.commit().await.map_err(failed_db)?;
+        let (state, id) = (state.clone(), id.to_owned());
+        let deed = self.db.write(move |tx| {
+            Box::pin(async move { Ok(tx.lock_end(&state, row.id, &id, how).await) })
+        });
+        deed.await.map_err(failed)?
+    }
+}
+
+impl Tx {
+    async fn lock_acquire(
+        &mut self,
+        state: &StateName,
+        row: StateRow,
+        info: &LockInfo,
+        run: Option<RunId>,
+        expected: ExpectedHead,
+    ) -> Result<LockEpoch, AcquireLockError> {
+        let failed = |source| AcquireLockError::Store {
+            state: state.clone(),
+            source,
+        };
+        let failed_db = |err: DbError| failed(err.into());
+        self.state_hold(row.id).await.map_err(failed_db)?;
+        let taken = self.lock_take(row.id, info, run, expected).await;
+        if let Some(epoch) = taken.map_err(failed)? {
+            return Ok(epoch);
+        }
+        let ended = self.lock_has_ended(row.id, &info.id).await;
+        let ended = ended.map_err(failed_db)?;
+        let now = self.state_get(state).await.map_err(failed)?.unwrap_or(row);
+        let state = state.clone();
+        match (now.lock, expected) {
+            (Some(holder), _) if holder.info.id == info.id && holder.run == run => Ok(holder.epoch),
+            (Some(holder), _) => Err(AcquireLockError::Held {
+                state,
+                holder: Box::new(holder),
+            }),
+            (None, ExpectedHead::Exactly(expected)) if expected != now.head => {
+                Err(AcquireLockError::HeadMoved {
+                    state,
+                    expected,
+                    head: now.head,
+                })
+            }
+            (None, _) if ended => Err(AcquireLockError::Ended {
+                state,
+                id: info.id.clone(),
+            }),
+            (None, _) => Err(AcquireLockError::Store {
+                state,
+                source: StoreError::Interrupted,
+            }),
+        }
+    }
+
+    async fn lock_end(
+        &mut self,
+        state: &StateName,
+        row: i64,
+        id: &str,
+        how: &str,
+    ) -> Result<Released, ReleaseLockError> {
+        let failed = |source| ReleaseLockError::Store {
+            state: state.clone(),
+            source,
+        };
+        let failed_db = |err: DbError| failed(err.into());
+        self.state_hold(row).await.map_err(failed_db)?;
+        if self.lock_clear(row, id, how).await.map_err(failed_db)? {
             return Ok(Released::Now);
         }
-        let ended = tx.lock_has_ended(row.id, id).await.map_err(failed_db)?;
-        let now = tx.state_get(state).await.map_err(failed)?;
+        let ended = self.lock_has_ended(row, id).await.map_err(failed_db)?;
+        let now = self.state_get(state).await.map_err(failed)?;
         match now.and_then(|row| row.lock) {
             Some(holder) if !ended => Err(ReleaseLockError::Held {
                 state: state.clone(),
@@ -187,9 +218,7 @@ impl Store {
             _ => Ok(Released::Before),
         }
     }
-}
 
-impl Tx {
     async fn lock_take(
         &mut self,
         state: i64,

@@ -50,6 +50,10 @@ macro_rules! refusal_sql {
     };
 }
 
+mod decisions;
+
+pub use decisions::{Decider, Decision};
+
 impl Store {
     /// Remembers a refusal; a body is durable before its row.
     pub async fn refusal_record(&self, refused: NewRefusal<'_>) -> Result<Refusal, StoreError> {

@@ -46,6 +46,7 @@ pub(crate) struct Segment {
     path: PathBuf,
     name: String,
     file: File,
+    watch: Watch,
 }
 
 impl Segments {
@@ -79,11 +80,6 @@ impl Segments {
                 return Ok((segment, places));
             }
         }
-    }
-
-    pub(crate) fn sync(&self, segment: &Segment) -> io::Result<()> {
-        self.watch.before(Step::SyncFile(&segment.path))?;
-        segment.file.sync_data()
     }
 
     /// The numbers of all segments, oldest first.
@@ -155,7 +151,26 @@ impl Segments {
         self.watch.before(Step::SyncDirectory(&self.dir))?;
         File::open(&self.dir)?.sync_all()?;
         let name = format!("{DIR}/{number}");
-        Ok(Segment { path, name, file })
+        let watch = self.watch.clone();
+        Ok(Segment {
+            path,
+            name,
+            file,
+            watch,
+        })
+    }
+}
+
+impl Segment {
+    /// All that was appended to it is durable when this returns.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        self.watch.before(Step::SyncFile(&self.path))?;
+        self.file.sync_data()
+    }
+
+    /// Called before the transaction whose rows name frames in it is committed.
+    pub(crate) fn before_commit(&self) -> io::Result<()> {
+        self.watch.before(Step::Commit)
     }
 }
 

@@ -22,10 +22,12 @@ use crate::{Store, StoreError, blocking};
 mod adopt;
 mod append;
 pub(crate) mod blob;
+mod by_hand;
 mod recent;
 
 pub use adopt::{AdoptError, Adopted};
 pub use append::{AppendError, Appended, Writer};
+pub use by_hand::{ByHand, Record};
 pub(crate) use recent::Recent;
 
 /// Bodies above this are encoded and decoded a few at a time.

@@ -19,13 +19,31 @@ pub struct StateRow {
     pub lock: Option<HeldLock>,
     /// How often it was locked so far.
     pub lock_epoch: LockEpoch,
+    /// When it was last deleted, if it was: without a head since then, it is hidden.
+    pub deleted_at: Option<Timestamp>,
+    /// Whether only runs may lock and write it.
+    pub runs_only: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum DeleteStateError {
+    #[error("state `{state}` is locked by {}", .holder.info)]
+    Held {
+        state: StateName,
+        holder: Box<HeldLock>,
+    },
+    #[error("could not delete state `{state}`")]
+    Store {
+        state: StateName,
+        source: StoreError,
+    },
 }
 
 macro_rules! state_sql {
     ($rest:literal) => {
         concat!(
-            "SELECT id, project, name, head, lock_info, lock_run, lock_since, lock_epoch \
-             FROM state ",
+            "SELECT id, project, name, head, lock_info, lock_run, lock_since, lock_epoch, \
+             deleted_at, runs_only FROM state ",
             $rest
         )
     };
@@ -59,6 +77,48 @@ impl Store {
             .await?;
         rows.iter().map(StateRow::read).collect()
     }
+
+    /// Hides the state: it has no head any more, and any lineage may start. Its versions stay. Nothing
+    /// happens while a lock is held that is not the one named; doing it twice is doing it once.
+    pub async fn state_delete(
+        &self,
+        state: &StateName,
+        lock_id: Option<&str>,
+    ) -> Result<(), DeleteStateError> {
+        const DELETE: &str = "UPDATE state SET head = NULL, deleted_at = $3 \
+            WHERE project = $1 AND name = $2 AND head IS NOT NULL \
+                AND (lock_id IS NULL OR lock_id = $4)";
+        let failed = |source| DeleteStateError::Store {
+            state: state.clone(),
+            source,
+        };
+        let mut args = name_args(state).to_vec();
+        args.extend([Timestamp::now().into(), lock_id.into()]);
+        let done = self.db.execute(DELETE, &args).await;
+        if done.map_err(|err| failed(err.into()))? > 0 {
+            return Ok(());
+        }
+        let row = self.state_get(state).await.map_err(failed)?;
+        match row.and_then(|row| row.lock) {
+            Some(holder) if lock_id != Some(holder.info.id.as_str()) => {
+                Err(DeleteStateError::Held {
+                    state: state.clone(),
+                    holder: Box::new(holder),
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// From now on only runs may lock and write it.
+    pub async fn state_reserve_for_runs(&self, state: &StateName) -> Result<(), StoreError> {
+        const SET: &str = "UPDATE state SET runs_only = 1 WHERE project = $1 AND name = $2";
+        if self.state_ensure(state).await?.runs_only {
+            return Ok(());
+        }
+        self.db.execute(SET, &name_args(state)).await?;
+        Ok(())
+    }
 }
 
 impl Tx {
@@ -89,6 +149,8 @@ impl StateRow {
             head: row.opt_int(3)?,
             lock,
             lock_epoch,
+            deleted_at: row.opt_int(8)?.map(read_time).transpose()?,
+            runs_only: row.int(9)? != 0,
         })
     }
 }
@@ -110,3 +172,6 @@ pub(crate) fn read_time(micros: i64) -> Result<Timestamp, StoreError> {
         expected: "a time",
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,19 +1,22 @@
-//! What the tests of this crate share.
+//! What the tests of this crate share. All of them run on each kind of store: `TERRANE_TEST_STORE` is empty
+//! (SQLite, as a brief process has it), `serving` or `postgres`.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use model::lock::LockInfo;
+use model::secret::Secret;
 use model::state::StateName;
 
 use crate::blobs::Blobs;
 use crate::segments::Segments;
-use crate::{AppendError, Appended, Keyring, Store, Writer};
+use crate::{AppendError, Appended, BlobsAt, Keyring, Store, TablesAt, Use, Writer};
 
 /// A home of its own, gone at the end of the test.
 pub(crate) struct TestHome {
     dir: tempfile::TempDir,
     small_segments: bool,
+    database: Option<Secret>,
 }
 
 impl TestHome {
@@ -21,6 +24,8 @@ impl TestHome {
         Self {
             dir: tempfile::tempdir().unwrap(),
             small_segments: false,
+            database: (kind() == "postgres")
+                .then(|| Secret::new(testkit::Postgres::start().database())),
         }
     }
 
@@ -40,7 +45,17 @@ impl TestHome {
     pub(crate) async fn open(&self) -> Store {
         let keyring = Keyring::open_or_create(&self.path().join("config/master.key")).unwrap();
         let root = self.path().join("home");
-        let mut store = Store::open(&root, keyring).await.unwrap();
+        let file = root.join("terrane.db");
+        let tables = match &self.database {
+            Some(database) => TablesAt::Postgres(database),
+            None => TablesAt::File(&file),
+        };
+        let how = match kind().as_str() {
+            "serving" => Use::Serving,
+            _ => Use::Brief,
+        };
+        let blobs = BlobsAt::Directory(&root);
+        let mut store = Store::open_with(tables, blobs, keyring, how).await.unwrap();
         if self.small_segments
             && let Blobs::Disk(disk) = &mut store.blobs
         {
@@ -49,6 +64,10 @@ impl TestHome {
         }
         store
     }
+}
+
+fn kind() -> String {
+    std::env::var("TERRANE_TEST_STORE").unwrap_or_default()
 }
 
 /// A write of somebody without a lock.

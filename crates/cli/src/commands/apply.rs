@@ -40,6 +40,7 @@ pub(crate) async fn apply(
         auto_approve: args.auto_approve,
         destroy: false,
         refresh_only: false,
+        pinned: None,
         detailed_exitcode: false,
         full: args.full,
         jobs: args.jobs,

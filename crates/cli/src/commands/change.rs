@@ -26,6 +26,8 @@ pub(crate) struct Change {
     pub(crate) auto_approve: bool,
     pub(crate) destroy: bool,
     pub(crate) refresh_only: bool,
+    /// For a plan from an older version of the state.
+    pub(crate) pinned: Option<i64>,
     pub(crate) detailed_exitcode: bool,
     pub(crate) full: bool,
     pub(crate) jobs: Option<usize>,
@@ -59,6 +61,8 @@ pub(crate) async fn carry_out(
         parallelism: change.jobs.or(project.parallelism).unwrap_or_else(cores),
         destroy: change.destroy,
         refresh_only: change.refresh_only,
+        pinned: change.pinned,
+        asker: process.actor(),
         may_keep_state: !settings.is_ci || settings.named_home.is_some(),
         stacks,
     };

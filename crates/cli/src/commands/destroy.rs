@@ -34,6 +34,7 @@ pub(crate) async fn destroy(
         auto_approve: args.auto_approve,
         destroy: true,
         refresh_only: false,
+        pinned: None,
         detailed_exitcode: false,
         full: args.full,
         jobs: args.jobs,

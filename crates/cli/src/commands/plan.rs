@@ -46,6 +46,7 @@ pub(crate) async fn plan(
         auto_approve: false,
         destroy: args.destroy,
         refresh_only: args.refresh_only,
+        pinned: None,
         detailed_exitcode: args.detailed_exitcode,
         full: args.full,
         jobs: args.jobs,

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use control::Control;
 use control::asker::Asker;
-use control::home::{Home, Opened};
+use control::home::{Home, Opened, StorePlace};
+use control::keys::KeySource;
 use control::runner::{self as runners, Endpoint};
 use control::state::StateAccess;
 use model::ids::RunId;
@@ -24,10 +25,14 @@ pub(crate) struct RunnerArgs {
     run: String,
     #[arg(long)]
     stage: String,
+    /// Without one, where the store is comes with the asker's values.
     #[arg(long)]
-    home: PathBuf,
+    store: Option<PathBuf>,
     #[arg(long)]
-    key: PathBuf,
+    work: PathBuf,
+    /// Without one, the master key comes with the asker's values.
+    #[arg(long)]
+    key: Option<PathBuf>,
     #[arg(long)]
     id: String,
     #[arg(long)]
@@ -56,7 +61,12 @@ pub(crate) async fn runner(args: RunnerArgs) -> Result<ExitStatus, CommandError>
         .read_to_end(&mut values)
         .map_err(|err| read(&err))?;
     let asker: Asker = serde_json::from_slice(&values).map_err(|err| read(&err))?;
-    let home = Home::at(args.home, args.key, args.id);
+    let key = args.key.map(KeySource::File).or_else(|| asker.key());
+    let key = key.ok_or_else(|| CommandError::new("no master key was handed over"))?;
+    let store = args.store.map(StorePlace::Directory);
+    let store = store.or_else(|| asker.store());
+    let store = store.ok_or_else(|| CommandError::new("no home was handed over"))?;
+    let home = Home::at(store, args.work, key, args.id);
     let Opened { store, home, .. } = home
         .open()
         .await

@@ -1,8 +1,19 @@
 //! `terrane state`: what was kept, and what may be done with it. One file per command.
 
+mod asking;
+mod blame;
+mod diff;
+mod list;
 mod pull;
+mod push;
 mod recover;
+mod rm;
+mod rollback;
+mod search;
+mod show;
+mod surgery;
 mod verify;
+mod versions;
 
 use crate::args::Global;
 use crate::{CommandError, ExitStatus, Process};
@@ -16,9 +27,18 @@ pub(crate) struct StateArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum StateCommand {
+    List(list::ListArgs),
+    Show(show::ShowArgs),
+    Versions(versions::VersionsArgs),
+    Diff(diff::DiffArgs),
+    Blame(blame::BlameArgs),
+    Search(search::SearchArgs),
     Pull(pull::PullArgs),
     Recover(recover::RecoverArgs),
     Verify(verify::VerifyArgs),
+    Push(push::PushArgs),
+    Rollback(rollback::RollbackArgs),
+    Rm(rm::RmArgs),
 }
 
 pub(crate) async fn state(
@@ -27,8 +47,17 @@ pub(crate) async fn state(
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
     match args.command {
+        StateCommand::List(args) => list::list(&args, global, process).await,
+        StateCommand::Show(args) => show::show(&args, global, process).await,
+        StateCommand::Versions(args) => versions::versions(&args, global, process).await,
+        StateCommand::Diff(args) => diff::diff(&args, global, process).await,
+        StateCommand::Blame(args) => blame::blame(&args, global, process).await,
+        StateCommand::Search(args) => search::search(&args, global, process).await,
         StateCommand::Pull(args) => pull::pull(&args, global, process).await,
         StateCommand::Recover(args) => recover::recover(&args, global, process),
         StateCommand::Verify(args) => verify::verify(&args, global, process).await,
+        StateCommand::Push(args) => push::push(&args, global, process).await,
+        StateCommand::Rollback(args) => rollback::rollback(&args, global, process).await,
+        StateCommand::Rm(args) => rm::rm(&args, global, process).await,
     }
 }

@@ -15,6 +15,7 @@ pub struct Look {
 /// What a piece of text is, not which colour it has. Nothing depends on the colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ink {
+    Plain,
     Error,
     Warning,
     Hint,
@@ -66,7 +67,7 @@ impl Look {
 
     /// The text in its ink. It must be clean already: this adds escapes, it does not look for them.
     pub fn paint(self, ink: Ink, text: &str) -> String {
-        if !self.color || text.trim().is_empty() {
+        if !self.color || ink == Ink::Plain || text.trim().is_empty() {
             return text.to_owned();
         }
         let style = ink.style();
@@ -88,6 +89,7 @@ impl Ink {
     fn style(self) -> Style {
         let color = |color: AnsiColor| Style::new().fg_color(Some(color.into()));
         match self {
+            Self::Plain => Style::new(),
             Self::Error => color(AnsiColor::Red).effects(Effects::BOLD),
             Self::Warning => color(AnsiColor::Yellow).effects(Effects::BOLD),
             Self::Hint => color(AnsiColor::Cyan).effects(Effects::BOLD),

@@ -8,7 +8,7 @@ mod summary;
 #[cfg(test)]
 mod tests;
 
-use model::plan::{Plan, PlanCounts, ResourceChange};
+use model::plan::{Plan, PlanCounts, PlanValue, ResourceChange};
 
 use self::entry::{Entry, Marks, entry_lines};
 use self::resource::resource_lines;
@@ -100,6 +100,33 @@ pub fn brief(plan: &Plan, look: Look) -> String {
             ..look
         },
     )
+}
+
+/// What differs, without a stack around it.
+pub(crate) fn changes(plan: &Plan, full: bool, look: Look) -> String {
+    let lines = plan_lines(plan, Sheet { look, full });
+    let lines = lines.iter().map(|line| line.trim_end().to_owned() + "\n");
+    lines.collect()
+}
+
+/// Values that are just there, each beside its name.
+pub(crate) fn values(
+    values: &[(String, PlanValue)],
+    indent: usize,
+    full: bool,
+    look: Look,
+) -> Vec<String> {
+    let entries: Vec<Entry<'_>> = values
+        .iter()
+        .map(|(name, value)| Entry {
+            name,
+            before: &PlanValue::Absent,
+            after: value,
+            forces_replacement: false,
+            is_settled: true,
+        })
+        .collect();
+    entry_lines(&entries, Marks::Never, indent, Sheet { look, full })
 }
 
 /// `Plan: 0 to add, 3 to change, 1 to replace, 0 to destroy, in 2 of 4 stacks.`
@@ -202,6 +229,7 @@ fn plan_lines(plan: &Plan, sheet: Sheet) -> Vec<String> {
                 before: &output.before,
                 after: &output.after,
                 forces_replacement: false,
+                is_settled: false,
             })
             .collect();
         lines.extend(entry_lines(&entries, Marks::Always, 4, sheet));

@@ -189,7 +189,7 @@ fn two_engines_serve_one_project() {
 
 /// How many times `init` ran so far.
 fn inits(test: &TestTerrane) -> usize {
-    let runs = test.home().join("k3v9qd/runs");
+    let runs = test.home().join("projects/k3v9qd/runs");
     std::fs::read_dir(runs)
         .expect("runs")
         .filter(|run| {

@@ -30,7 +30,7 @@ fn a_ci_job_without_a_home_keeps_no_state() {
         test.cli(&["apply", "--auto-approve", "--data", &kept])
             .expect(0),
     );
-    assert!(test.root().join("kept/k3v9qd/terrane.db").exists());
+    assert!(test.root().join("kept/terrane.db").exists());
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn another_master_key_does_not_open_the_home() {
     ── stderr
     error: could not read the state `app`
            could not get the data key
-           `ROOT/home/k3v9qd/keys/k3v9qd~app/1` does not open with the master key
+           `ROOT/home/keys/k3v9qd~app/1` does not open with the master key
            it was changed, or sealed for something else
     [exit 1]
     ");

@@ -154,7 +154,10 @@ pub(crate) fn is_busy(terrane: &TestTerrane) -> bool {
 }
 
 fn data_of(terrane: &TestTerrane) -> Option<PathBuf> {
-    let entry = fs::read_dir(terrane.home()).ok()?.flatten().next()?;
+    let entry = fs::read_dir(terrane.home().join("projects"))
+        .ok()?
+        .flatten()
+        .next()?;
     Some(entry.path())
 }
 

@@ -14,8 +14,11 @@ use super::engine::Caller;
 use super::plan::{file_path, initialise};
 use super::workspace::{Scratch, Workspace, write_private};
 use super::{Failure, Job, failed, inputs, logs};
+use crate::kept_aside::{self, Leftovers};
+use crate::outputs;
+use crate::patience::insist;
+use crate::spool::Spool;
 use crate::state::StateAccess;
-use crate::{outputs, recovery};
 
 pub(super) async fn apply(job: &Job<'_>) -> RunEvent {
     let mut mask = Mask::default();
@@ -32,6 +35,7 @@ pub(super) async fn apply(job: &Job<'_>) -> RunEvent {
 
 async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
     let plan = plan_of(job).await?;
+    nothing_kept_aside(job).await?;
     let carried = job.carried.lock().await.take();
     let (inputs, held, scratch) = match carried {
         Some(carried) => (carried.inputs, Some(carried.workspace), carried.scratch),
@@ -57,13 +61,17 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
         Some(workspace) => workspace,
         None => Workspace::prepare(job).await?,
     };
+    let left = Leftovers::of(job.run, job.spec, &workspace.dir, &plan);
+    nothing_left_over(job, left).await?;
     scratch.write_variables(&inputs.variables)?;
     let expected = ExpectedHead::Exactly(plan.seal.head.as_ref().map(|head| head.version));
     let store = &job.control.store;
     let state = job.control.state_name(&job.spec.stack.state);
-    let may_empty = plan.destroys || plan.counts.forget > 0;
-    let access = StateAccess::for_apply(store.clone(), state, job.run, expected, may_empty);
-    let caller = Caller::new(job, &workspace, inputs.environment.clone(), access).await?;
+    let spool = Spool::new(job.control.home.run_dir(job.run), job.run);
+    let access = StateAccess::for_apply(store.clone(), state, job.run, expected, plan.may_empty())
+        .holding(spool);
+    let environment = inputs.environment.clone();
+    let caller = Caller::new(job, &workspace, environment, access.clone()).await?;
     let var_files = workspace.var_files(job, &scratch);
     if !goes_on {
         initialise(job, &caller, &workspace, &inputs, &var_files).await?;
@@ -77,10 +85,11 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
         .await?;
 
     // The engine is gone: what it could not deliver is found, and its lock ends with it.
-    let kept =
-        recovery::adopt_errored_state(job.control, job.run, job.spec, &workspace.dir, may_empty)
-            .await;
-    let released = store.lock_release_run(job.run).await;
+    access.settle().await;
+    let patient = true;
+    let kept = kept_aside::take_in(job.control, Leftovers { patient, ..left }).await;
+    let release = async || store.lock_release_run(job.run).await;
+    let released = insist(store::StoreError::is_outage, release).await;
     released.map_err(|err| Failure::because("could not release the state's lock", &err))?;
     if !ended.exit.success() {
         scratch.remove();
@@ -101,6 +110,32 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
         counts: plan.counts,
         serial: now.map(|head| head.serial),
     })
+}
+
+/// A state that waits for a person blocks the apply.
+async fn nothing_kept_aside(job: &Job<'_>) -> Result<(), Failure> {
+    let state = job.control.state_name(&job.spec.stack.state);
+    let Err(err) = kept_aside::check(job.control, &state).await else {
+        return Ok(());
+    };
+    let mut failure = Failure::because("nothing was applied", &err);
+    failure.hint = err.hint(job.spec.stack.name.as_str());
+    failure.refused = err.is_refusal();
+    Err(failure)
+}
+
+/// The engine would write over what an earlier run left here.
+async fn nothing_left_over(job: &Job<'_>, left: Leftovers<'_>) -> Result<(), Failure> {
+    if drivers::engine::find_errored_state(left.dir).is_none() {
+        return Ok(());
+    }
+    let said = kept_aside::take_in(job.control, Leftovers { base: None, ..left }).await;
+    let failure = Failure::new("an earlier run left a state here that could not be delivered");
+    let stack = &job.spec.stack.name;
+    let next = format!("`terrane plan {stack}` makes a fresh plan");
+    Err(failure
+        .hint(said.map_or_else(|| next.clone(), |said| format!("{said}; {next}")))
+        .refused())
 }
 
 /// Asks a backend that is not ours for the outputs, whoever applied them, so that dependents find them.

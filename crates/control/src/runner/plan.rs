@@ -35,9 +35,11 @@ pub(super) async fn plan(job: &Job<'_>) -> RunEvent {
 async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
     let store = &job.control.store;
     let state = job.control.state_name(&job.spec.stack.state);
-    let access = StateAccess::for_plan(store.clone(), state, job.run)
-        .await
-        .map_err(|err| Failure::because("could not read the state", &err))?;
+    let access = match job.spec.pinned {
+        None => StateAccess::for_plan(store.clone(), state, job.run).await,
+        Some(older) => StateAccess::for_plan_from(store.clone(), state, job.run, older).await,
+    };
+    let access = access.map_err(|err| Failure::because("could not read the state", &err))?;
     let head = access.pinned().cloned();
     let is_ours = job.spec.target.backend == Backend::Terrane;
     let is_empty = head

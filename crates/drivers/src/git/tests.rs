@@ -85,12 +85,15 @@ fn head_branch_and_dirt() {
     let repository = TestRepository::new();
     let open = repository.open("");
     assert_eq!(open.head().unwrap(), None);
+    assert_eq!(open.head_commit().unwrap(), None);
     assert_eq!(open.branch().unwrap().as_deref(), Some("main"));
     repository.write("a.tf", "1").write(".gitignore", "*.log\n");
     assert!(open.is_dirty().unwrap());
     let commit = repository.commit("first");
     repository.write("x.log", "ignored");
-    assert_eq!(open.head().unwrap(), Some(commit));
+    assert_eq!(open.head().unwrap(), Some(commit.clone()));
+    let subject = "first".to_owned();
+    assert_eq!(open.head_commit().unwrap(), Some((commit, subject)));
     assert!(!open.is_dirty().unwrap());
     repository.git(&["checkout", "-q", "--detach"]);
     assert_eq!(open.branch().unwrap(), None);

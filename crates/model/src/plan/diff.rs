@@ -9,22 +9,26 @@ use crate::plan::{AttributeChange, PlanValue};
 
 /// A value with the engine's marks: trees of the same shape in which `true` stands for a whole branch.
 #[derive(Clone, Copy)]
-pub(super) struct Marks<'a> {
+pub(crate) struct Marks<'a> {
     value: &'a Value,
     unknown: &'a Value,
     sensitive: &'a Value,
+    digest: Option<Digest<'a>>,
 }
+
+/// Makes of a sensitive value what may be shown of it.
+pub(crate) type Digest<'a> = &'a dyn Fn(&Value) -> String;
 
 /// What differs between two values, and how many leaves do not.
 #[derive(Default)]
-pub(super) struct Difference {
-    pub(super) changes: Vec<AttributeChange>,
-    pub(super) unchanged: usize,
+pub(crate) struct Difference {
+    pub(crate) changes: Vec<AttributeChange>,
+    pub(crate) unchanged: usize,
 }
 
 /// A step into a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Segment {
+pub(crate) enum Segment {
     Key(String),
     Index(usize),
 }
@@ -32,7 +36,7 @@ pub(super) enum Segment {
 /// Longer lists (as the product of both lengths) are compared element by element.
 const ALIGNABLE: usize = 250_000;
 
-pub(super) fn compare(
+pub(crate) fn compare(
     before: Marks<'_>,
     after: Marks<'_>,
     replace_paths: &[Vec<Segment>],
@@ -47,7 +51,7 @@ pub(super) fn compare(
 }
 
 /// `tags.env`, `rules[0].port`, `labels["a.b"]`.
-pub(super) fn render_path(path: &[Segment]) -> String {
+pub(crate) fn render_path(path: &[Segment]) -> String {
     let mut text = String::new();
     for segment in path {
         let step = match segment {
@@ -68,7 +72,7 @@ fn is_plain(key: &str) -> bool {
 }
 
 impl Segment {
-    pub(super) fn from_json(step: &Value) -> Self {
+    pub(crate) fn from_json(step: &Value) -> Self {
         match (step.as_str(), step.as_u64()) {
             (_, Some(index)) => Self::Index(usize::try_from(index).unwrap_or(usize::MAX)),
             (Some(key), None) => Self::Key(key.to_owned()),
@@ -85,13 +89,25 @@ impl<'a> Marks<'a> {
         value: &NOTHING,
         unknown: &NOTHING,
         sensitive: &NOTHING,
+        digest: None,
     };
 
-    pub(super) fn new(value: &'a Value, unknown: &'a Value, sensitive: &'a Value) -> Self {
+    pub(crate) fn new(value: &'a Value, unknown: &'a Value, sensitive: &'a Value) -> Self {
         Self {
             value,
             unknown,
             sensitive,
+            digest: None,
+        }
+    }
+
+    /// A value that exists, whose sensitive parts are shown by their digest.
+    pub(crate) fn stored(value: &'a Value, sensitive: &'a Value, digest: Digest<'a>) -> Self {
+        Self {
+            value,
+            unknown: &NOTHING,
+            sensitive,
+            digest: Some(digest),
         }
     }
 
@@ -100,10 +116,11 @@ impl<'a> Marks<'a> {
             value: step(self.value, segment),
             unknown: inherit(self.unknown, segment),
             sensitive: inherit(self.sensitive, segment),
+            digest: self.digest,
         }
     }
 
-    pub(super) fn is_sensitive(self) -> bool {
+    pub(crate) fn is_sensitive(self) -> bool {
         self.sensitive == &Value::Bool(true)
     }
 
@@ -121,13 +138,16 @@ impl<'a> Marks<'a> {
     }
 
     /// As a person may see it. `hide` makes any known value a sensitive one.
-    pub(super) fn shown(self, hide: bool) -> PlanValue {
+    pub(crate) fn shown(self, hide: bool) -> PlanValue {
         if self.is_unknown() {
             PlanValue::Unknown
         } else if self.is_absent() {
             PlanValue::Absent
         } else if hide || self.is_sensitive() {
-            PlanValue::Sensitive
+            self.digest
+                .map_or(PlanValue::Sensitive, |digest| PlanValue::Masked {
+                    digest: digest(self.value),
+                })
         } else {
             PlanValue::Known(self.flattened())
         }

@@ -78,6 +78,7 @@ fn show(value: &PlanValue) -> String {
         PlanValue::Sensitive => "***".to_owned(),
         // Ids differ at each recording.
         PlanValue::Known(Value::String(text)) if text.len() == 36 => "ID".to_owned(),
+        PlanValue::Masked { digest } => format!("#{digest}"),
         PlanValue::Known(value) => value.to_string(),
     }
 }

@@ -38,6 +38,9 @@ pub struct RunSpec {
     pub variables: BTreeMap<String, DeclaredVariable>,
     pub destroy: bool,
     pub refresh_only: bool,
+    /// The version to plan from instead of the newest: only to see what it would lead to.
+    #[serde(default)]
+    pub pinned: Option<i64>,
 }
 
 /// Where another stack's outputs are.

@@ -20,6 +20,8 @@ pub enum KeepAside {
     OtherLineage { lineage: String, head: String },
     #[error("its serial {serial} is not after the head's {head}")]
     NotNewer { serial: u64, head: u64 },
+    #[error("the state moved to serial {head} by somebody else while the run was at work")]
+    HeadMoved { head: u64 },
     #[error("it has no resources any more, but the plan does not take them away")]
     Emptied,
     #[error("it is not a state: {0}")]

@@ -51,16 +51,28 @@ pub enum Mark {
     Forced,
     /// Found in an `errored.tfstate` after its run.
     Adopted,
+    /// The content of an older version, under a new serial.
+    RolledBack,
+    /// Resources were taken out of it by hand.
+    Edited,
 }
 
 impl Mark {
-    pub const ALL: [Self; 3] = [Self::Emptied, Self::Forced, Self::Adopted];
+    pub const ALL: [Self; 5] = [
+        Self::Emptied,
+        Self::Forced,
+        Self::Adopted,
+        Self::RolledBack,
+        Self::Edited,
+    ];
 
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Emptied => "emptied",
             Self::Forced => "forced",
             Self::Adopted => "adopted",
+            Self::RolledBack => "rolled_back",
+            Self::Edited => "edited",
         }
     }
 }
@@ -152,12 +164,14 @@ fn check_order(
         }
         forced = true;
     }
-    if same_lineage && push.serial == head.serial {
+    // An encrypted state carries its serial inside as well: an older one comes back with the one it had.
+    let returns = pushes && push.contents == Contents::Encrypted;
+    if same_lineage && push.serial == head.serial && !returns {
         return Err(PushRefusal::SerialTaken {
             serial: push.serial,
         });
     }
-    if same_lineage && push.serial < head.serial {
+    if same_lineage && push.serial <= head.serial {
         if !pushes {
             return Err(PushRefusal::SerialBehind {
                 serial: push.serial,

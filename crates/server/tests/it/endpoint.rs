@@ -150,8 +150,7 @@ impl Endpoint {
     }
 
     pub(crate) fn credentials(&self) -> String {
-        let basic = BASE64.encode(format!("run:{}", self.token.secret().expose()));
-        format!("Authorization: Basic {basic}\r\n")
+        basic(self.token.secret().expose())
     }
 
     /// As it is, for requests no client would make.
@@ -166,17 +165,31 @@ impl Endpoint {
         headers: &str,
         body: &str,
     ) -> (String, String, String) {
-        let mut stream = TcpStream::connect(self.address).await.unwrap();
-        let head =
-            format!("{request} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n{headers}\r\n");
-        stream.write_all(head.as_bytes()).await.unwrap();
-        // The other side may have answered and gone already: that is what is tested.
-        let _ = stream.write_all(body.as_bytes()).await;
-        let mut answer = Vec::new();
-        let _ = stream.read_to_end(&mut answer).await;
-        let answer = String::from_utf8(answer).unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
-        let status = head.split(' ').nth(1).unwrap_or("no answer").to_owned();
-        (status, head.to_ascii_lowercase(), body.to_owned())
+        exchange(self.address, request, headers, body).await
     }
+}
+
+/// One request on a connection of its own: the answer's status, head and body.
+pub(crate) async fn exchange(
+    address: SocketAddr,
+    request: &str,
+    headers: &str,
+    body: &str,
+) -> (String, String, String) {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let head = format!("{request} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n{headers}\r\n");
+    // The other side may have answered and gone already: that is what is tested.
+    let _ = stream.write_all(head.as_bytes()).await;
+    let _ = stream.write_all(body.as_bytes()).await;
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer).await;
+    let answer = String::from_utf8(answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+    let status = head.split(' ').nth(1).unwrap_or("no answer").to_owned();
+    (status, head.to_ascii_lowercase(), body.to_owned())
+}
+
+pub(crate) fn basic(token: &str) -> String {
+    let basic = BASE64.encode(format!("run:{token}"));
+    format!("Authorization: Basic {basic}\r\n")
 }

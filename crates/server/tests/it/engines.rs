@@ -24,7 +24,7 @@ output "word" {
 "#;
 
 /// Every engine there is: OpenTofu must be there, Terraform may be.
-fn engines() -> Vec<PathBuf> {
+pub(crate) fn engines() -> Vec<PathBuf> {
     let mut engines = vec![tofu()];
     engines.extend(terraform());
     engines
@@ -59,13 +59,13 @@ fn on_path(program: &str) -> Option<PathBuf> {
 }
 
 /// A directory with a source in it.
-struct Slot {
-    dir: tempfile::TempDir,
+pub(crate) struct Slot {
+    pub(crate) dir: tempfile::TempDir,
     engine: PathBuf,
 }
 
 impl Slot {
-    fn new(engine: &Path) -> Self {
+    pub(crate) fn new(engine: &Path) -> Self {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("main.tf"), SOURCE).unwrap();
         Self {
@@ -76,13 +76,18 @@ impl Slot {
 
     /// Runs the engine against an endpoint; its exit code and all it said.
     async fn run(&self, endpoint: &Endpoint, args: &[&str]) -> (i32, String) {
+        let environment = endpoint.environment.iter();
+        let environment = environment.map(|(name, value)| (*name, value.expose().to_owned()));
+        self.run_with(environment.collect(), args).await
+    }
+
+    pub(crate) async fn run_with(
+        &self,
+        environment: Vec<(&'static str, String)>,
+        args: &[&str],
+    ) -> (i32, String) {
         let mut command = self.command(args);
-        command.envs(
-            endpoint
-                .environment
-                .iter()
-                .map(|(name, value)| (name, value.expose())),
-        );
+        command.envs(environment);
         let output: Output = tokio::task::spawn_blocking(move || command.output())
             .await
             .unwrap()
@@ -95,7 +100,7 @@ impl Slot {
     }
 
     #[track_caller]
-    fn check(&self, (code, said): (i32, String), expected: i32) -> String {
+    pub(crate) fn check(&self, (code, said): (i32, String), expected: i32) -> String {
         assert_eq!(code, expected, "{}: {said}", self.engine.display());
         said
     }
@@ -118,12 +123,12 @@ impl Slot {
     }
 }
 
-const INIT: &[&str] = &["init", "-input=false", "-no-color"];
-const APPLY: &[&str] = &["apply", "-auto-approve", "-input=false", "-no-color"];
-const PLAN: &[&str] = &["plan", "-input=false", "-no-color"];
-const DESTROY: &[&str] = &["destroy", "-auto-approve", "-input=false", "-no-color"];
+pub(crate) const INIT: &[&str] = &["init", "-input=false", "-no-color"];
+pub(crate) const APPLY: &[&str] = &["apply", "-auto-approve", "-input=false", "-no-color"];
+pub(crate) const PLAN: &[&str] = &["plan", "-input=false", "-no-color"];
+pub(crate) const DESTROY: &[&str] = &["destroy", "-auto-approve", "-input=false", "-no-color"];
 
-fn and<'a>(args: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
+pub(crate) fn and<'a>(args: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
     [args, more].concat()
 }
 

@@ -19,6 +19,13 @@ pub(crate) struct Disk {
     pub(crate) segments: Arc<Segments>,
 }
 
+/// What to do with a file of that name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Present {
+    Replace,
+    Keep,
+}
+
 impl Disk {
     pub(crate) fn new(home: &Path) -> Self {
         let watch = Watch::default();
@@ -33,18 +40,14 @@ impl Disk {
         self.home.join(relative)
     }
 
-    pub(crate) fn make_home(&self) -> io::Result<()> {
-        make_dir(&self.home)
+    /// Puts `bytes` there, in the place of what may be there.
+    pub(crate) fn write(&self, relative: &str, bytes: &[u8]) -> Result<(), StoreError> {
+        self.place(relative, bytes, Present::Replace).map(drop)
     }
 
     /// Puts `bytes` there unless something is there already; says whether it did.
     pub(crate) fn write_new(&self, relative: &str, bytes: &[u8]) -> Result<bool, StoreError> {
-        let path = self.path(relative);
-        self.place(&path, bytes).map_err(|source| StoreError::File {
-            deed: "write",
-            path,
-            source,
-        })
+        self.place(relative, bytes, Present::Keep)
     }
 
     pub(crate) fn read(&self, relative: &str) -> Result<Vec<u8>, StoreError> {
@@ -101,7 +104,17 @@ impl Disk {
         })
     }
 
-    fn place(&self, path: &Path, bytes: &[u8]) -> io::Result<bool> {
+    fn place(&self, relative: &str, bytes: &[u8], present: Present) -> Result<bool, StoreError> {
+        let path = self.path(relative);
+        self.try_place(&path, bytes, present)
+            .map_err(|source| StoreError::File {
+                deed: "write",
+                path,
+                source,
+            })
+    }
+
+    fn try_place(&self, path: &Path, bytes: &[u8], present: Present) -> io::Result<bool> {
         let dir = path.parent().unwrap_or(&self.home);
         make_dir(dir)?;
         let aside = Aside(dir.join(format!("{ASIDE}{}", uuid::Uuid::new_v4().simple())));
@@ -112,10 +125,13 @@ impl Disk {
         self.watch.before(Step::SyncFile(&aside.0))?;
         file.sync_all()?;
         self.watch.before(Step::Name(path))?;
-        let placed = match fs::hard_link(&aside.0, path) {
-            Ok(()) => true,
-            Err(err) if err.kind() == io::ErrorKind::AlreadyExists => false,
-            Err(err) => return Err(err),
+        let placed = match present {
+            Present::Replace => fs::rename(&aside.0, path).map(|()| true)?,
+            Present::Keep => match fs::hard_link(&aside.0, path) {
+                Ok(()) => true,
+                Err(err) if err.kind() == io::ErrorKind::AlreadyExists => false,
+                Err(err) => return Err(err),
+            },
         };
         // Even if another process placed it: it may not have come as far as this line.
         self.watch.before(Step::SyncDirectory(dir))?;

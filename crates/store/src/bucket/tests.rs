@@ -9,7 +9,9 @@ use model::retention::RetentionPolicy;
 
 use super::*;
 use crate::testing::{TestHome, append, network, wide};
-use crate::{AppendError, BlobsAt, Keyring, Recovered, Standing, Store, blocking, recover};
+use crate::{
+    AppendError, BlobsAt, Keyring, Recovered, Standing, Store, TablesAt, Use, blocking, recover,
+};
 
 async fn open(home: &TestHome) -> Store {
     let named = std::env::var("TERRANE_TEST_BUCKET");
@@ -33,7 +35,10 @@ async fn open_at(home: &TestHome, url: &str) -> Store {
         settings: &settings,
     };
     let file = home.path().join("tables/terrane.db");
-    Store::open_with(&file, blobs, keyring).await.unwrap()
+    let tables = TablesAt::File(&file);
+    Store::open_with(tables, blobs, keyring, Use::Brief)
+        .await
+        .unwrap()
 }
 
 async fn push(store: &Store, serial: u64) -> Result<(), AppendError> {

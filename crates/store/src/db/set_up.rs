@@ -3,26 +3,25 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::time::Duration;
 
-use sqlx::sqlite::{SqliteConnectOptions, SqlitePool};
-use sqlx::{ConnectOptions as _, Connection as _, Row as _};
+use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
-/// Each entry: what to do, and the stamp that says it was done. Entries are only added.
-const MIGRATIONS: &[(&str, &str)] = &[
-    (
-        include_str!("../../migrations/0001_foundation.sql"),
-        "PRAGMA user_version = 1",
-    ),
-    (
-        include_str!("../../migrations/0002_break_glass.sql"),
-        "PRAGMA user_version = 2",
-    ),
-    (
-        include_str!("../../migrations/0003_blobs.sql"),
-        "PRAGMA user_version = 3",
-    ),
+use super::sqlite::prepare_connection;
+
+/// What to do to get from each layout to the next. Entries are only added.
+pub(super) const MIGRATIONS: &[&str] = &[
+    include_str!("../../migrations/0001_foundation.sql"),
+    include_str!("../../migrations/0002_break_glass.sql"),
+    include_str!("../../migrations/0003_blobs.sql"),
+    include_str!("../../migrations/0004_tokens.sql"),
+    include_str!("../../migrations/0005_state_index.sql"),
+    include_str!("../../migrations/0006_kept_aside.sql"),
 ];
+
+/// So long others have to end what they are at.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Older ones may lose a write when a WAL is reset while another connection checkpoints.
 const OLDEST_SQLITE: [u64; 3] = [3, 51, 3];
@@ -34,9 +33,12 @@ pub enum OpenDbError {
     #[error("could not put the new database in its place")]
     Place(#[source] io::Error),
     #[error("could not open the database")]
-    Connect(#[source] sqlx::Error),
+    Connect(#[source] rusqlite::Error),
     #[error("could not set up the database (migration {number})")]
-    Migrate { number: usize, source: sqlx::Error },
+    Migrate {
+        number: usize,
+        source: rusqlite::Error,
+    },
     #[error("the database did not accept the write-ahead log: its journal is `{journal}`")]
     Journal { journal: String },
     #[error("the database was written by a newer terrane (layout {found}, this one knows {known})")]
@@ -45,17 +47,49 @@ pub enum OpenDbError {
     OldSqlite { found: String },
 }
 
+/// A connection to a database of the layout this program knows, brought there first if need be.
+pub(super) async fn connect(file: &Path) -> Result<Connection, OpenDbError> {
+    // A file that is not there yet is not probed: its first connection must be the one that sets it up.
+    let mut connection = None;
+    if file.exists() {
+        let opened = open(file).map_err(OpenDbError::Connect)?;
+        connection = probe(&opened)?.then_some(opened);
+    }
+    let connection = match connection {
+        Some(connection) => connection,
+        None => {
+            let place = file.to_owned();
+            tokio::task::spawn_blocking(move || set_up(&place))
+                .await
+                .map_err(|err| OpenDbError::Queue(io::Error::other(err)))??;
+            open(file).map_err(OpenDbError::Connect)?
+        }
+    };
+    // From here on we wait ourselves: the thread that would wait inside SQLite serves others, too.
+    connection
+        .busy_timeout(Duration::ZERO)
+        .map_err(OpenDbError::Connect)?;
+    Ok(connection)
+}
+
+fn open(file: &Path) -> rusqlite::Result<Connection> {
+    // Each connection is used by one thread at a time.
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(file, flags)?;
+    // Whoever closes the last connection to a database has it for itself for a moment.
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    prepare_connection(&connection)?;
+    Ok(connection)
+}
+
 /// Whether the database is of the layout this program knows.
-pub(super) async fn probe(reader: &SqlitePool) -> Result<bool, OpenDbError> {
+fn probe(connection: &Connection) -> Result<bool, OpenDbError> {
     const PROBE: &str = "SELECT sqlite_version(), (SELECT user_version FROM pragma_user_version), \
         (SELECT journal_mode FROM pragma_journal_mode)";
-    let row = sqlx::query(PROBE)
-        .fetch_one(reader)
-        .await
+    let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+    let (sqlite, layout, journal): (String, i64, String) = connection
+        .query_row(PROBE, [], read)
         .map_err(OpenDbError::Connect)?;
-    let sqlite: String = row.try_get(0).map_err(OpenDbError::Connect)?;
-    let layout: i64 = row.try_get(1).map_err(OpenDbError::Connect)?;
-    let journal: String = row.try_get(2).map_err(OpenDbError::Connect)?;
     check_sqlite(&sqlite)?;
     Ok(migrations_left(layout)?.is_empty() && journal == "wal")
 }
@@ -63,11 +97,10 @@ pub(super) async fn probe(reader: &SqlitePool) -> Result<bool, OpenDbError> {
 /// One process at a time, under an OS lock beside the database. A new one is made aside and put in
 /// its place when it is whole: SQLite does not wait when a database becomes one with a write-ahead
 /// log while somebody looks at it.
-pub(super) async fn set_up(file: &Path, options: &SqliteConnectOptions) -> Result<(), OpenDbError> {
-    let turn = take_turn(file.with_extension("setup")).await;
-    let _turn = turn.map_err(OpenDbError::Queue)?;
+fn set_up(file: &Path) -> Result<(), OpenDbError> {
+    let _turn = take_turn(&file.with_extension("setup")).map_err(OpenDbError::Queue)?;
     if file.exists() {
-        return bring_up_to_date(options.clone()).await;
+        return bring_up_to_date(file);
     }
     let aside = file.with_extension("new");
     for left in ["new", "new-wal", "new-shm", "new-journal"] {
@@ -77,7 +110,7 @@ pub(super) async fn set_up(file: &Path, options: &SqliteConnectOptions) -> Resul
     let mut made = File::options();
     made.create(true).truncate(false).write(true).mode(0o600);
     made.open(&aside).map_err(OpenDbError::Place)?;
-    bring_up_to_date(options.clone().filename(&aside)).await?;
+    bring_up_to_date(&aside)?;
     fs::rename(&aside, file).map_err(OpenDbError::Place)?;
     let dir = file.parent().unwrap_or(Path::new("."));
     File::open(dir)
@@ -85,63 +118,54 @@ pub(super) async fn set_up(file: &Path, options: &SqliteConnectOptions) -> Resul
         .map_err(OpenDbError::Place)
 }
 
-async fn take_turn(path: PathBuf) -> io::Result<File> {
-    tokio::task::spawn_blocking(move || {
-        let turn = File::options()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .mode(0o600)
-            .open(path)?;
-        rustix::fs::flock(&turn, rustix::fs::FlockOperation::LockExclusive)?;
-        Ok(turn)
-    })
-    .await
-    .map_err(io::Error::other)?
+fn take_turn(path: &Path) -> io::Result<File> {
+    let turn = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .open(path)?;
+    rustix::fs::flock(&turn, rustix::fs::FlockOperation::LockExclusive)?;
+    Ok(turn)
 }
 
-async fn bring_up_to_date(options: SqliteConnectOptions) -> Result<(), OpenDbError> {
-    let mut connection = options.connect().await.map_err(OpenDbError::Connect)?;
-    let sqlite: String = sqlx::query_scalar("SELECT sqlite_version()")
-        .fetch_one(&mut connection)
-        .await
+fn bring_up_to_date(file: &Path) -> Result<(), OpenDbError> {
+    let mut connection = open(file).map_err(OpenDbError::Connect)?;
+    let sqlite: String = connection
+        .query_row("SELECT sqlite_version()", [], |row| row.get(0))
         .map_err(OpenDbError::Connect)?;
     check_sqlite(&sqlite)?;
-    let journal: String = sqlx::query_scalar("PRAGMA journal_mode = WAL")
-        .fetch_one(&mut connection)
-        .await
+    let journal: String = connection
+        .query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))
         .map_err(OpenDbError::Connect)?;
     if journal != "wal" {
         return Err(OpenDbError::Journal { journal });
     }
-    migrate(&mut connection).await?;
-    connection.close().await.map_err(OpenDbError::Connect)
+    migrate(&mut connection)?;
+    connection
+        .close()
+        .map_err(|(_, err)| OpenDbError::Connect(err))
 }
 
-/// All that is left to do, in one transaction, each step with its stamp.
-async fn migrate(connection: &mut sqlx::SqliteConnection) -> Result<(), OpenDbError> {
-    let mut tx = connection
-        .begin_with("BEGIN IMMEDIATE")
-        .await
+/// All that is left to do, in one transaction, each step with its number.
+fn migrate(connection: &mut Connection) -> Result<(), OpenDbError> {
+    let tx = connection
+        .transaction_with_behavior(TransactionBehavior::Immediate)
         .map_err(OpenDbError::Connect)?;
-    let layout: i64 = sqlx::query_scalar("PRAGMA user_version")
-        .fetch_one(&mut *tx)
-        .await
+    let layout: i64 = tx
+        .query_row("PRAGMA user_version", [], |row| row.get(0))
         .map_err(OpenDbError::Connect)?;
     let left = migrations_left(layout)?;
     let first = MIGRATIONS.len() - left.len() + 1;
-    for (number, (deed, stamp)) in (first..).zip(left) {
-        for sql in [*deed, *stamp] {
-            sqlx::raw_sql(sql)
-                .execute(&mut *tx)
-                .await
-                .map_err(|source| OpenDbError::Migrate { number, source })?;
-        }
+    for (number, deed) in (first..).zip(left) {
+        tx.execute_batch(deed)
+            .and_then(|()| tx.execute_batch(&format!("PRAGMA user_version = {number}")))
+            .map_err(|source| OpenDbError::Migrate { number, source })?;
     }
-    tx.commit().await.map_err(OpenDbError::Connect)
+    tx.commit().map_err(OpenDbError::Connect)
 }
 
-fn migrations_left(layout: i64) -> Result<&'static [(&'static str, &'static str)], OpenDbError> {
+fn migrations_left(layout: i64) -> Result<&'static [&'static str], OpenDbError> {
     usize::try_from(layout)
         .ok()
         .and_then(|done| MIGRATIONS.get(done..))

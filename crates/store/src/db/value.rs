@@ -1,8 +1,6 @@
 //! What goes into a statement and comes out of a row: integers, text, bytes, and their typed nulls.
 
 use model::ids::{ChangeSetId, RunId};
-use sqlx::sqlite::SqliteRow;
-use sqlx::{Column as _, Row as _, TypeInfo as _, ValueRef as _};
 
 use super::DbError;
 
@@ -73,34 +71,8 @@ impl Row {
         }
     }
 
-    pub(super) fn from_sqlite(row: &SqliteRow) -> Result<Self, DbError> {
-        let value = |index: usize| {
-            let wrong = |_: sqlx::Error| DbError::Column {
-                column: index,
-                expected: "readable",
-            };
-            let raw = row.try_get_raw(index).map_err(wrong)?;
-            if raw.is_null() {
-                return Ok(Value::Text(None));
-            }
-            match raw.type_info().name() {
-                "INTEGER" => row.try_get_unchecked(index).map(Value::Int).map_err(wrong),
-                "TEXT" => row.try_get_unchecked(index).map(Value::Text).map_err(wrong),
-                "BLOB" => row
-                    .try_get_unchecked(index)
-                    .map(Value::Bytes)
-                    .map_err(wrong),
-                _ => Err(DbError::Column {
-                    column: index,
-                    expected: "integer, text or bytes",
-                }),
-            }
-        };
-        row.columns()
-            .iter()
-            .map(|column| value(column.ordinal()))
-            .collect::<Result<_, _>>()
-            .map(Self)
+    pub(super) fn new(values: Vec<Value>) -> Self {
+        Self(values)
     }
 }
 

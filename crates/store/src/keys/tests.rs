@@ -1,75 +1,9 @@
-//! Master keys and data keys on disk.
+//! Data keys on disk.
 
-use std::os::unix::fs::PermissionsExt as _;
+use std::fs;
 
 use super::*;
 use crate::testing::network;
-
-#[test]
-fn the_first_use_makes_a_key_and_says_so() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("terrane/master.key");
-    let made = Keyring::open_or_create(&path).unwrap();
-    let again = Keyring::open_or_create(&path).unwrap();
-    assert!(made.created() && !again.created());
-    assert_eq!(made.master.0, again.master.0);
-    assert_eq!(
-        fs::metadata(&path).unwrap().permissions().mode() & 0o777,
-        0o600
-    );
-    let text = fs::read_to_string(&path).unwrap();
-    assert!(
-        text.starts_with(&format!("terrane-key-1 {} ", made.id())),
-        "one line, its id in it"
-    );
-    assert_eq!(text.lines().count(), 1);
-}
-
-#[test]
-fn of_many_that_make_it_at_once_one_does() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("terrane/master.key");
-    let made: Vec<Keyring> = std::thread::scope(|scope| {
-        let open = || Keyring::open_or_create(&path).unwrap();
-        let threads: Vec<_> = (0..16).map(|_| scope.spawn(open)).collect();
-        threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap())
-            .collect()
-    });
-    assert_eq!(made.iter().filter(|keyring| keyring.created()).count(), 1);
-    assert!(
-        made.iter()
-            .all(|keyring| keyring.master.0 == made[0].master.0)
-    );
-}
-
-#[test]
-fn what_is_not_a_master_key() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("master.key");
-    for text in [
-        "",
-        "terrane-key-1 id c2hvcnQ=",
-        "terrane-key-2 id AAAA",
-        "secret",
-    ] {
-        fs::write(&path, text).unwrap();
-        let err = Keyring::open_or_create(&path).unwrap_err();
-        assert!(
-            matches!(err, OpenKeyringError::Shape { .. }),
-            "{text}: {err}"
-        );
-    }
-}
-
-#[test]
-fn secrets_are_not_shown() {
-    let dir = tempfile::tempdir().unwrap();
-    let keyring = Keyring::open_or_create(&dir.path().join("master.key")).unwrap();
-    assert_eq!(format!("{keyring:?}"), format!("Keyring({})", keyring.id()));
-    assert_eq!(format!("{:?}", keyring.master), "[secret]");
-}
 
 struct Home {
     dir: tempfile::TempDir,

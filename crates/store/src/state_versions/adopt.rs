@@ -84,6 +84,7 @@ impl Store {
                     writer,
                     run: Some(run),
                     mark,
+                    record: None,
                     body,
                 };
                 match self.append(write).await {

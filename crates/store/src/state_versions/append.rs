@@ -13,13 +13,14 @@ use model::state::{
 };
 
 use super::blob::{self, Base, NewBlob, may_build_on};
+use super::by_hand::Record;
 use super::{HEAD, Stored, unknown};
+use crate::blobs::{Blobs, Staged};
+use crate::break_glass::NewBreakGlass;
 use crate::db::Tx;
 use crate::keys::Scope;
 use crate::refusals::NewRefusal;
 use crate::sealing::hex;
-use crate::segments::Place;
-use crate::segments::frame::Frame;
 use crate::states::{StateRow, name_args};
 use crate::{Store, StoreError, working};
 
@@ -82,6 +83,8 @@ pub(super) struct Write {
     /// The run the version is recorded under.
     pub(super) run: Option<RunId>,
     pub(super) mark: Option<Mark>,
+    /// The record that opens with the version, if a person makes it.
+    pub(super) record: Option<Record>,
     pub(super) body: Arc<Vec<u8>>,
 }
 
@@ -98,6 +101,7 @@ pub(super) struct Moment {
 pub(super) struct Ready {
     pub(super) write: Write,
     facts: StateFacts,
+    state: i64,
     /// What the decision rests on.
     head: Option<i64>,
     last: i64,
@@ -120,6 +124,7 @@ impl Store {
             writer: writer.clone(),
             run: writer.run,
             mark: None,
+            record: None,
             body: Arc::clone(&body),
         };
         let refused = match self.append(write).await {
@@ -196,15 +201,15 @@ impl Store {
                 .encode(write, &facts, seen, version)
                 .await
                 .map_err(failed)?;
-            let moved = self.commit(std::slice::from_ref(&ready)).await;
-            if moved.map_err(failed)?.contains(&true) {
+            let ready = Arc::new(ready);
+            if self.commit(&ready).await.map_err(failed)? {
                 if let Some(before) = before {
                     self.recent.forget(&before);
                 }
                 self.recent.put(ready.blob.frame.digest, &ready.write.body);
-                return Ok(Appended::New(ready.version));
+                return Ok(Appended::New(ready.version.clone()));
             }
-            write = ready.write;
+            write = ready.write.clone();
         }
         Err(AppendError::Contended { state })
     }
@@ -240,6 +245,7 @@ impl Store {
         Ok(Ready {
             write,
             facts: facts.clone(),
+            state: seen.row.id,
             head: seen.row.head,
             last: seen.last,
             version,
@@ -247,29 +253,27 @@ impl Store {
         })
     }
 
-    /// Makes frames durable with one sync, then moves the heads in one transaction. Says of each whether its
-    /// head moved: it does not if lock or head are not what was seen any more. Durable when this returns.
-    pub(super) async fn commit(&self, ready: &[Ready]) -> Result<Vec<bool>, StoreError> {
-        let frames = ready.iter().map(|one| Arc::clone(&one.blob.frame));
-        let staged = self.blobs_stage(frames.collect()).await?;
-        let mut tx = self.db.begin_write().await?;
-        let mut moved = Vec::with_capacity(ready.len());
-        for (one, place) in ready.iter().zip(&staged.places) {
-            moved.push(tx.move_head(one, place).await?);
-        }
-        if !moved.contains(&true) || !tx.blobs_claim(&self.blobs, &staged).await? {
-            return Ok(vec![false; ready.len()]);
-        }
-        self.blobs.before_commit()?;
-        tx.commit().await?;
-        let acknowledged = ready.iter().zip(&moved).filter(|(_, moved)| **moved);
-        let markers: Vec<Frame> = acknowledged
-            .filter_map(|(one, _)| {
-                let key = self.keys.known(&Scope::State(one.write.state.clone()))?;
-                blob::marker(&key, &one.version, &one.blob.frame.digest).ok()
+    /// Makes the frame durable and moves the head, in a commit that other writers may share. Does nothing and
+    /// says so if lock or head are not what was seen any more. Durable when this returns.
+    pub(super) async fn commit(&self, ready: &Arc<Ready>) -> Result<bool, StoreError> {
+        let staged = match &self.blobs {
+            Blobs::Disk(_) => None, // appended by the deed, and synced with what others append
+            Blobs::Bucket(_) => Some(
+                self.blobs_stage(vec![Arc::clone(&ready.blob.frame)])
+                    .await?,
+            ),
+        };
+        let (blobs, one) = (self.blobs.clone(), Arc::clone(ready));
+        let moved = self
+            .db
+            .write(move |tx| {
+                Box::pin(async move { tx.version_store(&one, &blobs, staged.as_ref()).await })
             })
-            .collect();
-        self.blobs.mark(&markers);
+            .await?;
+        if moved && let Some(key) = self.keys.known(&Scope::State(ready.write.state.clone())) {
+            let marker = blob::marker(&key, &ready.version, &ready.blob.frame.digest).ok();
+            self.blobs.mark(marker.as_slice());
+        }
         Ok(moved)
     }
 
@@ -311,8 +315,13 @@ impl Tx {
         })
     }
 
-    /// The one place a head moves.
-    async fn move_head(&mut self, ready: &Ready, place: &Place) -> Result<bool, StoreError> {
+    /// The one place a head moves. `staged` is where the frame lies, if it is durable already.
+    async fn version_store(
+        &mut self,
+        ready: &Ready,
+        blobs: &Blobs,
+        staged: Option<&Staged>,
+    ) -> Result<bool, StoreError> {
         const MOVE: &str = "UPDATE state SET head = $2 \
             WHERE id = $1 AND head IS NOT DISTINCT FROM $3 \
                 AND lock_id IS NOT DISTINCT FROM $4 AND lock_epoch = $5 \
@@ -324,6 +333,7 @@ impl Tx {
         const PIN: &str = "UPDATE state_version SET pinned_until = $3 \
             WHERE state = $1 AND version = $2 AND COALESCE(pinned_until, 0) < $3";
         let (write, version, blob) = (&ready.write, &ready.version, &ready.blob);
+        self.state_hold(ready.state).await?;
         let now = self.moment(write).await?;
         let accepted = matches!(
             write.decide(&now, &ready.facts, &version.content),
@@ -332,6 +342,9 @@ impl Tx {
         if !accepted || now.last != ready.last || now.row.head != ready.head {
             return Ok(false);
         }
+        let Some(place) = self.frame_place(blobs, &blob.frame, staged).await? else {
+            return Ok(false);
+        };
         let moved = [
             now.row.id.into(),
             version.version.into(),
@@ -370,6 +383,16 @@ impl Tx {
         if let (Some(until), Some(parent)) = (pinned, version.parent) {
             let args = [now.row.id.into(), parent.into(), until.into()];
             self.execute(PIN, &args).await?;
+        }
+        if let Some(record) = &write.record {
+            let opened = NewBreakGlass {
+                act: record.act,
+                state: &version.state,
+                actor: &record.actor,
+                reason: Some(&record.reason),
+                detail: format!("version {}: {}", version.version, record.detail),
+            };
+            self.break_glass_open(&opened).await?;
         }
         Ok(true)
     }

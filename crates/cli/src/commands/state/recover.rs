@@ -6,6 +6,8 @@ use control::states::recover::{
     self as recovery, RecoverError, RecoverReport, RecoveredStanding, RecoveredVersion,
 };
 
+use control::home::StorePlace;
+
 use crate::args::Global;
 use crate::view::{Look, errors};
 use crate::{CommandError, ExitStatus, Process, report};
@@ -34,8 +36,18 @@ pub(crate) fn recover(
 ) -> Result<ExitStatus, CommandError> {
     let settings = process.settings(global)?;
     let key = args.key.as_ref().map(|key| process.cwd.join(key));
-    let key = key.unwrap_or_else(|| settings.master_key());
-    let data = settings.named_home.unwrap_or(settings.data_dir);
+    let key = key.unwrap_or_else(|| settings.config_dir.join("master.key"));
+    let data = match settings.named_home {
+        Some(StorePlace::Directory(dir)) => dir,
+        Some(StorePlace::Shared(_)) => {
+            return Err(
+                CommandError::new("a bucket is recovered from a copy on disk")
+                    .hint("copy it with the service's own tool, then name the copy: `--data DIR`")
+                    .status(ExitStatus::Usage),
+            );
+        }
+        None => settings.data_dir,
+    };
     let to = process.cwd.join(&args.to);
     let report = recovery::recover(&data, &key, &to).map_err(|err| {
         let shown = CommandError::from_error(&err);

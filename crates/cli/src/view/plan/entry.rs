@@ -23,6 +23,8 @@ pub(super) struct Entry<'a> {
     pub(super) before: &'a PlanValue,
     pub(super) after: &'a PlanValue,
     pub(super) forces_replacement: bool,
+    /// It is there and nothing happens to it: only `after` counts.
+    pub(super) is_settled: bool,
 }
 
 /// Whether names are marked with `+`, `-` and `~`.
@@ -118,6 +120,7 @@ fn lines_of(entry: &Entry<'_>, start: &str, below: usize, sheet: Sheet) -> Vec<S
 fn shown(entry: &Entry<'_>, room: usize, sheet: Sheet) -> Shown {
     use PlanValue::{Absent, Known};
     match (entry.before, entry.after) {
+        (_, value) if entry.is_settled => single(value, Ink::Plain, room, sheet),
         (Absent, value) => single(value, Ink::Add, room, sheet),
         (value, Absent) => single(value, Ink::Remove, room, sheet),
         (before, after) if before == after => single(after, Ink::Change, room, sheet),
@@ -187,6 +190,7 @@ fn flat(value: &PlanValue, room: usize, sheet: Sheet) -> String {
         PlanValue::Absent => return String::new(),
         PlanValue::Unknown => return "(known after apply)".to_owned(),
         PlanValue::Sensitive => return "(sensitive)".to_owned(),
+        PlanValue::Masked { digest } => return format!("(sensitive #{digest})"),
         PlanValue::Known(known) => value::one_line(known),
     };
     if sheet.full || text::width(&whole) <= room {

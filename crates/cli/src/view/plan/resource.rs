@@ -138,7 +138,7 @@ fn attribute_lines(change: &ResourceChange, indent: usize, sheet: Sheet) -> Vec<
     let shown = |after: &PlanValue| match after {
         PlanValue::Known(value) => !(is_new && value.is_null()),
         PlanValue::Unknown => !is_new,
-        PlanValue::Absent | PlanValue::Sensitive => true,
+        PlanValue::Absent | PlanValue::Sensitive | PlanValue::Masked { .. } => true,
     };
     let mut entries: Vec<Entry<'_>> = change
         .attributes
@@ -149,6 +149,7 @@ fn attribute_lines(change: &ResourceChange, indent: usize, sheet: Sheet) -> Vec<
             before: &attribute.before,
             after: &attribute.after,
             forces_replacement: attribute.forces_replacement && name_causes,
+            is_settled: false,
         })
         .collect();
     let most = if is_new { MOST_NEW } else { MOST_CHANGED };

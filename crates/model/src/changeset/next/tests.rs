@@ -42,6 +42,8 @@ fn change_set(action: Action, stacks: &[&str]) -> (ChangeSet, Vec<Run>) {
         })
         .collect();
     let request = Request {
+        project: "p".to_owned(),
+        machine: String::new(),
         action,
         stacks: runs.iter().map(|run| run.stack.clone()).collect(),
         auto_approve: false,
@@ -49,7 +51,9 @@ fn change_set(action: Action, stacks: &[&str]) -> (ChangeSet, Vec<Run>) {
         lanes: vec!["local".to_owned()],
         source: String::new(),
         commit: None,
+        subject: None,
         dirty: false,
+        asker: None,
     };
     (
         ChangeSet {

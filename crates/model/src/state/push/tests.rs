@@ -238,6 +238,15 @@ fn surgery() {
     check(Some(HEAD), pushing, older, "accept, forced");
     check(Some(HEAD), pushing, other, "accept, forced");
     check(Some(HEAD), migrating, other, "accept, forced");
+    let taken = "refuse: serial 7 is taken by other content: two writers without a lock";
+    let equal = PushView { serial: 7, ..older };
+    check(Some(HEAD), pushing, equal, taken);
+    let encrypted = PushView {
+        contents: Contents::Encrypted,
+        ..equal
+    };
+    check(Some(HEAD), pushing, encrypted, "accept, forced");
+    check(Some(HEAD), migrating, encrypted, taken);
     let behind = "refuse: serial 2 is behind the head's 7";
     check(Some(HEAD), migrating, older, behind);
     check(Some(HEAD), Some(LOCK), older, behind);
@@ -300,7 +309,8 @@ proptest! {
         // The head moves forward on its own lineage, or somebody insisted.
         let legacy = head.lineage.is_empty();
         if (legacy || push.lineage == head.lineage) && push.serial <= head.serial {
-            prop_assert!(mark.is_some() && push.surgery && push.serial < head.serial);
+            prop_assert!(mark.is_some() && push.surgery);
+            prop_assert!(push.serial < head.serial || push.contents == Contents::Encrypted);
         }
         if !legacy && push.lineage != head.lineage && head.contents != Contents::Nothing {
             prop_assert!(mark.is_some() && push.surgery);

@@ -1,0 +1,65 @@
+//! What the commands share that change something by hand: who does it and why, and the question before it.
+
+use std::io::{self, BufRead as _};
+
+use control::locks::held::Reason;
+use model::state::StateName;
+
+use super::place::Place;
+use crate::{CommandError, ExitStatus, Process, report};
+
+/// Why something is done by hand; it is kept in the record.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ReasonArg {
+    /// Why, in a sentence: it stays in the record
+    #[arg(long, value_name = "TEXT")]
+    reason: String,
+}
+
+impl ReasonArg {
+    pub(crate) fn read(&self, process: &Process) -> Result<Reason, CommandError> {
+        let text = self.reason.trim();
+        if text.is_empty() {
+            return Err(CommandError::new("the reason is empty")
+                .hint("say why, for who reads the record later: `--reason \"…\"`")
+                .status(ExitStatus::Usage));
+        }
+        Ok(Reason {
+            actor: process.actor(),
+            text: text.to_owned(),
+        })
+    }
+}
+
+/// A state as a person writes it here: the stack's name, else `PROJECT/NAME`.
+pub(crate) fn word(place: &Place, state: &StateName) -> String {
+    let stack = place.project.as_ref().and_then(|project| {
+        let mut stacks = project.stacks.iter();
+        stacks.find(|(_, stack)| place.control.state_name(&stack.state) == *state)
+    });
+    stack.map_or_else(|| state.to_string(), |(name, _)| name.to_string())
+}
+
+/// Goes on only after a typed `yes`. `approved` was said beforehand.
+pub(crate) fn ask(question: &str, approved: bool, process: &Process) -> Result<(), CommandError> {
+    if approved {
+        return Ok(());
+    }
+    let unchanged = |why: &str| CommandError::new(format!("nothing was changed: {why}"));
+    if !process.stdin_is_terminal {
+        return Err(unchanged("nobody is here to say yes")
+            .hint("`--auto-approve` goes on without asking")
+            .status(ExitStatus::Waits));
+    }
+    report::say(&format!("\n{question} Only `yes` goes on: "))?;
+    let mut line = String::new();
+    io::stdin()
+        .lock()
+        .read_line(&mut line)
+        .map_err(|err| CommandError::because("could not read the answer", &err))?;
+    if line.trim() == "yes" {
+        Ok(())
+    } else {
+        Err(unchanged("the answer was not `yes`").status(ExitStatus::Waits))
+    }
+}

@@ -1,0 +1,139 @@
+//! `terrane key`: the master keys of a home.
+
+use std::path::PathBuf;
+
+use control::keys::{self, KeysError, MasterKey};
+use serde_json::json;
+
+use super::place::Place;
+use crate::args::Global;
+use crate::view::{errors, table::Table};
+use crate::{CommandError, ExitStatus, Process, report};
+
+/// See which master keys a home needs, and replace one
+///
+/// The key is a file in the config directory, made on first use; `TERRANE_KEY_FILE` names another,
+/// `TERRANE_KEY` is the key itself, `TERRANE_KEY_AGE` an age identity that decrypts `master.key.age`, and
+/// `TERRANE_KEY_COMMAND` a command that prints it.
+#[derive(Debug, clap::Args)]
+pub(crate) struct KeyArgs {
+    #[command(subcommand)]
+    command: KeyCommand,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum KeyCommand {
+    List(ListArgs),
+    Rotate(RotateArgs),
+}
+
+/// Show the master keys, and how many data keys need each
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  terrane key list\n  terrane key list --json")]
+struct ListArgs {}
+
+/// Replace the master key
+///
+/// Data keys are wrapped with the new one; states are not rewritten. May be repeated after a crash. The old key
+/// stays in the file, behind the new one, until you remove it: backups from before need it.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  terrane key rotate\n  terrane key rotate --to /media/usb/terrane.key"
+)]
+struct RotateArgs {
+    /// Put the new key there instead of where the old one is
+    #[arg(long, value_name = "FILE")]
+    to: Option<PathBuf>,
+}
+
+pub(crate) async fn key(
+    args: KeyArgs,
+    global: &Global,
+    process: &Process,
+) -> Result<ExitStatus, CommandError> {
+    let place = Place::open(global, process).await?;
+    match args.command {
+        KeyCommand::List(ListArgs {}) => list(&place, global, process).await,
+        KeyCommand::Rotate(args) => rotate(&args, &place, global, process).await,
+    }
+}
+
+async fn list(
+    place: &Place,
+    global: &Global,
+    process: &Process,
+) -> Result<ExitStatus, CommandError> {
+    let masters = keys::list(&place.control).await;
+    let masters = masters.map_err(|err| failed(&err))?;
+    if global.json {
+        let document = |key: &MasterKey| {
+            json!({
+                "id": key.id,
+                "wraps": key.wraps,
+                "at_hand": key.at_hand,
+                "data_keys": key.data_keys,
+            })
+        };
+        let masters: Vec<_> = masters.iter().map(document).collect();
+        report::json(&json!({ "keys": masters }))?;
+        return Ok(ExitStatus::Done);
+    }
+    let mut table = Table::new(["KEY", "DATA KEYS", "USE"]).right(1);
+    for key in &masters {
+        let used = match (key.wraps, key.at_hand, key.data_keys) {
+            (true, _, _) => "wraps",
+            (false, true, 0) => "nothing needs it here; backups from before the rotation may",
+            (false, true, _) => "unwraps; `terrane key rotate` goes on",
+            (false, false, _) => "missing: what it wraps cannot be read",
+        };
+        table.row([key.id.as_str(), &key.data_keys.to_string(), used]);
+    }
+    report::data(&table.render(process.data_look(global)))?;
+    Ok(ExitStatus::Done)
+}
+
+async fn rotate(
+    args: &RotateArgs,
+    place: &Place,
+    global: &Global,
+    process: &Process,
+) -> Result<ExitStatus, CommandError> {
+    let to = args.to.as_ref().map(|path| process.cwd.join(path));
+    let rotated = keys::rotate(&place.control, to.as_deref()).await;
+    let rotated = rotated.map_err(|err| failed(&err))?;
+    let file = rotated.file.display();
+    if global.json {
+        report::json(&json!({
+            "new": rotated.new,
+            "old": rotated.old,
+            "file": file.to_string(),
+            "rewrapped": rotated.rewrapped,
+            "resumed": rotated.resumed,
+        }))?;
+        return Ok(ExitStatus::Done);
+    }
+    let begun = if rotated.resumed {
+        "Went on with"
+    } else {
+        "Made"
+    };
+    report::say(&format!(
+        "{begun} master key `{}`; wrapped {} data keys with it.\n",
+        rotated.new, rotated.rewrapped
+    ))?;
+    let mut hints = vec![format!("back it up: it is in `{file}`")];
+    if rotated.moved {
+        hints.push(format!(
+            "the old key alone opens nothing any more: `export TERRANE_KEY_FILE={file}`"
+        ));
+    }
+    hints.push("the old key is kept behind it: remove its line when no backup needs it".to_owned());
+    let said = "without the new key no state can be read any more";
+    report::say(&errors::render_warning(said, &hints, process.look(global)))?;
+    Ok(ExitStatus::Done)
+}
+
+fn failed(err: &KeysError) -> CommandError {
+    let shown = CommandError::from_error(err);
+    err.hint().into_iter().fold(shown, CommandError::hint)
+}

@@ -1,0 +1,83 @@
+//! What the commands that only look share: which version, what may be seen, and how a refusal reads.
+
+use control::Control;
+use control::states::ask::{self, AskStateError};
+use jiff::Timestamp;
+use model::state::moment::InvalidMoment;
+use model::state::pick::Pick;
+use model::state::{StateName, moment};
+
+use crate::{CommandError, ExitStatus, Process};
+
+/// Which version is looked at.
+#[derive(Debug, clap::Args)]
+pub(super) struct PickArgs {
+    /// An older version instead of the newest
+    #[arg(long, value_name = "N", conflicts_with = "at")]
+    version: Option<i64>,
+    /// What was the newest at that time: `2026-11-01T10:00` (UTC), or how long ago: `2h`
+    #[arg(long, value_name = "TIME")]
+    at: Option<String>,
+}
+
+impl PickArgs {
+    pub(super) fn pick(&self) -> Result<Pick, CommandError> {
+        match (self.version, &self.at) {
+            (Some(version), _) => Ok(Pick::Version(version)),
+            (None, Some(at)) => Ok(Pick::At(moment(at)?)),
+            (None, None) => Ok(Pick::Head),
+        }
+    }
+}
+
+/// Whether sensitive values are shown.
+#[derive(Debug, clap::Args)]
+pub(super) struct RevealArgs {
+    /// Show sensitive values in clear; recorded, with the reason
+    #[arg(long, requires = "reason")]
+    reveal: bool,
+    /// Why they have to be seen
+    #[arg(long, value_name = "TEXT", requires = "reveal")]
+    reason: Option<String>,
+    /// Show everything, however long it is
+    #[arg(long)]
+    pub(super) full: bool,
+}
+
+impl RevealArgs {
+    /// Records it first: what was seen and is not recorded cannot be unseen.
+    pub(super) async fn reveal(
+        &self,
+        control: &Control,
+        state: &StateName,
+        process: &Process,
+        detail: String,
+    ) -> Result<bool, CommandError> {
+        let Some(reason) = self.reason.as_deref().filter(|_| self.reveal) else {
+            return Ok(false);
+        };
+        if reason.trim().is_empty() {
+            return Err(CommandError::new("the reason is empty").status(ExitStatus::Usage));
+        }
+        let actor = process.actor();
+        ask::record_reveal(control, state, &actor, reason, detail)
+            .await
+            .map_err(|err| shown(&err))?;
+        Ok(true)
+    }
+}
+
+pub(super) fn moment(word: &str) -> Result<Timestamp, CommandError> {
+    moment::parse(word, Timestamp::now()).map_err(|err| not_a_moment(&err))
+}
+
+pub(super) fn not_a_moment(err: &InvalidMoment) -> CommandError {
+    CommandError::from_error(err)
+        .hint(err.hint())
+        .status(ExitStatus::Usage)
+}
+
+pub(super) fn shown(err: &AskStateError) -> CommandError {
+    let shown = CommandError::from_error(err);
+    err.hint().into_iter().fold(shown, CommandError::hint)
+}

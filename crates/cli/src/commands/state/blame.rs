@@ -1,0 +1,49 @@
+//! `terrane state blame`
+
+use control::states::blame;
+
+use super::asking::{RevealArgs, shown};
+use crate::args::Global;
+use crate::commands::place::Place;
+use crate::view::state as view;
+use crate::{CommandError, ExitStatus, Process, report};
+
+/// Show who last changed each attribute of a resource: version, run, commit, person
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  terrane state blame network azurerm_subnet.nodes\n  terrane state blame network azurerm_subnet.nodes address_prefixes\n  terrane state blame network output.subnet_id"
+)]
+pub(crate) struct BlameArgs {
+    /// A stack of the project here, or `PROJECT/NAME`
+    state: String,
+    /// A resource, one instance of it, or `output.NAME`
+    address: String,
+    /// One attribute with all below it: `tags`, `rules[0].port`
+    attribute: Option<String>,
+    #[command(flatten)]
+    reveal: RevealArgs,
+}
+
+pub(crate) async fn blame(
+    args: &BlameArgs,
+    global: &Global,
+    process: &Process,
+) -> Result<ExitStatus, CommandError> {
+    let place = Place::open(global, process).await?;
+    let state = place.state(&args.state)?;
+    let detail = format!("blame of {}", args.address);
+    let reveal = args.reveal.reveal(&place.control, &state, process, detail);
+    let revealed = reveal.await?;
+    let attribute = args.attribute.as_deref();
+    let answer = blame::blame(&place.control, &state, &args.address, attribute, revealed)
+        .await
+        .map_err(|err| shown(&err))?;
+    if global.json {
+        report::json(&view::blame::json(&answer))?;
+    } else {
+        let look = process.data_look(global);
+        let now = jiff::Timestamp::now();
+        report::data(&view::blame::text(&answer, now, args.reveal.full, look))?;
+    }
+    Ok(ExitStatus::Done)
+}

@@ -1,0 +1,95 @@
+//! `terrane state diff`
+
+use control::states::ask::{self, Asked, Digests};
+use jiff::Timestamp;
+use model::state::diff::{Showing, diff as compare};
+use model::state::pick::Pick;
+
+use super::asking::{RevealArgs, not_a_moment, shown};
+use crate::args::Global;
+use crate::commands::place::Place;
+use crate::view::state as view;
+use crate::{CommandError, ExitStatus, Process, report};
+
+/// Show what differs between two versions of a state
+///
+/// Without versions: what the newest one changed. With one: what changed from it to the newest.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  terrane state diff network\n  terrane state diff network 3\n  terrane state diff network 3 5\n  terrane state diff network serial:17 serial:18\n  terrane state diff network 2d"
+)]
+pub(crate) struct DiffArgs {
+    /// A stack of the project here, or `PROJECT/NAME`
+    state: String,
+    /// A version, `serial:N`, or a time such as `2h` or `2026-11-01T10:00`
+    from: Option<String>,
+    /// The same; the newest version if it is not given
+    to: Option<String>,
+    #[command(flatten)]
+    reveal: RevealArgs,
+}
+
+pub(crate) async fn diff(
+    args: &DiffArgs,
+    global: &Global,
+    process: &Process,
+) -> Result<ExitStatus, CommandError> {
+    let place = Place::open(global, process).await?;
+    let state = place.state(&args.state)?;
+    let now = Timestamp::now();
+    let pick = |word: &Option<String>| {
+        let word = word.as_ref().map(|word| Pick::parse(word, now));
+        word.transpose().map_err(|err| not_a_moment(&err))
+    };
+    let (from, to) = (pick(&args.from)?, pick(&args.to)?);
+    let control = &place.control;
+    let to = ask::document(control, &state, to.unwrap_or(Pick::Head));
+    let to = to.await.map_err(|err| shown(&err))?;
+    let from: Option<Asked> = match from {
+        Some(from) => Some(ask::document(control, &state, from).await),
+        None => match ask::predecessor(control, &to.version).await {
+            Ok(None) => None,
+            Ok(Some(before)) => {
+                Some(ask::document(control, &state, Pick::Version(before.version)).await)
+            }
+            Err(err) => return Err(shown(&err)),
+        },
+    }
+    .transpose()
+    .map_err(|err| shown(&err))?;
+    let numbers: Vec<String> = from
+        .iter()
+        .chain([&to])
+        .map(|asked| asked.version.version.to_string())
+        .collect();
+    let detail = format!("the difference of versions {}", numbers.join(" and "));
+    let reveal = args.reveal.reveal(control, &state, process, detail);
+    let revealed = reveal.await?;
+    let digests = Digests::of(control).await.map_err(|err| shown(&err))?;
+    let short = |value: &serde_json::Value| digests.short(value);
+    let showing = if revealed {
+        Showing::Revealed
+    } else {
+        Showing::Masked(&short)
+    };
+    let before = from
+        .as_ref()
+        .map(|asked| asked.document.clone())
+        .unwrap_or_default();
+    let difference = compare(&before, &to.document, showing);
+    let before = from.as_ref().map(|asked| &asked.version);
+    if global.json {
+        report::json(&view::diff::json(before, &to.version, &difference))?;
+        return Ok(ExitStatus::Done);
+    }
+    let look = process.data_look(global);
+    report::data(&view::diff::text(
+        before,
+        &to.version,
+        difference,
+        now,
+        args.reveal.full,
+        look,
+    ))?;
+    Ok(ExitStatus::Done)
+}

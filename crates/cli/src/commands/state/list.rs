@@ -1,0 +1,91 @@
+//! `terrane state list`
+
+use control::states::ask::{self, Asked};
+use control::states::listing;
+use model::state::glob::Glob;
+use model::state::pick::Pick;
+
+use super::asking::{PickArgs, shown};
+use crate::args::Global;
+use crate::commands::place::Place;
+use crate::view::state as view;
+use crate::{CommandError, ExitStatus, Process, report};
+
+/// List all states, or the resources of one
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  terrane state list\n  terrane state list network\n  terrane state list network 'module.*' --type 'azurerm_*'\n  terrane state list network --at 2d"
+)]
+pub(crate) struct ListArgs {
+    /// A stack of the project here, or `PROJECT/NAME`; none: all states
+    state: Option<String>,
+    /// Addresses, with `*` for anything
+    #[arg(value_name = "GLOB", requires = "state")]
+    addresses: Vec<String>,
+    /// Only resources of this type, with `*` for anything
+    #[arg(long = "type", value_name = "TYPE", requires = "state")]
+    resource_type: Option<String>,
+    #[command(flatten)]
+    pick: PickArgs,
+}
+
+pub(crate) async fn list(
+    args: &ListArgs,
+    global: &Global,
+    process: &Process,
+) -> Result<ExitStatus, CommandError> {
+    let place = Place::open(global, process).await?;
+    let Some(word) = &args.state else {
+        let pick = args.pick.pick()?;
+        if let Pick::Version(_) = pick {
+            return Err(CommandError::new("`--version` needs a state")
+                .hint("`--at TIME` works for all of them")
+                .status(ExitStatus::Usage));
+        }
+        let lines = listing::list(&place.control, pick).await;
+        let lines = lines.map_err(|err| shown(&err))?;
+        if global.json {
+            report::json(&view::json::states(&lines))?;
+        } else if lines.is_empty() {
+            report::say("There is no state yet: `terrane apply` makes one.\n")?;
+        } else {
+            let names = view::Names::new(place.project.as_ref(), place.control.home.project());
+            let look = process.data_look(global);
+            report::data(&view::list::states(
+                &lines,
+                &names,
+                jiff::Timestamp::now(),
+                look,
+            ))?;
+        }
+        return Ok(ExitStatus::Done);
+    };
+    let state = place.state(word)?;
+    let asked = ask::document(&place.control, &state, args.pick.pick()?)
+        .await
+        .map_err(|err| shown(&err))?;
+    let asked = filtered(asked, args)?;
+    if global.json {
+        report::json(&view::json::resources(&asked))?;
+        return Ok(ExitStatus::Done);
+    }
+    report::data(&view::list::resources(&asked))?;
+    report::say(&view::list::closing(&asked))?;
+    Ok(ExitStatus::Done)
+}
+
+/// Only what was asked for.
+fn filtered(mut asked: Asked, args: &ListArgs) -> Result<Asked, CommandError> {
+    let glob = |word: &String| {
+        Glob::parse(word).map_err(|err| CommandError::from_error(&err).status(ExitStatus::Usage))
+    };
+    let addresses = args.addresses.iter().map(glob);
+    let addresses = addresses.collect::<Result<Vec<_>, _>>()?;
+    let types = args.resource_type.as_ref().map(glob).transpose()?;
+    asked.document.instances.retain(|instance| {
+        let is_named = addresses.iter().any(|glob| glob.fits(&instance.address));
+        let is_of_type = |glob: &Glob| glob.fits(&instance.resource_type);
+        (addresses.is_empty() || is_named) && types.as_ref().is_none_or(is_of_type)
+    });
+    Ok(asked)
+}

@@ -1,0 +1,69 @@
+//! `terrane state push`
+
+use std::fs;
+use std::io::{self, Read as _};
+
+use control::surgery;
+
+use super::surgery::{Consent, carry_out, refused};
+use crate::args::Global;
+use crate::commands::place::Place;
+use crate::commands::run::read_run;
+use crate::{CommandError, ExitStatus, Process};
+
+/// Make a file the newest version of a state
+///
+/// Its lineage must be the state's and its serial a later one, unless forced. States that runs left aside are
+/// decided by it.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  terrane state push network errored.tfstate --reason \"the runner lost its disk\"\n  \
+                  terrane state push network --kept r7 --reason \"it has what r7 made\"\n  \
+                  terrane state push shop/network - --force --reason \"restored from the backup\" < network.tfstate"
+)]
+pub(crate) struct PushArgs {
+    /// A stack of the project here, or `PROJECT/NAME`
+    state: String,
+    /// A state file; `-` is standard input
+    #[arg(required_unless_present = "kept")]
+    file: Option<String>,
+    /// The state that this run left aside, instead of a file
+    #[arg(long, value_name = "RUN", conflicts_with = "file")]
+    kept: Option<String>,
+    /// Over the rules for serial and lineage
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    consent: Consent,
+}
+
+pub(crate) async fn push(
+    args: &PushArgs,
+    global: &Global,
+    process: &Process,
+) -> Result<ExitStatus, CommandError> {
+    let place = Place::open(global, process).await?;
+    let state = place.state(&args.state)?;
+    let proposal = match (&args.kept, &args.file) {
+        (Some(run), _) => {
+            let run = read_run(run)?;
+            surgery::push_kept(&place.control, &state, run, args.force).await
+        }
+        (None, file) => {
+            let body = read(file.as_deref().unwrap_or("-"), process)?;
+            surgery::push(&place.control, &state, body, args.force).await
+        }
+    };
+    let proposal = proposal.map_err(|err| refused(&err))?;
+    carry_out(&place, proposal, &args.consent, global, process).await
+}
+
+fn read(file: &str, process: &Process) -> Result<Vec<u8>, CommandError> {
+    let read = if file == "-" {
+        let mut body = Vec::new();
+        io::stdin().lock().read_to_end(&mut body).map(|_| body)
+    } else {
+        fs::read(process.cwd.join(file))
+    };
+    read.map_err(|err| CommandError::because(format!("could not read `{file}`"), &err))
+}

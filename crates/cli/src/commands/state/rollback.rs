@@ -1,0 +1,87 @@
+//! `terrane state rollback`
+
+use control::surgery::{self, Proposal, Target};
+use model::changeset::Action;
+
+use super::surgery::{Consent, carry_out, refused};
+use crate::args::Global;
+use crate::commands::by_hand::word;
+use crate::commands::change::{self, Change};
+use crate::commands::place::Place;
+use crate::{CommandError, ExitStatus, Process};
+
+/// Make an older version the newest again
+///
+/// Its content comes back under the next serial. Nothing real is touched: the next plan shows what differs.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  terrane state rollback network --to 12 --reason \"13 lost the subnets\"\n  \
+                  terrane state rollback network --to serial:40 --reason \"as before the migration\"\n  \
+                  terrane state rollback network --to 2026-11-16T02:00:00Z --reason \"as it was at two\"\n  \
+                  terrane state rollback network --to 12 --plan --reason \"what would it mean?\""
+)]
+pub(crate) struct RollbackArgs {
+    /// A stack of the project here, or `PROJECT/NAME`
+    state: String,
+    /// A version, `serial:N`, or the time when it was the newest
+    #[arg(long, value_name = "WHICH")]
+    to: String,
+    /// First show what the configuration would then change
+    #[arg(long)]
+    plan: bool,
+    #[command(flatten)]
+    consent: Consent,
+}
+
+pub(crate) async fn rollback(
+    args: &RollbackArgs,
+    global: &Global,
+    process: &Process,
+) -> Result<ExitStatus, CommandError> {
+    let target: Target = args.to.parse().map_err(|err| {
+        CommandError::from_error(&err)
+            .hint("`terrane state pull STATE --version N` prints a version")
+            .status(ExitStatus::Usage)
+    })?;
+    let place = Place::open(global, process).await?;
+    let state = place.state(&args.state)?;
+    let proposal = surgery::rollback(&place.control, &state, target).await;
+    let proposal = proposal.map_err(|err| refused(&err))?;
+    if args.plan {
+        let planned = plan(&place, &proposal, global, process).await?;
+        if planned != ExitStatus::Done {
+            return Ok(planned);
+        }
+    }
+    carry_out(&place, proposal, &args.consent, global, process).await
+}
+
+/// The plan from the old version: what an apply would do after the rollback.
+async fn plan(
+    place: &Place,
+    proposal: &Proposal,
+    global: &Global,
+    process: &Process,
+) -> Result<ExitStatus, CommandError> {
+    let stack = word(place, &proposal.state);
+    let stacks = place.project.as_ref().map(|project| &project.stacks);
+    if !stacks.is_some_and(|stacks| stacks.keys().any(|name| name.as_str() == stack)) {
+        return Err(CommandError::new(format!(
+            "no stack of the project here has the state `{stack}`, so nothing can be planned"
+        ))
+        .hint("leave `--plan` out, or go to its project")
+        .status(ExitStatus::Usage));
+    }
+    let change = Change {
+        action: Action::Plan,
+        selectors: vec![stack],
+        auto_approve: false,
+        destroy: false,
+        refresh_only: false,
+        pinned: proposal.older,
+        detailed_exitcode: false,
+        full: false,
+        jobs: None,
+    };
+    change::carry_out(change, global, process).await
+}

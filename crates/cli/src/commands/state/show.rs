@@ -1,0 +1,72 @@
+//! `terrane state show`
+
+use control::states::ask::{self, Digests};
+use model::state::diff::Showing;
+
+use super::asking::{PickArgs, RevealArgs, shown};
+use crate::args::Global;
+use crate::commands::place::Place;
+use crate::view::state as view;
+use crate::{CommandError, ExitStatus, Process, report};
+
+/// Show what a state holds: all resources and outputs, or one
+///
+/// Sensitive values are shown by a digest: two with the same one are equal.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  terrane state show network\n  terrane state show network azurerm_subnet.nodes\n  terrane state show network --at 2h --json\n  terrane state show database random_password.admin --reveal --reason \"restore of the backup\""
+)]
+pub(crate) struct ShowArgs {
+    /// A stack of the project here, or `PROJECT/NAME`
+    state: String,
+    /// One resource, or one instance of it: `aws_instance.web[0]`
+    address: Option<String>,
+    #[command(flatten)]
+    pick: PickArgs,
+    #[command(flatten)]
+    reveal: RevealArgs,
+}
+
+pub(crate) async fn show(
+    args: &ShowArgs,
+    global: &Global,
+    process: &Process,
+) -> Result<ExitStatus, CommandError> {
+    let place = Place::open(global, process).await?;
+    let state = place.state(&args.state)?;
+    let mut asked = ask::document(&place.control, &state, args.pick.pick()?)
+        .await
+        .map_err(|err| shown(&err))?;
+    if let Some(address) = &args.address {
+        let found = asked.instances_at(address).map_err(|err| shown(&err))?;
+        asked.document.instances = found.into_iter().cloned().collect();
+    }
+    let what = args.address.as_deref().unwrap_or("everything");
+    let detail = format!("{what} of version {}", asked.version.version);
+    let revealed = args
+        .reveal
+        .reveal(&place.control, &state, process, detail)
+        .await?;
+    let digests = Digests::of(&place.control)
+        .await
+        .map_err(|err| shown(&err))?;
+    let short = |value: &serde_json::Value| digests.short(value);
+    let showing = if revealed {
+        Showing::Revealed
+    } else {
+        Showing::Masked(&short)
+    };
+    let sheet = view::show::Sheet {
+        asked: &asked,
+        with_outputs: args.address.is_none(),
+        full: args.reveal.full || args.address.is_some(),
+        showing,
+    };
+    if global.json {
+        report::json(&view::show::json(&sheet))?;
+    } else {
+        let look = process.data_look(global);
+        report::data(&view::show::text(&sheet, jiff::Timestamp::now(), look))?;
+    }
+    Ok(ExitStatus::Done)
+}

@@ -1,0 +1,105 @@
+//! What push, rollback and rm have in common: a proposal is shown, asked about and carried out.
+
+use control::surgery::{self, Done, Proposal, SurgeryError};
+use serde_json::{Value, json};
+
+use crate::args::Global;
+use crate::commands::by_hand::{ReasonArg, ask, word};
+use crate::commands::place::Place;
+use crate::view::{errors, surgery as view};
+use crate::{CommandError, ExitStatus, Process, report};
+
+/// What each of them needs to be told.
+#[derive(Debug, clap::Args)]
+pub(super) struct Consent {
+    #[command(flatten)]
+    reason: ReasonArg,
+    /// Do it without asking
+    #[arg(long)]
+    auto_approve: bool,
+}
+
+pub(super) async fn carry_out(
+    place: &Place,
+    proposal: Proposal,
+    consent: &Consent,
+    global: &Global,
+    process: &Process,
+) -> Result<ExitStatus, CommandError> {
+    let reason = consent.reason.read(process)?;
+    let state = word(place, &proposal.state);
+    let shown = document(&proposal);
+    if !global.json {
+        show(&proposal, &state, global, process)?;
+    }
+    ask(
+        &format!("Make this the newest version of `{state}`?"),
+        consent.auto_approve,
+        process,
+    )?;
+    let done = surgery::carry_out(&place.control, proposal, &reason).await;
+    let done = done.map_err(|err| refused(&err))?;
+    let (version, wrote) = match &done {
+        Done::Wrote(version) => (version, true),
+        Done::Same(version) => (version, false),
+    };
+    if global.json {
+        report::json(&json!({
+            "state": version.state,
+            "wrote": wrote,
+            "version": version.version,
+            "serial": version.serial,
+            "lineage": version.lineage,
+            "mark": version.mark,
+            "reason": reason.text,
+            "changes": shown,
+        }))?;
+    } else if wrote {
+        report::say(&format!(
+            "\nDone: version {} of `{state}`, serial {}. The record of it stays open.\n",
+            version.version, version.serial
+        ))?;
+    } else {
+        report::say(&format!(
+            "\nNothing to do: version {} of `{state}` says the same.\n",
+            version.version
+        ))?;
+    }
+    Ok(ExitStatus::Done)
+}
+
+pub(super) fn refused(err: &SurgeryError) -> CommandError {
+    let status = if err.is_refusal() {
+        ExitStatus::Refused
+    } else {
+        ExitStatus::Failed
+    };
+    let shown = CommandError::from_error(err).status(status);
+    err.hint().into_iter().fold(shown, CommandError::hint)
+}
+
+fn show(
+    proposal: &Proposal,
+    state: &str,
+    global: &Global,
+    process: &Process,
+) -> Result<(), CommandError> {
+    let look = process.look(global);
+    let head = proposal.head.as_ref().map(|head| head.serial);
+    report::say(&view::title(state, head, proposal.serial, look))?;
+    match &proposal.summary {
+        Some(summary) => report::say(&view::render(summary, look)),
+        None => {
+            let said = "the engine has encrypted this state: what changes cannot be told, and its serial cannot be \
+                        changed";
+            report::say(&errors::render_warning(said, &[], look))
+        }
+    }
+}
+
+fn document(proposal: &Proposal) -> Value {
+    match &proposal.summary {
+        Some(summary) => json!(summary),
+        None => Value::Null,
+    }
+}

@@ -1,0 +1,54 @@
+//! `terrane state versions`
+
+use control::states::versions;
+
+use super::asking::shown;
+use crate::args::Global;
+use crate::commands::place::Place;
+use crate::view::state as view;
+use crate::{CommandError, ExitStatus, Process, report};
+
+/// List the versions of a state: when, by whom, and what each did
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  terrane state versions network\n  terrane state versions network --all\n  terrane state versions network --json"
+)]
+pub(crate) struct VersionsArgs {
+    /// A stack of the project here, or `PROJECT/NAME`
+    state: String,
+    /// All that are kept, not only the newest 30
+    #[arg(long)]
+    all: bool,
+}
+
+/// What a screen holds.
+const MOST: usize = 30;
+
+pub(crate) async fn versions(
+    args: &VersionsArgs,
+    global: &Global,
+    process: &Process,
+) -> Result<ExitStatus, CommandError> {
+    let place = Place::open(global, process).await?;
+    let state = place.state(&args.state)?;
+    let mut lines = versions::versions(&place.control, &state)
+        .await
+        .map_err(|err| shown(&err))?;
+    lines.reverse();
+    if global.json {
+        report::json(&view::json::versions(&lines))?;
+        return Ok(ExitStatus::Done);
+    }
+    let older = lines.len().saturating_sub(MOST);
+    if !args.all {
+        lines.truncate(MOST);
+    }
+    let look = process.data_look(global);
+    report::data(&view::versions::text(&lines, jiff::Timestamp::now(), look))?;
+    if older > 0 && !args.all {
+        report::say(&format!(
+            "{older} older ones are kept: `--all` shows them\n"
+        ))?;
+    }
+    Ok(ExitStatus::Done)
+}

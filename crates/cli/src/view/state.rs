@@ -1,0 +1,115 @@
+//! States as people ask for them. One file for each question; what they share is here.
+
+pub(crate) mod blame;
+pub(crate) mod diff;
+pub(crate) mod json;
+pub(crate) mod list;
+pub(crate) mod search;
+pub(crate) mod show;
+#[cfg(test)]
+mod tests;
+pub(crate) mod versions;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use control::states::author::{Author, Commit};
+use jiff::Timestamp;
+use model::project::Project;
+use model::state::{StateName, StateVersion};
+
+use super::duration;
+use super::look::{Look, Sign};
+use super::text::{self, clean, quote};
+
+/// Columns below which the beginning of a commit's subject says nothing.
+const SHORTEST_SUBJECT: usize = 12;
+
+/// What people call each state: by its stack, if it is one of the project here.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Names {
+    project: String,
+    stacks: BTreeMap<String, String>,
+}
+
+impl Names {
+    pub(crate) fn new(project: Option<&Project>, id: &str) -> Self {
+        let stacks = project.iter().flat_map(|project| &project.stacks);
+        Self {
+            project: id.to_owned(),
+            stacks: stacks
+                .map(|(name, stack)| (stack.state.clone(), name.to_string()))
+                .collect(),
+        }
+    }
+
+    pub(crate) fn of(&self, state: &StateName) -> String {
+        let here = (state.project == self.project).then(|| self.stacks.get(&state.name));
+        let name = match here.flatten() {
+            Some(stack) => stack.clone(),
+            None if state.project == self.project => state.name.clone(),
+            None => state.to_string(),
+        };
+        clean(&name).into_owned()
+    }
+}
+
+/// `181 B`, `14.2 KB`, `3.1 MB`.
+fn size(bytes: u64) -> String {
+    const UNITS: [(u64, &str); 3] = [(1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "KB")];
+    for (unit, name) in UNITS {
+        if bytes >= unit {
+            let tenths = u128::from(bytes) * 10 / u128::from(unit);
+            return format!("{}.{} {name}", tenths / 10, tenths % 10);
+        }
+    }
+    format!("{bytes} B")
+}
+
+fn ago(at: Timestamp, now: Timestamp) -> String {
+    let span = Duration::try_from(now.duration_since(at)).unwrap_or_default();
+    duration::ago(span)
+}
+
+/// `version 3 (serial 18, 2 days ago)`
+fn version_words(version: &StateVersion, now: Timestamp) -> String {
+    format!(
+        "version {} (serial {}, {})",
+        version.version,
+        version.serial,
+        ago(version.created_at, now)
+    )
+}
+
+/// `3f9c1e2 "network: widen nodes"`, with a mark if there was more than the commit. Without room for some
+/// of the subject there is none.
+fn commit_words(commit: &Commit, columns: usize, look: Look) -> String {
+    let id = text::head(&commit.id, 7);
+    let more = if commit.is_dirty { "+" } else { "" };
+    match &commit.subject {
+        Some(subject) if columns >= SHORTEST_SUBJECT => {
+            let subject = quote(&text::cut(subject, columns, look));
+            format!("{id}{more} {subject}")
+        }
+        Some(_) | None => format!("{id}{more}"),
+    }
+}
+
+/// What there is to say about who wrote a version, in this order: run, commit, person.
+fn author_words(author: &Author, columns: usize, look: Look) -> Vec<String> {
+    let run = author.run.map(|run| run.to_string());
+    let commit = author.commit.as_ref();
+    let commit = commit.map(|commit| commit_words(commit, columns, look));
+    let person = author.person.as_ref();
+    let person = person.map(|person| clean(person).into_owned());
+    [run, commit, person].into_iter().flatten().collect()
+}
+
+/// Nothing, for a column that must not be empty.
+fn dash(look: Look) -> String {
+    if look.unicode { "–" } else { "-" }.to_owned()
+}
+
+fn ellipsis(look: Look) -> &'static str {
+    look.sign(Sign::Ellipsis)
+}

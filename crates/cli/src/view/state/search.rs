@@ -1,0 +1,144 @@
+//! What was found, below its state and its address.
+
+use control::states::search::{Found, Hit};
+use model::plan::PlanValue;
+use serde_json::{Value, json};
+
+use super::{Names, json as data};
+use crate::view::look::{Ink, Look};
+use crate::view::text::{self, clean, count};
+use crate::view::{errors, plan};
+
+pub(crate) fn text(found: &Found, names: &Names, look: Look) -> String {
+    let mut out = String::new();
+    let mut hits = found.hits.as_slice();
+    let mut state = None;
+    while let Some(first) = hits.first() {
+        if state != Some(&first.state) {
+            let gap = if state.is_some() { "\n" } else { "" };
+            let name = look.paint(Ink::Strong, &names.of(&first.state));
+            out.extend([gap, &name, "\n"]);
+            state = Some(&first.state);
+        }
+        let same = |hit: &&Hit| hit.state == first.state && hit.address == first.address;
+        let length = hits.iter().take_while(same).count();
+        let (here, rest) = hits.split_at(length);
+        hits = rest;
+        out.push_str(&address_line(here, look));
+        let values: Vec<(String, PlanValue)> = here
+            .iter()
+            .filter_map(|hit| {
+                let (path, value) = hit.value.clone()?;
+                let path = if path.is_empty() {
+                    "value".to_owned()
+                } else {
+                    path
+                };
+                Some((path, value))
+            })
+            .collect();
+        let spans = here.iter().filter(|hit| hit.value.is_some()).map(span);
+        // One entry at a time, so that the span stands on its first line.
+        let widest = values
+            .iter()
+            .map(|(path, _)| text::width(&clean(path)))
+            .max();
+        for ((path, value), span) in values.into_iter().zip(spans) {
+            let padded = text::pad(&path, widest.unwrap_or(0).min(44));
+            let narrow = Look {
+                width: look
+                    .width
+                    .saturating_sub(if span.is_empty() { 0 } else { span.len() + 3 }),
+                ..look
+            };
+            let lines = plan::values(&[(padded, value)], 4, false, narrow);
+            for (n, line) in lines.iter().enumerate() {
+                out.push_str(line.trim_end());
+                if n == 0 && !span.is_empty() {
+                    out.extend(["   ", &look.paint(Ink::Faint, &span)]);
+                }
+                out.push('\n');
+            }
+        }
+    }
+    out
+}
+
+/// The address, and in which versions it is, if it was found itself.
+fn address_line(here: &[Hit], look: Look) -> String {
+    let Some(first) = here.first() else {
+        return String::new();
+    };
+    let itself = here.iter().filter(|hit| hit.value.is_none());
+    let spans: Vec<String> = itself.map(span).filter(|span| !span.is_empty()).collect();
+    let mut line = format!("  {}", clean(&first.address));
+    if !spans.is_empty() {
+        line = format!("{line}   {}", look.paint(Ink::Faint, &spans.join(", ")));
+    }
+    line + "\n"
+}
+
+/// `versions 3 to 7`, and nothing for what is there now.
+fn span(hit: &Hit) -> String {
+    match hit.last {
+        None => String::new(),
+        Some(last) if last <= hit.first => format!("version {}", hit.first),
+        Some(last) => format!("versions {} to {last}", hit.first),
+    }
+}
+
+/// How much was found and looked at, and what could not be.
+pub(crate) fn closing(found: &Found, names: &Names, look: Look) -> String {
+    let hits = match found.hits.len() {
+        0 => "Nothing found".to_owned(),
+        hits => format!("{hits} found"),
+    };
+    let through = if found.versions > found.states {
+        format!(" and {}", count(found.versions, "version"))
+    } else {
+        String::new()
+    };
+    let mut out = format!("{hits} in {}{through}.\n", count(found.states, "state"));
+    let mut said = Vec::new();
+    for (state, version, why) in &found.opaque {
+        // Once for each state is enough.
+        if said.contains(&state) {
+            continue;
+        }
+        said.push(state);
+        let name = names.of(state);
+        let message = format!("version {version} of `{name}` was not searched: {why}");
+        out.push_str(&errors::render_warning(&message, &[], look));
+    }
+    if found.hits.is_empty() {
+        let hint = "a sensitive value is found only by its whole text";
+        out.extend(["hint: ", hint, "\n"]);
+    }
+    out
+}
+
+pub(crate) fn json(found: &Found) -> Value {
+    let hits: Vec<Value> = found
+        .hits
+        .iter()
+        .map(|hit| {
+            let value = hit.value.as_ref();
+            json!({
+                "state": data::state(&hit.state),
+                "address": hit.address,
+                "path": value.map(|(path, _)| path),
+                "value": value.map(|(_, shown)| data::value(shown)),
+                "first_version": hit.first,
+                "last_version": hit.last,
+            })
+        })
+        .collect();
+    let unknown: Vec<Value> = found
+        .opaque
+        .iter()
+        .map(|(state, version, why)| {
+            json!({ "state": data::state(state), "version": version, "why": why })
+        })
+        .collect();
+    json!({ "hits": hits, "not_searched": unknown, "states": found.states, "versions": found.versions })
+}

@@ -1,0 +1,142 @@
+//! What a version holds, value by value.
+
+use control::states::ask::Asked;
+use jiff::Timestamp;
+use model::masking::Mask;
+use model::plan::{Mode, PlanValue};
+use model::state::diff::{Showing, leaf_values};
+use model::state::leaves::leaves;
+use model::state::resources::Instance;
+use serde_json::{Map, Value, json};
+
+use super::json::{value, version};
+use super::{ellipsis, version_words};
+use crate::view::look::{Ink, Look};
+use crate::view::plan;
+use crate::view::text::clean;
+
+/// Attributes of a resource among others, before the rest is folded.
+const MOST: usize = 10;
+
+pub(crate) struct Sheet<'a> {
+    pub(crate) asked: &'a Asked,
+    pub(crate) with_outputs: bool,
+    pub(crate) full: bool,
+    pub(crate) showing: Showing<'a>,
+}
+
+pub(crate) fn text(sheet: &Sheet<'_>, now: Timestamp, look: Look) -> String {
+    let mut out = String::new();
+    if sheet.with_outputs {
+        let version = &sheet.asked.version;
+        let words = version_words(version, now);
+        out = format!("state `{}`, {words}\n\n", clean(&version.state.name));
+    }
+    let mask = sheet.asked.document.mask();
+    let mut blocks: Vec<String> = Vec::new();
+    for instance in &sheet.asked.document.instances {
+        let mut lines = vec![heading(instance, look)];
+        let values = leaf_values(&instance.entry().leaves, &mask, sheet.showing);
+        lines.extend(value_lines(&values, sheet.full, look));
+        blocks.push(lines.join("\n") + "\n");
+    }
+    if sheet.with_outputs && !sheet.asked.document.outputs.is_empty() {
+        let outputs = outputs(sheet, &mask);
+        let mut lines = vec![look.paint(Ink::Strong, "outputs")];
+        lines.extend(value_lines(&outputs, true, look));
+        blocks.push(lines.join("\n") + "\n");
+    }
+    if blocks.is_empty() {
+        blocks.push("nothing: no resources, no outputs\n".to_owned());
+    }
+    out + &blocks.join("\n")
+}
+
+fn heading(instance: &Instance, look: Look) -> String {
+    let address = look.paint(Ink::Strong, &clean(&instance.address));
+    let tainted = if instance.is_tainted {
+        format!("   {}", look.paint(Ink::Warning, "tainted"))
+    } else {
+        String::new()
+    };
+    format!("{address}{tainted}")
+}
+
+fn value_lines(values: &[(String, PlanValue)], full: bool, look: Look) -> Vec<String> {
+    // Folding a single line away would not save one.
+    let folded = if full || values.len() <= MOST + 1 {
+        0
+    } else {
+        values.len() - MOST
+    };
+    let kept = &values[..values.len() - folded];
+    let mut lines = plan::values(kept, 4, full, look);
+    if folded > 0 {
+        let words = format!("{} {folded} more, `--full` shows all", ellipsis(look));
+        lines.push(format!("    {}", look.paint(Ink::Faint, &words)));
+    }
+    lines
+}
+
+/// Outputs as wholes, unless a part is sensitive.
+fn outputs(sheet: &Sheet<'_>, mask: &Mask) -> Vec<(String, PlanValue)> {
+    let mut all = Vec::new();
+    for (name, output) in &sheet.asked.document.outputs {
+        let is_plain = output.sensitive.is_null() || matches!(sheet.showing, Showing::Revealed);
+        if is_plain {
+            let mut known = PlanValue::Known(output.value.clone());
+            if let Showing::Masked(_) = sheet.showing {
+                mask.mask_plan_value(&mut known);
+            }
+            all.push((name.clone(), known));
+            continue;
+        }
+        let leaves = leaves(&output.value, &output.sensitive);
+        for (path, value) in leaf_values(&leaves, mask, sheet.showing) {
+            let dot = if path.is_empty() || path.starts_with('[') {
+                ""
+            } else {
+                "."
+            };
+            all.push((format!("{name}{dot}{path}"), value));
+        }
+    }
+    all
+}
+
+pub(crate) fn json(sheet: &Sheet<'_>) -> Value {
+    let document = &sheet.asked.document;
+    let mask = document.mask();
+    let values = |values: Vec<(String, PlanValue)>| -> Map<String, Value> {
+        let values = values.iter();
+        values
+            .map(|(path, shown)| (path.clone(), value(shown)))
+            .collect()
+    };
+    let resources: Vec<Value> = document
+        .instances
+        .iter()
+        .map(|instance| {
+            let leaves = instance.entry().leaves;
+            json!({
+                "address": instance.address,
+                "mode": match instance.mode {
+                    Mode::Managed => "managed",
+                    Mode::Data => "data",
+                },
+                "type": instance.resource_type,
+                "provider": instance.provider,
+                "tainted": instance.is_tainted,
+                "deposed": instance.deposed,
+                "dependencies": instance.dependencies,
+                "attributes": values(leaf_values(&leaves, &mask, sheet.showing)),
+            })
+        })
+        .collect();
+    let mut answer = json!({ "version": version(&sheet.asked.version), "resources": resources });
+    if sheet.with_outputs {
+        answer["engine_version"] = document.engine_version.as_str().into();
+        answer["outputs"] = Value::Object(values(outputs(sheet, &mask)));
+    }
+    answer
+}

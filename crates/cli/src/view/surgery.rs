@@ -1,0 +1,69 @@
+//! What a change of a state by hand would do to it: addresses and names of attributes, never values.
+
+use std::fmt::Write as _;
+
+use model::state::Summary;
+
+use super::look::{Ink, Look, Sign};
+use super::text::count;
+
+/// So many lines; what is left is counted.
+const MOST: usize = 40;
+
+/// `state `network`: serial 7 → 8`
+pub fn title(state: &str, head: Option<u64>, serial: u64, look: Look) -> String {
+    match head {
+        Some(head) => {
+            let arrow = look.sign(Sign::Arrow);
+            format!("state `{state}`: serial {head} {arrow} {serial}\n\n")
+        }
+        None => format!("state `{state}`: its first version, serial {serial}\n\n"),
+    }
+}
+
+pub fn render(summary: &Summary, look: Look) -> String {
+    let mut out = String::new();
+    if summary.is_empty() {
+        out.push_str("  no resource and no output differs\n");
+        return out;
+    }
+    let mut lines = Vec::new();
+    for address in &summary.added {
+        lines.push((Ink::Add, "+", address.clone(), String::new()));
+    }
+    for address in &summary.removed {
+        lines.push((Ink::Remove, "-", address.clone(), String::new()));
+    }
+    for changed in &summary.changed {
+        let names = changed.attributes.join(", ");
+        lines.push((Ink::Change, "~", changed.address.clone(), names));
+    }
+    if !summary.outputs.is_empty() {
+        let names = summary.outputs.join(", ");
+        lines.push((Ink::Change, "~", "outputs".to_owned(), names));
+    }
+    for (ink, sign, what, names) in lines.iter().take(MOST) {
+        let names = if names.is_empty() {
+            String::new()
+        } else {
+            format!("   {names}")
+        };
+        let _ = writeln!(out, "  {} {what}{names}", look.paint(*ink, sign));
+    }
+    if lines.len() > MOST {
+        let _ = writeln!(
+            out,
+            "  {} and {} more",
+            look.sign(Sign::Ellipsis),
+            lines.len() - MOST
+        );
+    }
+    let _ = writeln!(
+        out,
+        "\nIn the state: {} to add, {} to take out, {} to change. Nothing real is touched.",
+        count(summary.added.len(), "resource"),
+        summary.removed.len(),
+        summary.changed.len()
+    );
+    out
+}

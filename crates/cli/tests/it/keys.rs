@@ -1,0 +1,113 @@
+//! Master keys: where they come from, and replacing one.
+
+use std::fs;
+
+use serde_json::Value;
+use testkit::TestTerrane;
+
+use crate::project::{HEAD, one_stack, stack, terrane};
+
+const KEY: &str = "terrane-key-1 elsewhere AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+const MODULE: &str = "output \"text\" { value = \"plain\" }\n";
+
+fn listed(test: &TestTerrane) -> Vec<(String, bool, u64)> {
+    let said = test.cli(&["key", "list", "--json"]).expect(0).stdout;
+    let said: Value = serde_json::from_str(&said).unwrap();
+    let key = |key: &Value| {
+        let id = key["id"].as_str().unwrap().to_owned();
+        (
+            id,
+            key["at_hand"].as_bool().unwrap(),
+            key["data_keys"].as_u64().unwrap(),
+        )
+    };
+    said["keys"].as_array().unwrap().iter().map(key).collect()
+}
+
+fn project(test: TestTerrane) -> TestTerrane {
+    test.write("terrane.hcl", &format!("{HEAD}{}", stack("app", "")))
+        .write("app/main.tf", MODULE);
+    test
+}
+
+#[test]
+fn a_new_key_wraps_and_the_old_one_is_kept() {
+    let test = one_stack("", MODULE);
+    let _ = test.cli(&["apply", "--auto-approve"]).expect(0);
+    let before = listed(&test);
+    assert_eq!(before, [("test".to_owned(), true, 2)]);
+    let said = test.cli(&["key", "rotate"]).expect(0);
+    assert!(
+        said.stderr.contains("wrapped 2 data keys with it"),
+        "{said}"
+    );
+    let after = listed(&test);
+    assert_eq!(after.len(), 2);
+    assert_eq!(
+        (after[0].2, after[1].0.as_str(), after[1].2),
+        (2, "test", 0)
+    );
+    let _ = test.cli(&["state", "pull", "app"]).expect(0);
+    let _ = test.cli(&["apply", "--auto-approve"]).expect(0);
+
+    // Without the old one everything still opens; with it alone nothing does.
+    let path = test.root().join("user/.config/terrane/master.key");
+    let text = fs::read_to_string(&path).unwrap();
+    let (new, old) = text.split_once('\n').unwrap();
+    fs::write(&path, new).unwrap();
+    let _ = test.cli(&["state", "pull", "app"]).expect(0);
+    fs::write(&path, old).unwrap();
+    let lost = test.cli(&["state", "pull", "app"]).expect(1);
+    assert!(
+        lost.stderr.contains("was wrapped with master key"),
+        "{lost}"
+    );
+    let missing = listed(&test);
+    assert!(
+        missing
+            .iter()
+            .any(|(_, at_hand, count)| !at_hand && *count == 2),
+        "{missing:?}"
+    );
+}
+
+#[test]
+fn the_key_comes_from_the_environment_and_reaches_runners_by_their_pipe() {
+    let test = project(terrane().env("TERRANE_KEY", KEY));
+    let _ = test.cli(&["apply", "--auto-approve"]).expect(0);
+    assert_eq!(listed(&test), [("elsewhere".to_owned(), true, 2)]);
+    let secret = KEY.split(' ').next_back().unwrap();
+    assert_eq!(
+        crate::story::holding(&test, secret),
+        Vec::<std::path::PathBuf>::new()
+    );
+    let refused = test.cli(&["key", "rotate"]).expect(1);
+    assert!(
+        refused.stderr.contains("terrane key rotate --to FILE"),
+        "{refused}"
+    );
+
+    let file = test.root().join("new.key");
+    let path = file.display().to_string();
+    let _ = test.cli(&["key", "rotate", "--to", &path]).expect(0);
+    let _ = test.cli(&["state", "pull", "app"]).expect(1);
+    let test = test
+        .without_env("TERRANE_KEY")
+        .env("TERRANE_KEY_FILE", &path);
+    let _ = test.cli(&["state", "pull", "app"]).expect(0);
+    let again = test.cli(&["key", "rotate", "--to", &path]).expect(0);
+    assert!(again.stderr.contains("Made master key"), "{again}");
+}
+
+#[test]
+fn the_key_comes_from_a_command() {
+    let test = terrane();
+    let kept = test.root().join("kms");
+    fs::write(&kept, KEY).unwrap();
+    let test = project(test.env("TERRANE_KEY_COMMAND", &format!("cat '{}'", kept.display())));
+    let _ = test.cli(&["apply", "--auto-approve"]).expect(0);
+    assert_eq!(listed(&test), [("elsewhere".to_owned(), true, 2)]);
+    let test = test.env("TERRANE_KEY", KEY);
+    let both = test.cli(&["key", "list"]).expect(64);
+    assert!(both.stderr.contains("both name a master key"), "{both}");
+}

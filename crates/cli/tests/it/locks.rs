@@ -1,0 +1,170 @@
+//! Who holds which state, and what becomes of a holder whose lock was broken.
+
+use std::fs;
+
+use insta::assert_snapshot;
+use testkit::{Said, engines};
+
+use crate::story::{Story, essence, gated, noted};
+
+/// What was said, with what differs between machines levelled.
+pub(crate) fn levelled(story: &Story, said: &Said) -> String {
+    let mut text = said.to_string();
+    for (name, value) in [("ROOT", story.root().display().to_string())] {
+        text = text.replace(&value, name);
+    }
+    let words = |line: &str| {
+        let level = |word: &str| {
+            let bare = word.trim_matches(|c: char| !c.is_ascii_alphanumeric());
+            if bare.len() == 36 && bare.matches('-').count() == 4 {
+                return word.replace(bare, "ID");
+            }
+            match word.split_once('@') {
+                Some(_) => "USER@HOST".to_owned(),
+                None => word.to_owned(),
+            }
+        };
+        let words: Vec<String> = line.split_whitespace().map(level).collect();
+        words.join(" ")
+    };
+    text.lines().map(words).collect::<Vec<_>>().join("\n")
+}
+
+/// A stack that was applied once and is being changed: its engine waits at `slow`.
+pub(crate) fn changing(engine: &str) -> Story {
+    let story = Story::new(engine).stack("base", "", &noted("first"));
+    let _ = story.cli(&["apply", "--auto-approve"]).expect(0);
+    let more = gated("slow", "depends_on = [terraform_data.first]");
+    story.module("base", &format!("{}{more}", noted("first")));
+    story
+}
+
+/// Somebody else's next version: what is there, one serial on, with an output more.
+pub(crate) fn next_version(story: &Story) -> String {
+    let state = story.cli(&["state", "pull", "base"]).expect(0).stdout;
+    assert!(state.contains("\"serial\":1"), "{state}");
+    let state = state.replace("\"serial\":1", "\"serial\":2");
+    let outputs = "\"outputs\":{\"by\":{\"value\":\"hand\",\"type\":\"string\"}}";
+    let next = state.replace("\"outputs\":{}", outputs);
+    assert_ne!(state, next);
+    fs::write(story.root().join("next.tfstate"), &next).unwrap();
+    next
+}
+
+#[test]
+fn a_lock_is_shown_with_its_run_and_not_broken_while_that_lives() {
+    let story = changing("tofu");
+    let apply = story.start("apply", &["apply", "--auto-approve"]);
+    story.wait_for("slow");
+    let list = story.cli(&["lock", "list"]).expect(0);
+    let shown = levelled(&story, &list);
+    let last: Vec<&str> = shown
+        .lines()
+        .last()
+        .unwrap()
+        .split(" OperationTypeApply ")
+        .collect();
+    assert_eq!(last[0], "base USER@HOST");
+    assert!(last[1].ends_with("run r2, alive"), "{shown}");
+
+    let json = story.cli(&["lock", "list", "--json"]).expect(0).stdout;
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["locks"][0]["run"], "r2");
+    assert_eq!(json["locks"][0]["alive"], true);
+
+    let refused = story.cli(&["lock", "break", "base", "--reason", "it takes long"]);
+    assert_snapshot!(levelled(&story, &refused.expect(4)), @"");
+    let refused = story.cli(&["lock", "break", "base", "--reason", " "]);
+    let _ = refused.expect(64);
+
+    story.open("slow");
+    let _ = apply.wait().expect(0);
+    let list = story.cli(&["lock", "list"]).expect(0);
+    assert_eq!(list.stderr, "Nothing is locked.\n");
+    let none = story.cli(&["lock", "break", "base", "--reason", "why not"]);
+    assert_snapshot!(levelled(&story, &none.expect(1)), @"");
+}
+
+#[test]
+fn an_orphan_names_the_command_that_resolves_it() {
+    let story = changing("tofu");
+    let apply = story.start("apply", &["apply", "--auto-approve"]);
+    story.wait_for("slow");
+    apply.kill();
+    let _ = apply.wait();
+    testkit::kill(story.runner("r2"));
+    story.open("slow");
+    story.settle();
+    let list = story.cli(&["lock", "list"]).expect(0);
+    let shown = levelled(&story, &list);
+    assert!(
+        shown.ends_with("orphan of run r2: `terrane plan base`"),
+        "{shown}"
+    );
+    let _ = story.cli(&["plan", "base"]).expect(0);
+    let list = story.cli(&["lock", "list"]).expect(0);
+    assert_eq!(list.stderr, "Nothing is locked.\n");
+}
+
+#[test]
+fn a_stale_writer_is_fenced_and_what_it_made_waits_for_a_person() {
+    for (engine, _) in engines::all() {
+        let story = changing(engine);
+        let apply = story.start("apply", &["apply", "--auto-approve"]);
+        story.wait_for("slow");
+        let next = next_version(&story);
+        let forced = ["lock", "break", "base", "--force", "--reason", "it hangs"];
+        let _ = story.cli(&forced).expect(0);
+        let file = story.root().join("next.tfstate").display().to_string();
+        let push = [
+            "state",
+            "push",
+            "base",
+            &file,
+            "--auto-approve",
+            "--reason",
+            "by hand",
+        ];
+        let _ = story.cli(&push).expect(0);
+        // Its engine has made something, and must not write over what came in between.
+        story.open("slow");
+        let said = apply.wait().expect(1);
+        assert!(essence(&said).contains("is kept aside as"), "{said}");
+        assert_eq!(story.cli(&["state", "pull", "base"]).expect(0).stdout, next);
+
+        let blocked = story.cli(&["apply", "--auto-approve"]).expect(4);
+        assert!(
+            blocked
+                .stderr
+                .contains("run r2 left a state that was kept aside"),
+            "{blocked}"
+        );
+        assert!(
+            blocked.stderr.contains("terrane run discard r2 --reason"),
+            "{blocked}"
+        );
+        let kept = [
+            "state",
+            "push",
+            "base",
+            "--kept",
+            "r2",
+            "--reason",
+            "it has `slow`",
+        ];
+        let unforced = story
+            .cli(&[&kept[..], &["--auto-approve"]].concat())
+            .expect(4);
+        assert!(unforced.stderr.contains("`--force`"), "{unforced}");
+        let _ = story
+            .cli(&[&kept[..], &["--auto-approve", "--force"]].concat())
+            .expect(0);
+        let state = story.cli(&["state", "pull", "base"]).expect(0).stdout;
+        assert!(
+            state.contains("\"name\": \"slow\"") || state.contains("\"name\":\"slow\""),
+            "{state}"
+        );
+        let _ = story.cli(&["apply", "--auto-approve"]).expect(0);
+        assert_eq!(story.made(), ["first", "slow"], "nothing was made twice");
+    }
+}

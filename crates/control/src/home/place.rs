@@ -1,0 +1,202 @@
+//! Where the store of a home is: a directory of this machine, or a database and a bucket that several machines
+//! share. Written as `DIR` or `postgres://…?blobs=s3://BUCKET/PREFIX`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use model::secret::Secret;
+use store::{BlobsAt, Keyring, OpenStoreError, Store, TablesAt, Use};
+
+#[derive(Clone, Debug)]
+pub enum StorePlace {
+    Directory(PathBuf),
+    Shared(SharedPlace),
+}
+
+/// A database for the tables, a bucket for the rest.
+#[derive(Clone, Debug)]
+pub struct SharedPlace {
+    /// It may hold a password.
+    database: Secret,
+    blobs: String,
+    /// What the environment says of the bucket's service, credentials among it.
+    settings: BTreeMap<String, Secret>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum InvalidPlace {
+    #[error("the home `{scheme}://…` is neither a directory nor a database")]
+    Scheme { scheme: String },
+    #[error("the home `{scheme}://…` does not say where its blobs are")]
+    NoBlobs { scheme: String },
+}
+
+impl InvalidPlace {
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::Scheme { .. } => "name a directory, or `postgres://…?blobs=s3://BUCKET/PREFIX`",
+            Self::NoBlobs { .. } => {
+                "add `?blobs=s3://BUCKET/PREFIX` (or `az://`, `gs://`, `file:///DIR`)"
+            }
+        }
+    }
+}
+
+impl StorePlace {
+    /// Of what a person wrote. `env` is read for the bucket's own settings only.
+    pub fn parse(
+        text: &str,
+        cwd: &Path,
+        env: &BTreeMap<String, String>,
+    ) -> Result<Self, InvalidPlace> {
+        let Some((scheme, _)) = text.split_once("://") else {
+            return Ok(Self::Directory(cwd.join(text)));
+        };
+        let scheme = scheme.to_owned();
+        if !matches!(scheme.as_str(), "postgres" | "postgresql") {
+            return Err(InvalidPlace::Scheme { scheme });
+        }
+        let (address, query) = text.split_once('?').unwrap_or((text, ""));
+        let (blobs, rest): (Vec<&str>, Vec<&str>) = query
+            .split('&')
+            .filter(|part| !part.is_empty())
+            .partition(|part| part.starts_with("blobs="));
+        let blobs = blobs.first().and_then(|part| part.strip_prefix("blobs="));
+        let Some(blobs) = blobs else {
+            return Err(InvalidPlace::NoBlobs { scheme });
+        };
+        let database = match rest.is_empty() {
+            true => address.to_owned(),
+            false => format!("{address}?{}", rest.join("&")),
+        };
+        let services = ["AWS_", "AZURE_", "GOOGLE_"];
+        let settings = env
+            .iter()
+            .filter(|(name, _)| services.iter().any(|service| name.starts_with(service)))
+            .map(|(name, value)| (name.clone(), Secret::new(value)));
+        Ok(Self::Shared(SharedPlace {
+            database: Secret::new(database),
+            blobs: blobs.to_owned(),
+            settings: settings.collect(),
+        }))
+    }
+
+    pub async fn open(&self, keys: Keyring, how: Use) -> Result<Store, OpenStoreError> {
+        match self {
+            Self::Directory(dir) => {
+                let file = dir.join("terrane.db");
+                let (tables, blobs) = (TablesAt::File(&file), BlobsAt::Directory(dir));
+                Store::open_with(tables, blobs, keys, how).await
+            }
+            Self::Shared(shared) => {
+                let settings = shared.settings.iter();
+                let settings = settings
+                    .map(|(name, value)| (name.clone(), value.expose().to_owned()))
+                    .collect();
+                let blobs = BlobsAt::Bucket {
+                    url: &shared.blobs,
+                    settings: &settings,
+                };
+                Store::open_with(TablesAt::Postgres(&shared.database), blobs, keys, how).await
+            }
+        }
+    }
+
+    /// The directory, if it is one.
+    pub fn directory(&self) -> Option<&Path> {
+        match self {
+            Self::Directory(dir) => Some(dir),
+            Self::Shared(_) => None,
+        }
+    }
+
+    /// For people: without a password.
+    pub fn describe(&self) -> String {
+        match self {
+            Self::Directory(dir) => dir.display().to_string(),
+            Self::Shared(shared) => {
+                let address = shared.database.expose();
+                let (scheme, rest) = address.split_once("://").unwrap_or(("", address));
+                let rest = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
+                let rest = rest.split('?').next().unwrap_or(rest);
+                format!("{scheme}://{rest} with {}", shared.blobs)
+            }
+        }
+    }
+
+    /// For a runner, in memory only.
+    pub(crate) fn to_values(&self) -> Option<serde_json::Value> {
+        match self {
+            Self::Directory(_) => None,
+            Self::Shared(shared) => {
+                let settings = shared.settings.iter();
+                let settings: BTreeMap<&String, &str> = settings
+                    .map(|(name, value)| (name, value.expose()))
+                    .collect();
+                Some(serde_json::json!({
+                    "database": shared.database.expose(),
+                    "blobs": shared.blobs,
+                    "settings": settings,
+                }))
+            }
+        }
+    }
+
+    pub(crate) fn from_values(values: &serde_json::Value) -> Option<Self> {
+        let text = |name: &str| values[name].as_str().map(str::to_owned);
+        let settings = values["settings"].as_object()?.iter();
+        let settings = settings
+            .filter_map(|(name, value)| Some((name.clone(), Secret::new(value.as_str()?))))
+            .collect();
+        Some(Self::Shared(SharedPlace {
+            database: Secret::new(text("database")?),
+            blobs: text("blobs")?,
+            settings,
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: &str) {
+        let env = BTreeMap::from([("AWS_REGION".to_owned(), "eu-1".to_owned())]);
+        let seen = match StorePlace::parse(text, Path::new("/here"), &env) {
+            Ok(place) => place.describe(),
+            Err(err) => format!("{err}: {}", err.hint()),
+        };
+        assert_eq!(seen, expected, "{text}");
+    }
+
+    #[test]
+    fn homes_as_people_write_them() {
+        check("kept", "/here/kept");
+        check("/srv/terrane", "/srv/terrane");
+        check(
+            "postgres://me:secret@db.example.io/terrane?sslmode=require&blobs=s3://states/prod",
+            "postgres://db.example.io/terrane with s3://states/prod",
+        );
+        check(
+            "postgres://db.example.io/terrane",
+            "the home `postgres://…` does not say where its blobs are: add `?blobs=s3://BUCKET/PREFIX` (or `az://`, `gs://`, `file:///DIR`)",
+        );
+        check(
+            "https://terrane.example.io",
+            "the home `https://…` is neither a directory nor a database: name a directory, or `postgres://…?blobs=s3://BUCKET/PREFIX`",
+        );
+    }
+
+    #[test]
+    fn a_runner_gets_the_same_place() {
+        let text = "postgresql://me:pw@h/d?blobs=gs://b/p&sslmode=disable";
+        let env = BTreeMap::from([("GOOGLE_TOKEN".to_owned(), "t".to_owned())]);
+        let place = StorePlace::parse(text, Path::new("/"), &env).unwrap();
+        let values = place.to_values().unwrap();
+        let again = StorePlace::from_values(&values).unwrap();
+        assert_eq!(again.to_values().unwrap(), values);
+        assert_eq!(values["database"], "postgresql://me:pw@h/d?sslmode=disable");
+        assert_eq!(values["settings"]["GOOGLE_TOKEN"], "t");
+    }
+}

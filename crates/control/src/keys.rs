@@ -1,0 +1,216 @@
+//! Where master keys come from, which are in use, and replacing one.
+//!
+//! Not here: wrapping (`store::keyring`, `store::keys`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use drivers::process::Environment;
+use drivers::secrets::{self, Reference, SecretError, Surroundings};
+use model::secret::Secret;
+use store::{Keyring, OpenKeyringError, OpenStoreError, StoreError, Use};
+
+use crate::Control;
+
+/// Where a person keeps the master key.
+#[derive(Clone, Debug)]
+pub enum KeySource {
+    /// Made on first use.
+    File(PathBuf),
+    /// `TERRANE_KEY`, or handed on by whoever asked.
+    Text(Secret),
+    /// `TERRANE_KEY_AGE`: an identity that decrypts the file.
+    Age { identity: PathBuf, file: PathBuf },
+    /// `TERRANE_KEY_COMMAND`: what it prints.
+    Command {
+        line: String,
+        dir: PathBuf,
+        env: BTreeMap<String, String>,
+    },
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ReadKeyError {
+    #[error("could not read the master key")]
+    Keyring(#[from] OpenKeyringError),
+    #[error("could not get the master key from the command in `TERRANE_KEY_COMMAND`")]
+    Command(#[from] SecretError),
+}
+
+impl KeySource {
+    /// In words, without the key.
+    pub fn describe(&self) -> String {
+        match self {
+            Self::File(path) => format!("`{}`", path.display()),
+            Self::Text(_) => "`TERRANE_KEY`".to_owned(),
+            Self::Age { file, .. } => format!("`{}`", file.display()),
+            Self::Command { .. } => "`TERRANE_KEY_COMMAND`".to_owned(),
+        }
+    }
+
+    pub(crate) fn file(&self) -> Option<&Path> {
+        match self {
+            Self::File(path) => Some(path),
+            Self::Text(_) | Self::Age { .. } | Self::Command { .. } => None,
+        }
+    }
+
+    pub(crate) async fn read(&self) -> Result<Keyring, ReadKeyError> {
+        Ok(match self {
+            Self::File(path) => Keyring::open_or_create(path)?,
+            Self::Text(text) => Keyring::from_text(text, &self.describe())?,
+            Self::Age { identity, file } => Keyring::open_age(file, identity)?,
+            Self::Command { line, dir, env } => {
+                let reference: Reference = format!("command:{line}").parse()?;
+                let seen: Environment = env
+                    .iter()
+                    .map(|(name, value)| (name.as_str(), value.clone()))
+                    .collect();
+                let around = Surroundings {
+                    asker: env,
+                    root: dir,
+                    env: &seen,
+                };
+                let text = secrets::resolve(&reference, around).await?;
+                Keyring::from_text(&text, "what the command in `TERRANE_KEY_COMMAND` prints")?
+            }
+        })
+    }
+}
+
+/// A master key, at hand or only heard of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MasterKey {
+    pub id: String,
+    /// New data keys are wrapped with it.
+    pub wraps: bool,
+    pub at_hand: bool,
+    /// So many data keys need it.
+    pub data_keys: usize,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum KeysError {
+    #[error("could not look at the data keys")]
+    List(#[source] StoreError),
+    #[error(transparent)]
+    Read(#[from] ReadKeyError),
+    #[error("the master key comes from {origin}, where no new one can be put")]
+    NoPlace { origin: String },
+    #[error("could not keep the new master key")]
+    Write(#[source] OpenKeyringError),
+    #[error("could not open the home with the new master key")]
+    Open(#[source] Box<OpenStoreError>),
+    #[error("could not wrap the data keys anew")]
+    Rewrap(#[source] StoreError),
+}
+
+impl KeysError {
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::NoPlace { .. } => {
+                Some("name a file for the new one: `terrane key rotate --to FILE`".to_owned())
+            }
+            Self::Rewrap(_) => {
+                Some("nothing is lost: both keys are kept; the same command finishes".to_owned())
+            }
+            Self::List(_) | Self::Read(_) | Self::Write(_) | Self::Open(_) => None,
+        }
+    }
+}
+
+/// The one that wraps first, then others at hand, then those that are missing.
+pub async fn list(control: &Control) -> Result<Vec<MasterKey>, KeysError> {
+    let keyring = control.home.key().read().await?;
+    let wrapped = control.store.key_list().await.map_err(KeysError::List)?;
+    let count = |id: &str| wrapped.iter().filter(|key| key.master == id).count();
+    let mut masters: Vec<MasterKey> = keyring
+        .ids()
+        .map(|id| MasterKey {
+            id: id.to_owned(),
+            wraps: id == keyring.id(),
+            at_hand: true,
+            data_keys: count(id),
+        })
+        .collect();
+    let needed: BTreeSet<&str> = wrapped.iter().map(|key| key.master.as_str()).collect();
+    for id in needed {
+        if !masters.iter().any(|master| master.id == id) {
+            masters.push(MasterKey {
+                id: id.to_owned(),
+                wraps: false,
+                at_hand: false,
+                data_keys: count(id),
+            });
+        }
+    }
+    Ok(masters)
+}
+
+/// What a rotation did.
+#[derive(Clone, Debug)]
+pub struct Rotated {
+    pub new: String,
+    pub old: Vec<String>,
+    /// Where the new one is, with the old ones behind it.
+    pub file: PathBuf,
+    pub rewrapped: usize,
+    /// Begun earlier, and finished now.
+    pub resumed: bool,
+    /// It is not where the old one comes from: who opens the home must be told.
+    pub moved: bool,
+}
+
+/// Makes a new master key, durable before anything is wrapped with it, and wraps every data key with it. What
+/// the data keys seal stays as it is.
+pub async fn rotate(control: &Control, to: Option<&Path>) -> Result<Rotated, KeysError> {
+    let source = control.home.key();
+    let old = source.read().await?;
+    let moved = to.is_some() && to != source.file();
+    let file = to.or(source.file()).ok_or_else(|| KeysError::NoPlace {
+        origin: source.describe(),
+    })?;
+    let (keyring, resumed) = begin(control, &old, file, moved).await?;
+    let store = control.home.store().open(keyring.clone(), Use::Brief).await;
+    let store = store.map_err(|err| KeysError::Open(Box::new(err)))?;
+    let mut rewrapped = 0;
+    // Somebody who has only the old key may wrap another one meanwhile.
+    loop {
+        let round = store.key_rewrap(usize::MAX).await;
+        let round = round.map_err(KeysError::Rewrap)?;
+        rewrapped += round.done;
+        if round.done == 0 {
+            break;
+        }
+    }
+    Ok(Rotated {
+        new: keyring.id().to_owned(),
+        old: keyring.ids().skip(1).map(str::to_owned).collect(),
+        file: file.to_owned(),
+        rewrapped,
+        resumed,
+        moved,
+    })
+}
+
+/// The keyring with a new first key, in its file. One that an earlier rotation left unfinished is used again.
+async fn begin(
+    control: &Control,
+    old: &Keyring,
+    file: &Path,
+    moved: bool,
+) -> Result<(Keyring, bool), KeysError> {
+    if moved && file.exists() {
+        let begun = Keyring::open_or_create(file).map_err(KeysError::Write)?;
+        return Ok((begun.followed_by(old), true));
+    }
+    let wrapped = control.store.key_list().await.map_err(KeysError::List)?;
+    let first_wraps_all = wrapped.iter().all(|key| key.master == old.id());
+    if !moved && !first_wraps_all {
+        return Ok((old.clone(), true));
+    }
+    let new = Keyring::generate().map_err(KeysError::Write)?;
+    let new = new.followed_by(old);
+    new.write(file).map_err(KeysError::Write)?;
+    Ok((new, false))
+}

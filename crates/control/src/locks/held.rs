@@ -1,0 +1,163 @@
+//! Locks on states that are held now: who holds them, whether that run is still alive, and breaking one.
+//!
+//! Not here: how a run takes and ends its own lock (`state`).
+
+use model::ids::RunId;
+use model::state::{HeldLock, StateName};
+use store::{ReleaseLockError, StoreError};
+
+use crate::Control;
+use crate::locks::RunLock;
+
+/// Who breaks something, and why.
+#[derive(Clone, Debug)]
+pub struct Reason {
+    pub actor: String,
+    pub text: String,
+}
+
+/// A state that is locked.
+#[derive(Clone, Debug)]
+pub struct LockedState {
+    pub state: StateName,
+    pub lock: HeldLock,
+    pub holder: Holder,
+}
+
+/// What is known about who holds a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// Its run has a process.
+    Run(RunId),
+    /// Its run has no process any more. One that is `unfinished` is ended, and so unlocked, by the next
+    /// command that looks after runs; else nobody will ever unlock it.
+    Orphan { run: RunId, unfinished: bool },
+    /// A client without a run; whether it is still there cannot be told.
+    Client,
+}
+
+impl Holder {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Run(_) => "alive",
+            Self::Orphan { .. } => "orphan",
+            Self::Client => "client",
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ListLocksError {
+    #[error("could not list the locks")]
+    Store(#[source] StoreError),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum BreakLockError {
+    #[error("there is no state `{state}`")]
+    NoState { state: StateName },
+    #[error("state `{state}` is not locked")]
+    NotLocked { state: StateName },
+    #[error("run {run}, which holds the lock on state `{state}`, is at work")]
+    Alive { state: StateName, run: RunId },
+    #[error("state `{state}` got another lock meanwhile: {}", .holder.info)]
+    Changed {
+        state: StateName,
+        holder: Box<HeldLock>,
+    },
+    #[error("could not break the lock on state `{state}`")]
+    Store {
+        state: StateName,
+        source: StoreError,
+    },
+}
+
+impl BreakLockError {
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Alive { run, .. } => Some(format!(
+                "wait for {run}, or interrupt it where it was started; `--force` breaks it all the same, and what {run} \
+                 still writes is then refused"
+            )),
+            Self::NotLocked { .. } => Some("`terrane lock list` shows every lock".to_owned()),
+            Self::Changed { .. } => Some("look again: `terrane lock list`".to_owned()),
+            Self::NoState { .. } | Self::Store { .. } => None,
+        }
+    }
+
+    /// Whether a rule refused it, rather than something breaking.
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Self::Alive { .. } | Self::Changed { .. } => true,
+            Self::NoState { .. } | Self::NotLocked { .. } | Self::Store { .. } => false,
+        }
+    }
+}
+
+/// Every lock of the home, by state.
+pub async fn list(control: &Control) -> Result<Vec<LockedState>, ListLocksError> {
+    let rows = control.store.state_list().await;
+    let rows = rows.map_err(ListLocksError::Store)?;
+    let mut held = Vec::new();
+    for row in rows {
+        if let Some(lock) = row.lock {
+            held.push(LockedState {
+                state: row.name,
+                holder: holder(control, &lock).await,
+                lock,
+            });
+        }
+    }
+    Ok(held)
+}
+
+/// Takes the lock away from its holder, whose later writes are refused. With `force` even from a run that
+/// is at work.
+pub async fn break_lock(
+    control: &Control,
+    state: &StateName,
+    reason: &Reason,
+    force: bool,
+) -> Result<LockedState, BreakLockError> {
+    let failed = |source| BreakLockError::Store {
+        state: state.clone(),
+        source,
+    };
+    let (name, store) = (|| state.clone(), &control.store);
+    let row = store.state_get(state).await.map_err(failed)?;
+    let row = row.ok_or_else(|| BreakLockError::NoState { state: name() })?;
+    let lock = row.lock;
+    let lock = lock.ok_or_else(|| BreakLockError::NotLocked { state: name() })?;
+    let holder = holder(control, &lock).await;
+    if let Holder::Run(run) = holder
+        && !force
+    {
+        return Err(BreakLockError::Alive { state: name(), run });
+    }
+    let (id, why) = (Some(lock.info.id.as_str()), Some(reason.text.as_str()));
+    let broken = store.lock_break_recorded(state, id, &reason.actor, why);
+    match broken.await {
+        Ok(Some(lock)) => Ok(LockedState {
+            state: name(),
+            lock,
+            holder,
+        }),
+        Ok(None) => Err(BreakLockError::NotLocked { state: name() }),
+        Err(ReleaseLockError::Held { state, holder }) => {
+            Err(BreakLockError::Changed { state, holder })
+        }
+        Err(ReleaseLockError::Store { source, .. }) => Err(failed(source)),
+    }
+}
+
+async fn holder(control: &Control, lock: &HeldLock) -> Holder {
+    let Some(run) = lock.run else {
+        return Holder::Client;
+    };
+    if RunLock::is_held(&control.home, run) {
+        return Holder::Run(run);
+    }
+    let found = control.store.run_get(run).await.ok().flatten();
+    let unfinished = found.is_some_and(|run| run.state.is_running());
+    Holder::Orphan { run, unfinished }
+}

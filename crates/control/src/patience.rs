@@ -1,0 +1,99 @@
+//! How long to try again while the home does not answer: its disk is full, or somebody holds its database.
+//! What an engine has done must not be lost for that.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// So many seconds, if set; for tests, and for places that must fail sooner.
+pub const PATIENCE: &str = "TERRANE_PATIENCE";
+
+const DEFAULT: Duration = Duration::from_mins(10);
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// A deed that is tried again, with growing pauses, until its time is up.
+#[derive(Debug)]
+pub(crate) struct Patience {
+    until: Instant,
+    pause: Duration,
+}
+
+impl Patience {
+    pub(crate) fn begin() -> Self {
+        Self::of(limit(std::env::var(PATIENCE).ok().as_deref()))
+    }
+
+    fn of(limit: Duration) -> Self {
+        Self {
+            until: Instant::now() + limit,
+            pause: FIRST_PAUSE,
+        }
+    }
+
+    /// Waits a little; false when the time is up.
+    pub(crate) async fn again(&mut self) -> bool {
+        let now = Instant::now();
+        if now >= self.until {
+            return false;
+        }
+        tokio::time::sleep(self.pause.min(self.until - now)).await;
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        true
+    }
+}
+
+/// Does it until it works, fails for another reason, or the time is up; then the last answer counts.
+pub(crate) async fn insist<T, E>(
+    is_outage: impl Fn(&E) -> bool,
+    mut deed: impl AsyncFnMut() -> Result<T, E>,
+) -> Result<T, E> {
+    let mut patience = None;
+    loop {
+        let done = deed().await;
+        match &done {
+            Err(err) if is_outage(err) => {}
+            _ => return done,
+        }
+        if !patience.get_or_insert_with(Patience::begin).again().await {
+            return done;
+        }
+    }
+}
+
+fn limit(seconds: Option<&str>) -> Duration {
+    seconds
+        .and_then(|text| text.parse().ok())
+        .map_or(DEFAULT, Duration::from_secs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ten_minutes_unless_said_otherwise() {
+        assert_eq!(limit(None), Duration::from_mins(10));
+        assert_eq!(limit(Some("3")), Duration::from_secs(3));
+        assert_eq!(limit(Some("soon")), Duration::from_mins(10));
+    }
+
+    #[tokio::test]
+    async fn it_ends_when_the_time_is_up() {
+        let limit = Duration::from_millis(120);
+        let (begun, mut patience) = (Instant::now(), Patience::of(limit));
+        assert!(patience.again().await);
+        assert!(patience.again().await, "the second pause is cut short");
+        assert!(begun.elapsed() >= limit);
+        assert!(!patience.again().await);
+    }
+
+    #[tokio::test]
+    async fn only_an_outage_is_tried_again() {
+        let mut answers = vec![Ok(1), Err("refused"), Err("away")];
+        let is_outage = |err: &&str| *err == "away";
+        let answer = insist(is_outage, async || answers.pop().unwrap()).await;
+        assert_eq!(answer, Err("refused"));
+        assert_eq!(answers, [Ok(1)]);
+    }
+}

@@ -1,0 +1,120 @@
+//! A state that an engine has sent and the home could not take yet: sealed and durable in the run's
+//! directory, until it is a version or a person has decided about it.
+//!
+//! Not here: what becomes of one that is found later (`kept_aside`).
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use model::ids::RunId;
+use model::state::StateName;
+use store::{Scope, Store, StoreError};
+
+use crate::home::{Home, make_private};
+
+const FILE: &str = "undelivered.tfstate";
+
+/// Where a run's undelivered state lies; there is at most one, for each holds all that is known.
+#[derive(Clone, Debug)]
+pub struct Spool {
+    dir: PathBuf,
+    run: RunId,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SpoolError {
+    #[error("could not seal it")]
+    Seal(#[source] StoreError),
+    #[error("could not {deed} `{}`", path.display())]
+    File {
+        deed: &'static str,
+        path: PathBuf,
+        source: io::Error,
+    },
+}
+
+impl Spool {
+    /// `dir` is the run's own.
+    pub fn new(dir: PathBuf, run: RunId) -> Self {
+        Self { dir, run }
+    }
+
+    /// The runs of a home that have one.
+    pub(crate) fn left_in(home: &Home) -> Vec<RunId> {
+        let entries = fs::read_dir(home.runs()).into_iter().flatten().flatten();
+        let mut runs: Vec<RunId> = entries
+            .filter(|entry| entry.path().join(FILE).exists())
+            .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+            .collect();
+        runs.sort_unstable();
+        runs
+    }
+
+    /// Makes it durable, in the place of an earlier one.
+    pub(crate) async fn keep(
+        &self,
+        store: &Store,
+        state: &StateName,
+        body: Vec<u8>,
+    ) -> Result<(), SpoolError> {
+        let scope = Scope::State(state.clone());
+        let sealed = store.seal(scope, &self.purpose(), body).await;
+        let sealed = sealed.map_err(SpoolError::Seal)?;
+        place(&self.dir, &sealed).map_err(|source| SpoolError::File {
+            deed: "write",
+            path: self.path(),
+            source,
+        })
+    }
+
+    /// What was kept, if anything was.
+    pub(crate) async fn read(
+        &self,
+        store: &Store,
+        state: &StateName,
+    ) -> Result<Option<Vec<u8>>, SpoolError> {
+        let sealed = match fs::read(self.path()) {
+            Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(None),
+            read => read.map_err(|source| SpoolError::File {
+                deed: "read",
+                path: self.path(),
+                source,
+            })?,
+        };
+        let scope = Scope::State(state.clone());
+        let body = store.unseal(scope, &self.purpose(), sealed).await;
+        body.map(Some).map_err(SpoolError::Seal)
+    }
+
+    /// It is in the store now. One that cannot be removed is found to be there already.
+    pub(crate) fn clear(&self) {
+        drop(fs::remove_file(self.path()));
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.dir.join(FILE)
+    }
+
+    /// It opens for its own run only.
+    fn purpose(&self) -> String {
+        format!("undelivered state {}", self.run)
+    }
+}
+
+/// Written aside, synced, put in place, and the directory synced.
+fn place(dir: &Path, bytes: &[u8]) -> io::Result<()> {
+    make_private(dir)?;
+    let aside = dir.join(format!("{FILE}.new"));
+    let mut file = File::options()
+        .create(true)
+        .write(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&aside)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&aside, dir.join(FILE))?;
+    File::open(dir)?.sync_all()
+}

@@ -1,0 +1,387 @@
+//! States for anybody with a token, whether a project of ours knows them or not: what the server's
+//! clients may do with them.
+//!
+//! Not here: HTTP (`server::service`), what a run may do with its own state (`state`).
+
+use std::sync::Arc;
+
+use model::break_glass::Act;
+use model::lock::LockInfo;
+use model::state::{Contents, ExpectedHead, HeldLock, PushRefusal, StateName, StateVersion};
+use model::token::{Token, TokenScope};
+use store::{
+    AcquireLockError, AppendError, Appended, DeleteStateError, NewBreakGlass, NewRefusal,
+    ReleaseLockError, Store, StoreError, Writer,
+};
+
+use crate::home::Home;
+use crate::locks::RunLock;
+use crate::state::StateAccessError;
+use crate::tokens::TokenCheck;
+
+/// A home whose states are served to others.
+#[derive(Debug)]
+pub struct StateService {
+    store: Store,
+    home: Home,
+    tokens: TokenCheck,
+}
+
+/// One client's access to one state, as its token allows.
+#[derive(Clone, Debug)]
+pub struct ClientAccess {
+    store: Store,
+    home: Home,
+    token: Arc<Token>,
+    state: StateName,
+}
+
+/// How a client ends a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unlock {
+    /// With the description it locked with.
+    Own(LockInfo),
+    /// `force-unlock`: by id, or, as Terraform sends it, whatever lock there is.
+    Forced(Option<String>),
+}
+
+/// Whether a write made a version, or was there already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    New,
+    Same,
+}
+
+impl StateService {
+    pub fn new(store: Store, home: Home) -> Self {
+        let tokens = TokenCheck::new(store.clone());
+        Self {
+            store,
+            home,
+            tokens,
+        }
+    }
+
+    pub fn tokens(&self) -> &TokenCheck {
+        &self.tokens
+    }
+
+    pub fn access(&self, token: Arc<Token>, state: StateName) -> ClientAccess {
+        ClientAccess {
+            store: self.store.clone(),
+            home: self.home.clone(),
+            token,
+            state,
+        }
+    }
+
+    /// Whether database and blobs answer.
+    pub async fn check_ready(&self) -> Result<(), StoreError> {
+        self.store.check_ready().await
+    }
+}
+
+impl Unlock {
+    /// What the body of an UNLOCK means. OpenTofu's `force-unlock` describes nothing but the id.
+    pub fn by(info: LockInfo) -> Self {
+        if info.operation.is_empty() && info.who.is_empty() {
+            Self::Forced(Some(info.id))
+        } else {
+            Self::Own(info)
+        }
+    }
+}
+
+impl ClientAccess {
+    /// The newest version and its bytes, or nothing if there is no state.
+    pub async fn read(&self) -> Result<Option<(StateVersion, Vec<u8>)>, StateAccessError> {
+        if !self.token.allows(TokenScope::Read, &self.state) {
+            return Err(self.denied("it reaches other states".to_owned()));
+        }
+        let failed = |source| self.failed("read", source);
+        let Some(version) = self.store.state_head(&self.state).await.map_err(failed)? else {
+            return Ok(None);
+        };
+        let body = self.store.state_version_read(&version).await;
+        Ok(Some((version, body.map_err(failed)?)))
+    }
+
+    pub async fn lock(&self, info: &LockInfo) -> Result<(), StateAccessError> {
+        self.may_write("LOCK", Some(&info.id)).await?;
+        let acquired = self
+            .store
+            .lock_acquire(&self.state, info, None, ExpectedHead::Any)
+            .await;
+        let refused = match acquired {
+            Ok(_) => return Ok(()),
+            Err(AcquireLockError::Store { source, .. }) => return Err(self.failed("lock", source)),
+            Err(refused) => refused,
+        };
+        self.record("LOCK", refused.to_string(), Some(&info.id))
+            .await?;
+        Err(StateAccessError::from(refused))
+    }
+
+    /// Makes `body` the newest version; durable when this returns.
+    pub async fn write(
+        &self,
+        lock_id: Option<String>,
+        body: Vec<u8>,
+    ) -> Result<Written, StateAccessError> {
+        self.may_write("POST", lock_id.as_deref()).await?;
+        let writer = Writer {
+            lock_id,
+            surgery: self.token.allows(TokenScope::Surgery, &self.state),
+            ..Writer::default()
+        };
+        let appended = self
+            .store
+            .state_version_append(&self.state, &writer, body)
+            .await;
+        match appended.map_err(StateAccessError::from)? {
+            Appended::Same(_) => Ok(Written::Same),
+            Appended::New(version) => {
+                if writer.surgery {
+                    self.record_exception(&version).await?;
+                }
+                Ok(Written::New)
+            }
+        }
+    }
+
+    /// Ends a lock; doing it twice is doing it once. What only `force-unlock` may do leaves a record.
+    pub async fn unlock(&self, wish: &Unlock) -> Result<(), StateAccessError> {
+        let id = match wish {
+            Unlock::Own(info) => Some(info.id.as_str()),
+            Unlock::Forced(id) => id.as_deref(),
+        };
+        if !self.token.allows(TokenScope::Write, &self.state) {
+            return Err(self.out_of_scope("UNLOCK", id).await?);
+        }
+        let row = self.store.state_get(&self.state).await;
+        let Some(row) = row.map_err(|source| self.failed("unlock", source))? else {
+            return Ok(());
+        };
+        let held = row.lock;
+        let of_a_run = held.as_ref().is_some_and(|lock| lock.run.is_some());
+        match wish {
+            Unlock::Own(info) if !of_a_run => {
+                match self.store.lock_release(&self.state, &info.id).await {
+                    Ok(_) => Ok(()),
+                    Err(err) => Err(self.not_released(err, id).await?),
+                }
+            }
+            Unlock::Own(_) | Unlock::Forced(_) => {
+                if let Some(held) = held.filter(|held| id.is_none_or(|id| id == held.info.id)) {
+                    self.may_break(held, id).await?;
+                }
+                let actor = &self.token.name;
+                let broken = self
+                    .store
+                    .lock_break_recorded(&self.state, id, actor, None)
+                    .await;
+                match broken {
+                    Ok(_) => Ok(()),
+                    Err(err) => Err(self.not_released(err, id).await?),
+                }
+            }
+        }
+    }
+
+    /// Hides the state; its versions stay.
+    pub async fn delete(&self, lock_id: Option<&str>) -> Result<(), StateAccessError> {
+        self.may_write("DELETE", lock_id).await?;
+        match self.store.state_delete(&self.state, lock_id).await {
+            Ok(()) => Ok(()),
+            Err(DeleteStateError::Store { source, .. }) => Err(self.failed("delete", source)),
+            Err(DeleteStateError::Held { state, holder }) => {
+                let reason = format!("it is locked by {}", holder.info);
+                self.record("DELETE", reason, lock_id).await?;
+                Err(StateAccessError::Locked { state, holder })
+            }
+        }
+    }
+
+    /// Records why something was refused: clients show a number and nothing else.
+    pub async fn record(
+        &self,
+        deed: &'static str,
+        reason: String,
+        lock_id: Option<&str>,
+    ) -> Result<(), StateAccessError> {
+        let refusal = NewRefusal {
+            state: &self.state,
+            deed,
+            reason: format!("token `{}`: {reason}", self.token.name),
+            run: None,
+            lock_id,
+            body: None,
+        };
+        let recorded = self.store.refusal_record(refusal).await;
+        recorded
+            .map(drop)
+            .map_err(|source| self.failed("record a refusal for", source))
+    }
+
+    async fn may_write(
+        &self,
+        deed: &'static str,
+        lock_id: Option<&str>,
+    ) -> Result<(), StateAccessError> {
+        if !self.token.allows(TokenScope::Write, &self.state) {
+            return Err(self.out_of_scope(deed, lock_id).await?);
+        }
+        let row = self.store.state_get(&self.state).await;
+        let row = row.map_err(|source| self.failed("look at", source))?;
+        if row.is_some_and(|row| row.runs_only) {
+            return Err(self.only_for_runs(deed, lock_id).await?);
+        }
+        Ok(())
+    }
+
+    /// A lock whose run is alive is not taken away by a client: its engine is at work.
+    async fn may_break(&self, held: HeldLock, id: Option<&str>) -> Result<(), StateAccessError> {
+        let Some(run) = held.run.filter(|run| RunLock::is_held(&self.home, *run)) else {
+            return Ok(());
+        };
+        let reason = format!("run {run} holds the lock and is alive");
+        self.record("UNLOCK", reason, id).await?;
+        Err(StateAccessError::NotYours {
+            state: self.state.clone(),
+            holder: Box::new(held),
+        })
+    }
+
+    async fn not_released(
+        &self,
+        err: ReleaseLockError,
+        id: Option<&str>,
+    ) -> Result<StateAccessError, StateAccessError> {
+        match err {
+            ReleaseLockError::Store { source, .. } => Ok(self.failed("unlock", source)),
+            ReleaseLockError::Held { state, holder } => {
+                let reason = format!("it is locked by {}", holder.info);
+                self.record("UNLOCK", reason, id).await?;
+                Ok(StateAccessError::NotYours { state, holder })
+            }
+        }
+    }
+
+    async fn out_of_scope(
+        &self,
+        deed: &'static str,
+        lock_id: Option<&str>,
+    ) -> Result<StateAccessError, StateAccessError> {
+        let why = if self.token.states.covers(&self.state) {
+            format!("its scope is `{}`", self.token.scope)
+        } else {
+            "it reaches other states".to_owned()
+        };
+        self.record(deed, why.clone(), lock_id).await?;
+        Ok(self.denied(why))
+    }
+
+    async fn only_for_runs(
+        &self,
+        deed: &'static str,
+        lock_id: Option<&str>,
+    ) -> Result<StateAccessError, StateAccessError> {
+        let why = "only runs write this state: its target's writers are not `anyone`";
+        self.record(deed, why.to_owned(), lock_id).await?;
+        Ok(self.denied(why.to_owned()))
+    }
+
+    /// A write that did not follow its head was let through as an exception, so it leaves a record.
+    async fn record_exception(&self, version: &StateVersion) -> Result<(), StateAccessError> {
+        let failed = |source| self.failed("record a push to", source);
+        let Some(parent) = version.parent else {
+            return Ok(());
+        };
+        let parent = self.store.state_version_get(&self.state, parent).await;
+        let Some(parent) = parent.map_err(failed)?.filter(|it| !follows(version, it)) else {
+            return Ok(());
+        };
+        let record = NewBreakGlass {
+            act: Act::StatePushed,
+            state: &self.state,
+            actor: &self.token.name,
+            reason: None,
+            detail: format!(
+                "version {} (serial {}) over version {} (serial {})",
+                version.version, version.serial, parent.version, parent.serial
+            ),
+        };
+        let opened = self.store.break_glass_open(&record).await;
+        opened.map(drop).map_err(failed)
+    }
+
+    fn denied(&self, why: String) -> StateAccessError {
+        StateAccessError::Denied {
+            token: self.token.name.clone(),
+            why,
+        }
+    }
+
+    fn failed(&self, deed: &'static str, source: StoreError) -> StateAccessError {
+        StateAccessError::Store {
+            state: self.state.clone(),
+            deed,
+            source,
+        }
+    }
+}
+
+/// Whether a version comes after its parent without an exception.
+fn follows(version: &StateVersion, parent: &StateVersion) -> bool {
+    if parent.lineage == version.lineage || parent.lineage.is_empty() {
+        version.serial > parent.serial
+    } else {
+        parent.contents == Contents::Nothing
+    }
+}
+
+impl From<AcquireLockError> for StateAccessError {
+    fn from(err: AcquireLockError) -> Self {
+        match err {
+            AcquireLockError::Held { state, holder } => Self::Locked { state, holder },
+            AcquireLockError::Ended { state, id } => Self::LockEnded { state, id },
+            AcquireLockError::HeadMoved { ref state, .. } => Self::Moved {
+                state: state.clone(),
+                source: err,
+            },
+            AcquireLockError::Store { state, source } => Self::Store {
+                state,
+                deed: "lock",
+                source,
+            },
+        }
+    }
+}
+
+impl From<AppendError> for StateAccessError {
+    fn from(err: AppendError) -> Self {
+        match err {
+            AppendError::Refused {
+                state,
+                source: PushRefusal::Locked { .. },
+                holder: Some(holder),
+            } => Self::Locked { state, holder },
+            AppendError::Refused {
+                state,
+                source,
+                holder,
+            } => Self::Refused {
+                state,
+                source,
+                holder,
+            },
+            AppendError::Invalid { state, source } => Self::Invalid { state, source },
+            AppendError::Contended { state } => Self::Contended { state },
+            AppendError::Store { state, source } => Self::Store {
+                state,
+                deed: "write",
+                source,
+            },
+        }
+    }
+}

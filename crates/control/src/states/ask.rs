@@ -1,0 +1,275 @@
+//! One version of a state, looked into: which one is meant, what it holds, what may be shown of it.
+
+use model::break_glass::Act;
+use model::state::pick::Pick;
+use model::state::resources::{Document, Instance, Opaque};
+use model::state::{StateName, StateVersion};
+use serde_json::Value;
+use store::{ChangeSetError, KeyedDigester, NewBreakGlass, StoreError};
+
+use super::ReadStateError;
+use crate::Control;
+
+/// Digits of a digest that people see: two values of a project hardly ever share them.
+const SHORT: usize = 6;
+
+#[derive(Debug, thiserror::Error)]
+pub enum AskStateError {
+    #[error(transparent)]
+    Read(Box<ReadStateError>),
+    #[error("state `{state}` has no version with serial {serial}")]
+    NoSerial { state: StateName, serial: u64 },
+    #[error("state `{state}` was not there at {at}")]
+    NotYet {
+        state: StateName,
+        at: jiff::Timestamp,
+    },
+    #[error("nothing is known about what version {version} of state `{state}` holds: {source}")]
+    Opaque {
+        state: StateName,
+        version: i64,
+        source: Opaque,
+    },
+    #[error("there is no `{address}` in version {version} of state `{state}`")]
+    NoAddress {
+        state: StateName,
+        version: i64,
+        address: String,
+        /// Addresses that look like it, or all if they are few.
+        near: Vec<String>,
+    },
+    #[error("`{address}` has no attribute `{attribute}`")]
+    NoAttribute {
+        address: String,
+        attribute: String,
+        near: Vec<String>,
+    },
+    #[error("could not {deed} state `{state}`")]
+    Store {
+        deed: &'static str,
+        state: StateName,
+        source: Box<StoreError>,
+    },
+    #[error("could not list the states")]
+    List(#[source] StoreError),
+    #[error("could not get the key of digests")]
+    Digest(#[source] StoreError),
+    #[error("could not read who wrote a version")]
+    Author(#[from] ChangeSetError),
+}
+
+impl AskStateError {
+    pub fn hint(&self) -> Option<String> {
+        let quoted = |near: &[String]| {
+            let names: Vec<String> = near.iter().map(|name| format!("`{name}`")).collect();
+            names.join(", ")
+        };
+        match self {
+            Self::NoAddress { near, .. } if !near.is_empty() => {
+                Some(format!("it has {}", quoted(near)))
+            }
+            Self::NoAddress { state, .. } => Some(format!(
+                "`terrane state list {}` shows what it has",
+                state.name
+            )),
+            Self::NoAttribute { near, .. } if !near.is_empty() => {
+                Some(format!("it has {}", quoted(near)))
+            }
+            Self::NotYet { state, .. } | Self::NoSerial { state, .. } => Some(see_versions(state)),
+            Self::Read(err) => match &**err {
+                ReadStateError::NoVersion { state, .. } => Some(see_versions(state)),
+                ReadStateError::NoState { .. } => {
+                    Some("`terrane state list` shows all there are".to_owned())
+                }
+                ReadStateError::Store { .. } => None,
+            },
+            Self::Opaque {
+                source: Opaque::Encrypted,
+                state,
+                ..
+            } => Some(format!(
+                "versions are kept byte for byte: `terrane state pull {}`, and ask the engine",
+                state.name
+            )),
+            Self::Opaque { .. }
+            | Self::NoAttribute { .. }
+            | Self::Store { .. }
+            | Self::List(_)
+            | Self::Digest(_)
+            | Self::Author(_) => None,
+        }
+    }
+}
+
+impl From<ReadStateError> for AskStateError {
+    fn from(err: ReadStateError) -> Self {
+        Self::Read(Box::new(err))
+    }
+}
+
+fn see_versions(state: &StateName) -> String {
+    let name = &state.name;
+    format!("`terrane state versions {name}` shows all that are kept")
+}
+
+/// What the store could not do with a state.
+pub(super) fn store_failed(
+    deed: &'static str,
+    state: &StateName,
+) -> impl Fn(StoreError) -> AskStateError {
+    move |source| AskStateError::Store {
+        deed,
+        state: state.clone(),
+        source: Box::new(source),
+    }
+}
+
+/// A version and what it holds.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    pub version: StateVersion,
+    pub document: Document,
+}
+
+/// Digests of values: equal values of a home have equal ones, and they tell nothing else.
+#[derive(Clone, Debug)]
+pub struct Digests(KeyedDigester);
+
+impl Digests {
+    pub async fn of(control: &Control) -> Result<Self, AskStateError> {
+        let digester = control.store.keyed_digester("state value").await;
+        digester.map(Self).map_err(AskStateError::Digest)
+    }
+
+    pub fn whole(&self, value: &Value) -> String {
+        self.0.digest(value.to_string().as_bytes())
+    }
+
+    /// For people.
+    pub fn short(&self, value: &Value) -> String {
+        let mut digest = self.whole(value);
+        digest.truncate(SHORT);
+        digest
+    }
+}
+
+/// Which version is meant.
+pub async fn pick(
+    control: &Control,
+    state: &StateName,
+    pick: Pick,
+) -> Result<StateVersion, AskStateError> {
+    let versions = control.store.state_version_list(state).await;
+    let versions = versions.map_err(store_failed("list the versions of", state))?;
+    let state = state.clone();
+    if versions.is_empty() {
+        return Err(ReadStateError::NoState { state }.into());
+    }
+    match pick.find(&versions) {
+        Some(version) => Ok(version.clone()),
+        None => Err(match pick {
+            Pick::Head => ReadStateError::NoState { state }.into(),
+            Pick::Version(version) => ReadStateError::NoVersion { state, version }.into(),
+            Pick::Serial(serial) => AskStateError::NoSerial { state, serial },
+            Pick::At(at) => AskStateError::NotYet { state, at },
+        }),
+    }
+}
+
+/// A version and what it holds; it is an error if that cannot be known.
+pub async fn document(
+    control: &Control,
+    state: &StateName,
+    which: Pick,
+) -> Result<Asked, AskStateError> {
+    let version = pick(control, state, which).await?;
+    let document = look_into(control, &version).await?;
+    document
+        .map(|document| Asked {
+            version: version.clone(),
+            document,
+        })
+        .map_err(|source| AskStateError::Opaque {
+            state: state.clone(),
+            version: version.version,
+            source,
+        })
+}
+
+/// What a version holds, or why that cannot be known.
+pub async fn look_into(
+    control: &Control,
+    version: &StateVersion,
+) -> Result<Result<Document, Opaque>, AskStateError> {
+    let bytes = control.store.state_version_read(version).await;
+    let bytes = bytes.map_err(store_failed("read", &version.state))?;
+    Ok(Document::read(&bytes))
+}
+
+/// The version before another one, if it is still kept.
+pub async fn predecessor(
+    control: &Control,
+    version: &StateVersion,
+) -> Result<Option<StateVersion>, AskStateError> {
+    let versions = control.store.state_version_list(&version.state).await;
+    let versions = versions.map_err(store_failed("list the versions of", &version.state))?;
+    let before = versions.into_iter().rev();
+    let mut before = before.filter(|other| other.version < version.version);
+    Ok(before.next())
+}
+
+impl Asked {
+    /// The objects at an address: the resource's, or one instance of it.
+    pub fn instances_at(&self, address: &str) -> Result<Vec<&Instance>, AskStateError> {
+        let belongs = |instance: &&Instance| {
+            let rest = instance.address.strip_prefix(address);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['[', ' ']))
+        };
+        let found: Vec<&Instance> = self.document.instances.iter().filter(belongs).collect();
+        if found.is_empty() {
+            return Err(self.no_address(address));
+        }
+        Ok(found)
+    }
+
+    pub fn no_address(&self, address: &str) -> AskStateError {
+        let last = address.rsplit('.').next().unwrap_or(address).to_lowercase();
+        let all = || self.document.instances.iter().map(|it| it.address.clone());
+        let mut near: Vec<String> = all()
+            .filter(|it| it.to_lowercase().contains(&last))
+            .collect();
+        if near.is_empty() {
+            near = all().collect();
+        }
+        if near.len() > 6 {
+            near.clear();
+        }
+        AskStateError::NoAddress {
+            state: self.version.state.clone(),
+            version: self.version.version,
+            address: address.to_owned(),
+            near,
+        }
+    }
+}
+
+/// Records that sensitive values were shown, before they are.
+pub async fn record_reveal(
+    control: &Control,
+    state: &StateName,
+    actor: &str,
+    reason: &str,
+    detail: String,
+) -> Result<(), AskStateError> {
+    let record = NewBreakGlass {
+        act: Act::Revealed,
+        state,
+        actor,
+        reason: Some(reason),
+        detail,
+    };
+    let opened = control.store.break_glass_open(&record).await;
+    opened
+        .map(drop)
+        .map_err(store_failed("record that values are shown of", state))
+}

@@ -1,0 +1,77 @@
+//! Who wrote a version: the run, and through its change set the commit and the person, as far as each was
+//! recorded.
+
+use std::collections::HashMap;
+
+use model::ids::{ChangeSetId, RunId};
+use model::state::StateVersion;
+use store::ChangeSetError;
+
+use crate::Control;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Author {
+    pub run: Option<RunId>,
+    pub change_set: Option<ChangeSetId>,
+    pub commit: Option<Commit>,
+    /// Who asked for the run.
+    pub person: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Commit {
+    pub id: String,
+    pub subject: Option<String>,
+    /// Whether there were changes beyond it.
+    pub is_dirty: bool,
+}
+
+/// Asks once for each run.
+#[derive(Debug)]
+pub struct Authors<'a> {
+    control: &'a Control,
+    known: HashMap<RunId, Author>,
+}
+
+impl<'a> Authors<'a> {
+    pub fn new(control: &'a Control) -> Self {
+        Self {
+            control,
+            known: HashMap::new(),
+        }
+    }
+
+    pub async fn of(&mut self, version: &StateVersion) -> Result<Author, ChangeSetError> {
+        let Some(run) = version.run else {
+            return Ok(Author::default());
+        };
+        if let Some(author) = self.known.get(&run) {
+            return Ok(author.clone());
+        }
+        let author = self.ask(run).await?;
+        self.known.insert(run, author.clone());
+        Ok(author)
+    }
+
+    async fn ask(&self, run: RunId) -> Result<Author, ChangeSetError> {
+        let store = &self.control.store;
+        let mut author = Author {
+            run: Some(run),
+            ..Author::default()
+        };
+        // A state may outlive the records of its runs.
+        let Some(found) = store.run_get(run).await? else {
+            return Ok(author);
+        };
+        let set = store.change_set_get(found.change_set).await?;
+        author.change_set = Some(set.id);
+        author.person = set.request.asker;
+        let (subject, is_dirty) = (set.request.subject, set.request.dirty);
+        author.commit = set.request.commit.map(|id| Commit {
+            id,
+            subject: subject.filter(|subject| !subject.is_empty()),
+            is_dirty,
+        });
+        Ok(author)
+    }
+}

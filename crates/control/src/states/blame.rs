@@ -1,0 +1,133 @@
+//! Who last changed each value of an object: the version that gave it, and who wrote that.
+
+use std::collections::BTreeMap;
+
+use model::plan::PlanValue;
+use model::state::diff::{Showing, leaf_values};
+use model::state::leaves::Entry;
+use model::state::pick::Pick;
+use model::state::{StateName, StateVersion};
+
+use super::ask::{self, AskStateError, Asked, Digests, store_failed};
+use super::author::{Author, Authors};
+use super::index;
+use crate::Control;
+
+#[derive(Clone, Debug)]
+pub struct Blame {
+    pub asked: Asked,
+    pub objects: Vec<BlamedObject>,
+}
+
+#[derive(Clone, Debug)]
+pub struct BlamedObject {
+    pub address: String,
+    pub lines: Vec<BlameLine>,
+}
+
+#[derive(Clone, Debug)]
+pub struct BlameLine {
+    pub path: String,
+    pub value: PlanValue,
+    /// The version that gave the value.
+    pub since: i64,
+    /// That version, if it is still kept.
+    pub version: Option<StateVersion>,
+    pub author: Author,
+}
+
+/// Of the newest version: one object or output, all its attributes or those below one.
+pub async fn blame(
+    control: &Control,
+    state: &StateName,
+    address: &str,
+    attribute: Option<&str>,
+    reveal: bool,
+) -> Result<Blame, AskStateError> {
+    let failed = &store_failed("look through the versions of", state);
+    let asked = ask::document(control, state, Pick::Head).await?;
+    let digests = Digests::of(control).await?;
+    index::update(control, state, &digests).await?;
+    let versions = control.store.state_version_list(state).await;
+    let versions: BTreeMap<i64, StateVersion> = versions
+        .map_err(failed)?
+        .into_iter()
+        .map(|version| (version.version, version))
+        .collect();
+    let short = |value: &serde_json::Value| digests.short(value);
+    let showing = if reveal {
+        Showing::Revealed
+    } else {
+        Showing::Masked(&short)
+    };
+    let mask = asked.document.mask();
+    let mut authors = Authors::new(control);
+    let mut objects = Vec::new();
+    for entry in entries_at(&asked, address)? {
+        let changes = control
+            .store
+            .state_index_last_changes(state, &entry.address);
+        let since: BTreeMap<String, i64> = changes
+            .await
+            .map_err(failed)?
+            .into_iter()
+            .map(|change| (change.path, change.version))
+            .collect();
+        let mut lines = Vec::new();
+        for (path, value) in leaf_values(&entry.leaves, &mask, showing) {
+            if !attribute.is_none_or(|attribute| is_below(&path, attribute)) {
+                continue;
+            }
+            // Written while we looked: the newest is the best that is known.
+            let number = since.get(&path).copied();
+            let number = number.unwrap_or(asked.version.version);
+            let version = versions.get(&number).cloned();
+            let author = match &version {
+                Some(version) => authors.of(version).await?,
+                None => Author::default(),
+            };
+            lines.push(BlameLine {
+                path,
+                value,
+                since: number,
+                version,
+                author,
+            });
+        }
+        if lines.is_empty() && attribute.is_some() {
+            let paths = entry.leaves.iter().map(|leaf| leaf.path.clone());
+            let mut near: Vec<String> = paths.collect();
+            near.truncate(12);
+            return Err(AskStateError::NoAttribute {
+                address: entry.address,
+                attribute: attribute.unwrap_or_default().to_owned(),
+                near,
+            });
+        }
+        objects.push(BlamedObject {
+            address: entry.address,
+            lines,
+        });
+    }
+    Ok(Blame { asked, objects })
+}
+
+fn entries_at<'a>(asked: &'a Asked, address: &str) -> Result<Vec<Entry<'a>>, AskStateError> {
+    let all = asked.document.entries().into_iter();
+    let found: Vec<Entry<'a>> = all
+        .filter(|entry| {
+            let rest = entry.address.strip_prefix(address);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['[', ' ']))
+        })
+        .collect();
+    if found.is_empty() {
+        return Err(asked.no_address(address));
+    }
+    Ok(found)
+}
+
+/// Whether a path is the attribute, or a part of it.
+fn is_below(path: &str, attribute: &str) -> bool {
+    path.strip_prefix(attribute)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+}

@@ -1,0 +1,49 @@
+//! Brings the index of a state up to date: whoever asks reads the versions that nobody has read yet.
+
+use model::state::history::{Holdings, holdings, step};
+use model::state::leaves::FORMAT;
+use model::state::{StateName, StateVersion};
+
+use super::ask::{AskStateError, Digests, look_into, store_failed};
+use crate::Control;
+
+/// Reads what is new. Doing it twice is doing it once; whoever comes second starts from there.
+pub(super) async fn update(
+    control: &Control,
+    state: &StateName,
+    digests: &Digests,
+) -> Result<(), AskStateError> {
+    let store = &control.store;
+    let failed = &store_failed("index", state);
+    // Digests of another key are digests of other values.
+    let mark = digests.short(&serde_json::Value::from("the key of this index"));
+    let form = format!("{FORMAT} {mark}");
+    'again: loop {
+        let mut done = store
+            .state_index_begin(state, &form)
+            .await
+            .map_err(failed)?;
+        let versions = store.state_version_list(state).await.map_err(failed)?;
+        let is_new = |version: &&StateVersion| version.version > done;
+        let left: Vec<&StateVersion> = versions.iter().filter(is_new).collect();
+        if left.is_empty() {
+            return Ok(());
+        }
+        let mut before = store.state_index_holdings(state).await.map_err(failed)?;
+        for version in left {
+            let (after, opaque) = match look_into(control, version).await? {
+                Ok(document) => (holdings(&document, |value| digests.whole(value)), None),
+                // Nothing is known: what was there before counts as still there.
+                Err(opaque) => (Holdings::clone(&before), Some(opaque.to_string())),
+            };
+            let did = step(&before, &after);
+            let opaque = opaque.as_deref();
+            let added = store.state_index_add(state, done, version.version, &did, &after, opaque);
+            if !added.await.map_err(failed)? {
+                continue 'again;
+            }
+            done = version.version;
+            before = after;
+        }
+    }
+}

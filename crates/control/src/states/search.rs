@@ -1,0 +1,252 @@
+//! Finds a text in all states: in addresses, and in the values that may be seen. A sensitive value is found
+//! only by who knows all of it.
+
+use std::collections::HashMap;
+
+use jiff::Timestamp;
+use model::masking::Mask;
+use model::plan::PlanValue;
+use model::state::glob::Glob;
+use model::state::leaves::Leaf;
+use model::state::pick::Pick;
+use model::state::resources::Document;
+use model::state::{StateName, StateVersion};
+use serde_json::Value;
+
+use super::ask::{AskStateError, Digests, look_into, store_failed};
+use super::index;
+use crate::Control;
+
+#[derive(Clone, Debug, Default)]
+pub struct Query {
+    pub text: String,
+    pub types: Option<Glob>,
+    /// What was the head at that time, instead of now.
+    pub at: Option<Timestamp>,
+    pub all_versions: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    pub hits: Vec<Hit>,
+    /// States of which nothing can be known, and why.
+    pub opaque: Vec<(StateName, i64, String)>,
+    pub states: usize,
+    pub versions: usize,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Hit {
+    pub state: StateName,
+    pub address: String,
+    /// Where in it; nothing if the address itself was found.
+    pub value: Option<(String, PlanValue)>,
+    /// From which version on; that of the look, if only one was looked at.
+    pub first: i64,
+    /// Up to which version; nothing if it is in the newest.
+    pub last: Option<i64>,
+}
+
+pub async fn search(control: &Control, query: &Query) -> Result<Found, AskStateError> {
+    let seeker = Seeker::new(control, query).await?;
+    let mut found = Found::default();
+    for row in control
+        .store
+        .state_list()
+        .await
+        .map_err(AskStateError::List)?
+    {
+        let versions = control.store.state_version_list(&row.name).await;
+        let versions = versions.map_err(store_failed("search", &row.name))?;
+        if query.all_versions {
+            seeker
+                .through_time(&row.name, &versions, &mut found)
+                .await?;
+            continue;
+        }
+        let pick = query.at.map_or(Pick::Head, Pick::At);
+        let Some(version) = pick.find(&versions) else {
+            continue;
+        };
+        let is_newest = versions.last() == Some(version);
+        seeker.in_one(version, is_newest, &mut found).await?;
+    }
+    Ok(found)
+}
+
+struct Seeker<'a> {
+    control: &'a Control,
+    digests: Digests,
+    text: String,
+    lower: String,
+    types: Option<Glob>,
+}
+
+impl<'a> Seeker<'a> {
+    async fn new(control: &'a Control, query: &Query) -> Result<Self, AskStateError> {
+        Ok(Self {
+            control,
+            digests: Digests::of(control).await?,
+            text: query.text.clone(),
+            lower: query.text.to_lowercase(),
+            types: query.types.clone(),
+        })
+    }
+
+    async fn in_one(
+        &self,
+        version: &StateVersion,
+        is_newest: bool,
+        found: &mut Found,
+    ) -> Result<(), AskStateError> {
+        let Some(document) = self.open(version, found).await? else {
+            return Ok(());
+        };
+        found.states += 1;
+        let mask = document.mask();
+        let last = (!is_newest).then_some(version.version);
+        for entry in document.entries() {
+            if !self.fits(entry.type_name) {
+                continue;
+            }
+            let hit = |value| Hit {
+                state: version.state.clone(),
+                address: entry.address.clone(),
+                value,
+                first: version.version,
+                last,
+            };
+            if self.is_in(&entry.address) {
+                found.hits.push(hit(None));
+            }
+            for leaf in &entry.leaves {
+                if let Some(value) = self.value(leaf, &mask) {
+                    found.hits.push(hit(Some((leaf.path.clone(), value))));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Each place once for every span of versions in which it has a value that fits.
+    async fn through_time(
+        &self,
+        state: &StateName,
+        versions: &[StateVersion],
+        found: &mut Found,
+    ) -> Result<(), AskStateError> {
+        index::update(self.control, state, &self.digests).await?;
+        let store = &self.control.store;
+        let failed = &store_failed("search", state);
+        let mut hits = Vec::new();
+        for entry in store.state_index_entries(state).await.map_err(failed)? {
+            if self.fits(&entry.type_name) && self.is_in(&entry.address) {
+                hits.push(Hit {
+                    state: state.clone(),
+                    address: entry.address,
+                    value: None,
+                    first: entry.first_version,
+                    last: entry.last_version,
+                });
+            }
+        }
+        for version in versions {
+            // Only what a version changed can be new in it.
+            let spans = store.state_index_spans(state, version.version).await;
+            let spans: HashMap<(String, String), Option<i64>> = spans
+                .map_err(failed)?
+                .into_iter()
+                .map(|(address, path, last)| ((address, path), last))
+                .collect();
+            if spans.is_empty() && version.contents != model::state::Contents::Encrypted {
+                found.versions += 1;
+                continue;
+            }
+            let Some(document) = self.open(version, found).await? else {
+                continue;
+            };
+            let mask = document.mask();
+            for entry in document.entries() {
+                if !self.fits(entry.type_name) {
+                    continue;
+                }
+                for leaf in &entry.leaves {
+                    let place = (entry.address.clone(), leaf.path.clone());
+                    let Some(last) = spans.get(&place) else {
+                        continue;
+                    };
+                    if let Some(value) = self.value(leaf, &mask) {
+                        hits.push(Hit {
+                            state: state.clone(),
+                            address: place.0,
+                            value: Some((place.1, value)),
+                            first: version.version,
+                            last: *last,
+                        });
+                    }
+                }
+            }
+        }
+        found.states += usize::from(!versions.is_empty());
+        let path = |hit: &Hit| hit.value.as_ref().map(|value| value.0.clone());
+        hits.sort_by_key(|hit| (hit.address.clone(), path(hit), hit.first));
+        found.hits.extend(hits);
+        Ok(())
+    }
+
+    async fn open(
+        &self,
+        version: &StateVersion,
+        found: &mut Found,
+    ) -> Result<Option<Document>, AskStateError> {
+        match look_into(self.control, version).await? {
+            Ok(document) => {
+                found.versions += 1;
+                Ok(Some(document))
+            }
+            Err(opaque) => {
+                let unknown = (version.state.clone(), version.version, opaque.to_string());
+                found.opaque.push(unknown);
+                Ok(None)
+            }
+        }
+    }
+
+    fn fits(&self, type_name: &str) -> bool {
+        let types = self.types.as_ref();
+        types.is_none_or(|glob| glob.fits(type_name))
+    }
+
+    fn is_in(&self, text: &str) -> bool {
+        text.to_lowercase().contains(&self.lower)
+    }
+
+    /// The value as it may be shown, if it fits.
+    fn value(&self, leaf: &Leaf<'_>, mask: &Mask) -> Option<PlanValue> {
+        if self.text.is_empty() {
+            return None;
+        }
+        let text = match leaf.value {
+            Value::String(text) => text.clone(),
+            Value::Number(number) => number.to_string(),
+            Value::Bool(yes) => yes.to_string(),
+            Value::Null | Value::Array(_) | Value::Object(_) => return None,
+        };
+        if leaf.is_sensitive {
+            let is_whole = text == self.text;
+            return is_whole.then(|| PlanValue::Masked {
+                digest: self.digests.short(leaf.value),
+            });
+        }
+        let mut shown = PlanValue::Known(leaf.value.clone());
+        mask.mask_plan_value(&mut shown);
+        match &shown {
+            // A secret inside of another text must not be found letter by letter.
+            PlanValue::Known(_) => self.is_in(&text).then_some(shown),
+            PlanValue::Absent
+            | PlanValue::Unknown
+            | PlanValue::Sensitive
+            | PlanValue::Masked { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,435 @@
+//! Changing a state by hand: an older version back, a file in, resources out. One door for all of them: a proposal
+//! that shows what would change, and a deed that holds the lock, makes one version and opens a record with the
+//! reason, or does nothing.
+//!
+//! Not here: what a person sees and says (`cli`), the rules a push must keep (`model::state::check_push`).
+
+use jiff::Timestamp;
+use model::break_glass::Act;
+use model::ids::RunId;
+use model::lock::LockInfo;
+use model::state::{
+    Contents, ExpectedHead, HeldLock, InvalidState, Mark, PushRefusal, ReadResourcesError,
+    RemoveError, StateFacts, StateName, StateVersion, Summary, remove, summary, with_identity,
+};
+use store::{
+    AcquireLockError, AppendError, Appended, ByHand, Decider, Decision, Record, Refusal, StoreError,
+};
+
+use crate::Control;
+use crate::locks::held::Reason;
+
+mod target;
+
+pub use target::Target;
+
+/// What would become the newest version, and how it differs from the one that is.
+#[derive(Debug)]
+pub struct Proposal {
+    pub state: StateName,
+    pub head: Option<StateVersion>,
+    pub body: Vec<u8>,
+    pub serial: u64,
+    /// The older version whose content it is.
+    pub older: Option<i64>,
+    /// Nothing if the engine has encrypted one of them.
+    pub summary: Option<Summary>,
+    act: Act,
+    mark: Option<Mark>,
+    force: bool,
+    detail: String,
+    /// States kept aside that are decided by this.
+    decides: Vec<Refusal>,
+}
+
+/// What was done.
+#[derive(Debug)]
+pub enum Done {
+    Wrote(StateVersion),
+    /// The newest version says the same already.
+    Same(StateVersion),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum SurgeryError {
+    #[error("there is no state `{state}`")]
+    NoState { state: StateName },
+    #[error("state `{state}` has no version {target}")]
+    NoVersion { state: StateName, target: String },
+    #[error("state `{state}` had no version at {at} yet")]
+    NotYet { state: StateName, at: Timestamp },
+    #[error("version {version} is the newest of state `{state}` already")]
+    IsHead { state: StateName, version: i64 },
+    #[error("run {run} left nothing aside for state `{state}`")]
+    NothingKept { state: StateName, run: RunId },
+    #[error("this cannot be a version of state `{state}`")]
+    Invalid {
+        state: StateName,
+        source: InvalidState,
+    },
+    #[error("could not read what state `{state}` holds")]
+    Resources {
+        state: StateName,
+        source: ReadResourcesError,
+    },
+    #[error("could not take anything out of state `{state}`")]
+    Remove {
+        state: StateName,
+        source: RemoveError,
+    },
+    #[error("state `{state}` is locked by {}", .holder.info)]
+    Locked {
+        state: StateName,
+        holder: Box<HeldLock>,
+    },
+    #[error("state `{state}` moved while you looked at it")]
+    Moved { state: StateName },
+    #[error("this may not follow the newest version of state `{state}`")]
+    Refused {
+        state: StateName,
+        source: PushRefusal,
+    },
+    #[error("could not {deed} state `{state}`")]
+    Store {
+        state: StateName,
+        deed: &'static str,
+        source: StoreError,
+    },
+}
+
+impl SurgeryError {
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Locked { .. } => {
+                Some("`terrane lock list` shows by whom, and whether it is alive".to_owned())
+            }
+            Self::Moved { .. } => Some("nothing was changed: look again".to_owned()),
+            Self::Refused {
+                source: PushRefusal::SerialTaken { .. } | PushRefusal::SerialBehind { .. },
+                ..
+            } => Some("`--force` gives it the next serial".to_owned()),
+            Self::Refused {
+                source: PushRefusal::OtherLineage { .. },
+                ..
+            } => Some("if it really is to replace this state: `--force`".to_owned()),
+            Self::Remove {
+                source: RemoveError::Unknown { near, .. },
+                ..
+            } if !near.is_empty() => {
+                let near: Vec<String> = near.iter().map(|one| format!("`{one}`")).collect();
+                Some(format!("did you mean {}?", near.join(" or ")))
+            }
+            Self::NoVersion { .. } | Self::NotYet { .. } => Some(
+                "`--to` takes a version, `serial:N`, or a time such as `2026-11-16T02:00:00Z`"
+                    .to_owned(),
+            ),
+            Self::NoState { .. }
+            | Self::IsHead { .. }
+            | Self::NothingKept { .. }
+            | Self::Invalid { .. }
+            | Self::Resources { .. }
+            | Self::Remove { .. }
+            | Self::Refused { .. }
+            | Self::Store { .. } => None,
+        }
+    }
+
+    /// Whether a rule refused it, rather than something breaking.
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Self::Locked { .. } | Self::Moved { .. } | Self::Refused { .. } => true,
+            Self::NoState { .. }
+            | Self::NoVersion { .. }
+            | Self::NotYet { .. }
+            | Self::IsHead { .. }
+            | Self::NothingKept { .. }
+            | Self::Invalid { .. }
+            | Self::Resources { .. }
+            | Self::Remove { .. }
+            | Self::Store { .. } => false,
+        }
+    }
+}
+
+/// The content of an older version, to be the newest again: rolled forward, never back.
+pub async fn rollback(
+    control: &Control,
+    state: &StateName,
+    target: Target,
+) -> Result<Proposal, SurgeryError> {
+    let now = Now::read(control, state).await?;
+    let (head, head_body) = now.there(state)?;
+    let versions = control.store.state_version_list(state).await;
+    let versions = versions.map_err(|source| failed(state, "read", source))?;
+    let old = target.find(state, &versions)?;
+    if old.version == head.version {
+        let (state, version) = (state.clone(), head.version);
+        return Err(SurgeryError::IsHead { state, version });
+    }
+    let body = control.store.state_version_read(old).await;
+    let body = body.map_err(|source| failed(state, "read", source))?;
+    let encrypted = old.contents == Contents::Encrypted;
+    let body = if encrypted {
+        // Its serial stands inside, too, where nobody without the key can change it.
+        body
+    } else {
+        let next = with_identity(&body, head.serial + 1, &head.lineage);
+        next.map_err(|source| invalid(state, source))?
+    };
+    let detail = format!(
+        "content of version {} (serial {}) again",
+        old.version, old.serial
+    );
+    Ok(Proposal {
+        older: Some(old.version),
+        serial: if encrypted {
+            old.serial
+        } else {
+            head.serial + 1
+        },
+        summary: told(state, Some(&head_body), &body)?,
+        state: state.clone(),
+        head: Some(head),
+        body,
+        act: Act::StateRolledBack,
+        mark: Some(Mark::RolledBack),
+        force: encrypted,
+        detail,
+        decides: Vec::new(),
+    })
+}
+
+/// A file that a person has, to be the newest version.
+pub async fn push(
+    control: &Control,
+    state: &StateName,
+    file: Vec<u8>,
+    force: bool,
+) -> Result<Proposal, SurgeryError> {
+    let decides = control.store.kept_aside_list(state).await;
+    let decides = decides.map_err(|source| failed(state, "read", source))?;
+    propose_push(control, state, file, force, "a file", decides).await
+}
+
+/// What a run left aside, to be the newest version.
+pub async fn push_kept(
+    control: &Control,
+    state: &StateName,
+    run: RunId,
+    force: bool,
+) -> Result<Proposal, SurgeryError> {
+    let store = &control.store;
+    let read = |source| failed(state, "read", source);
+    let left = store.kept_aside_list_run(run).await.map_err(read)?;
+    let kept = left.into_iter().rev().find(|one| one.state == *state);
+    let body = match &kept {
+        Some(kept) => store.refusal_body(kept).await.map_err(read)?,
+        None => None,
+    };
+    let nothing = || SurgeryError::NothingKept {
+        state: state.clone(),
+        run,
+    };
+    let body = body.ok_or_else(nothing)?;
+    let decides = store.kept_aside_list(state).await.map_err(read)?;
+    let what = format!("what run {run} left aside");
+    propose_push(control, state, body, force, &what, decides).await
+}
+
+/// The newest version without some of its resources. They are forgotten, not destroyed.
+pub async fn take_out(
+    control: &Control,
+    state: &StateName,
+    addresses: &[String],
+) -> Result<Proposal, SurgeryError> {
+    let now = Now::read(control, state).await?;
+    let (head, head_body) = now.there(state)?;
+    let removal = remove(&head_body, addresses).map_err(|source| SurgeryError::Remove {
+        state: state.clone(),
+        source,
+    })?;
+    Ok(Proposal {
+        summary: told(state, Some(&head_body), &removal.body)?,
+        serial: head.serial + 1,
+        older: None,
+        state: state.clone(),
+        head: Some(head),
+        body: removal.body,
+        act: Act::StateEdited,
+        mark: Some(Mark::Edited),
+        force: false,
+        detail: format!("without {}", removal.removed.join(", ")),
+        decides: Vec::new(),
+    })
+}
+
+/// Carries a proposal out, if the state is still what it was when it was shown.
+pub async fn carry_out(
+    control: &Control,
+    proposal: Proposal,
+    reason: &Reason,
+) -> Result<Done, SurgeryError> {
+    let (state, store) = (&proposal.state, &control.store);
+    let info = LockInfo {
+        id: uuid::Uuid::new_v4().to_string(),
+        // The name under which a person's push is known to every client, and to the rules.
+        operation: "state-push".to_owned(),
+        info: reason.text.clone(),
+        who: reason.actor.clone(),
+        version: concat!("terrane ", env!("CARGO_PKG_VERSION")).to_owned(),
+        created: control.now().to_string(),
+        ..LockInfo::default()
+    };
+    let head = proposal.head.as_ref().map(|head| head.version);
+    let expected = ExpectedHead::Exactly(head);
+    let lock = store.lock_acquire(state, &info, None, expected).await;
+    lock.map_err(|err| not_locked(state, err))?;
+    let by_hand = ByHand {
+        lock_id: info.id.clone(),
+        mark: proposal.mark,
+        surgery: proposal.force,
+        record: Record {
+            act: proposal.act,
+            actor: reason.actor.clone(),
+            reason: reason.text.clone(),
+            detail: proposal.detail,
+        },
+    };
+    let appended = store.state_version_append_by_hand(state, by_hand, proposal.body);
+    let appended = appended.await.map_err(|err| not_written(state, err));
+    // Whatever came of it, nobody is to wait for a command that is over.
+    let released = store.lock_release(state, &info.id).await;
+    let done = match appended? {
+        Appended::New(version) => Done::Wrote(version),
+        Appended::Same(version) => Done::Same(version),
+    };
+    drop(released);
+    let decider = Decider {
+        actor: &reason.actor,
+        reason: &reason.text,
+    };
+    if !proposal.decides.is_empty() {
+        let decided = store.kept_aside_decide(&proposal.decides, Decision::Pushed, decider);
+        let decided = decided.await;
+        decided.map_err(|source| failed(state, "note the decision about", source))?;
+    }
+    Ok(done)
+}
+
+async fn propose_push(
+    control: &Control,
+    state: &StateName,
+    file: Vec<u8>,
+    force: bool,
+    what: &str,
+    decides: Vec<Refusal>,
+) -> Result<Proposal, SurgeryError> {
+    let now = Now::read(control, state).await?;
+    let facts = StateFacts::read(&file).map_err(|source| invalid(state, source))?;
+    let (mut body, mut serial, mut mark) = (file, facts.serial, None);
+    if let Some((head, head_body)) = &now.0 {
+        let lineage = if facts.lineage.is_empty() {
+            &head.lineage // as an engine leaves what it could not deliver first
+        } else {
+            &facts.lineage
+        };
+        let follows =
+            *lineage == facts.lineage && (serial > head.serial || *lineage != head.lineage);
+        if force && !follows && facts.contents != Contents::Encrypted && body != *head_body {
+            serial = serial.max(head.serial + 1);
+            let next = with_identity(&body, serial, lineage);
+            body = next.map_err(|source| invalid(state, source))?;
+            mark = Some(Mark::Forced);
+        }
+    }
+    let (head, head_body) = now.0.unzip();
+    Ok(Proposal {
+        summary: told(state, head_body.as_deref(), &body)?,
+        detail: format!("{what}, serial {} as it came", facts.serial),
+        state: state.clone(),
+        head,
+        body,
+        serial,
+        older: None,
+        act: Act::StatePushed,
+        mark,
+        force,
+        decides,
+    })
+}
+
+/// The newest version and its bytes, if there is one.
+struct Now(Option<(StateVersion, Vec<u8>)>);
+
+impl Now {
+    async fn read(control: &Control, state: &StateName) -> Result<Self, SurgeryError> {
+        let read = |source| failed(state, "read", source);
+        let head = control.store.state_head(state).await.map_err(read)?;
+        let Some(head) = head else {
+            return Ok(Self(None));
+        };
+        let body = control
+            .store
+            .state_version_read(&head)
+            .await
+            .map_err(read)?;
+        Ok(Self(Some((head, body))))
+    }
+
+    fn there(self, state: &StateName) -> Result<(StateVersion, Vec<u8>), SurgeryError> {
+        self.0.ok_or_else(|| SurgeryError::NoState {
+            state: state.clone(),
+        })
+    }
+}
+
+fn told(
+    state: &StateName,
+    before: Option<&[u8]>,
+    after: &[u8],
+) -> Result<Option<Summary>, SurgeryError> {
+    match summary(before, after) {
+        Ok(summary) => Ok(Some(summary)),
+        Err(ReadResourcesError::Encrypted) => Ok(None),
+        Err(source) => Err(SurgeryError::Resources {
+            state: state.clone(),
+            source,
+        }),
+    }
+}
+
+fn not_locked(state: &StateName, err: AcquireLockError) -> SurgeryError {
+    let state = state.clone();
+    match err {
+        AcquireLockError::Held { holder, .. } => SurgeryError::Locked { state, holder },
+        AcquireLockError::HeadMoved { .. } | AcquireLockError::Ended { .. } => {
+            SurgeryError::Moved { state }
+        }
+        AcquireLockError::Store { source, .. } => failed(&state, "lock", source),
+    }
+}
+
+fn not_written(state: &StateName, err: AppendError) -> SurgeryError {
+    let state = state.clone();
+    match err {
+        AppendError::Invalid { source, .. } => SurgeryError::Invalid { state, source },
+        AppendError::Refused { source, .. } => SurgeryError::Refused { state, source },
+        AppendError::Contended { .. } => SurgeryError::Moved { state },
+        AppendError::Store { source, .. } => failed(&state, "write", source),
+    }
+}
+
+fn invalid(state: &StateName, source: InvalidState) -> SurgeryError {
+    SurgeryError::Invalid {
+        state: state.clone(),
+        source,
+    }
+}
+
+fn failed(state: &StateName, deed: &'static str, source: StoreError) -> SurgeryError {
+    SurgeryError::Store {
+        state: state.clone(),
+        deed,
+        source,
+    }
+}

@@ -1,0 +1,207 @@
+//! Two versions of a state compared, in the words of a plan: what was added, changed, replaced, removed.
+//!
+//! Not here: since when a value is as it is (`leaves` and the index made of them).
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::leaves::Leaf;
+use super::resources::{Document, Instance};
+use crate::masking::Mask;
+use crate::plan::diff::{Marks, compare};
+use crate::plan::{Action, AttributeChange, OutputChange, PlanValue, ResourceChange};
+
+/// How sensitive values are shown.
+#[derive(Clone, Copy)]
+pub enum Showing<'a> {
+    /// In clear, because somebody said so and it was recorded.
+    Revealed,
+    /// By a keyed digest.
+    Masked(&'a dyn Fn(&Value) -> String),
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StateDiff {
+    pub changes: Vec<ResourceChange>,
+    pub outputs: BTreeMap<String, OutputChange>,
+}
+
+impl StateDiff {
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty() && self.outputs.is_empty()
+    }
+}
+
+/// What `after` has that `before` has not, and the other way round; in the order of `after`, then what is
+/// gone.
+pub fn diff(before: &Document, after: &Document, showing: Showing<'_>) -> StateDiff {
+    let old: BTreeMap<&str, &Instance> = by_address(before);
+    let new: BTreeMap<&str, &Instance> = by_address(after);
+    let mut changes: Vec<ResourceChange> = after
+        .instances
+        .iter()
+        .filter_map(|instance| {
+            let before = old.get(instance.address.as_str()).copied();
+            change(before, Some(instance), showing)
+        })
+        .collect();
+    let gone = before
+        .instances
+        .iter()
+        .filter(|instance| !new.contains_key(instance.address.as_str()));
+    changes.extend(gone.filter_map(|instance| change(Some(instance), None, showing)));
+
+    let names = before.outputs.keys().chain(after.outputs.keys());
+    let mut outputs: BTreeMap<String, OutputChange> = names
+        .filter_map(|name| {
+            let change = output_change(before, after, name, showing)?;
+            Some((name.clone(), change))
+        })
+        .collect();
+    if let Showing::Masked(_) = showing {
+        for document in [before, after] {
+            mask(&document.mask(), &mut changes, &mut outputs);
+        }
+    }
+    StateDiff { changes, outputs }
+}
+
+/// Leaves as they may be shown, with their paths.
+pub fn leaf_values(
+    leaves: &[Leaf<'_>],
+    mask: &Mask,
+    showing: Showing<'_>,
+) -> Vec<(String, PlanValue)> {
+    let shown = leaves.iter().map(|leaf| {
+        let mut known = PlanValue::Known(leaf.value.clone());
+        let value = match showing {
+            Showing::Revealed => known,
+            Showing::Masked(digest) if leaf.is_sensitive => PlanValue::Masked {
+                digest: digest(leaf.value),
+            },
+            Showing::Masked(_) => {
+                mask.mask_plan_value(&mut known);
+                known
+            }
+        };
+        (leaf.path.clone(), value)
+    });
+    shown.collect()
+}
+
+fn by_address(document: &Document) -> BTreeMap<&str, &Instance> {
+    let instances = document.instances.iter();
+    instances
+        .map(|instance| (instance.address.as_str(), instance))
+        .collect()
+}
+
+fn change(
+    before: Option<&Instance>,
+    after: Option<&Instance>,
+    showing: Showing<'_>,
+) -> Option<ResourceChange> {
+    let instance = after.or(before)?;
+    let mut difference = compare(side(before, showing), side(after, showing), &[]);
+    let tainted = |instance: Option<&Instance>| match instance {
+        Some(instance) if instance.is_tainted => PlanValue::Known(Value::Bool(true)),
+        Some(_) | None => PlanValue::Absent,
+    };
+    if tainted(before) != tainted(after) {
+        difference.changes.push(AttributeChange {
+            path: super::leaves::TAINTED.to_owned(),
+            before: tainted(before),
+            after: tainted(after),
+            forces_replacement: false,
+        });
+    }
+    let is_replaced = has_other_id(before, after);
+    let action = match (before, after) {
+        (None, _) => Action::Create,
+        (_, None) => Action::Delete,
+        (Some(_), Some(_)) if is_replaced => Action::DeleteCreate,
+        (Some(_), Some(_)) if difference.changes.is_empty() => return None,
+        (Some(_), Some(_)) => Action::Update,
+    };
+    Some(ResourceChange {
+        address: instance.address.clone(),
+        module: instance.module.clone(),
+        resource_type: instance.resource_type.clone(),
+        mode: instance.mode,
+        action,
+        moved_from: None,
+        importing: None,
+        replace_because: Vec::new(),
+        reason: is_replaced.then(|| "it has another id".to_owned()),
+        attributes: difference.changes,
+        unchanged: difference.unchanged,
+    })
+}
+
+/// A state does not say that something was replaced; another `id` does.
+fn has_other_id(before: Option<&Instance>, after: Option<&Instance>) -> bool {
+    let id = |instance: Option<&Instance>| -> Option<String> {
+        let id = instance?.attributes.get("id")?.as_str()?;
+        Some(id.to_owned())
+    };
+    match (id(before), id(after)) {
+        (Some(before), Some(after)) => before != after,
+        (Some(_) | None, _) => false,
+    }
+}
+
+fn side<'a>(instance: Option<&'a Instance>, showing: Showing<'a>) -> Marks<'a> {
+    match instance {
+        None => marks(&Value::Null, &Value::Null, showing),
+        Some(instance) => marks(&instance.attributes, &instance.sensitive, showing),
+    }
+}
+
+fn marks<'a>(value: &'a Value, sensitive: &'a Value, showing: Showing<'a>) -> Marks<'a> {
+    match showing {
+        Showing::Revealed => Marks::new(value, &Value::Null, &Value::Null),
+        Showing::Masked(digest) => Marks::stored(value, sensitive, digest),
+    }
+}
+
+fn output_change(
+    before: &Document,
+    after: &Document,
+    name: &str,
+    showing: Showing<'_>,
+) -> Option<OutputChange> {
+    let (old, new) = (before.outputs.get(name), after.outputs.get(name));
+    if old.map(|output| &output.value) == new.map(|output| &output.value) {
+        return None;
+    }
+    let side = |output: Option<&super::resources::DocumentOutput>| {
+        let Some(output) = output else {
+            return PlanValue::Absent;
+        };
+        marks(&output.value, &output.sensitive, showing).shown(false)
+    };
+    Some(OutputChange {
+        action: match (old, new) {
+            (None, _) => Action::Create,
+            (_, None) => Action::Delete,
+            (Some(_), Some(_)) => Action::Update,
+        },
+        before: side(old),
+        after: side(new),
+    })
+}
+
+fn mask(mask: &Mask, changes: &mut [ResourceChange], outputs: &mut BTreeMap<String, OutputChange>) {
+    for attribute in changes.iter_mut().flat_map(|change| &mut change.attributes) {
+        mask.mask_plan_value(&mut attribute.before);
+        mask.mask_plan_value(&mut attribute.after);
+    }
+    for output in outputs.values_mut() {
+        mask.mask_plan_value(&mut output.before);
+        mask.mask_plan_value(&mut output.after);
+    }
+}
+
+#[cfg(test)]
+mod tests;

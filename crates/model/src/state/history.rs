@@ -1,0 +1,188 @@
+//! What a state held, version by version, without its values: places and keyed digests. From two of them
+//! follows what a version did.
+//!
+//! Not here: reading versions (`control::states`), keeping the result (`store::state_index`).
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::leaves::EntryKind;
+use super::resources::Document;
+
+/// Everything a version holds, by address.
+pub type Holdings = BTreeMap<String, Holding>;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holding {
+    pub kind: EntryKind,
+    pub type_name: String,
+    /// The digest of each leaf, by path.
+    pub leaves: BTreeMap<String, String>,
+}
+
+/// What a version did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Step {
+    pub counts: Counts,
+    pub appeared: Vec<String>,
+    pub gone: Vec<String>,
+    pub changes: Vec<ValueChange>,
+}
+
+/// What a version did, in numbers of resources.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// How many there are now.
+    pub resources: usize,
+    pub added: usize,
+    pub changed: usize,
+    pub removed: usize,
+    /// Outputs and data sources that differ in any way.
+    pub others: usize,
+}
+
+/// A value that became another one; digests only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ValueChange {
+    pub address: String,
+    pub path: String,
+    pub before: Option<String>,
+    pub after: Option<String>,
+}
+
+/// What a document holds.
+pub fn holdings(document: &Document, digest: impl Fn(&Value) -> String) -> Holdings {
+    let entries = document.entries().into_iter();
+    entries
+        .map(|entry| {
+            let leaves = entry.leaves.iter();
+            let holding = Holding {
+                kind: entry.kind,
+                type_name: entry.type_name.to_owned(),
+                leaves: leaves
+                    .map(|leaf| (leaf.path.clone(), digest(leaf.value)))
+                    .collect(),
+            };
+            (entry.address, holding)
+        })
+        .collect()
+}
+
+/// What leads from one to the other.
+pub fn step(before: &Holdings, after: &Holdings) -> Step {
+    let mut step = Step::default();
+    for (address, new) in after {
+        let old = before.get(address);
+        if old.is_none() {
+            step.appeared.push(address.clone());
+        }
+        let changes = step.changes.len();
+        compare(address, old, Some(new), &mut step.changes);
+        let differs = step.changes.len() > changes;
+        let counts = &mut step.counts;
+        match (new.kind, old) {
+            (EntryKind::Resource, None) => counts.added += 1,
+            (EntryKind::Resource, Some(_)) => counts.changed += usize::from(differs),
+            (EntryKind::Data | EntryKind::Output, None) => counts.others += 1,
+            (EntryKind::Data | EntryKind::Output, Some(_)) => {
+                counts.others += usize::from(differs);
+            }
+        }
+        counts.resources += usize::from(new.kind == EntryKind::Resource);
+    }
+    for (address, old) in before.iter().filter(|it| !after.contains_key(it.0)) {
+        step.gone.push(address.clone());
+        compare(address, Some(old), None, &mut step.changes);
+        match old.kind {
+            EntryKind::Resource => step.counts.removed += 1,
+            EntryKind::Data | EntryKind::Output => step.counts.others += 1,
+        }
+    }
+    step
+}
+
+fn compare(
+    address: &str,
+    old: Option<&Holding>,
+    new: Option<&Holding>,
+    changes: &mut Vec<ValueChange>,
+) {
+    let none = BTreeMap::new();
+    let old = old.map_or(&none, |holding| &holding.leaves);
+    let new = new.map_or(&none, |holding| &holding.leaves);
+    let mut add = |path: &str, before: Option<&String>, after: Option<&String>| {
+        if before != after {
+            changes.push(ValueChange {
+                address: address.to_owned(),
+                path: path.to_owned(),
+                before: before.cloned(),
+                after: after.cloned(),
+            });
+        }
+    };
+    for (path, digest) in new {
+        add(path, old.get(path), Some(digest));
+    }
+    for (path, digest) in old.iter().filter(|it| !new.contains_key(it.0)) {
+        add(path, Some(digest), None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn state(value: &Value) -> Holdings {
+        let document = Document::read(value.to_string().as_bytes()).unwrap();
+        holdings(&document, Value::to_string)
+    }
+
+    #[test]
+    fn what_a_version_did() {
+        let vm = |name: &str, attributes: Value| json!({"mode": "managed", "type": "vm", "name": name, "instances": [{"attributes": attributes}]});
+        let before = state(&json!({
+            "version": 4,
+            "resources": [vm("a", json!({"size": 1, "old": 1})), vm("b", json!({"size": 1})), vm("c", json!({}))],
+            "outputs": {"x": {"value": 1}},
+        }));
+        let after = state(&json!({
+            "version": 4,
+            "resources": [vm("a", json!({"size": 2})), vm("c", json!({})), vm("d", json!({"size": 1}))],
+            "outputs": {"x": {"value": 2}},
+        }));
+        let seen = step(&before, &after);
+        let counts = Counts {
+            resources: 3,
+            added: 1,
+            changed: 1,
+            removed: 1,
+            others: 1,
+        };
+        assert_eq!(seen.counts, counts);
+        let words: Vec<String> = seen
+            .changes
+            .iter()
+            .map(|it| format!("{} {} {:?} {:?}", it.address, it.path, it.before, it.after))
+            .collect();
+        assert_eq!(
+            words,
+            [
+                "output.x  Some(\"1\") Some(\"2\")",
+                "vm.a size Some(\"1\") Some(\"2\")",
+                "vm.a old Some(\"1\") None",
+                "vm.d size None Some(\"1\")",
+                "vm.b size Some(\"1\") None",
+            ]
+        );
+        assert_eq!(
+            (seen.appeared, seen.gone),
+            (vec!["vm.d".to_owned()], vec!["vm.b".to_owned()])
+        );
+        let idle = step(&after, &after);
+        assert_eq!(idle.changes, []);
+        assert_eq!(idle.counts.resources, 3);
+    }
+}

@@ -1,0 +1,74 @@
+//! A moment as people write it: a time, a day, or how long ago.
+
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a time")]
+pub struct InvalidMoment(String);
+
+impl InvalidMoment {
+    pub fn hint(&self) -> &'static str {
+        "write `2026-11-01T10:00` (UTC), `2026-11-01T10:00+01:00`, or how long ago: `90m`, `2h`, `3d`, `4w`"
+    }
+}
+
+/// `2h` is two hours before `now`; a day is its first moment; without an offset a time is UTC.
+pub fn parse(word: &str, now: Timestamp) -> Result<Timestamp, InvalidMoment> {
+    let invalid = || InvalidMoment(word.to_owned());
+    if let Some(ago) = ago(word) {
+        return now.checked_sub(ago).map_err(|_| invalid());
+    }
+    if let Ok(moment) = word.parse::<Timestamp>() {
+        return Ok(moment);
+    }
+    let civil: DateTime = word.parse().map_err(|_| invalid())?;
+    TimeZone::UTC.to_timestamp(civil).map_err(|_| invalid())
+}
+
+fn ago(word: &str) -> Option<SignedDuration> {
+    let unit = word.chars().last()?;
+    let seconds = match unit {
+        's' => 1,
+        'm' => 60,
+        'h' => 60 * 60,
+        'd' => 24 * 60 * 60,
+        'w' => 7 * 24 * 60 * 60,
+        _ => return None,
+    };
+    let number = word.strip_suffix(unit)?;
+    let digits = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    let number: i64 = digits.then(|| number.parse().ok()).flatten()?;
+    Some(SignedDuration::from_secs(number.checked_mul(seconds)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(word: &str, expected: &str) {
+        let now: Timestamp = "2026-11-15T12:00:00Z".parse().unwrap();
+        let seen = match parse(word, now) {
+            Ok(moment) => moment.to_string(),
+            Err(err) => err.to_string(),
+        };
+        assert_eq!(seen, expected);
+    }
+
+    #[test]
+    fn moments() {
+        check("2h", "2026-11-15T10:00:00Z");
+        check("90m", "2026-11-15T10:30:00Z");
+        check("3d", "2026-11-12T12:00:00Z");
+        check("2026-11-01", "2026-11-01T00:00:00Z");
+        check("2026-11-01T10:00", "2026-11-01T10:00:00Z");
+        check("2026-11-01 10:00", "2026-11-01T10:00:00Z");
+        check("2026-11-01T10:00+01:00", "2026-11-01T09:00:00Z");
+        check("2026-11-01T10:00:05Z", "2026-11-01T10:00:05Z");
+        check("yesterday", "`yesterday` is not a time");
+        check("h", "`h` is not a time");
+        check("99999999999999999w", "`99999999999999999w` is not a time");
+    }
+}

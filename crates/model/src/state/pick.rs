@@ -1,0 +1,58 @@
+//! Which version of a state is meant.
+
+use jiff::Timestamp;
+
+use super::StateVersion;
+use super::moment::{self, InvalidMoment};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pick {
+    Head,
+    /// Ours, counted from one.
+    Version(i64),
+    /// The engine's; the newest version that has it.
+    Serial(u64),
+    /// What was the head at that time.
+    At(Timestamp),
+}
+
+impl Pick {
+    /// `7` is a version, `serial:18` the engine's number, anything else a moment.
+    pub fn parse(word: &str, now: Timestamp) -> Result<Self, InvalidMoment> {
+        if let Ok(version) = word.parse() {
+            return Ok(Self::Version(version));
+        }
+        let serial = word.strip_prefix("serial:");
+        match serial.and_then(|serial| serial.parse().ok()) {
+            Some(serial) => Ok(Self::Serial(serial)),
+            None => moment::parse(word, now).map(Self::At),
+        }
+    }
+
+    /// The one that is meant, of all versions, oldest first.
+    pub fn find(self, versions: &[StateVersion]) -> Option<&StateVersion> {
+        let mut newest_first = versions.iter().rev();
+        newest_first.find(|version| match self {
+            Self::Head => true,
+            Self::Version(number) => version.version == number,
+            Self::Serial(serial) => version.serial == serial,
+            Self::At(moment) => version.created_at <= moment,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_versions_serials_and_moments() {
+        let now: Timestamp = "2026-11-15T12:00:00Z".parse().unwrap();
+        let pick = |word: &str| Pick::parse(word, now).ok();
+        assert_eq!(pick("7"), Some(Pick::Version(7)));
+        assert_eq!(pick("serial:18"), Some(Pick::Serial(18)));
+        let hour = "2026-11-15T11:00:00Z".parse().unwrap();
+        assert_eq!(pick("1h"), Some(Pick::At(hour)));
+        assert_eq!(pick("serial:x"), None);
+    }
+}

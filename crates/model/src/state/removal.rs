@@ -1,0 +1,145 @@
+//! Taking resources out of a state: cut out of its bytes, everything else stays as it was.
+
+use std::collections::BTreeSet;
+
+use super::spans::{ReadResourcesError, Resource, list, resources};
+use super::{InvalidState, StateFacts, splice, with_identity};
+
+#[derive(Debug)]
+pub struct Removal {
+    /// The state without them, one serial on.
+    pub body: Vec<u8>,
+    /// The instances that are gone from it, in the state's order.
+    pub removed: Vec<String>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum RemoveError {
+    #[error("nothing in the state is called `{address}`")]
+    Unknown { address: String, near: Vec<String> },
+    #[error("could not read the state's resources")]
+    Read(#[from] ReadResourcesError),
+    #[error("this is not a state")]
+    Invalid(#[from] InvalidState),
+}
+
+/// Removes instances (`aws_subnet.a[0]`), resources with all instances (`aws_subnet.a`) and modules with all
+/// they hold (`module.net`).
+pub fn remove(body: &[u8], addresses: &[String]) -> Result<Removal, RemoveError> {
+    let all = resources(body)?;
+    let mut unused: BTreeSet<&str> = addresses.iter().map(String::as_str).collect();
+    let mut removed = Vec::new();
+    let mut kept_resources = Vec::new();
+    let mut cuts = Vec::new();
+    for (number, resource) in all.iter().enumerate() {
+        let mut kept = Vec::new();
+        for (at, instance) in resource.instances.iter().enumerate() {
+            let hits: Vec<&String> = addresses
+                .iter()
+                .filter(|word| is_meant(word, resource, &instance.address))
+                .collect();
+            for hit in &hits {
+                unused.remove(hit.as_str());
+            }
+            if hits.is_empty() {
+                kept.push(at);
+            } else {
+                removed.push(instance.address.clone());
+            }
+        }
+        if kept.is_empty() && !resource.instances.is_empty() {
+            continue;
+        }
+        kept_resources.push(number);
+        if kept.len() < resource.instances.len() {
+            let parts: Vec<&str> = resource.instances.iter().map(|one| one.text).collect();
+            cuts.push((resource.list, without(resource.list, &parts, &kept)));
+        }
+    }
+    if let Some(address) = unused.first() {
+        return Err(RemoveError::Unknown {
+            address: (*address).to_owned(),
+            near: near(address, &all),
+        });
+    }
+    let smaller = cut(body, &all, &kept_resources, cuts)?;
+    let facts = StateFacts::read(body)?;
+    let body = with_identity(&smaller, facts.serial + 1, &facts.lineage)?;
+    Ok(Removal { body, removed })
+}
+
+fn is_meant(word: &str, resource: &Resource<'_>, instance: &str) -> bool {
+    let inside = |outer: &str| {
+        let rest = resource.module.strip_prefix(outer);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+    };
+    word == instance || word == resource.address || (word.starts_with("module.") && inside(word))
+}
+
+/// Instances first, then whole resources: the list that is cut is the one with the instances cut out.
+fn cut(
+    body: &[u8],
+    all: &[Resource<'_>],
+    kept: &[usize],
+    cuts: Vec<(&str, String)>,
+) -> Result<Vec<u8>, RemoveError> {
+    let place = |part: &str| {
+        // Parts of the body, so their place is the distance.
+        let start = part.as_ptr().addr() - body.as_ptr().addr();
+        start..start + part.len()
+    };
+    let body = splice(
+        body,
+        cuts.into_iter()
+            .map(|(part, text)| (place(part), text))
+            .collect(),
+    );
+    if kept.len() == all.len() {
+        return Ok(body);
+    }
+    let all = resources(&body)?;
+    let parts: Vec<&str> = all.iter().map(|resource| resource.text).collect();
+    let text = list(&body)?;
+    let start = text.as_ptr().addr() - body.as_ptr().addr();
+    let range = start..start + text.len();
+    let change = (range, without(text, &parts, kept));
+    Ok(splice(&body, vec![change]))
+}
+
+/// The list with only these elements, each followed by the same space and comma as before.
+fn without(list: &str, parts: &[&str], kept: &[usize]) -> String {
+    let offset = |part: &str| part.as_ptr().addr() - list.as_ptr().addr();
+    let (Some(first), Some(last), Some(last_kept)) = (parts.first(), parts.last(), kept.last())
+    else {
+        return "[]".to_owned();
+    };
+    let mut text = list[..offset(first)].to_owned();
+    for at in kept {
+        text.push_str(parts[*at]);
+        if at != last_kept {
+            let end = offset(parts[*at]) + parts[*at].len();
+            text.push_str(&list[end..offset(parts[at + 1])]);
+        }
+    }
+    text.push_str(&list[offset(last) + last.len()..]);
+    text
+}
+
+/// Addresses that share the last name with what was asked for.
+fn near(address: &str, all: &[Resource<'_>]) -> Vec<String> {
+    const MOST: usize = 3;
+    let last = |text: &str| {
+        let text = text.split('[').next().unwrap_or(text);
+        text.rsplit('.').next().unwrap_or(text).to_owned()
+    };
+    let wanted = last(address);
+    let hits = all
+        .iter()
+        .filter(|resource| last(&resource.address) == wanted);
+    hits.map(|resource| resource.address.clone())
+        .take(MOST)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,120 @@
+use super::*;
+
+const STATE: &str = r#"{
+  "version": 4,
+  "serial": 7,
+  "lineage": "l",
+  "big": 123456789012345678901234567890.50,
+  "resources": [
+    {
+      "mode": "managed",
+      "type": "a",
+      "name": "one",
+      "instances": [
+        { "index_key": 0, "attributes": { "n": 1e400 } },
+        { "index_key": 1, "attributes": { "n": 2 } }
+      ]
+    },
+    {
+      "module": "module.net[\"x\"]",
+      "mode": "managed",
+      "type": "a",
+      "name": "two",
+      "instances": [ { "attributes": { "s": "[{,}]" } } ]
+    },
+    {
+      "mode": "data",
+      "type": "b",
+      "name": "three",
+      "instances": [
+        { "index_key": "k", "attributes": {} }
+      ]
+    }
+  ],
+  "check_results": null
+}
+"#;
+
+#[track_caller]
+fn check(addresses: &[&str], removed: &[&str], cut: &[&str]) {
+    let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+    let removal = remove(STATE.as_bytes(), &addresses).unwrap();
+    assert_eq!(removal.removed, removed);
+    let mut expected = STATE.replace("\"serial\": 7", "\"serial\": 8");
+    for part in cut {
+        assert!(expected.contains(part), "{part} is not in {expected}");
+        expected = expected.replace(part, "");
+    }
+    assert_eq!(String::from_utf8(removal.body).unwrap(), expected);
+}
+
+const FIRST: &str = r#"{ "index_key": 0, "attributes": { "n": 1e400 } },
+        "#;
+const TWO: &str = r#"{
+      "module": "module.net[\"x\"]",
+      "mode": "managed",
+      "type": "a",
+      "name": "two",
+      "instances": [ { "attributes": { "s": "[{,}]" } } ]
+    },
+    "#;
+const LAST: &str = r#",
+    {
+      "mode": "data",
+      "type": "b",
+      "name": "three",
+      "instances": [
+        { "index_key": "k", "attributes": {} }
+      ]
+    }"#;
+
+#[test]
+fn the_rest_stays_byte_for_byte() {
+    check(&["a.one[0]"], &["a.one[0]"], &[FIRST]);
+    check(
+        &["a.one[1]"],
+        &["a.one[1]"],
+        &[",\n        { \"index_key\": 1, \"attributes\": { \"n\": 2 } }"],
+    );
+    let two = r#"module.net["x"].a.two"#;
+    check(&[two], &[two], &[TWO]);
+    check(&["module.net"], &[two], &[TWO]);
+    check(&["data.b.three"], &[r#"data.b.three["k"]"#], &[LAST]);
+    check(
+        &["a.one[0]", r#"data.b.three["k"]"#],
+        &["a.one[0]", r#"data.b.three["k"]"#],
+        &[FIRST, LAST],
+    );
+}
+
+#[test]
+fn nothing_is_left_of_an_emptied_list() {
+    let all = ["a.one", "module.net", "data.b.three"].map(str::to_owned);
+    let removal = remove(STATE.as_bytes(), &all).unwrap();
+    let text = String::from_utf8(removal.body).unwrap();
+    assert!(text.contains("\"resources\": [],\n"), "{text}");
+}
+
+#[test]
+fn an_unknown_address_removes_nothing() {
+    let words = ["a.one".to_owned(), "module.a.two".to_owned()];
+    let err = remove(STATE.as_bytes(), &words).unwrap_err();
+    let RemoveError::Unknown { address, near } = err else {
+        panic!("{err}");
+    };
+    assert_eq!(address, "module.a.two");
+    assert_eq!(near, [r#"module.net["x"].a.two"#]);
+    // A name that merely begins the same is another module.
+    assert!(remove(STATE.as_bytes(), &["module.ne".to_owned()]).is_err());
+}
+
+#[test]
+fn an_encrypted_state_is_left_alone() {
+    let body =
+        br#"{"serial":7,"lineage":"l","meta":{},"encrypted_data":"x","encryption_version":"v0"}"#;
+    let err = remove(body, &["a.one".to_owned()]).unwrap_err();
+    assert!(matches!(
+        err,
+        RemoveError::Read(ReadResourcesError::Encrypted)
+    ));
+}

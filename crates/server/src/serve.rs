@@ -1,0 +1,161 @@
+//! Connections: accepted, secured, served by HTTP/1.1 or HTTP/2, and ended without losing what is under
+//! way.
+//!
+//! Not here: what is answered (`service`).
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+
+use crate::service::Serving;
+use crate::tls::Tls;
+
+/// At most so many at a time; the next ones wait to be accepted.
+const CONNECTIONS: usize = 1000;
+
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// For a request's head, and for the pause before it. Engines close an idle connection after 90 s; if
+/// we closed first, a request could meet the end of its connection.
+const HEAD: Duration = Duration::from_mins(2);
+
+/// How many headers, and how many bytes of them, a request may have.
+const HEADERS: usize = 100;
+const HEADER_BYTES: usize = 64 * 1024;
+
+/// Serves until `end` comes, then finishes what has begun.
+pub(crate) async fn connections(
+    listener: TcpListener,
+    tls: Option<Arc<Tls>>,
+    serving: Arc<Serving>,
+    end: impl Future<Output = ()>,
+) {
+    let protocol = protocol();
+    let graceful = GracefulShutdown::new();
+    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let mut end = pin!(end);
+    loop {
+        let accepted = async {
+            let place = Arc::clone(&places).acquire_owned().await;
+            (place, listener.accept().await)
+        };
+        let (place, accepted) = tokio::select! {
+            accepted = accepted => accepted,
+            () = &mut end => break,
+        };
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(err) => {
+                pause_after(&err).await;
+                continue;
+            }
+        };
+        serving.server.metrics.connection();
+        let connection = Connection {
+            peer,
+            protocol: protocol.clone(),
+            serving: Arc::clone(&serving),
+            watcher: graceful.watcher(),
+        };
+        let tls = tls.clone();
+        tokio::spawn(async move {
+            connection.serve(stream, tls).await;
+            drop(place);
+        });
+    }
+    drop(listener);
+    drop(serving);
+    graceful.shutdown().await;
+}
+
+struct Connection {
+    peer: SocketAddr,
+    protocol: auto::Builder<TokioExecutor>,
+    serving: Arc<Serving>,
+    watcher: Watcher,
+}
+
+impl Connection {
+    async fn serve(self, stream: TcpStream, tls: Option<Arc<Tls>>) {
+        // Answers are small and awaited; without this they wait for one another's receipts.
+        let _ = stream.set_nodelay(true);
+        let Some(tls) = tls else {
+            return self.speak(stream, false).await;
+        };
+        let secured = TlsAcceptor::from(tls.config()).accept(stream);
+        match timeout(HANDSHAKE, secured).await {
+            Ok(Ok(stream)) => {
+                let is_h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+                self.speak(stream, is_h2).await;
+            }
+            Ok(Err(err)) => tracing::debug!(peer = %self.peer, error = %err, "no TLS"),
+            Err(_) => tracing::debug!(peer = %self.peer, "no TLS in time"),
+        }
+    }
+
+    async fn speak(
+        self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        is_h2: bool,
+    ) {
+        let Self {
+            peer,
+            protocol,
+            serving,
+            watcher,
+        } = self;
+        let protocol = if is_h2 {
+            protocol.http2_only()
+        } else {
+            protocol.http1_only()
+        };
+        let service = service_fn(move |request| {
+            let serving = Arc::clone(&serving);
+            async move { Ok::<_, Infallible>(serving.answer(peer, request).await) }
+        });
+        let connection = protocol.serve_connection(TokioIo::new(stream), service);
+        if let Err(err) = watcher.watch(connection.into_owned()).await {
+            tracing::debug!(%peer, error = %err, "a connection broke");
+        }
+    }
+}
+
+fn protocol() -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD)
+        .max_headers(HEADERS);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(Duration::from_secs(30))
+        .keep_alive_timeout(Duration::from_secs(30))
+        .max_concurrent_streams(64)
+        .max_header_list_size(u32::try_from(HEADER_BYTES).unwrap_or(u32::MAX))
+        .initial_stream_window_size(1 << 20)
+        .initial_connection_window_size(1 << 22);
+    builder
+}
+
+/// Without descriptors left, trying again at once would only burn the processor that could free some.
+async fn pause_after(err: &io::Error) {
+    if err.kind() != io::ErrorKind::ConnectionAborted {
+        tracing::error!(error = %err, "could not accept a connection");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}

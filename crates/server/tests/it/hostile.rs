@@ -1,0 +1,186 @@
+//! Requests that mean no good, or come from something broken: each is bounded, and the server goes on.
+
+use std::time::{Duration, Instant};
+
+use model::token::TokenScope;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::endpoint::{Home, basic, exchange, network};
+
+const LOCK: &str = r#"{"ID":"a","Operation":"OperationTypeApply","Who":"me@here"}"#;
+
+fn state(serial: u64) -> String {
+    format!(r#"{{"version":4,"serial":{serial},"lineage":"l","outputs":{{}},"resources":[1]}}"#)
+}
+
+#[tokio::test]
+async fn a_gigabyte_is_refused_before_it_is_read() {
+    let home = Home::new().await;
+    let server = home.serve_with(None, 512 * 1024 * 1024).await;
+    let client = home.client(&server, TokenScope::Write).await;
+    let length = "Content-Length: 1073741824\r\n";
+    assert_eq!(client.send("POST /x", length, "{").await, "413");
+    assert_eq!(client.send("LOCK /x", length, "{").await, "413");
+    let told = home
+        .store
+        .refusal_list(&model::state::StateName::new("", "x"))
+        .await;
+    let told = told.unwrap().into_iter().map(|refusal| refusal.reason);
+    assert_eq!(
+        told.collect::<Vec<_>>(),
+        [
+            "token `write`: it is larger than 536870912 bytes",
+            "token `write`: it is larger than 65536 bytes"
+        ]
+    );
+}
+
+/// A client that is still sending must get the answer, not a reset.
+#[tokio::test]
+async fn who_sends_too_much_hears_of_it() {
+    let home = Home::new().await;
+    let server = home.serve_with(None, 1024).await;
+    let client = home.client(&server, TokenScope::Write).await;
+    let body = "x".repeat(8 * 1024 * 1024);
+    assert_eq!(client.ask("POST /x", &body).await, "413");
+    let chunk = format!("800000\r\n{body}\r\n0\r\n\r\n");
+    let chunked = "Transfer-Encoding: chunked\r\n";
+    assert_eq!(client.send("POST /x", chunked, &chunk).await, "413");
+}
+
+#[tokio::test]
+async fn ten_thousand_headers_are_too_many() {
+    let home = Home::new().await;
+    let server = home.serve().await;
+    let headers: String = (0..10_000).map(|n| format!("X-{n}: y\r\n")).collect();
+    let (status, ..) = exchange(server.address, "GET /x", &headers, "").await;
+    assert_eq!(status, "431");
+    let long = format!("X: {}\r\n", "y".repeat(2 * 1024 * 1024));
+    let (status, ..) = exchange(server.address, "GET /x", &long, "").await;
+    assert!(["431", "no answer"].contains(&status.as_str()), "{status}");
+    let (status, ..) = server.stranger("GET /healthz").await;
+    assert_eq!(status, "200");
+}
+
+/// Somebody who sends a byte now and then keeps no other from being served.
+#[tokio::test]
+async fn slow_bodies_stop_nobody_else() {
+    let home = Home::new().await;
+    let server = home.serve().await;
+    let client = home.client(&server, TokenScope::Write).await;
+    let credentials = basic(&client.token);
+    let mut slow = Vec::new();
+    for number in 0..100 {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        let head = format!(
+            "POST /slow-{number} HTTP/1.1\r\nHost: here\r\n{credentials}Content-Length: 1000\r\n\r\n{{"
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        slow.push(stream);
+    }
+    let begun = Instant::now();
+    assert_eq!(client.ask("LOCK /x", LOCK).await, "200");
+    assert_eq!(client.ask("POST /x?ID=a", &state(1)).await, "200");
+    assert!(begun.elapsed() < Duration::from_secs(30));
+    drop(slow);
+}
+
+#[tokio::test]
+async fn what_is_no_state_is_refused_whatever_it_is() {
+    let home = Home::new().await;
+    let server = home.serve().await;
+    let client = home.client(&server, TokenScope::Write).await;
+    let deep = format!(
+        r#"{{"version":4,"serial":1,"lineage":"l","resources":{}{}}}"#,
+        "[".repeat(1_000_000),
+        "]".repeat(1_000_000)
+    );
+    let twice = r#"{"version":4,"serial":1,"serial":2,"lineage":"l"}"#;
+    let huge = r#"{"version":4,"serial":99999999999999999999,"lineage":"l"}"#;
+    let open = r#"{"version":4,"serial":1,"lineage":"l"#;
+    for body in [
+        deep.as_str(),
+        twice,
+        huge,
+        open,
+        "\u{0}",
+        "null",
+        "4",
+        "\"x\"",
+    ] {
+        let begun = Instant::now();
+        let shown = &body[..body.len().min(60)];
+        assert_eq!(client.ask("POST /x", body).await, "400", "{shown}");
+        assert!(begun.elapsed() < Duration::from_secs(10), "{shown}");
+    }
+    let deep_lock = format!(
+        r#"{{"ID":"a","X":{}{}}}"#,
+        "[".repeat(30_000),
+        "]".repeat(30_000)
+    );
+    for body in [
+        deep_lock.as_str(),
+        "{",
+        "[]",
+        r#"{"ID":7}"#,
+        r#"{"ID":"a","ID":"b"}"#,
+    ] {
+        let shown = &body[..body.len().min(60)];
+        assert_eq!(client.ask("LOCK /x", body).await, "400", "{shown}");
+    }
+    assert_eq!(client.ask("POST /x", &state(1)).await, "200", "it goes on");
+}
+
+#[tokio::test]
+async fn broken_requests_get_no_further() {
+    let home = Home::new().await;
+    let server = home.serve().await;
+    for raw in [
+        "GET\r\n\r\n",
+        "\u{1}\u{2}\u{3}\r\n\r\n",
+        "GET / HTTP/9.9\r\n\r\n",
+        "POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: -1\r\n\r\n",
+        "POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxx",
+    ] {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        stream.write_all(raw.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        let _ = stream.read_to_string(&mut answer).await;
+        let is_refused = answer.is_empty() || answer.starts_with("HTTP/1.1 4");
+        assert!(is_refused && !answer.contains(" 404 "), "{raw:?}: {answer}");
+    }
+    let (status, ..) = server.stranger("GET /healthz").await;
+    assert_eq!(status, "200");
+}
+
+#[tokio::test]
+async fn a_write_under_way_is_finished_when_the_server_ends() {
+    let home = Home::new().await;
+    let server = home.serve().await;
+    let client = home.client(&server, TokenScope::Write).await;
+    let body = state(1);
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    let head = format!(
+        "POST /state/p/network HTTP/1.1\r\nHost: here\r\n{}Content-Length: {}\r\n\r\n{}",
+        basic(&client.token),
+        body.len(),
+        &body[..10]
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    // The request has arrived when its connection is counted and a later one is served.
+    let (status, ..) = server.stranger("GET /healthz").await;
+    assert_eq!(status, "200");
+    let address = server.address;
+    let ended = tokio::spawn(server.end());
+    // Nobody new is accepted any more.
+    while TcpStream::connect(address).await.is_ok() {
+        tokio::task::yield_now().await;
+    }
+    stream.write_all(&body.as_bytes()[10..]).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    ended.await.unwrap();
+    assert!(home.store.state_head(&network()).await.unwrap().is_some());
+}

@@ -1,0 +1,111 @@
+//! Commits that writers share: what comes while one commit is under way goes into the next, together. Each
+//! deed stands in a savepoint of its own, so one that is refused leaves the others alone.
+//!
+//! Not here: what is done. Only a server has enough writers for this.
+
+use std::sync::Arc;
+use std::thread;
+
+use rusqlite::Connection;
+use tokio::runtime::Handle;
+use tokio::sync::{Mutex, mpsc, oneshot};
+
+use super::sqlite::begin;
+use super::{DbError, Doing, Tx};
+
+/// So many deeds share one commit at most.
+const LARGEST: usize = 256;
+
+/// Done within the transaction; says whether it is to be kept, and whom to tell once it is durable or lost.
+type Deed = Box<dyn FnOnce(&mut Tx, &Handle) -> (bool, Told) + Send>;
+type Told = Box<dyn FnOnce(Result<(), String>)>;
+
+#[derive(Clone, Debug)]
+pub(super) struct Group {
+    deeds: mpsc::Sender<Deed>,
+}
+
+impl Group {
+    /// Must be called within a runtime.
+    pub(super) fn new(writer: Arc<Mutex<Connection>>) -> Self {
+        let (deeds, queue) = mpsc::channel(LARGEST);
+        let runtime = Handle::current();
+        // It ends with the last sender.
+        thread::spawn(move || commit_all(queue, &writer, &runtime));
+        Self { deeds }
+    }
+
+    pub(super) async fn write<T, E>(
+        &self,
+        deed: impl for<'t> FnOnce(&'t mut Tx) -> Doing<'t, T, E> + Send + 'static,
+    ) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<DbError> + Send + 'static,
+    {
+        let (tell, told) = oneshot::channel();
+        let deed: Deed = Box::new(move |tx, runtime| {
+            let done = runtime.block_on(deed(tx));
+            let told: (bool, Told) = (
+                done.is_ok(),
+                Box::new(move |committed| {
+                    let lost = |why| E::from(DbError::Group(why));
+                    // Who asked may be gone.
+                    drop(tell.send(done.and_then(|done| committed.map(|()| done).map_err(lost))));
+                }),
+            );
+            told
+        });
+        let gone = || DbError::Group("the database takes no writes any more".to_owned());
+        self.deeds.send(deed).await.map_err(|_| gone())?;
+        told.await.map_err(|_| gone())?
+    }
+}
+
+fn commit_all(mut queue: mpsc::Receiver<Deed>, writer: &Arc<Mutex<Connection>>, runtime: &Handle) {
+    let mut deeds = Vec::new();
+    while runtime.block_on(queue.recv_many(&mut deeds, LARGEST)) > 0 {
+        let mut told = Vec::with_capacity(deeds.len());
+        let committed = commit(deeds.drain(..), &mut told, writer, runtime);
+        let committed = committed.map_err(|err| describe(&err));
+        for tell in told {
+            tell(committed.clone());
+        }
+    }
+}
+
+fn commit(
+    deeds: impl Iterator<Item = Deed>,
+    told: &mut Vec<Told>,
+    writer: &Arc<Mutex<Connection>>,
+    runtime: &Handle,
+) -> Result<(), DbError> {
+    let mut tx = Tx::Sqlite(runtime.block_on(begin(Arc::clone(writer)))?);
+    for deed in deeds {
+        step(&mut tx, "SAVEPOINT deed")?;
+        let (keep, tell) = deed(&mut tx, runtime);
+        told.push(tell);
+        if !keep {
+            step(&mut tx, "ROLLBACK TO deed")?;
+        }
+        step(&mut tx, "RELEASE deed")?;
+    }
+    runtime.block_on(tx.commit())
+}
+
+fn step(tx: &mut Tx, sql: &'static str) -> Result<(), DbError> {
+    match tx {
+        Tx::Sqlite(tx) => tx.execute(sql, &[]).map(drop),
+        Tx::Postgres(_) => Ok(()), // groups commits by itself
+    }
+}
+
+fn describe(err: &DbError) -> String {
+    let mut text = err.to_string();
+    let mut next = std::error::Error::source(err);
+    while let Some(cause) = next {
+        text = format!("{text}: {cause}");
+        next = cause.source();
+    }
+    text
+}

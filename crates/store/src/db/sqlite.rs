@@ -1,0 +1,239 @@
+//! SQLite, called where it is needed: no thread of its own and no hand-over, because most statements here
+//! take microseconds and most processes live for milliseconds.
+//!
+//! Not here: how a database comes to be (`set_up`), commits that writers share (`group`).
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use rusqlite::types::ValueRef;
+use rusqlite::{CachedStatement, Connection, ErrorCode};
+use tokio::sync::{Mutex, OwnedMutexGuard};
+
+use super::group::Group;
+use super::set_up::{self, OpenDbError};
+use super::value::{Row, Value};
+use super::{DbError, Use, failed, sync_all};
+use crate::segments::Segment;
+
+/// So long a writer waits for the writers of other processes.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Statements that are kept ready, each.
+const STATEMENTS: usize = 128;
+
+/// Connections that a server reads with.
+const READERS: usize = 4;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Sqlite {
+    writer: Arc<Mutex<Connection>>,
+    /// None in a brief process: a second connection would cost it more than all that it reads.
+    readers: Arc<[Mutex<Connection>]>,
+    next: Arc<AtomicUsize>,
+    group: Option<Group>,
+}
+
+/// The only writer from its first statement on.
+pub(crate) struct SqliteTx {
+    connection: OwnedMutexGuard<Connection>,
+    pub(super) syncs: Vec<Arc<Segment>>,
+}
+
+impl Sqlite {
+    pub(super) async fn open(file: &Path, how: Use) -> Result<Self, OpenDbError> {
+        let writer = Arc::new(Mutex::new(set_up::connect(file).await?));
+        let mut readers = Vec::new();
+        let mut group = None;
+        if how == Use::Serving {
+            for _ in 0..READERS {
+                readers.push(Mutex::new(set_up::connect(file).await?));
+            }
+            group = Some(Group::new(Arc::clone(&writer)));
+        }
+        Ok(Self {
+            writer,
+            readers: readers.into(),
+            next: Arc::default(),
+            group,
+        })
+    }
+
+    pub(super) fn group(&self) -> Option<&Group> {
+        self.group.as_ref()
+    }
+
+    pub(super) async fn execute(&self, sql: &'static str, args: &[Value]) -> Result<u64, DbError> {
+        let mut connection = self.writer.lock().await;
+        patiently(&mut connection, |connection| execute(connection, sql, args))
+            .await
+            .map_err(failed(sql))
+    }
+
+    pub(super) async fn fetch_all(
+        &self,
+        sql: &'static str,
+        args: &[Value],
+    ) -> Result<Vec<Row>, DbError> {
+        let mut connection = if self.readers.is_empty() {
+            self.writer.lock().await
+        } else {
+            let turn = self.next.fetch_add(1, Ordering::Relaxed);
+            self.readers[turn % self.readers.len()].lock().await
+        };
+        patiently(&mut connection, |connection| {
+            fetch_all(connection, sql, args)
+        })
+        .await
+        .map_err(failed(sql))
+    }
+
+    pub(super) async fn begin(&self) -> Result<SqliteTx, DbError> {
+        begin(Arc::clone(&self.writer)).await
+    }
+}
+
+pub(super) async fn begin(writer: Arc<Mutex<Connection>>) -> Result<SqliteTx, DbError> {
+    const BEGIN: &str = "BEGIN IMMEDIATE";
+    let mut connection = writer.lock_owned().await;
+    patiently(&mut connection, |connection| {
+        connection.execute_batch(BEGIN)
+    })
+    .await
+    .map_err(failed(BEGIN))?;
+    Ok(SqliteTx {
+        connection,
+        syncs: Vec::new(),
+    })
+}
+
+impl SqliteTx {
+    pub(super) fn execute(&mut self, sql: &'static str, args: &[Value]) -> Result<u64, DbError> {
+        self.check(sql)?;
+        execute(&self.connection, sql, args).map_err(failed(sql))
+    }
+
+    pub(super) fn fetch_all(
+        &mut self,
+        sql: &'static str,
+        args: &[Value],
+    ) -> Result<Vec<Row>, DbError> {
+        self.check(sql)?;
+        fetch_all(&self.connection, sql, args).map_err(failed(sql))
+    }
+
+    pub(super) fn commit(self) -> Result<(), DbError> {
+        const COMMIT: &str = "COMMIT";
+        self.check(COMMIT)?;
+        sync_all(&self.syncs)?;
+        self.connection
+            .execute_batch(COMMIT)
+            .map_err(failed(COMMIT))
+    }
+
+    /// A full disk ends a transaction by itself; what came after it would be committed alone.
+    fn check(&self, sql: &'static str) -> Result<(), DbError> {
+        if self.connection.is_autocommit() {
+            return Err(failed(sql)(rusqlite::Error::SqliteFailure(
+                rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_ABORT),
+                Some("the transaction has ended already".to_owned()),
+            )));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for SqliteTx {
+    fn drop(&mut self) {
+        // Whatever fails here, the connection was in no transaction, or is of no use any more.
+        if !self.connection.is_autocommit() {
+            drop(self.connection.execute_batch("ROLLBACK"));
+        }
+    }
+}
+
+/// Again and again while another process writes.
+async fn patiently<T>(
+    connection: &mut Connection,
+    mut deed: impl FnMut(&mut Connection) -> rusqlite::Result<T>,
+) -> rusqlite::Result<T> {
+    let begun = Instant::now();
+    let mut pause = Duration::from_millis(1);
+    loop {
+        match deed(connection) {
+            Err(err) if is_busy(&err) && begun.elapsed() < BUSY_TIMEOUT => {
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(Duration::from_millis(20));
+            }
+            done => return done,
+        }
+    }
+}
+
+fn is_busy(err: &rusqlite::Error) -> bool {
+    err.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
+}
+
+fn execute(connection: &Connection, sql: &str, args: &[Value]) -> rusqlite::Result<u64> {
+    let mut statement = prepare(connection, sql, args)?;
+    Ok(statement.raw_execute()? as u64)
+}
+
+fn fetch_all(connection: &Connection, sql: &str, args: &[Value]) -> rusqlite::Result<Vec<Row>> {
+    let mut statement = prepare(connection, sql, args)?;
+    let columns = statement.column_count();
+    let mut answer = Vec::new();
+    let mut rows = statement.raw_query();
+    while let Some(row) = rows.next()? {
+        let values = (0..columns).map(|column| row.get_ref(column).and_then(read));
+        answer.push(Row::new(values.collect::<rusqlite::Result<_>>()?));
+    }
+    Ok(answer)
+}
+
+fn read(value: ValueRef<'_>) -> rusqlite::Result<Value> {
+    Ok(match value {
+        ValueRef::Null => Value::Text(None),
+        ValueRef::Integer(number) => Value::Int(Some(number)),
+        ValueRef::Text(text) => Value::Text(Some(
+            std::str::from_utf8(text)
+                .map_err(|err| rusqlite::Error::Utf8Error(0, err))?
+                .to_owned(),
+        )),
+        ValueRef::Blob(bytes) => Value::Bytes(Some(bytes.to_owned())),
+        ValueRef::Real(_) => {
+            let kind = rusqlite::types::Type::Real;
+            return Err(rusqlite::Error::InvalidColumnType(0, String::new(), kind));
+        }
+    })
+}
+
+/// Parameters are numbered as PostgreSQL has it; SQLite takes `$2` for a name.
+fn prepare<'c>(
+    connection: &'c Connection,
+    sql: &str,
+    args: &[Value],
+) -> rusqlite::Result<CachedStatement<'c>> {
+    let mut statement = connection.prepare_cached(sql)?;
+    for index in 1..=statement.parameter_count() {
+        let number = statement
+            .parameter_name(index)
+            .and_then(|name| name.strip_prefix('$')?.parse::<usize>().ok())
+            .unwrap_or(index);
+        let value = number.checked_sub(1).and_then(|place| args.get(place));
+        match value.ok_or(rusqlite::Error::InvalidParameterCount(args.len(), number))? {
+            Value::Int(value) => statement.raw_bind_parameter(index, value)?,
+            Value::Text(value) => statement.raw_bind_parameter(index, value.as_deref())?,
+            Value::Bytes(value) => statement.raw_bind_parameter(index, value.as_deref())?,
+        }
+    }
+    Ok(statement)
+}
+
+/// What every connection is told first.
+pub(super) fn prepare_connection(connection: &Connection) -> rusqlite::Result<()> {
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    connection.execute_batch("PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON")
+}

@@ -1,0 +1,113 @@
+//! Breaking a lock: it ends, and the record of who broke it and why opens, in one transaction.
+
+use model::break_glass::Act;
+use model::state::{HeldLock, StateName};
+
+use super::ReleaseLockError;
+use crate::break_glass::NewBreakGlass;
+use crate::db::DbError;
+use crate::{Store, StoreError};
+
+impl Store {
+    /// Takes away whatever lock is held, or only the one of that id, and opens a record of it: both or
+    /// neither. Nothing to take away is nothing to record.
+    pub async fn lock_break_recorded(
+        &self,
+        state: &StateName,
+        id: Option<&str>,
+        actor: &str,
+        reason: Option<&str>,
+    ) -> Result<Option<HeldLock>, ReleaseLockError> {
+        let failed = |source| ReleaseLockError::Store {
+            state: state.clone(),
+            source,
+        };
+        let failed_db = |err: DbError| failed(err.into());
+        let mut tx = self.db.begin_write().await.map_err(failed_db)?;
+        let Some(row) = tx.state_get(state).await.map_err(failed)? else {
+            return Ok(None);
+        };
+        let Some(holder) = row.lock else {
+            return Ok(None);
+        };
+        if id.is_some_and(|id| id != holder.info.id) {
+            let ended = tx.lock_has_ended(row.id, id.unwrap_or_default()).await;
+            if ended.map_err(failed_db)? {
+                return Ok(None);
+            }
+            return Err(ReleaseLockError::Held {
+                state: state.clone(),
+                holder: Box::new(holder),
+            });
+        }
+        let cleared = tx.lock_clear(row.id, &holder.info.id, "broken").await;
+        if !cleared.map_err(failed_db)? {
+            return Err(failed(StoreError::Interrupted));
+        }
+        let record = NewBreakGlass {
+            act: Act::LockBroken,
+            state,
+            actor,
+            reason,
+            detail: format!("the lock of {}", holder.info),
+        };
+        tx.break_glass_open(&record).await.map_err(failed)?;
+        tx.commit().await.map_err(failed_db)?;
+        Ok(Some(holder))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::state::ExpectedHead;
+
+    use super::*;
+    use crate::testing::{TestHome, body, lock_info, network};
+    use crate::{AppendError, Writer};
+
+    #[tokio::test]
+    async fn a_broken_lock_is_fenced_and_recorded_once() {
+        let home = TestHome::new();
+        let store = home.open().await;
+        let state = network();
+        let info = lock_info("a");
+        let lock = store.lock_acquire(&state, &info, None, ExpectedHead::Any);
+        lock.await.unwrap();
+        let why = Some("it hung");
+        let take = || store.lock_break_recorded(&state, Some("a"), "me@here", why);
+        assert_eq!(take().await.unwrap().unwrap().info.id, "a");
+        assert!(take().await.unwrap().is_none());
+        let records = store.break_glass_list(&state).await.unwrap();
+        assert_eq!(records.len(), 1);
+        assert_eq!(records[0].reason.as_deref(), why);
+
+        let late = Writer {
+            lock_id: Some("a".to_owned()),
+            ..Writer::default()
+        };
+        let refused = store.state_version_append(&state, &late, body(1)).await;
+        assert!(
+            matches!(refused, Err(AppendError::Refused { .. })),
+            "{refused:?}"
+        );
+        assert!(store.state_head(&state).await.unwrap().is_none());
+    }
+
+    #[tokio::test]
+    async fn somebody_else_s_lock_is_not_broken_by_mistake() {
+        let home = TestHome::new();
+        let store = home.open().await;
+        let state = network();
+        let info = lock_info("b");
+        let lock = store.lock_acquire(&state, &info, None, ExpectedHead::Any);
+        lock.await.unwrap();
+        let refused = store
+            .lock_break_recorded(&state, Some("a"), "me@here", None)
+            .await;
+        assert!(
+            matches!(refused, Err(ReleaseLockError::Held { .. })),
+            "{refused:?}"
+        );
+        assert!(store.break_glass_list(&state).await.unwrap().is_empty());
+    }
+}

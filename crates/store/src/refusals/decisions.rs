@@ -1,0 +1,140 @@
+//! States that were kept aside, and what people decided about them. The bytes stay, whatever is decided.
+
+use jiff::Timestamp;
+use model::ids::RunId;
+use model::state::StateName;
+
+use super::{NewRefusal, Refusal};
+use crate::db::Value;
+use crate::states::name_args;
+use crate::{Store, StoreError};
+
+/// A refused adoption is a state that somebody must look at.
+const ADOPT: &str = "adopt";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// A person pushed a state over it.
+    Pushed,
+    /// A person said that it is not needed.
+    Discarded,
+}
+
+impl Decision {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Pushed => "pushed",
+            Self::Discarded => "discarded",
+        }
+    }
+}
+
+/// Who decided, and why.
+#[derive(Clone, Copy, Debug)]
+pub struct Decider<'a> {
+    pub actor: &'a str,
+    pub reason: &'a str,
+}
+
+impl Store {
+    /// Keeps what a run left aside; the state's next apply waits for a decision.
+    pub async fn kept_aside_record(
+        &self,
+        state: &StateName,
+        run: RunId,
+        reason: String,
+        body: Vec<u8>,
+    ) -> Result<Refusal, StoreError> {
+        self.refusal_record(NewRefusal {
+            state,
+            deed: ADOPT,
+            reason,
+            run: Some(run),
+            lock_id: None,
+            body: Some(body),
+        })
+        .await
+    }
+
+    /// States of that name that were kept aside and wait for a decision, oldest first.
+    pub async fn kept_aside_list(&self, state: &StateName) -> Result<Vec<Refusal>, StoreError> {
+        let sql = refusal_sql!(
+            "WHERE project = $1 AND state = $2 AND deed = $3 AND decision IS NULL ORDER BY id"
+        );
+        let mut args: Vec<Value> = name_args(state).to_vec();
+        args.push(ADOPT.into());
+        let rows = self.db.fetch_all(sql, &args).await?;
+        rows.iter().map(Refusal::read).collect()
+    }
+
+    /// What a run left aside, decided or not, newest last.
+    pub async fn kept_aside_list_run(&self, run: RunId) -> Result<Vec<Refusal>, StoreError> {
+        let sql = refusal_sql!("WHERE run = $1 AND deed = $2 ORDER BY id");
+        let rows = self.db.fetch_all(sql, &[run.into(), ADOPT.into()]).await?;
+        rows.iter().map(Refusal::read).collect()
+    }
+
+    /// Decides about all that waits; says how many there were.
+    pub async fn kept_aside_decide(
+        &self,
+        which: &[Refusal],
+        decision: Decision,
+        decider: Decider<'_>,
+    ) -> Result<u64, StoreError> {
+        const DECIDE: &str = "UPDATE refusal SET decision = $2, decided_by = $3, \
+            decided_reason = $4, decided_at = $5 WHERE id = $1 AND decision IS NULL";
+        let mut decided = 0;
+        let mut tx = self.db.begin_write().await?;
+        for refusal in which {
+            let args = [
+                refusal.id.into(),
+                decision.as_str().into(),
+                decider.actor.into(),
+                decider.reason.into(),
+                Timestamp::now().into(),
+            ];
+            decided += tx.execute(DECIDE, &args).await?;
+        }
+        tx.commit().await?;
+        Ok(decided)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{TestHome, body, network};
+
+    #[tokio::test]
+    async fn a_decision_is_made_once_and_keeps_the_bytes() {
+        let home = TestHome::new();
+        let store = home.open().await;
+        let (state, run) = (network(), RunId(7));
+        let why = "it is encrypted".to_owned();
+        let kept = store.kept_aside_record(&state, run, why, body(3)).await;
+        let kept = kept.unwrap();
+        let other = NewRefusal {
+            state: &state,
+            deed: "POST",
+            reason: "locked".to_owned(),
+            run: Some(run),
+            lock_id: None,
+            body: None,
+        };
+        store.refusal_record(other).await.unwrap();
+        let waiting = store.kept_aside_list(&state).await.unwrap();
+        assert_eq!(waiting, std::slice::from_ref(&kept));
+
+        let decider = Decider {
+            actor: "me@here",
+            reason: "made again",
+        };
+        let decide = || store.kept_aside_decide(&waiting, Decision::Discarded, decider);
+        assert_eq!(decide().await.unwrap(), 1);
+        assert_eq!(decide().await.unwrap(), 0);
+        assert!(store.kept_aside_list(&state).await.unwrap().is_empty());
+        let left = store.kept_aside_list_run(run).await.unwrap();
+        assert_eq!(left, std::slice::from_ref(&kept));
+        assert_eq!(store.refusal_body(&kept).await.unwrap(), Some(body(3)));
+    }
+}

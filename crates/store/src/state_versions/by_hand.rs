@@ -1,0 +1,55 @@
+//! A version that a person makes: it and the record of who made it and why are one commit.
+
+use std::sync::Arc;
+
+use model::break_glass::Act;
+use model::state::{Mark, StateName};
+
+use super::append::{AppendError, Appended, Write, Writer};
+use crate::Store;
+
+/// A write by hand, under a lock that the person's command holds.
+#[derive(Clone, Debug)]
+pub struct ByHand {
+    pub lock_id: String,
+    pub mark: Option<Mark>,
+    /// Over the rules for serial and lineage; the lock's operation must be one that may be.
+    pub surgery: bool,
+    pub record: Record,
+}
+
+/// What opens with the version.
+#[derive(Clone, Debug)]
+pub struct Record {
+    pub act: Act,
+    pub actor: String,
+    pub reason: String,
+    pub detail: String,
+}
+
+impl Store {
+    /// Makes `body` the newest version if it may follow. The same bytes again make neither a version nor
+    /// a record.
+    pub async fn state_version_append_by_hand(
+        &self,
+        state: &StateName,
+        by_hand: ByHand,
+        body: Vec<u8>,
+    ) -> Result<Appended, AppendError> {
+        let writer = Writer {
+            lock_id: Some(by_hand.lock_id),
+            surgery: by_hand.surgery,
+            actor: by_hand.record.actor.clone(),
+            ..Writer::default()
+        };
+        let write = Write {
+            state: state.clone(),
+            writer,
+            run: None,
+            mark: by_hand.mark,
+            record: Some(by_hand.record),
+            body: Arc::new(body),
+        };
+        self.append(write).await
+    }
+}

@@ -1,0 +1,122 @@
+//! Measures state services beside one another: `cargo xtask bench-state`. Clients do what engines do: lock,
+//! get, post, unlock, each on a state of its own, on connections that stay open.
+//!
+//! Not here: one client (`client`), how a service is started (`service`), what is posted (`payload`), what is
+//! printed (`table`).
+
+mod client;
+mod options;
+mod payload;
+mod service;
+mod table;
+
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+use client::{Client, STEPS};
+use options::Options;
+use payload::Payload;
+use service::{Kind, Service};
+use table::{Cell, Report};
+
+/// Bytes of a state, as it is said, and its resources.
+const SIZES: [(&str, usize); 3] = [("4 KB", 9), ("462 KB", 1_000), ("10 MB", 22_000)];
+const CLIENTS: [usize; 3] = [1, 8, 32];
+
+/// Versions whose room on the disk is measured.
+const VERSIONS: usize = 100;
+
+pub(crate) fn main(root: &Path, args: &[&str]) -> io::Result<ExitCode> {
+    let options = Options::parse(root, args).map_err(io::Error::other)?;
+    let scratch = super::bench::Scratch::new(false)?;
+    let mut report = Report::default();
+    for kind in Kind::ALL {
+        match options.missing(kind) {
+            Some(why) => report.missing.push((kind, why)),
+            None => measure(kind, &options, &scratch.dir, &mut report)?,
+        }
+    }
+    if let Some(service) = Service::start(Kind::TerraneSqlite, &options, &scratch.dir.join("room"))?
+    {
+        report.room = Some(room(&service)?);
+    }
+    println!("{}", table::render(&report));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn measure(kind: Kind, options: &Options, scratch: &Path, report: &mut Report) -> io::Result<()> {
+    for (size, resources) in SIZES {
+        for clients in CLIENTS {
+            // A fast answer is all that is asked of large states; so many of them prove nothing more.
+            if resources > 10_000 && clients > 8 {
+                continue;
+            }
+            for round in 1..=options.rounds {
+                eprintln!(
+                    "bench: {}, {size}, {clients} clients, round {round}",
+                    kind.title()
+                );
+                let dir = scratch.join(format!("{}-{resources}-{clients}-{round}", kind.word()));
+                let Some(service) = Service::start(kind, options, &dir)? else {
+                    return Ok(());
+                };
+                let cell = drive(&service, resources, clients, options.seconds)?;
+                drop(service);
+                report.add(kind, size, clients, cell);
+                std::fs::remove_dir_all(&dir)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// All clients at once for so long; the first cycle of each is not counted.
+fn drive(service: &Service, resources: usize, clients: usize, seconds: u64) -> io::Result<Cell> {
+    let start = Barrier::new(clients + 1);
+    let length = Duration::from_secs(seconds);
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..clients)
+            .map(|number| {
+                let start = &start;
+                scope.spawn(move || -> io::Result<Vec<[Duration; STEPS]>> {
+                    let mut client = Client::connect(service, number)?;
+                    let mut payload = Payload::new(resources, number);
+                    let warm = client.cycle(&mut payload);
+                    start.wait();
+                    warm?;
+                    let begun = Instant::now();
+                    let mut cycles = Vec::new();
+                    while begun.elapsed() < length {
+                        cycles.push(client.cycle(&mut payload)?);
+                    }
+                    Ok(cycles)
+                })
+            })
+            .collect();
+        start.wait();
+        let begun = Instant::now();
+        let mut cycles = Vec::new();
+        for worker in workers {
+            let done = worker
+                .join()
+                .map_err(|_| io::Error::other("a client failed"))?;
+            cycles.extend(done?);
+        }
+        let memory = service.memory().unwrap_or(0);
+        Ok(Cell::new(&cycles, begun.elapsed(), memory))
+    })
+}
+
+/// What 100 versions of a state with one attribute changed each take, beside their raw size.
+fn room(service: &Service) -> io::Result<(u64, u64)> {
+    let mut client = Client::connect(service, 0)?;
+    let mut payload = Payload::new(1_000, 0);
+    for _ in 0..VERSIONS {
+        client.cycle(&mut payload)?;
+    }
+    let raw = (payload.bytes().len() * VERSIONS) as u64;
+    Ok((service.blob_bytes()?, raw))
+}

@@ -1,0 +1,68 @@
+//! What `cargo xtask bench-state` is told. A peer that is not named is missing from the table, and it says so.
+
+use std::path::{Path, PathBuf};
+
+use super::service::Kind;
+
+#[derive(Debug)]
+pub(crate) struct Options {
+    pub(crate) terrane: PathBuf,
+    /// Where `initdb` and `postgres` are.
+    pub(crate) postgres: Option<PathBuf>,
+    pub(crate) nimbolus: Option<PathBuf>,
+    pub(crate) tfstated: Option<PathBuf>,
+    pub(crate) seconds: u64,
+    pub(crate) rounds: usize,
+}
+
+impl Options {
+    pub(crate) fn parse(root: &Path, args: &[&str]) -> Result<Self, String> {
+        let mut options = Self {
+            terrane: root.join("target/release/terrane"),
+            postgres: None,
+            nimbolus: None,
+            tfstated: None,
+            seconds: 3,
+            rounds: 3,
+        };
+        let mut args = args.iter();
+        while let Some(option) = args.next() {
+            let value = *args
+                .next()
+                .ok_or_else(|| format!("`{option}` wants a value"))?;
+            let number = || {
+                let wrong = |_| format!("`{option}` wants a number, not `{value}`");
+                value.parse::<u64>().map_err(wrong)
+            };
+            match *option {
+                "--terrane" => options.terrane = value.into(),
+                "--postgres" => options.postgres = Some(value.into()),
+                "--nimbolus" => options.nimbolus = Some(value.into()),
+                "--tfstated" => options.tfstated = Some(value.into()),
+                "--seconds" => options.seconds = number()?,
+                "--rounds" => options.rounds = usize::try_from(number()?).unwrap_or(1),
+                _ => return Err(format!("there is no option `{option}`")),
+            }
+        }
+        Ok(options)
+    }
+
+    /// Why a service cannot be measured here.
+    pub(crate) fn missing(&self, kind: Kind) -> Option<&'static str> {
+        let postgres = self.postgres.is_none().then_some("PostgreSQL is not here");
+        let nimbolus = self
+            .nimbolus
+            .is_none()
+            .then_some("`terraform-backend` is not on PATH");
+        match kind {
+            Kind::TerraneSqlite => None,
+            Kind::TerranePostgres => postgres,
+            Kind::NimbolusFiles => nimbolus,
+            Kind::NimbolusPostgres => nimbolus.or(postgres),
+            Kind::Tfstated => self
+                .tfstated
+                .is_none()
+                .then_some("`tfstated` is not on PATH"),
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! A state service that is measured: started fresh in a directory of its own, stopped when dropped.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead as _, BufReader};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use testkit::Postgres;
+
+use super::options::Options;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    TerraneSqlite,
+    TerranePostgres,
+    NimbolusFiles,
+    NimbolusPostgres,
+    Tfstated,
+}
+
+pub(crate) struct Service {
+    kind: Kind,
+    child: Child,
+    pub(crate) address: SocketAddr,
+    pub(crate) authorization: String,
+    dir: PathBuf,
+    /// The database lives as long as who uses it.
+    _postgres: Option<Postgres>,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Self; 5] = [
+        Self::TerraneSqlite,
+        Self::TerranePostgres,
+        Self::NimbolusFiles,
+        Self::NimbolusPostgres,
+        Self::Tfstated,
+    ];
+
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::TerraneSqlite => "terrane on SQLite",
+            Self::TerranePostgres => "terrane on PostgreSQL",
+            Self::NimbolusFiles => "nimbolus on files",
+            Self::NimbolusPostgres => "nimbolus on PostgreSQL",
+            Self::Tfstated => "tfstated",
+        }
+    }
+
+    /// What an acknowledgement is worth.
+    pub(crate) fn promises(self) -> &'static str {
+        match self {
+            Self::TerraneSqlite | Self::TerranePostgres => "durable, every version, encrypted",
+            Self::NimbolusFiles => "not durable, no versions, encrypted",
+            Self::NimbolusPostgres => "durable, no versions, encrypted",
+            Self::Tfstated => "durable (WAL, no sync), versions, encrypted",
+        }
+    }
+
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::TerraneSqlite => "terrane-sqlite",
+            Self::TerranePostgres => "terrane-postgres",
+            Self::NimbolusFiles => "nimbolus-files",
+            Self::NimbolusPostgres => "nimbolus-postgres",
+            Self::Tfstated => "tfstated",
+        }
+    }
+}
+
+impl Service {
+    /// Nothing if its program is not here.
+    pub(crate) fn start(kind: Kind, options: &Options, dir: &Path) -> io::Result<Option<Self>> {
+        fs::create_dir_all(dir)?;
+        match kind {
+            Kind::TerraneSqlite | Kind::TerranePostgres => {
+                terrane(kind, &options.terrane, dir).map(Some)
+            }
+            Kind::NimbolusFiles | Kind::NimbolusPostgres => {
+                let program = options.nimbolus.as_deref();
+                program
+                    .map(|program| nimbolus(kind, program, dir))
+                    .transpose()
+            }
+            Kind::Tfstated => {
+                let program = options.tfstated.as_deref();
+                program.map(|program| tfstated(program, dir)).transpose()
+            }
+        }
+    }
+
+    pub(crate) fn path(&self, number: usize) -> String {
+        match self.kind {
+            Kind::Tfstated => format!("/bench-{number}"),
+            _ => format!("/state/bench/state-{number}"),
+        }
+    }
+
+    /// The most it ever held in memory, in bytes.
+    pub(crate) fn memory(&self) -> Option<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
+        let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
+        let kilobytes: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+        Some(kilobytes * 1024)
+    }
+
+    /// What the versions take on the disk.
+    pub(crate) fn blob_bytes(&self) -> io::Result<u64> {
+        let mut sum = 0;
+        for entry in fs::read_dir(self.dir.join("home/segments"))? {
+            sum += entry?.metadata()?.len();
+        }
+        Ok(sum)
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn terrane(kind: Kind, program: &Path, dir: &Path) -> io::Result<Service> {
+    let postgres = (kind == Kind::TerranePostgres).then(Postgres::start);
+    let home = match &postgres {
+        None => dir.join("home").display().to_string(),
+        Some(postgres) => {
+            let blobs = dir.join("blobs");
+            fs::create_dir_all(&blobs)?;
+            let database = postgres.database();
+            let sep = if database.contains('?') { '&' } else { '?' };
+            format!("{database}{sep}blobs=file://{}", blobs.display())
+        }
+    };
+    let command = |args: &[&str]| {
+        let mut command = Command::new(program);
+        command
+            .args(args)
+            .env("TERRANE_HOME", &home)
+            .env("TERRANE_KEY_FILE", dir.join("master.key"))
+            .current_dir(dir)
+            .stderr(Stdio::from(File::create(dir.join("log"))?));
+        io::Result::Ok(command)
+    };
+    let token = command(&["token", "create", "bench", "--write"])?.output()?;
+    if !token.status.success() {
+        let log = fs::read_to_string(dir.join("log"))?;
+        return Err(io::Error::other(format!("no token: {log}")));
+    }
+    let token = String::from_utf8_lossy(&token.stdout).trim().to_owned();
+    let mut child = command(&["server", "--listen", "127.0.0.1:0", "--json"])?
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut line = String::new();
+    if let Some(stdout) = child.stdout.take() {
+        BufReader::new(stdout).read_line(&mut line)?;
+    }
+    let event: serde_json::Value = serde_json::from_str(&line)?;
+    let url = event["url"].as_str().unwrap_or_default();
+    let address = url.trim_start_matches("http://").trim_end_matches('/');
+    Ok(Service {
+        kind,
+        child,
+        address: address.parse().map_err(io::Error::other)?,
+        authorization: basic("bench", &token),
+        dir: dir.to_owned(),
+        _postgres: postgres,
+    })
+}
+
+fn nimbolus(kind: Kind, program: &Path, dir: &Path) -> io::Result<Service> {
+    let (address, metrics) = (free_address()?, free_address()?);
+    let mut command = Command::new(program);
+    command
+        .current_dir(dir)
+        .env("LISTEN_ADDR", address.to_string())
+        .env("METRICS_LISTEN_ADDR", metrics.to_string())
+        .env("LOG_LEVEL", "fatal")
+        .env("STORAGE_FS_DIR", dir.join("states"))
+        .env("KMS_KEY", BASE64.encode([7; 32]));
+    let postgres = (kind == Kind::NimbolusPostgres).then(Postgres::start);
+    if let Some(postgres) = &postgres {
+        command
+            .env("STORAGE_BACKEND", "postgres")
+            .env("LOCK_BACKEND", "postgres")
+            .env("POSTGRES_CONNECTION", postgres.database());
+    }
+    let child = quiet(&mut command, dir)?.spawn()?;
+    wait_for(address)?;
+    Ok(Service {
+        kind,
+        child,
+        address,
+        authorization: basic("basic", "some-random-secret"),
+        dir: dir.to_owned(),
+        _postgres: postgres,
+    })
+}
+
+fn tfstated(program: &Path, dir: &Path) -> io::Result<Service> {
+    let (address, web) = (free_address()?, free_address()?);
+    let mut command = Command::new(program);
+    command
+        .current_dir(dir)
+        .env("TFSTATED_HOST", "127.0.0.1")
+        .env("TFSTATED_PORT", address.port().to_string())
+        .env("TFSTATED_WEBUI_HOST", "127.0.0.1")
+        .env("TFSTATED_WEBUI_PORT", web.port().to_string())
+        .env("TFSTATED_DATA_ENCRYPTION_KEY", BASE64.encode([7; 32]))
+        .env("TFSTATED_SESSIONS_SALT", BASE64.encode([8; 32]));
+    let child = quiet(&mut command, dir)?.spawn()?;
+    wait_for(address)?;
+    // It says its first password in its log, once.
+    let log = fs::read_to_string(dir.join("log"))?;
+    let password = log
+        .split("\"password\":\"")
+        .nth(1)
+        .and_then(|rest| rest.split('"').next())
+        .ok_or_else(|| io::Error::other("tfstated says no password"))?;
+    Ok(Service {
+        kind: Kind::Tfstated,
+        child,
+        address,
+        authorization: basic("admin", password),
+        dir: dir.to_owned(),
+        _postgres: None,
+    })
+}
+
+fn quiet<'c>(command: &'c mut Command, dir: &Path) -> io::Result<&'c mut Command> {
+    let log = File::create(dir.join("log"))?;
+    Ok(command.stdout(log.try_clone()?).stderr(log))
+}
+
+fn basic(user: &str, password: &str) -> String {
+    format!("Basic {}", BASE64.encode(format!("{user}:{password}")))
+}
+
+fn free_address() -> io::Result<SocketAddr> {
+    TcpListener::bind(("127.0.0.1", 0))?.local_addr()
+}
+
+fn wait_for(address: SocketAddr) -> io::Result<()> {
+    let begun = Instant::now();
+    while TcpStream::connect(address).is_err() {
+        if begun.elapsed() > Duration::from_secs(20) {
+            return Err(io::Error::other(format!("nobody listens on {address}")));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
