@@ -130,6 +130,12 @@ impl Store {
         if let Some(body) = self.recent.get(&stored.blob_digest) {
             return Ok(body);
         }
+        let _turn = self.turn(stored.version.size).await;
+        self.body_in_turn(stored).await
+    }
+
+    /// For who has the turn that a body of this size takes.
+    async fn body_in_turn(&self, stored: &Stored) -> Result<Arc<Vec<u8>>, StoreError> {
         let state = &stored.version.state;
         let mut chain = vec![stored.clone()];
         if stored.base.is_some() {
@@ -141,12 +147,14 @@ impl Store {
         }
         // What is at hand already need not be read again.
         let known = |(at, link): (usize, &Stored)| Some((at, self.recent.get(&link.blob_digest)?));
-        let known = chain.iter().enumerate().find_map(known);
-        let base = known.map(|(at, body)| {
-            chain.truncate(at);
-            body
-        });
-        let _turn = self.turn(stored.version.size).await;
+        let base = match chain.iter().enumerate().find_map(known) {
+            Some((0, body)) => return Ok(body),
+            Some((at, body)) => {
+                chain.truncate(at);
+                Some(body)
+            }
+            None => None,
+        };
         let (keys, blobs) = (self.keys.clone(), self.blobs.clone());
         let body = blocking(move || {
             let newest = &chain[0];

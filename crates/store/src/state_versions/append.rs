@@ -223,10 +223,14 @@ impl Store {
         version: StateVersion,
     ) -> Result<Ready, StoreError> {
         let key = self.data_key(&Scope::State(write.state.clone())).await?;
+        let head_size = seen.head.as_ref().map_or(0, |head| head.version.size);
+        let size = version.size.max(head_size);
+        // One turn for both bodies: who waits for it holds no more than its own.
+        let _turn = self.turn(size).await;
         let base = match &seen.head {
-            Some(head) if may_build_on(head.depth, version.size.max(head.version.size)) => {
+            Some(head) if may_build_on(head.depth, size) => {
                 // A version before that cannot be read must not stop the next one, which is then whole.
-                self.body(head).await.ok().map(|body| Base {
+                self.body_in_turn(head).await.ok().map(|body| Base {
                     version: head.version.version,
                     depth: head.depth,
                     body,
@@ -235,10 +239,9 @@ impl Store {
             _ => None,
         };
         let parent = seen.head.as_ref().map(|head| hex(&head.blob_digest[..]));
-        let _turn = self.turn(version.size).await;
         let (body, encoded) = (Arc::clone(&write.body), version.clone());
         let encode = move || blob::encode(&key, encoded, parent, &body, base);
-        let blob = working(version.size, encode).await?;
+        let blob = working(size, encode).await?;
         Ok(Ready {
             write,
             facts: facts.clone(),

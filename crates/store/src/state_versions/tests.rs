@@ -194,6 +194,28 @@ async fn a_version_says_who_wrote_it() {
 }
 
 #[tokio::test]
+async fn large_bodies_wait_for_their_turn_and_get_it() {
+    let home = TestHome::new();
+    let store = home.open().await;
+    let mut tasks = tokio::task::JoinSet::new();
+    for number in 0..6 {
+        let store = store.clone();
+        tasks.spawn(async move {
+            let state = StateName::new("p", format!("s{number}"));
+            for serial in 1..=3 {
+                let body = crate::testing::wide(1200, serial);
+                assert!(body.len() as u64 > LARGE);
+                append(&store, state.clone(), body).await.unwrap();
+            }
+        });
+    }
+    tasks.join_all().await;
+    let verified = home.open().await.state_verify(None).await.unwrap();
+    assert!(verified.damages.is_empty() && verified.versions == 18);
+    assert!(verified.stored_bytes * 20 < verified.plain_bytes);
+}
+
+#[tokio::test]
 async fn writes_of_many_states_are_one_group() {
     let home = TestHome::new();
     let store = home.open().await;
