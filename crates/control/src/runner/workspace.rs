@@ -168,7 +168,8 @@ impl Taking {
     async fn others_at_work(&self) -> Result<Vec<String>, store::ChangeSetError> {
         let store = &self.control.store;
         let mut others = Vec::new();
-        for set in store.change_set_list_open().await? {
+        let project = self.control.home.project();
+        for set in store.change_set_list_open(project).await? {
             let is_other = set.request.source != self.spec.source;
             for run in store.run_list(set.id).await? {
                 let in_the_way = run.id != self.run
