@@ -216,41 +216,6 @@ async fn large_bodies_wait_for_their_turn_and_get_it() {
 }
 
 #[tokio::test]
-async fn writes_of_many_states_are_one_group() {
-    let home = TestHome::new();
-    let store = home.open().await;
-    let mut group = Vec::new();
-    for name in ["a", "b", "a"] {
-        let write = Write {
-            state: StateName::new("p", name),
-            writer: Writer::default(),
-            run: None,
-            mark: None,
-            body: Arc::new(body(1)),
-        };
-        store.state_ensure(&write.state).await.unwrap();
-        let facts = StateFacts::read(&write.body).unwrap();
-        let content = store.keys.keyed_digest("state", &write.body).unwrap();
-        let mut tx = store.db.begin_write().await.unwrap();
-        let seen = tx.moment(&write).await.unwrap();
-        drop(tx);
-        let version = seen.next(&write, &facts, &content, None);
-        group.push(store.encode(write, &facts, seen, version).await.unwrap());
-    }
-    watch(&store).steps();
-    // The second write of `a` does not follow what it was decided on; it costs the others nothing.
-    assert_eq!(store.commit(&group).await.unwrap(), [true, true, false]);
-    let steps = watch(&store).steps();
-    let written = ["append", "sync file", "commit", "append"];
-    assert_eq!(steps[steps.len() - 4..], written, "one sync for all");
-    let verified = home.open().await.state_verify(None).await.unwrap();
-    assert!(
-        verified.damages.is_empty() && verified.versions == 2,
-        "{verified:?}"
-    );
-}
-
-#[tokio::test]
 async fn a_repeated_write_is_no_new_version() {
     let home = TestHome::new();
     let store = home.open().await;
