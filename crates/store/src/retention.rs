@@ -63,10 +63,12 @@ impl Store {
         Ok(self.db.execute(PIN, &args).await? > 0)
     }
 
-    /// Lets go of refused pieces from before `cutoff`; why they were refused stays on record. Says how many.
+    /// Lets go of refused pieces from before `cutoff`; why they were refused stays on record. One that waits for a
+    /// person's decision stays, and its time begins with that. Says how many.
     pub async fn refusal_expire(&self, cutoff: Timestamp) -> Result<usize, StoreError> {
-        const EXPIRED: &str =
-            "SELECT id, kept FROM refusal WHERE kept IS NOT NULL AND at < $1 ORDER BY id";
+        const EXPIRED: &str = "SELECT id, kept FROM refusal \
+            WHERE kept IS NOT NULL AND COALESCE(decided_at, at) < $1 \
+                AND (deed <> 'adopt' OR decision IS NOT NULL) ORDER BY id";
         const FORGET: &str = "UPDATE refusal SET kept = NULL WHERE id = $1";
         let mut tx = self.db.begin_write().await?;
         let rows = tx.fetch_all(EXPIRED, &[cutoff.into()]).await?;

@@ -146,10 +146,8 @@ async fn a_service_that_does_not_answer_is_a_refused_write() {
         settings: &settings,
     };
     let file = home.path().join("terrane.db");
-    let tables = TablesAt::File(&file);
-    let store = Store::open_with(tables, blobs, keyring, Use::Brief)
-        .await
-        .unwrap();
+    let store = Store::open_with(TablesAt::File(&file), blobs, keyring, Use::Brief);
+    let store = store.await.unwrap();
     let err = push(&store, 1).await.unwrap_err();
     let AppendError::Store { source, .. } = err else {
         panic!("{err:?}")

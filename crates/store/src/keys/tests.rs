@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::*;
-use crate::Disk;
+use crate::blobs::Disk;
 use crate::testing::network;
 
 struct Home {

@@ -1,11 +1,12 @@
 //! What nobody needs goes; what somebody needs stays, whatever else happens.
 
 use jiff::SignedDuration;
+use model::ids::RunId;
 use model::retention::RetentionPolicy;
 
 use super::*;
-use crate::Appended;
 use crate::testing::{TestHome, append, network, wide};
+use crate::{Appended, Decider, Decision};
 
 async fn push(store: &Store, serial: u64) {
     let pushed = append(store, network(), wide(40, serial));
@@ -128,4 +129,26 @@ async fn refused_pieces_go_after_their_time() {
         (left.kept.as_ref(), left.reason.as_str()),
         (None, refusal.reason.as_str())
     );
+}
+
+#[tokio::test]
+async fn what_waits_for_a_decision_does_not_go() {
+    let home = TestHome::new();
+    let store = home.open().await;
+    let why = "its serial is not after the head's".to_owned();
+    let state = network();
+    let kept = store.kept_aside_record(&state, RunId(7), why, wide(40, 1));
+    let kept = kept.await.unwrap();
+    assert_eq!(store.refusal_expire(later()).await.unwrap(), 0);
+    let decider = Decider {
+        actor: "me@here",
+        reason: "made again",
+    };
+    let waiting = [kept.clone()];
+    let decided = store.kept_aside_decide(&waiting, Decision::Discarded, decider);
+    assert_eq!(decided.await.unwrap(), 1);
+    let before = Timestamp::now() - SignedDuration::from_hours(1);
+    assert_eq!(store.refusal_expire(before).await.unwrap(), 0);
+    assert!(store.refusal_body(&kept).await.unwrap().is_some());
+    assert_eq!(store.refusal_expire(later()).await.unwrap(), 1);
 }
