@@ -35,11 +35,11 @@ async fn a_deleted_state_is_hidden_and_its_versions_stay() {
 async fn a_state_that_somebody_else_locked_is_not_deleted() {
     let home = TestHome::new();
     let store = home.open().await;
-    let writer = Writer::default();
-    let written = store.state_version_append(&network(), &writer, body(1));
+    let (state, writer) = (network(), Writer::default());
+    let written = store.state_version_append(&state, &writer, body(1));
     written.await.unwrap();
     let info = lock_info("a");
-    let locked = store.lock_acquire(&network(), &info, None, ExpectedHead::Any);
+    let locked = store.lock_acquire(&state, &info, None, ExpectedHead::Any);
     locked.await.unwrap();
 
     for id in [None, Some("b")] {
