@@ -36,15 +36,6 @@ pub struct ClientAccess {
     state: StateName,
 }
 
-/// How a client ends a lock.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unlock {
-    /// With the description it locked with.
-    Own(LockInfo),
-    /// `force-unlock`: by id, or, as Terraform sends it, whatever lock there is.
-    Forced(Option<String>),
-}
-
 /// Whether a write made a version, or was there already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
@@ -81,23 +72,29 @@ impl StateService {
     }
 }
 
-impl Unlock {
-    /// What the body of an UNLOCK means. OpenTofu's `force-unlock` describes nothing but the id.
-    pub fn by(info: LockInfo) -> Self {
-        if info.operation.is_empty() && info.who.is_empty() {
-            Self::Forced(Some(info.id))
-        } else {
-            Self::Own(info)
-        }
-    }
-}
-
 impl ClientAccess {
+    /// Whether the token may do this at all: asked before a body is read for nothing, and again by each
+    /// deed.
+    pub async fn check_scope(
+        &self,
+        deed: &'static str,
+        scope: TokenScope,
+    ) -> Result<(), StateAccessError> {
+        if self.token.allows(scope, &self.state) {
+            return Ok(());
+        }
+        let why = if self.token.states.covers(&self.state) {
+            format!("its scope is `{}`", self.token.scope)
+        } else {
+            "it reaches other states".to_owned()
+        };
+        self.record(deed, why.clone(), None).await?;
+        Err(self.denied(why))
+    }
+
     /// The newest version and its bytes, or nothing if there is no state.
     pub async fn read(&self) -> Result<Option<(StateVersion, Vec<u8>)>, StateAccessError> {
-        if !self.token.allows(TokenScope::Read, &self.state) {
-            return Err(self.denied("it reaches other states".to_owned()));
-        }
+        self.check_scope("GET", TokenScope::Read).await?;
         let failed = |source| self.failed("read", source);
         let Some(version) = self.store.state_head(&self.state).await.map_err(failed)? else {
             return Ok(None);
@@ -149,42 +146,27 @@ impl ClientAccess {
         }
     }
 
-    /// Ends a lock; doing it twice is doing it once. What only `force-unlock` may do leaves a record.
-    pub async fn unlock(&self, wish: &Unlock) -> Result<(), StateAccessError> {
-        let id = match wish {
-            Unlock::Own(info) => Some(info.id.as_str()),
-            Unlock::Forced(id) => id.as_deref(),
-        };
-        if !self.token.allows(TokenScope::Write, &self.state) {
-            return Err(self.out_of_scope("UNLOCK", id).await?);
-        }
+    /// Ends the described lock, or, as Terraform's `force-unlock` wants it, whatever lock there is; doing
+    /// it twice is doing it once. What only a `force-unlock` does leaves a record.
+    pub async fn unlock(&self, described: Option<&LockInfo>) -> Result<(), StateAccessError> {
+        let id = described.map(|info| info.id.as_str());
+        self.check_scope("UNLOCK", TokenScope::Write).await?;
         let row = self.store.state_get(&self.state).await;
-        let Some(row) = row.map_err(|source| self.failed("unlock", source))? else {
-            return Ok(());
-        };
-        let held = row.lock;
-        let of_a_run = held.as_ref().is_some_and(|lock| lock.run.is_some());
-        match wish {
-            Unlock::Own(info) if !of_a_run => {
-                match self.store.lock_release(&self.state, &info.id).await {
-                    Ok(_) => Ok(()),
-                    Err(err) => Err(self.not_released(err, id).await?),
-                }
-            }
-            Unlock::Own(_) | Unlock::Forced(_) => {
-                if let Some(held) = held.filter(|held| id.is_none_or(|id| id == held.info.id)) {
-                    self.may_break(held, id).await?;
-                }
+        let row = row.map_err(|source| self.failed("unlock", source))?;
+        let held = row.and_then(|row| row.lock);
+        let ended = match (held, id) {
+            (Some(held), _) if is_forced(&held, described) => {
+                self.may_break(held, id).await?;
                 let actor = &self.token.name;
-                let broken = self
-                    .store
-                    .lock_break_recorded(&self.state, id, actor, None)
-                    .await;
-                match broken {
-                    Ok(_) => Ok(()),
-                    Err(err) => Err(self.not_released(err, id).await?),
-                }
+                let broken = self.store.lock_break_recorded(&self.state, id, actor, None);
+                broken.await.map(drop)
             }
+            (_, Some(id)) => self.store.lock_release(&self.state, id).await.map(drop),
+            (_, None) => Ok(()),
+        };
+        match ended {
+            Ok(()) => Ok(()),
+            Err(err) => Err(self.not_released(err, id).await?),
         }
     }
 
@@ -228,9 +210,7 @@ impl ClientAccess {
         deed: &'static str,
         lock_id: Option<&str>,
     ) -> Result<(), StateAccessError> {
-        if !self.token.allows(TokenScope::Write, &self.state) {
-            return Err(self.out_of_scope(deed, lock_id).await?);
-        }
+        self.check_scope(deed, TokenScope::Write).await?;
         let row = self.store.state_get(&self.state).await;
         let row = row.map_err(|source| self.failed("look at", source))?;
         if row.is_some_and(|row| row.runs_only) {
@@ -265,20 +245,6 @@ impl ClientAccess {
                 Ok(StateAccessError::NotYours { state, holder })
             }
         }
-    }
-
-    async fn out_of_scope(
-        &self,
-        deed: &'static str,
-        lock_id: Option<&str>,
-    ) -> Result<StateAccessError, StateAccessError> {
-        let why = if self.token.states.covers(&self.state) {
-            format!("its scope is `{}`", self.token.scope)
-        } else {
-            "it reaches other states".to_owned()
-        };
-        self.record(deed, why.clone(), lock_id).await?;
-        Ok(self.denied(why))
     }
 
     async fn only_for_runs(
@@ -328,6 +294,17 @@ impl ClientAccess {
             deed,
             source,
         }
+    }
+}
+
+/// Whether ending this lock takes it away from somebody. OpenTofu's `force-unlock` describes nothing but
+/// the id; whoever locked says again what it said then.
+fn is_forced(held: &HeldLock, described: Option<&LockInfo>) -> bool {
+    let is_bare = |info: &LockInfo| info.operation.is_empty() && info.who.is_empty();
+    match described {
+        None => true,
+        Some(info) if info.id != held.info.id => false,
+        Some(info) => held.run.is_some() || is_bare(info) && !is_bare(&held.info),
     }
 }
 

@@ -175,15 +175,15 @@ mod tests {
             revoked_at: None,
         };
         let (inside, outside) = (StateName::new("shop", "a"), StateName::new("", "a"));
-        let mut table = String::new();
+        let mut table = Vec::new();
         for scope in TokenScope::ALL {
             for deed in TokenScope::ALL {
                 let allowed = token(scope).allows(deed, &inside);
                 assert!(!token(scope).allows(deed, &outside));
-                table += &format!("{scope} {deed} {allowed}\n");
+                table.push(format!("{scope} {deed} {allowed}"));
             }
         }
-        insta::assert_snapshot!(table, @r"
+        insta::assert_snapshot!(table.join("\n"), @r"
         read read true
         read write false
         read surgery false

@@ -23,8 +23,8 @@ const LOCK_LIMIT: usize = 64 * 1024;
 /// Nobody waits longer than this for the next piece of a body.
 pub(crate) const IDLE: Duration = Duration::from_mins(2);
 
-/// Smaller bodies are not counted, and are hashed where they are.
-const SMALL: usize = 64 * 1024;
+/// Smaller bodies are not counted, and are hashed where they are: a thread of their own would cost more.
+pub(crate) const SMALL: usize = 64 * 1024;
 
 /// What is counted is counted in pieces of this size.
 const PIECE: usize = 1024;
@@ -255,8 +255,8 @@ mod tests {
     #[tokio::test]
     async fn a_body_larger_than_all_room_waits_until_it_is_alone() {
         let room = Room::new(1 << 20, 128 * 1024, IDLE);
-        let large = || room.state(&HeaderMap::new(), Body::from(vec![0; 1 << 20]));
-        let first = large().await.unwrap();
+        let large = Body::from(vec![0; 1 << 20]);
+        let first = room.state(&HeaderMap::new(), large).await.unwrap();
         assert_eq!(room.memory.available_permits(), 0);
         let second = with_length(100 * 1024);
         let second = room.state(&second, Body::from(vec![0; 100 * 1024]));

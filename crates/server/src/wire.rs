@@ -15,14 +15,15 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use control::state::StateAccess;
-use control::state_service::{ClientAccess, Unlock, Written};
+use control::state_service::{ClientAccess, Written};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use model::lock::LockInfo;
 use model::state::StateVersion;
+use model::token::TokenScope;
 use serde::Deserialize;
 
-use crate::body::{CONTENT_MD5, Room, TakeError, md5_of};
+use crate::body::{CONTENT_MD5, Room, SMALL, TakeError, md5_of};
 use crate::error::ApiError;
 
 /// What a request asks for.
@@ -78,6 +79,14 @@ impl Deed {
         }
     }
 
+    /// What a token must be allowed for it.
+    fn scope(self) -> TokenScope {
+        match self {
+            Self::Read => TokenScope::Read,
+            Self::Write | Self::Lock | Self::Unlock | Self::Delete => TokenScope::Write,
+        }
+    }
+
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Read => "GET",
@@ -97,6 +106,9 @@ pub(crate) async fn answer(
     body: Body,
     setting: Setting<'_>,
 ) -> Result<Response, ApiError> {
+    if let Access::Client(client) = access {
+        client.check_scope(deed.as_str(), deed.scope()).await?;
+    }
     match deed {
         Deed::Read => read(access, &head.headers, setting).await,
         Deed::Write => write(access, head, body, setting.room).await,
@@ -119,6 +131,9 @@ async fn read(
         return Ok(StatusCode::NOT_FOUND.into_response());
     };
     let gzip = setting.is_remote && body.len() >= WORTH_COMPRESSING && accepts_gzip(headers);
+    if body.len() <= SMALL {
+        return Ok(state_answer(&version, body, gzip));
+    }
     let made = tokio::task::spawn_blocking(move || state_answer(&version, body, gzip));
     made.await.map_err(|_| ApiError::unavailable())
 }
@@ -181,10 +196,10 @@ async fn unlock(
             let info = described(access, Deed::Unlock, &body).await?;
             run.unlock(&info.id).await?;
         }
-        Access::Client(client) if body.is_empty() => client.unlock(&Unlock::Forced(None)).await?,
+        Access::Client(client) if body.is_empty() => client.unlock(None).await?,
         Access::Client(client) => {
             let info = described(access, Deed::Unlock, &body).await?;
-            client.unlock(&Unlock::by(info)).await?;
+            client.unlock(Some(&info)).await?;
         }
     }
     Ok(StatusCode::OK.into_response())
@@ -297,7 +312,7 @@ mod tests {
 
     #[test]
     fn what_methods_mean() {
-        let mut table = String::new();
+        let mut table = Vec::new();
         for method in [
             "GET", "HEAD", "POST", "PUT", "DELETE", "LOCK", "UNLOCK", "PATCH",
         ] {
@@ -305,9 +320,9 @@ mod tests {
                 let method = Method::from_bytes(method.as_bytes()).unwrap();
                 Deed::of(&method, on_lock).map_or("-", Deed::as_str)
             };
-            table += &format!("{method} {} {}\n", told(false), told(true));
+            table.push(format!("{method} {} {}", told(false), told(true)));
         }
-        insta::assert_snapshot!(table, @r"
+        insta::assert_snapshot!(table.join("\n"), @r"
         GET GET -
         HEAD - -
         POST POST LOCK

@@ -259,12 +259,25 @@ impl Background {
         self.signal(rustix::process::Signal::INT);
     }
 
+    pub fn terminate(&self) {
+        self.signal(rustix::process::Signal::TERM);
+    }
+
+    pub fn hang_up(&self) {
+        self.signal(rustix::process::Signal::HUP);
+    }
+
     pub fn kill(&self) {
         self.signal(rustix::process::Signal::KILL);
     }
 
     fn signal(&self, signal: rustix::process::Signal) {
         send(self.child.id(), signal);
+    }
+
+    /// What it has printed so far.
+    pub fn stdout_so_far(&self) -> String {
+        fs::read_to_string(&self.stdout).unwrap_or_default()
     }
 
     /// What it has said so far.

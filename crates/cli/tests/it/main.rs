@@ -32,6 +32,7 @@ mod random_kills;
 mod recovery;
 mod selectors;
 mod sensitive;
+mod server;
 mod source;
 mod state;
 mod state_ask;

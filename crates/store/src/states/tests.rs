@@ -35,8 +35,7 @@ async fn a_deleted_state_is_hidden_and_its_versions_stay() {
 async fn a_state_that_somebody_else_locked_is_not_deleted() {
     let home = TestHome::new();
     let store = home.open().await;
-    let writer = Writer::default();
-    let state = network();
+    let (state, writer) = (network(), Writer::default());
     let written = store.state_version_append(&state, &writer, body(1));
     written.await.unwrap();
     let info = lock_info("a");

@@ -1,0 +1,251 @@
+//! `terrane server` and `terrane token`, as an operator and an engine meet them.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+
+use rcgen::{CertificateParams, KeyPair};
+use testkit::{Background, Said, TestTerrane};
+
+use crate::project::{HEAD, stack, terrane};
+
+const SOURCE: &str = r#"
+terraform {
+  backend "http" {}
+}
+resource "terraform_data" "it" {
+  input = "one"
+}
+"#;
+
+/// A server under way.
+struct Server {
+    process: Background,
+    url: String,
+}
+
+impl Server {
+    fn start(test: &TestTerrane, more: &[&str]) -> Self {
+        let args = ["server", "--listen", "127.0.0.1:0", "--json"];
+        let process = test.start("server", &[&args, more].concat());
+        let mut url = None;
+        test.wait_until("the server listens", || {
+            let line = process.stdout_so_far();
+            let event = serde_json::from_str::<serde_json::Value>(&line).ok();
+            url = event.and_then(|event| {
+                assert_eq!(event["event"], "listening");
+                event["url"].as_str().map(str::to_owned)
+            });
+            url.is_some()
+        });
+        let url = url.unwrap();
+        Self { process, url }
+    }
+
+    fn address(&self) -> SocketAddr {
+        let (_, address) = self.url.split_once("://").unwrap();
+        address.parse().unwrap()
+    }
+
+    /// Sends it a signal to end, and waits.
+    fn stop(self) -> Said {
+        self.process.terminate();
+        self.process.wait()
+    }
+
+    fn ask(&self, request: &str, token: &str, body: &str) -> String {
+        let mut stream = TcpStream::connect(self.address()).unwrap();
+        write!(
+            stream,
+            "{request} HTTP/1.1\r\nHost: here\r\nConnection: close\r\nAuthorization: Bearer {token}\r\n\
+             Content-Length: {}\r\n\r\n{body}",
+            body.len()
+        )
+        .unwrap();
+        answer(&mut stream)
+    }
+}
+
+/// The status of an answer.
+fn answer(stream: &mut TcpStream) -> String {
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer.split(' ').nth(1).unwrap_or_default().to_owned()
+}
+
+fn token(test: &TestTerrane, args: &[&str]) -> String {
+    let made = test.cli(&[&["token", "create"], args].concat()).expect(0);
+    made.stdout.trim_end().to_owned()
+}
+
+/// Runs every engine's `args`, with its state on the server.
+fn engines(test: &TestTerrane, url: &str, token: &str, more: &str, lines: &str, code: i32) {
+    for (name, _) in testkit::engines::all() {
+        test.write(&format!("{name}/main.tf"), SOURCE);
+        let script = format!(
+            "set -e; cd {name}; export TF_IN_AUTOMATION=1 CHECKPOINT_DISABLE=1 TF_HTTP_RETRY_MAX=0; \
+             export TF_HTTP_USERNAME=ci TF_HTTP_PASSWORD={token}; \
+             export TF_HTTP_ADDRESS={url}/state/shop/{name}; \
+             export TF_HTTP_LOCK_ADDRESS=$TF_HTTP_ADDRESS TF_HTTP_UNLOCK_ADDRESS=$TF_HTTP_ADDRESS; {more} \
+             engine() {{ {name} \"$@\" -input=false -no-color; }}; {lines}"
+        );
+        let said = test.shell(&script);
+        assert_eq!(said.code, Some(code), "{name}: {said}");
+    }
+}
+
+#[test]
+fn an_engine_keeps_its_state_on_a_server() {
+    let test = terrane();
+    let server = Server::start(&test, &[]);
+    let secret = token(&test, &["ci", "--states", "shop/*"]);
+    assert!(secret.starts_with("terrane_"), "{secret}");
+    let life = "engine init; engine plan; engine apply -auto-approve; engine plan -detailed-exitcode; \
+                engine destroy -auto-approve";
+    engines(&test, &server.url, &secret, "", life, 0);
+    let log = server.process.stderr_so_far();
+    assert!(log.contains(r#""state":"shop/tofu""#), "{log}");
+    assert!(!log.contains(&secret) && !log.contains("ID="), "{log}");
+    let said = server.stop().expect(0);
+    assert!(said.stderr.contains("stopping"), "{said}");
+}
+
+#[test]
+fn an_engine_keeps_its_state_on_a_server_over_tls() {
+    let test = terrane();
+    let key = KeyPair::generate().unwrap();
+    let params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+    let pem = params.self_signed(&key).unwrap().pem();
+    test.write("tls.crt", &pem)
+        .write("tls.key", &key.serialize_pem());
+    let server = Server::start(&test, &["--tls-cert", "tls.crt", "--tls-key", "tls.key"]);
+    let secret = token(&test, &["ci"]);
+    assert!(
+        server.url.starts_with("https://127.0.0.1:"),
+        "{}",
+        server.url
+    );
+    let trust = "export TF_HTTP_CLIENT_CA_CERTIFICATE_PEM=\"$(cat ../tls.crt)\";";
+    let life = "engine init; engine apply -auto-approve; engine plan -detailed-exitcode";
+    engines(&test, &server.url, &secret, trust, life, 0);
+    server.process.hang_up();
+    test.wait_until("the certificate is read again", || {
+        server
+            .process
+            .stderr_so_far()
+            .contains("certificate loaded again")
+    });
+    drop(server.stop().expect(0));
+}
+
+#[test]
+fn a_token_is_shown_once_and_ends_when_it_is_revoked() {
+    let test = terrane();
+    let server = Server::start(&test, &["--log", "error"]);
+    let secret = token(
+        &test,
+        &["reader", "--read", "--states", "shop/*", "--expires", "90d"],
+    );
+    assert_eq!(server.ask("GET /state/shop/a", &secret, ""), "404");
+    assert_eq!(server.ask("GET /state/other/a", &secret, ""), "403");
+    assert_eq!(server.ask("POST /state/shop/a", &secret, "{}"), "403");
+    insta::assert_snapshot!(test.cli(&["token", "create", "reader"]), @"
+    ── stderr
+    error: could not make token `reader`
+           there is a token `reader` already
+    [exit 1]
+    ");
+    let listed = test.cli(&["token", "list", "--json"]).expect(0);
+    let listed: serde_json::Value = serde_json::from_str(&listed.stdout).unwrap();
+    assert_eq!(listed["tokens"][0]["scope"], "read");
+    assert_eq!(listed["tokens"][0]["valid"], true);
+    assert!(!listed.to_string().contains(&secret));
+    drop(test.cli(&["token", "revoke", "reader"]).expect(0));
+    test.wait_until("the token ends", || {
+        server.ask("GET /state/shop/a", &secret, "") == "401"
+    });
+    let table = test.cli(&["token", "list"]).expect(0).stdout;
+    assert!(table.contains("revoked"), "{table}");
+    insta::assert_snapshot!(test.cli(&["token", "revoke", "reader"]), @"
+    ── stderr
+    error: there is no token `reader`, or it was revoked already
+    hint: `terrane token list` shows which there are
+    [exit 1]
+    ");
+    drop(server.stop().expect(0));
+}
+
+#[test]
+fn wrong_words_are_explained() {
+    let test = terrane();
+    insta::assert_snapshot!(test.cli(&["token", "create", "x", "--expires", "soon"]), @"
+    ── stderr
+    error: `soon` is not a span of time: write `12h`, `90d` or `4w`
+    [exit 64]
+    ");
+    insta::assert_snapshot!(test.cli(&["server", "--listen", "0.0.0.0:0"]), @"
+    ── stderr
+    error: `0.0.0.0:0` is open to other machines, and there is no TLS
+    hint: tokens and states would cross the network in clear: give `--tls-cert` and `--tls-key`
+    hint: behind a proxy that has TLS, say `--allow-plain-http`
+    [exit 4]
+    ");
+    let bare = terrane().without_env("TERRANE_HOME");
+    insta::assert_snapshot!(bare.cli(&["server"]), @"
+    ── stderr
+    error: a server needs a home of its own
+    hint: name its directory: `--data DIR` or `TERRANE_HOME`
+    [exit 64]
+    ");
+}
+
+#[test]
+fn a_stop_waits_for_the_write_that_is_under_way() {
+    let test = terrane();
+    let server = Server::start(&test, &[]);
+    let secret = token(&test, &["ci"]);
+    let body = r#"{"version":4,"serial":1,"lineage":"l","outputs":{},"resources":[]}"#;
+    let mut stream = TcpStream::connect(server.address()).unwrap();
+    let head = format!(
+        "POST /state/shop/a HTTP/1.1\r\nHost: here\r\nAuthorization: Bearer {secret}\r\n\
+         Content-Length: {}\r\nExpect: 100-continue\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    // Said when the body is waited for.
+    let mut go_on = [0; 25];
+    stream.read_exact(&mut go_on).unwrap();
+    assert_eq!(&go_on, b"HTTP/1.1 100 Continue\r\n\r\n");
+    stream.write_all(&body.as_bytes()[..20]).unwrap();
+    server.process.terminate();
+    let address = server.address();
+    test.wait_until("nobody new is accepted", || {
+        TcpStream::connect(address).is_err()
+    });
+    stream.write_all(&body.as_bytes()[20..]).unwrap();
+    assert_eq!(answer(&mut stream), "200");
+    drop(server.process.wait().expect(0));
+
+    let server = Server::start(&test, &[]);
+    assert_eq!(server.ask("GET /state/shop/a", &secret, ""), "200");
+    drop(server.stop().expect(0));
+}
+
+/// Where not anyone may apply, other writers are kept out as soon as the project has planned once.
+#[test]
+fn a_planned_state_of_a_closed_target_is_only_for_runs() {
+    let closed = "target \"local\" { writers = [\"server\"] }";
+    let head = HEAD.replace("target \"local\" { writers = [\"anyone\"] }", closed);
+    let test = terrane();
+    test.write("terrane.hcl", &format!("{head}{}", stack("app", "")))
+        .write("app/main.tf", "output \"text\" { value = \"plain\" }\n");
+    drop(test.cli(&["plan"]).expect(0));
+    let home = test.home().join("k3v9qd");
+    let data = home.to_str().unwrap();
+    let server = Server::start(&test, &["--data", data]);
+    let secret = token(&test, &["me", "--surgery", "--data", data]);
+    let path = "/state/k3v9qd/app";
+    let lock = r#"{"ID":"a","Operation":"OperationTypeApply","Who":"me"}"#;
+    assert_eq!(server.ask(&format!("GET {path}"), &secret, ""), "404");
+    assert_eq!(server.ask(&format!("LOCK {path}"), &secret, lock), "403");
+    drop(server.stop().expect(0));
+}
