@@ -27,6 +27,7 @@ fn version(number: i64, days: i64) -> StateVersion {
         contents: Contents::Resources,
         mark: None,
         run: None,
+        actor: String::new(),
         created_at: now() - jiff::SignedDuration::from_hours(24 * days),
     }
 }
