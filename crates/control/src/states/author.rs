@@ -42,9 +42,17 @@ impl<'a> Authors<'a> {
     }
 
     pub async fn of(&mut self, version: &StateVersion) -> Result<Author, ChangeSetError> {
-        let Some(run) = version.run else {
-            return Ok(Author::default());
+        let mut author = match version.run {
+            None => Author::default(),
+            Some(run) => self.of_run(run).await?,
         };
+        // Who pushed by hand or with a token is known by the version alone.
+        let actor = Some(version.actor.clone()).filter(|actor| !actor.is_empty());
+        author.person = author.person.or(actor);
+        Ok(author)
+    }
+
+    async fn of_run(&mut self, run: RunId) -> Result<Author, ChangeSetError> {
         if let Some(author) = self.known.get(&run) {
             return Ok(author.clone());
         }
