@@ -5,7 +5,7 @@ use insta::assert_snapshot;
 use crate::project::terrane;
 
 /// Every command a person may type.
-const COMMANDS: [&[&str]; 13] = [
+const COMMANDS: [&[&str]; 17] = [
     &["init"],
     &["validate"],
     &["graph"],
@@ -18,6 +18,10 @@ const COMMANDS: [&[&str]; 13] = [
     &["engine", "list"],
     &["engine", "install"],
     &["engine", "lock"],
+    &["server"],
+    &["token", "create"],
+    &["token", "list"],
+    &["token", "revoke"],
     &["completions"],
 ];
 
@@ -49,6 +53,9 @@ fn the_first_page_lists_every_command() {
       apply        Plan, ask once, and apply, in the order of the graph
       destroy      Destroy what the stacks made, dependents first
       output       Show the outputs a stack last applied
+      state        Look at states, and change them by hand where that is needed
+      server       Serve states over HTTP to OpenTofu, Terraform and whatever speaks their protocol
+      token        Make, list and revoke tokens of a state server
       fmt          Format the project file and the stacks
       engine       Find, install and pin engines
       completions  Print completions for a shell

@@ -142,8 +142,7 @@ async fn a_newer_layout_is_left_alone() {
     let err = Db::open_sqlite(&home.path().join("terrane.db"))
         .await
         .unwrap_err();
-    assert_eq!(
-        err.to_string(),
-        "the database was written by a newer terrane (layout 99, this one knows 1)"
-    );
+    let told = err.to_string();
+    let newer = "the database was written by a newer terrane (layout 99, this one knows ";
+    assert!(told.starts_with(newer), "{told}");
 }
