@@ -18,7 +18,7 @@ use crate::body::TakeError;
 pub(crate) struct ApiError {
     status: StatusCode,
     /// Both engines read a conflict's body as the holder's lock.
-    lock: Option<LockInfo>,
+    lock: Option<Box<LockInfo>>,
     header: Option<(HeaderName, &'static str)>,
 }
 
@@ -58,7 +58,7 @@ impl ApiError {
 
     fn locked(holder: &HeldLock) -> Self {
         Self {
-            lock: Some(holder.info.clone()),
+            lock: Some(Box::new(holder.info.clone())),
             ..Self::new(StatusCode::LOCKED)
         }
     }
@@ -76,7 +76,7 @@ impl ApiError {
         };
         let lock = holder.map_or_else(explained, |holder| holder.info.clone());
         Self {
-            lock: Some(lock),
+            lock: Some(Box::new(lock)),
             ..Self::new(StatusCode::CONFLICT)
         }
     }

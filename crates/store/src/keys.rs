@@ -100,7 +100,11 @@ impl Keys {
             return Ok(key);
         }
         // A key that is missing although it was used must not be replaced by another one. The
-        // project's is the first of all keys.
+        // project's is the first of all keys: a server's first deed may be a refusal, which needs a
+        // state's key and no other.
+        if let Scope::State(_) = scope {
+            self.get_or_create(&Scope::Project)?;
+        }
         let path = key_file(scope, GENERATION);
         let used = match scope {
             Scope::Project => {

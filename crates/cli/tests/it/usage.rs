@@ -5,7 +5,7 @@ use insta::assert_snapshot;
 use crate::project::terrane;
 
 /// Every command a person may type.
-const COMMANDS: [&[&str]; 13] = [
+const COMMANDS: [&[&str]; 17] = [
     &["init"],
     &["validate"],
     &["graph"],
@@ -18,6 +18,10 @@ const COMMANDS: [&[&str]; 13] = [
     &["engine", "list"],
     &["engine", "install"],
     &["engine", "lock"],
+    &["server"],
+    &["token", "create"],
+    &["token", "list"],
+    &["token", "revoke"],
     &["completions"],
 ];
 
@@ -50,6 +54,11 @@ fn the_first_page_lists_every_command() {
       destroy      Destroy what the stacks made, dependents first
       output       Show the outputs a stack last applied
       state        Look at states, and change them by hand where that is needed
+      server       Serve states over HTTP to OpenTofu, Terraform and whatever speaks their protocol
+      token        Make, list and revoke tokens of a state server
+      lock         See who holds which state, and break a lock that nobody will release
+      run          Decide about what a run left behind
+      key          See which master keys a home needs, and replace one
       fmt          Format the project file and the stacks
       engine       Find, install and pin engines
       completions  Print completions for a shell

@@ -53,7 +53,7 @@ async fn who_sends_too_much_hears_of_it() {
 async fn ten_thousand_headers_are_too_many() {
     let home = Home::new().await;
     let server = home.serve().await;
-    let headers: String = (0..10_000).map(|n| format!("X-{n}: y\r\n")).collect();
+    let headers = "X-Many: y\r\n".repeat(10_000);
     let (status, ..) = exchange(server.address, "GET /x", &headers, "").await;
     assert_eq!(status, "431");
     let long = format!("X: {}\r\n", "y".repeat(2 * 1024 * 1024));

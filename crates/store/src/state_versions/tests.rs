@@ -613,3 +613,18 @@ async fn a_leftover_waits_for_who_holds_the_lock_now() {
     };
     assert_eq!(holder.unwrap().info.id, "b");
 }
+
+/// What is refused is sealed with the state's key; the home must still take the next write.
+#[tokio::test]
+async fn a_home_whose_first_write_is_refused_takes_the_next() {
+    let home = TestHome::new();
+    let store = home.open().await;
+    let (state, writer) = (network(), Writer::default());
+    let refused = store.state_version_append(&state, &writer, b"{".to_vec());
+    assert!(matches!(
+        refused.await.unwrap_err(),
+        AppendError::Invalid { .. }
+    ));
+    let written = store.state_version_append(&state, &writer, body(1));
+    written.await.unwrap();
+}

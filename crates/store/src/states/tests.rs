@@ -1,3 +1,5 @@
+//! Deleted states, and states that only runs write.
+
 use super::*;
 use crate::testing::{TestHome, body, lock_info, network};
 use crate::{Appended, Writer};
