@@ -67,7 +67,7 @@ pub enum PrepareError {
     #[error("stack `{stack}` may not be applied now")]
     KeptAside {
         stack: StackName,
-        source: KeptAsideError,
+        source: Box<KeptAsideError>,
     },
     #[error("no engine is known for stack `{stack}`")]
     NoEngine { stack: StackName },
@@ -162,7 +162,7 @@ pub async fn begin(
             let checked = kept_aside::check(control, &state).await;
             checked.map_err(|source| PrepareError::KeptAside {
                 stack: name.clone(),
-                source,
+                source: Box::new(source),
             })?;
         }
     }

@@ -95,7 +95,8 @@ impl StateAccess {
         run: RunId,
     ) -> Result<Self, StateAccessError> {
         let pinned = store.state_head(&state).await;
-        Self::planning(store, state, run, pinned)
+        let pinned = pinned.map_err(|source| unread(&state, source))?;
+        Ok(Self::planning(store, state, run, pinned))
     }
 
     /// For a plan that only shows what an older version would lead to.
@@ -106,28 +107,19 @@ impl StateAccess {
         version: i64,
     ) -> Result<Self, StateAccessError> {
         let pinned = store.state_version_get(&state, version).await;
-        Self::planning(store, state, run, pinned)
+        let pinned = pinned.map_err(|source| unread(&state, source))?;
+        Ok(Self::planning(store, state, run, pinned))
     }
 
-    fn planning(
-        store: Store,
-        state: StateName,
-        run: RunId,
-        pinned: Result<Option<StateVersion>, StoreError>,
-    ) -> Result<Self, StateAccessError> {
-        let pinned = pinned.map_err(|source| StateAccessError::Store {
-            state: state.clone(),
-            deed: "read",
-            source,
-        })?;
-        Ok(Self {
+    fn planning(store: Store, state: StateName, run: RunId, pinned: Option<StateVersion>) -> Self {
+        Self {
             store,
             state,
             run,
             mode: AccessMode::Plan { pinned },
             spool: None,
             writing: Arc::default(),
-        })
+        }
     }
 
     /// For an apply. `expected` is the plan's seal, checked by the statement that grants the lock;
@@ -346,5 +338,13 @@ impl StateAccess {
             deed,
             source,
         }
+    }
+}
+
+fn unread(state: &StateName, source: StoreError) -> StateAccessError {
+    StateAccessError::Store {
+        state: state.clone(),
+        deed: "read",
+        source,
     }
 }

@@ -93,7 +93,7 @@ pub enum SurgeryError {
     Store {
         state: StateName,
         deed: &'static str,
-        source: StoreError,
+        source: Box<StoreError>,
     },
 }
 
@@ -430,6 +430,6 @@ fn failed(state: &StateName, deed: &'static str, source: StoreError) -> SurgeryE
     SurgeryError::Store {
         state: state.clone(),
         deed,
-        source,
+        source: Box::new(source),
     }
 }

@@ -9,10 +9,8 @@ use crate::story::{Story, essence, gated, noted};
 
 /// What was said, with what differs between machines levelled.
 pub(crate) fn levelled(story: &Story, said: &Said) -> String {
-    let mut text = said.to_string();
-    for (name, value) in [("ROOT", story.root().display().to_string())] {
-        text = text.replace(&value, name);
-    }
+    let root = story.root().display().to_string();
+    let text = said.to_string().replace(&root, "ROOT");
     let words = |line: &str| {
         let level = |word: &str| {
             let bare = word.trim_matches(|c: char| !c.is_ascii_alphanumeric());

@@ -87,14 +87,11 @@ fn show(
     let look = process.look(global);
     let head = proposal.head.as_ref().map(|head| head.serial);
     report::say(&view::title(state, head, proposal.serial, look))?;
-    match &proposal.summary {
-        Some(summary) => report::say(&view::render(summary, look)),
-        None => {
-            let said = "the engine has encrypted this state: what changes cannot be told, and its serial cannot be \
-                        changed";
-            report::say(&errors::render_warning(said, &[], look))
-        }
+    if let Some(summary) = &proposal.summary {
+        return report::say(&view::render(summary, look));
     }
+    let said = "the engine has encrypted this state: what changes cannot be told, and its serial cannot be changed";
+    report::say(&errors::render_warning(said, &[], look))
 }
 
 fn document(proposal: &Proposal) -> Value {
