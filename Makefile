@@ -19,8 +19,8 @@ help: ## List what can be made
 demo: ## Watch the quickstart project being applied, changed and destroyed
 	@scripts/demo.sh
 
-test: ## Run all tests, with real engines
-	@engines=$$(scripts/engines.sh) && eval "$$engines" && cargo test --workspace --lib --bins --tests
+test: ## Run all tests, with real engines and services
+	@parts=$$(scripts/engines.sh && scripts/services.sh) && eval "$$parts" && cargo test --workspace --lib --bins --tests
 
 check: ## Before each commit: format, lints, rules of the house, fast tests
 	@scripts/lint.sh
@@ -37,6 +37,7 @@ dev: ## A shell with a fresh `terrane` and the engine on its path
 
 tools: ## Install what the tests and lints use, and say where it is
 	@scripts/engines.sh
+	@scripts/services.sh
 	@scripts/cargo-deny.sh
 
 clean-tools: ## Remove what was installed into the user's cache

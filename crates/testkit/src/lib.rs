@@ -2,11 +2,20 @@
 //!
 //! Not here: any stand-in. Engines that misbehave are shell scripts written by the test that needs one.
 
+mod azurite;
 pub mod engines;
+mod gcs;
+mod minio;
+mod postgres;
 pub mod said;
+mod service;
 mod terminal;
 mod terrane;
 
+pub use azurite::{AzureProxy, Azurite};
+pub use gcs::FakeGcs;
+pub use minio::Minio;
+pub use postgres::Postgres;
 pub use said::Said;
 pub use terminal::Terminal;
 pub use terrane::{Background, TestTerrane, kill};

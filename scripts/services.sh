@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Obtains the services that tests use beside the engines, and prints `export` lines for them on stdout:
+#   eval "$(scripts/services.sh)"
+# Nothing is started: each test process starts its own and stops it. `scripts/services.sh postgres` obtains only that one.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+obtain() {
+  case $1 in
+    postgres) scripts/tools/postgres.sh ;;
+    minio) scripts/tools/go-tool.sh minio github.com/minio/minio v0.0.0-20260212201848-7aac2a2c5b7c ;;
+    azurite) scripts/tools/azurite.sh ;;
+    fake-gcs-server) scripts/tools/go-tool.sh fake-gcs-server github.com/fsouza/fake-gcs-server v1.56.1 ;;
+    *)
+      printf 'error: no service is called `%s`: postgres, minio, azurite, fake-gcs-server\n' "$1" >&2
+      return 1
+      ;;
+  esac
+}
+
+if [ $# = 0 ]; then
+  set -- postgres minio azurite fake-gcs-server
+fi
+for service in "$@"; do
+  path=$(obtain "$service")
+  printf 'services: %s at %s\n' "$service" "$path" >&2
+  variable=TERRANE_TEST_$(printf '%s' "$service" | tr 'a-z-' 'A-Z_')
+  printf 'export %s=%q\n' "$variable" "$path"
+done

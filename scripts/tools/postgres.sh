@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Prints the directory of PostgreSQL's programs: one that is there, else Debian's package, if this
+# user may install it.
+set -euo pipefail
+
+# The newest one; `initdb` is often not on PATH.
+find_postgres() {
+  local dir
+  for dir in ${TERRANE_TEST_POSTGRES:+"$TERRANE_TEST_POSTGRES"} $(printf '%s\n' /usr/lib/postgresql/*/bin /opt/homebrew/opt/postgresql*/bin /usr/pgsql-*/bin | sort -rV); do
+    if [ -x "$dir/initdb" ] && [ -x "$dir/postgres" ]; then
+      printf '%s\n' "$dir"
+      return
+    fi
+  done
+  if dir=$(command -v initdb); then
+    dirname "$dir"
+    return
+  fi
+  return 1
+}
+
+if find_postgres; then
+  exit 0
+fi
+install="apt-get install --yes --no-install-recommends postgresql"
+if command -v apt-get > /dev/null; then
+  if [ "$(id -u)" = 0 ]; then
+    printf 'tools: %s\n' "$install" >&2
+    # Its own cluster is not wanted: tests start theirs.
+    DEBIAN_FRONTEND=noninteractive $install >&2 || true
+  elif sudo -n true 2> /dev/null; then
+    printf 'tools: sudo %s\n' "$install" >&2
+    sudo -n DEBIAN_FRONTEND=noninteractive $install >&2 || true
+  fi
+fi
+if ! find_postgres; then
+  printf 'error: PostgreSQL is missing\nhint: install it: sudo %s\n' "$install" >&2
+  printf '      or name the directory of its programs: TERRANE_TEST_POSTGRES=/path/to/bin\n' >&2
+  exit 1
+fi
