@@ -43,6 +43,15 @@ impl Process {
         }
     }
 
+    /// Who acts here, for records.
+    pub(crate) fn actor(&self) -> String {
+        let user = ["USER", "LOGNAME"].iter().find_map(|name| self.var(name));
+        user.map_or_else(
+            || format!("uid {}", rustix::process::getuid().as_raw()),
+            str::to_owned,
+        )
+    }
+
     pub(crate) fn var(&self, name: &str) -> Option<&str> {
         self.env
             .get(name)

@@ -468,6 +468,26 @@ fn spec(
     })
 }
 
+/// What the engine of one stack needs to know, for calls that belong to no run.
+pub(crate) fn spec_alone(
+    open: &OpenProject,
+    project: &Project,
+    engines: &BTreeMap<StackName, Engine>,
+    name: &StackName,
+) -> Result<RunSpec, PrepareError> {
+    let wanted = Wanted {
+        action: Action::Plan,
+        stacks: BTreeSet::from([name.clone()]),
+        auto_approve: false,
+        parallelism: 1,
+        destroy: false,
+        refresh_only: false,
+        may_keep_state: false,
+    };
+    let graph = Graph::new(project);
+    spec(open, project, &graph, engines, "", name, &wanted)
+}
+
 /// Engines keep their data beside the root module, so two stacks with the same one need two trees; and
 /// targets, which change independently, do not wait for each other's trees. No stack's name begins with `_`.
 fn slot_of(project: &Project, stack: &Stack) -> String {

@@ -16,9 +16,11 @@ use crate::ids::RunId;
 use crate::lock::LockInfo;
 
 mod adoption;
+mod copy;
 mod push;
 
 pub use adoption::{Adoption, KeepAside, adoption};
+pub use copy::{check_copy, check_push_over_copy};
 pub use push::{HeadView, LockView, Mark, PushRefusal, PushVerdict, PushView, check_push};
 
 /// Which state: a name within a project. One made without a project has the empty project.
@@ -66,6 +68,11 @@ pub struct StateVersion {
 }
 
 impl StateVersion {
+    /// Whether the state lives in a backend of the engine, and this is what was seen there.
+    pub fn is_copy(&self) -> bool {
+        self.mark == Some(Mark::Copy)
+    }
+
     pub fn view(&self) -> HeadView<'_> {
         HeadView {
             serial: self.serial,

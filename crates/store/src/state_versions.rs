@@ -14,6 +14,7 @@ use crate::{Store, StoreError, blocking};
 mod adopt;
 mod append;
 mod blob;
+mod copy;
 
 pub use adopt::{AdoptError, Adopted};
 pub use append::{AppendError, Appended, Writer};

@@ -1,5 +1,7 @@
 //! `terrane state`: what was kept, and what may be done with it. One file per command.
 
+mod export;
+mod import;
 mod pull;
 
 use crate::args::Global;
@@ -14,6 +16,8 @@ pub(crate) struct StateArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum StateCommand {
+    Export(export::ExportArgs),
+    Import(import::ImportArgs),
     Pull(pull::PullArgs),
 }
 
@@ -23,6 +27,8 @@ pub(crate) async fn state(
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
     match args.command {
+        StateCommand::Export(args) => export::export(&args, global, process).await,
+        StateCommand::Import(args) => import::import(&args, global, process).await,
         StateCommand::Pull(args) => pull::pull(&args, global, process).await,
     }
 }

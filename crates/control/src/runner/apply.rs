@@ -15,7 +15,7 @@ use super::plan::{file_path, initialise};
 use super::workspace::{Scratch, Workspace, write_private};
 use super::{Failure, Job, failed, inputs, logs};
 use crate::state::StateAccess;
-use crate::{outputs, recovery};
+use crate::{backends, recovery};
 
 pub(super) async fn apply(job: &Job<'_>) -> RunEvent {
     let mut mask = Mask::default();
@@ -90,7 +90,7 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
         }
         return Err(failure);
     }
-    keep_outputs(job, &caller, &scratch, &var_files, "applied").await?;
+    keep_copy(job, &caller, &scratch, &var_files, "applied").await?;
     scratch.remove();
     let now = head(job).await?;
     if job.spec.target.backend == Backend::Terrane && now == plan.seal.head {
@@ -103,8 +103,9 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
     })
 }
 
-/// Asks a backend that is not ours for the outputs, whoever applied them, so that dependents find them.
-pub(super) async fn keep_outputs(
+/// Keeps a copy of what a backend that is not ours holds now, whoever applied it: dependents find its
+/// outputs there, and people its history.
+pub(super) async fn keep_copy(
     job: &Job<'_>,
     caller: &Caller<'_>,
     scratch: &Scratch,
@@ -114,17 +115,18 @@ pub(super) async fn keep_outputs(
     if job.spec.target.backend == Backend::Terrane {
         return Ok(());
     }
-    let call = EngineCall::Output { var_files };
+    let call = EngineCall::StatePull { var_files };
     let path = scratch.shown();
-    let shown = caller
+    let pulled = caller
         .call_to(&call, &path, &caller.environment(), None)
         .await?;
-    if !shown.exit.success() {
-        return Err(shown.failure(&format!("{deed}, but could not read the outputs")));
+    if !pulled.exit.success() {
+        return Err(pulled.failure(&format!("{deed}, but could not read the state")));
     }
-    outputs::remember(job.control, &job.spec.stack.state, &path)
+    let state = &job.spec.stack.state;
+    backends::keep_copy(job.control, state, Some(job.run), pulled.output)
         .await
-        .map_err(|err| Failure::because("could not keep the outputs", &err))
+        .map_err(|err| Failure::because("could not keep a copy of the state", &err))
 }
 
 /// Where the state stands now.

@@ -51,16 +51,19 @@ pub enum Mark {
     Forced,
     /// Found in an `errored.tfstate` after its run.
     Adopted,
+    /// It lives in a backend of the engine; this is what was seen there.
+    Copy,
 }
 
 impl Mark {
-    pub const ALL: [Self; 3] = [Self::Emptied, Self::Forced, Self::Adopted];
+    pub const ALL: [Self; 4] = [Self::Emptied, Self::Forced, Self::Adopted, Self::Copy];
 
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Emptied => "emptied",
             Self::Forced => "forced",
             Self::Adopted => "adopted",
+            Self::Copy => "copy",
         }
     }
 }
@@ -91,6 +94,10 @@ pub enum PushRefusal {
     OtherLineage { lineage: String, head: String },
     #[error("the write takes all resources away, but run {run}'s plan does not")]
     EmptiedWithoutPlan { run: RunId },
+    #[error(
+        "the state lives in a backend of the engine, and what is here is a copy: `terrane state import` brings it here"
+    )]
+    Copy,
 }
 
 /// Decides one write. The bytes of the head are welcome from anyone at any time, for an answer may
@@ -113,7 +120,10 @@ pub fn check_push(
     }
 }
 
-fn check_lock(lock: Option<&LockView<'_>>, push: &PushView<'_>) -> Result<(), PushRefusal> {
+pub(super) fn check_lock(
+    lock: Option<&LockView<'_>>,
+    push: &PushView<'_>,
+) -> Result<(), PushRefusal> {
     match (lock, push.lock_id) {
         (Some(lock), Some(id)) if lock.id == id => match push.run {
             Some(run) if lock.run != Some(run) => Err(PushRefusal::RunWithoutLock { run }),
