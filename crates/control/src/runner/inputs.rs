@@ -124,19 +124,11 @@ fn settings(
     };
     let mut names = BTreeMap::new();
     for (name, input) in settings {
-        let (value, sensitive) = known.look_at(input, &format!("backend setting `{name}`"))?;
+        let value = known.evaluate(input, &format!("backend setting `{name}`"))?;
         let text = text_of(&value);
         match credential_variable(kind, name) {
             Some(variable) => {
                 environment.set_secret(variable.to_owned(), Secret::new(text));
-            }
-            None if sensitive => {
-                let said = format!(
-                    "setting `{name}` of backend `{kind}` is a secret, and would lie in clear in plan files"
-                );
-                return Err(Failure::new(said)
-                    .hint("give it by environment: `env` of a context")
-                    .refused());
             }
             None => {
                 names.insert(name.clone(), text);
@@ -156,17 +148,12 @@ struct Known<'a> {
 
 impl Known<'_> {
     fn evaluate(&self, input: &Input, what: &str) -> Result<Value, Failure> {
-        Ok(self.look_at(input, what)?.0)
-    }
-
-    /// The value, and whether it is sensitive.
-    fn look_at(&self, input: &Input, what: &str) -> Result<(Value, bool), Failure> {
         let evaluated = eval::evaluate(input, self)
             .map_err(|err| Failure::because(&format!("could not work out {what}"), &err))?;
         if evaluated.sensitive {
             self.hide(&evaluated.value);
         }
-        Ok((evaluated.value, evaluated.sensitive))
+        Ok(evaluated.value)
     }
 
     /// Every text in a sensitive value is masked wherever it turns up.
@@ -210,11 +197,7 @@ async fn resolve<'a>(
         .contexts
         .iter()
         .flat_map(|context| context.env.values().chain(context.vars.values()));
-    let backend = match &spec.target.backend {
-        Backend::Terrane => None,
-        Backend::Engine { settings, .. } => Some(settings.values()),
-    };
-    for input in inputs.chain(contexts).chain(backend.into_iter().flatten()) {
+    for input in inputs.chain(contexts) {
         let Input::Expression(expression) = input else {
             continue;
         };

@@ -260,13 +260,10 @@ fn own_identity(
     )));
 }
 
-/// Whether the text of a block holds more than braces and comments.
+/// Whether a block, as written, holds anything between its braces.
 fn has_settings(text: &str) -> bool {
-    text.lines().map(str::trim).any(|line| {
-        !["", "{", "}", "{}", "null"].contains(&line)
-            && !line.starts_with('#')
-            && !line.starts_with("//")
-    })
+    let inside = text.split_once('{').map_or("", |(_, rest)| rest);
+    !inside.trim_end().trim_end_matches('}').trim().is_empty()
 }
 
 /// What makes a state one and the same, and how to call it.
