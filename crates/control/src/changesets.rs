@@ -483,6 +483,7 @@ async fn keep_source(
 }
 
 /// The source of a change set, and of each stack what is its own.
+#[derive(Default)]
 struct Source {
     digest: String,
     own: BTreeMap<StackName, String>,
@@ -552,6 +553,29 @@ fn spec(
         refresh_only: wanted.refresh_only,
         pinned: wanted.pinned.filter(|_| wanted.action == Action::Plan),
     })
+}
+
+/// What the engine of one stack needs to know, for calls that belong to no run.
+pub(crate) fn spec_alone(
+    open: &OpenProject,
+    project: &Project,
+    engines: &BTreeMap<StackName, Engine>,
+    name: &StackName,
+) -> Result<RunSpec, PrepareError> {
+    let wanted = Wanted {
+        action: Action::Plan,
+        stacks: BTreeSet::from([name.clone()]),
+        auto_approve: false,
+        parallelism: 1,
+        destroy: false,
+        refresh_only: false,
+        pinned: None,
+        asker: String::new(),
+        may_keep_state: false,
+    };
+    let graph = Graph::new(project);
+    let source = Source::default();
+    spec(open, project, &graph, engines, &source, name, &wanted)
 }
 
 /// Engines keep their data beside the root module, so two stacks with the same one need two trees; and

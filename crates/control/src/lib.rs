@@ -4,6 +4,7 @@
 //! Not here: SQL (`store`), processes and Git (`drivers`), decisions (`model`), words for people (`cli`).
 
 pub mod asker;
+pub mod backends;
 pub mod changed;
 pub mod changesets;
 pub mod engines;
@@ -20,6 +21,8 @@ pub mod recovery;
 pub mod runner;
 pub mod spool;
 pub mod state;
+pub mod state_export;
+pub mod state_import;
 pub mod state_service;
 pub mod states;
 pub mod surgery;

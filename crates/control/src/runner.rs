@@ -35,10 +35,11 @@ mod plan;
 mod usage;
 mod workspace;
 
+pub(crate) use inputs::for_backend;
 pub(crate) use logs::mask_lost as mask_lost_logs;
 pub(crate) use plan::{file_path as plan_file, view_path as plan_view};
 pub use usage::{USAGE_FILE, note_usage};
-pub(crate) use workspace::scratch_dir;
+pub(crate) use workspace::{scratch_dir, write_override};
 
 /// Brings up a run's state endpoint; given by `cli`, which knows `server`.
 pub type Serve = fn(StateAccess, TcpListener) -> std::io::Result<Endpoint>;
@@ -154,6 +155,11 @@ impl Failure {
     pub(crate) fn refused(mut self) -> Self {
         self.refused = true;
         self
+    }
+
+    /// What went wrong and what to do about it, for those who have no run.
+    pub(crate) fn into_words(self) -> (String, Option<String>) {
+        (self.message, self.hint)
     }
 
     fn into_problem(self, stage: Stage, serial: Option<i64>, mask: &Mask) -> Problem {

@@ -8,4 +8,5 @@ pub mod git;
 pub mod process;
 pub mod secrets;
 pub mod snapshot;
+pub mod state_http;
 pub mod tree;

@@ -3,6 +3,7 @@
 //! Not here: clocks, disks, sockets, environment, randomness. They come as arguments, and
 //! this crate's `clippy.toml` bans the rest.
 
+pub mod backend;
 pub mod break_glass;
 pub mod changed;
 pub mod changeset;

@@ -17,6 +17,7 @@ use crate::ids::RunId;
 use crate::lock::LockInfo;
 
 mod adoption;
+mod copy;
 pub mod diff;
 pub mod glob;
 pub mod history;
@@ -31,6 +32,7 @@ mod spans;
 mod summary;
 
 pub use adoption::{Adoption, KeepAside, adoption};
+pub use copy::{check_copy, check_push_over_copy};
 pub use push::{HeadView, LockView, Mark, PushRefusal, PushVerdict, PushView, check_push};
 pub use removal::{Removal, RemoveError, remove};
 pub use spans::{Instance, ReadResourcesError, Resource, resources};
@@ -84,6 +86,11 @@ pub struct StateVersion {
 }
 
 impl StateVersion {
+    /// Whether the state lives in a backend of the engine, and this is what was seen there.
+    pub fn is_copy(&self) -> bool {
+        self.mark == Some(Mark::Copy)
+    }
+
     pub fn view(&self) -> HeadView<'_> {
         HeadView {
             serial: self.serial,

@@ -23,6 +23,7 @@ mod adopt;
 mod append;
 pub(crate) mod blob;
 mod by_hand;
+mod copy;
 mod recent;
 
 pub use adopt::{AdoptError, Adopted};

@@ -5,6 +5,7 @@
 mod azurite;
 pub mod engines;
 mod gcs;
+mod http_backend;
 mod minio;
 mod postgres;
 pub mod said;
@@ -14,6 +15,7 @@ mod terrane;
 
 pub use azurite::{AzureProxy, Azurite};
 pub use gcs::FakeGcs;
+pub use http_backend::HttpBackend;
 pub use minio::Minio;
 pub use postgres::Postgres;
 pub use said::Said;

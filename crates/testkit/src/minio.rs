@@ -1,4 +1,4 @@
-//! MinIO for tests: an S3-compatible server, one for each test process, one bucket for each test.
+//! `MinIO` for tests: an S3-compatible server, one for each test process, one bucket for each test.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::service::{Kept, Recipe, Service, answers, program, temp_dir};
 
-/// A running MinIO, shared or a test's own.
+/// A running `MinIO`, shared or a test's own.
 pub struct Minio(Held);
 
 enum Held {
@@ -126,5 +126,8 @@ fn start(kept: Kept) -> Service {
 }
 
 fn is_ready(port: u16) -> bool {
-    answers(port, "GET /minio/health/ready HTTP/1.0\r\n\r\n")
+    answers(
+        port,
+        "GET /minio/health/ready HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n",
+    )
 }

@@ -3,6 +3,8 @@
 mod asking;
 mod blame;
 mod diff;
+mod export;
+mod import;
 mod list;
 mod pull;
 mod push;
@@ -33,6 +35,8 @@ enum StateCommand {
     Diff(diff::DiffArgs),
     Blame(blame::BlameArgs),
     Search(search::SearchArgs),
+    Export(export::ExportArgs),
+    Import(import::ImportArgs),
     Pull(pull::PullArgs),
     Recover(recover::RecoverArgs),
     Verify(verify::VerifyArgs),
@@ -53,6 +57,8 @@ pub(crate) async fn state(
         StateCommand::Diff(args) => diff::diff(&args, global, process).await,
         StateCommand::Blame(args) => blame::blame(&args, global, process).await,
         StateCommand::Search(args) => search::search(&args, global, process).await,
+        StateCommand::Export(args) => export::export(&args, global, process).await,
+        StateCommand::Import(args) => import::import(&args, global, process).await,
         StateCommand::Pull(args) => pull::pull(&args, global, process).await,
         StateCommand::Recover(args) => recover::recover(&args, global, process),
         StateCommand::Verify(args) => verify::verify(&args, global, process).await,

@@ -8,6 +8,7 @@
 mod approval;
 mod attach;
 mod backend;
+mod backends;
 mod changed;
 mod contexts;
 mod destroy;

@@ -14,8 +14,8 @@ use super::engine::Caller;
 use super::plan::{file_path, initialise};
 use super::workspace::{Scratch, Workspace, write_private};
 use super::{Failure, Job, failed, inputs, logs};
+use crate::backends;
 use crate::kept_aside::{self, Leftovers};
-use crate::outputs;
 use crate::patience::insist;
 use crate::spool::Spool;
 use crate::state::StateAccess;
@@ -100,7 +100,7 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
         }
         return Err(failure);
     }
-    keep_outputs(job, &caller, &scratch, &var_files, "applied").await?;
+    keep_copy(job, &caller, &scratch, &var_files, "applied").await?;
     scratch.remove();
     let now = head(job).await?;
     if job.spec.target.backend == Backend::Terrane && now == plan.seal.head {
@@ -139,8 +139,9 @@ async fn nothing_left_over(job: &Job<'_>, left: Leftovers<'_>) -> Result<(), Fai
         .refused())
 }
 
-/// Asks a backend that is not ours for the outputs, whoever applied them, so that dependents find them.
-pub(super) async fn keep_outputs(
+/// Keeps a copy of what a backend that is not ours holds now, whoever applied it: dependents find its
+/// outputs there, and people its history.
+pub(super) async fn keep_copy(
     job: &Job<'_>,
     caller: &Caller<'_>,
     scratch: &Scratch,
@@ -150,17 +151,18 @@ pub(super) async fn keep_outputs(
     if job.spec.target.backend == Backend::Terrane {
         return Ok(());
     }
-    let call = EngineCall::Output { var_files };
+    let call = EngineCall::StatePull { var_files };
     let path = scratch.shown();
-    let shown = caller
+    let pulled = caller
         .call_to(&call, &path, &caller.environment(), None)
         .await?;
-    if !shown.exit.success() {
-        return Err(shown.failure(&format!("{deed}, but could not read the outputs")));
+    if !pulled.exit.success() {
+        return Err(pulled.failure(&format!("{deed}, but could not read the state")));
     }
-    outputs::remember(job.control, &job.spec.stack.state, &path)
+    let state = &job.spec.stack.state;
+    backends::keep_copy(job.control, state, Some(job.run), pulled.output)
         .await
-        .map_err(|err| Failure::because("could not keep the outputs", &err))
+        .map_err(|err| Failure::because("could not keep a copy of the state", &err))
 }
 
 /// Where the state stands now.

@@ -7,18 +7,21 @@ use std::path::Path;
 
 use drivers::process::{Environment, engine_environment};
 use drivers::secrets::{self, Reference};
+use model::backend::credential_variable;
 use model::config::eval::{self, Values};
 use model::digits;
 use model::ids::StackName;
 use model::masking::Mask;
-use model::project::{Input, Needs};
+use model::project::{Backend, Input, Needs};
+use model::run::RunSpec;
 use model::secret::Secret;
 use serde_json::{Map, Value};
 
 use super::engine::Caller;
 use super::workspace::Scratch;
 use super::{Failure, Job};
-use crate::outputs;
+use crate::asker::Asker;
+use crate::{Control, outputs};
 
 pub(super) struct Inputs {
     pub(super) variables: Map<String, Value>,
@@ -41,21 +44,40 @@ impl Inputs {
     }
 }
 
+/// How the engine reaches its backend.
+pub(crate) struct BackendValues {
+    pub(crate) environment: Environment,
+    /// For `-backend-config`, by name.
+    pub(crate) settings: BTreeMap<String, String>,
+}
+
+/// What a call needs that is about the stack's backend alone: no input of the stack is looked at.
+pub(crate) async fn for_backend(
+    control: &Control,
+    spec: &RunSpec,
+    asker: &Asker,
+) -> Result<BackendValues, Failure> {
+    let mut bare = spec.clone();
+    bare.stack.inputs.clear();
+    for context in &mut bare.contexts {
+        context.vars.clear();
+    }
+    let known = resolve(control, &bare, asker).await?;
+    let mut environment = environment(&bare, asker, &known)?;
+    let settings = settings(&bare, &known, &mut environment)?;
+    Ok(BackendValues {
+        environment,
+        settings,
+    })
+}
+
 /// Evaluates everything the run needs, in the order in which the stronger overrides the weaker.
 pub(super) async fn gather(job: &Job<'_>) -> Result<Inputs, Failure> {
     let spec = job.spec;
-    let known = resolve(job).await?;
-    let mut environment = engine_environment(job.asker.env(), spec.target.is_open());
+    let known = resolve(job.control, spec, job.asker).await?;
+    let mut environment = environment(spec, job.asker, &known)?;
     let mut variables = Map::new();
     for context in &spec.contexts {
-        for (name, value) in job.asker.passed(context) {
-            environment.set(name, value);
-        }
-        for (name, input) in &context.env {
-            let value =
-                known.evaluate(input, &format!("`{name}` of context `{}`", context.name))?;
-            environment.set_secret(name.clone(), Secret::new(text_of(&value)));
-        }
         for (name, input) in &context.vars {
             if spec.variables.contains_key(name) {
                 let what = format!("variable `{name}` of context `{}`", context.name);
@@ -67,16 +89,7 @@ pub(super) async fn gather(job: &Job<'_>) -> Result<Inputs, Failure> {
         let value = known.evaluate(input, &format!("input `{name}`"))?;
         variables.insert(name.clone(), value);
     }
-    let backend = match &spec.target.backend {
-        model::project::Backend::Terrane => BTreeMap::new(),
-        model::project::Backend::Engine { settings, .. } => settings
-            .iter()
-            .map(|(name, input)| {
-                let value = known.evaluate(input, &format!("backend setting `{name}`"))?;
-                Ok((name.clone(), text_of(&value)))
-            })
-            .collect::<Result<_, Failure>>()?,
-    };
+    let backend = settings(spec, &known, &mut environment)?;
     for (name, declared) in &spec.variables {
         if let (true, Some(value)) = (declared.sensitive, variables.get(name)) {
             known.hide(value);
@@ -98,6 +111,46 @@ pub(super) async fn gather(job: &Job<'_>) -> Result<Inputs, Failure> {
         digest,
         backend,
     })
+}
+
+fn environment(spec: &RunSpec, asker: &Asker, known: &Known<'_>) -> Result<Environment, Failure> {
+    let mut environment = engine_environment(asker.env(), spec.target.is_open());
+    for context in &spec.contexts {
+        for (name, value) in asker.passed(context) {
+            environment.set(name, value);
+        }
+        for (name, input) in &context.env {
+            let value =
+                known.evaluate(input, &format!("`{name}` of context `{}`", context.name))?;
+            environment.set_secret(name.clone(), Secret::new(text_of(&value)));
+        }
+    }
+    Ok(environment)
+}
+
+/// Names as `-backend-config` takes them; credentials go into the environment.
+fn settings(
+    spec: &RunSpec,
+    known: &Known<'_>,
+    environment: &mut Environment,
+) -> Result<BTreeMap<String, String>, Failure> {
+    let Backend::Engine { kind, settings } = &spec.target.backend else {
+        return Ok(BTreeMap::new());
+    };
+    let mut names = BTreeMap::new();
+    for (name, input) in settings {
+        let value = known.evaluate(input, &format!("backend setting `{name}`"))?;
+        let text = text_of(&value);
+        match credential_variable(kind, name) {
+            Some(variable) => {
+                environment.set_secret(variable.to_owned(), Secret::new(text));
+            }
+            None => {
+                names.insert(name.clone(), text);
+            }
+        }
+    }
+    Ok(names)
 }
 
 /// Values from elsewhere, fetched before evaluation, which itself touches nothing.
@@ -147,10 +200,13 @@ impl Values for Known<'_> {
     }
 }
 
-async fn resolve<'a>(job: &Job<'a>) -> Result<Known<'a>, Failure> {
-    let spec = job.spec;
+async fn resolve<'a>(
+    control: &Control,
+    spec: &RunSpec,
+    asker: &'a Asker,
+) -> Result<Known<'a>, Failure> {
     let mut known = Known {
-        env: job.asker.env(),
+        env: asker.env(),
         outputs: BTreeMap::new(),
         secrets: BTreeMap::new(),
         hidden: RefCell::new(Vec::new()),
@@ -175,11 +231,11 @@ async fn resolve<'a>(job: &Job<'a>) -> Result<Known<'a>, Failure> {
                 let Some(state) = spec.output_states.get(stack) else {
                     continue;
                 };
-                let found = outputs::of_state(job.control, &state.name, state.is_ours).await;
+                let found = outputs::of_state(control, &state.name, state.is_ours).await;
                 let values = found.map_err(|err| {
                     Failure::because(&format!("could not read the outputs of `{stack}`"), &err)
                 })?;
-                let declared = outputs::declared(job.control, stack).await;
+                let declared = outputs::declared(control, stack).await;
                 let declared = declared.map_err(|err| {
                     Failure::because(&format!("could not read the outputs of `{stack}`"), &err)
                 })?;
@@ -195,7 +251,7 @@ async fn resolve<'a>(job: &Job<'a>) -> Result<Known<'a>, Failure> {
         }
         for reference in secrets {
             if !known.secrets.contains_key(reference) {
-                let secret = secret(job, reference).await?;
+                let secret = secret(spec, asker, reference).await?;
                 known.hidden.borrow_mut().push(secret.clone());
                 known.secrets.insert(reference.clone(), secret);
             }
@@ -204,16 +260,16 @@ async fn resolve<'a>(job: &Job<'a>) -> Result<Known<'a>, Failure> {
     Ok(known)
 }
 
-async fn secret(job: &Job<'_>, reference: &str) -> Result<Secret, Failure> {
+async fn secret(spec: &RunSpec, asker: &Asker, reference: &str) -> Result<Secret, Failure> {
     let failed = |err: secrets::SecretError| {
         Failure::because(&format!("could not resolve the secret `{reference}`"), &err)
     };
     match reference.parse::<Reference>().map_err(failed)? {
-        Reference::Env(name) => job.asker.env().get(&name).map(Secret::new),
-        Reference::File(_) => job.asker.file(reference),
+        Reference::Env(name) => asker.env().get(&name).map(Secret::new),
+        Reference::File(_) => asker.file(reference),
         Reference::Command(words) => {
-            let env = engine_environment(job.asker.env(), job.spec.target.is_open());
-            let root = Path::new(&job.spec.root);
+            let env = engine_environment(asker.env(), spec.target.is_open());
+            let root = Path::new(&spec.root);
             return secrets::run_command(&words, root, &env)
                 .await
                 .map_err(failed);

@@ -19,7 +19,7 @@ use model::run::{PlanRecord, RunEvent, RunSpec, Seal, SealedHead, Stage};
 use model::state::{Contents, StateVersion};
 use store::Scope;
 
-use super::apply::keep_outputs;
+use super::apply::keep_copy;
 use super::engine::Caller;
 use super::inputs::{self, Inputs};
 use super::workspace::{Scratch, Workspace};
@@ -52,6 +52,16 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
     if job.spec.destroy && is_ours && is_empty {
         return Ok(RunEvent::NothingToChange); // nothing was ever made, or all of it is gone
     }
+    if is_ours && head.as_ref().is_some_and(StateVersion::is_copy) {
+        let stack = &job.spec.stack.name;
+        return Err(Failure::new(
+            "its state lives in a backend of the engine, and what is here is a copy",
+        )
+        .hint(format!(
+            "`terrane state import {stack} --from …` brings it here"
+        ))
+        .refused());
+    }
     let inputs = inputs::gather(job).await?;
     *mask = inputs.mask.clone();
     let workspace = Workspace::prepare(job).await?;
@@ -78,14 +88,13 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
         scratch.remove();
         return Err(ended.failure("could not plan"));
     }
+    keep_copy(job, &caller, &scratch, &var_files, "planned").await?;
     if nothing_changes(&ended.events(), ended.exit.code()) {
-        keep_outputs(job, &caller, &scratch, &var_files, "planned").await?;
         scratch.remove();
         return Ok(RunEvent::NothingToChange);
     }
     let plan = show(&caller, &scratch, &var_files, mask).await?;
     if plan.is_empty() {
-        keep_outputs(job, &caller, &scratch, &var_files, "planned").await?;
         scratch.remove();
         return Ok(RunEvent::NothingToChange);
     }

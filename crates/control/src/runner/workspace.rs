@@ -228,7 +228,7 @@ fn read_all(mut file: &File) -> io::Result<String> {
 ///
 /// It would take the place of the module's own block, settings and all: where that is of the target's
 /// kind already, it stays.
-fn write_override(dir: &Path, spec: &RunSpec) -> io::Result<()> {
+pub(crate) fn write_override(dir: &Path, spec: &RunSpec) -> io::Result<()> {
     let path = dir.join(OVERRIDE_FILE);
     let kind = match &spec.target.backend {
         Backend::Terrane => "http",

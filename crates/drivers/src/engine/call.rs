@@ -33,6 +33,21 @@ pub enum EngineCall<'a> {
     Output {
         var_files: &'a [PathBuf],
     },
+    /// The state as the backend has it, decrypted; nothing at all if there is none.
+    StatePull {
+        var_files: &'a [PathBuf],
+    },
+    /// Takes the backend's lock, and checks lineage and serial unless forced.
+    StatePush {
+        file: &'a Path,
+        force: bool,
+        var_files: &'a [PathBuf],
+    },
+    /// Takes the lock of that id away from whoever holds it.
+    ForceUnlock {
+        id: &'a str,
+        var_files: &'a [PathBuf],
+    },
     Validate {
         var_files: &'a [PathBuf],
     },
@@ -135,6 +150,27 @@ impl EngineCall<'_> {
             Self::Output { var_files } => {
                 line.words(&["output", "-json"]);
                 line.early_var_files(flavor, var_files);
+            }
+            Self::StatePull { var_files } => {
+                line.words(&["state", "pull"]);
+                line.early_var_files(flavor, var_files);
+            }
+            Self::StatePush {
+                file,
+                force,
+                var_files,
+            } => {
+                line.words(&["state", "push"]);
+                if *force {
+                    line.words(&["-force"]);
+                }
+                line.early_var_files(flavor, var_files);
+                line.word(file);
+            }
+            Self::ForceUnlock { id, var_files } => {
+                line.words(&["force-unlock", "-force"]);
+                line.early_var_files(flavor, var_files);
+                line.word(id);
             }
             Self::Validate { var_files } => {
                 line.words(&["validate", "-json"]);

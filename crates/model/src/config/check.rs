@@ -15,7 +15,7 @@ use super::suggest;
 use crate::diagnostic::{Finding, Location};
 use crate::ids::StackName;
 use crate::module::Module;
-use crate::project::{Backend, Edge, Stack};
+use crate::project::{Backend, Edge, Stack, Target};
 use crate::secret::Secret;
 
 pub(crate) type Drafts = BTreeMap<StackName, StackDraft>;
@@ -201,6 +201,7 @@ pub(crate) fn states(
         let Some(target) = known.targets.get(&stack.target) else {
             continue;
         };
+        own_identity(findings, draft, &target.target, modules.get(&stack.path));
         let Some((key, what)) = state_key(
             stack,
             &target.target.backend,
@@ -219,6 +220,50 @@ pub(crate) fn states(
             seen.insert(key, draft);
         }
     }
+}
+
+/// Where a target says where states are, the source says nothing: an identity there would be the same for
+/// every stack and every target that uses the module.
+fn own_identity(
+    findings: &mut Findings,
+    draft: &StackDraft,
+    target: &Target,
+    module: Option<&Module>,
+) {
+    let Backend::Engine { kind, settings } = &target.backend else {
+        return;
+    };
+    let Some((module, own)) = module.and_then(|module| Some((module, module.backend.as_ref()?)))
+    else {
+        return;
+    };
+    let message = if own != kind {
+        format!(
+            "the source has backend `{own}`, and target `{}` keeps states in `{kind}`",
+            target.name
+        )
+    } else if !settings.is_empty() && has_settings(&module.backend_text) {
+        format!(
+            "the source says where its state is, and so does target `{}`",
+            target.name
+        )
+    } else {
+        return;
+    };
+    let mut finding = Finding::error("backend-identity", message);
+    if let Some(at) = &module.backend_at {
+        finding = finding.at(at.clone(), "this block may be empty, or not there at all");
+    }
+    findings.push(finding.hint(format!(
+        "move its settings to `backend \"{kind}\"` of target `{}`, as used by stack `{}`",
+        target.name, draft.stack.name
+    )));
+}
+
+/// Whether a block, as written, holds anything between its braces.
+fn has_settings(text: &str) -> bool {
+    let inside = text.split_once('{').map_or("", |(_, rest)| rest);
+    !inside.trim_end().trim_end_matches('}').trim().is_empty()
 }
 
 /// What makes a state one and the same, and how to call it.

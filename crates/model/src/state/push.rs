@@ -55,15 +55,18 @@ pub enum Mark {
     RolledBack,
     /// Resources were taken out of it by hand.
     Edited,
+    /// It lives in a backend of the engine; this is what was seen there.
+    Copy,
 }
 
 impl Mark {
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Emptied,
         Self::Forced,
         Self::Adopted,
         Self::RolledBack,
         Self::Edited,
+        Self::Copy,
     ];
 
     pub fn as_str(self) -> &'static str {
@@ -73,6 +76,7 @@ impl Mark {
             Self::Adopted => "adopted",
             Self::RolledBack => "rolled_back",
             Self::Edited => "edited",
+            Self::Copy => "copy",
         }
     }
 }
@@ -103,6 +107,10 @@ pub enum PushRefusal {
     OtherLineage { lineage: String, head: String },
     #[error("the write takes all resources away, but run {run}'s plan does not")]
     EmptiedWithoutPlan { run: RunId },
+    #[error(
+        "the state lives in a backend of the engine, and what is here is a copy: `terrane state import` brings it here"
+    )]
+    Copy,
 }
 
 /// Decides one write. The bytes of the head are welcome from anyone at any time, for an answer may
@@ -125,7 +133,10 @@ pub fn check_push(
     }
 }
 
-fn check_lock(lock: Option<&LockView<'_>>, push: &PushView<'_>) -> Result<(), PushRefusal> {
+pub(super) fn check_lock(
+    lock: Option<&LockView<'_>>,
+    push: &PushView<'_>,
+) -> Result<(), PushRefusal> {
     match (lock, push.lock_id) {
         (Some(lock), Some(id)) if lock.id == id => match push.run {
             Some(run) if lock.run != Some(run) => Err(PushRefusal::RunWithoutLock { run }),

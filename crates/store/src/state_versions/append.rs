@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use model::ids::RunId;
 use model::state::{
     HeldLock, InvalidState, LockView, Mark, PushRefusal, PushVerdict, PushView, StateFacts,
-    StateName, StateVersion, check_push,
+    StateName, StateVersion, check_copy, check_push, check_push_over_copy,
 };
 
 use super::blob::{self, Base, NewBlob, may_build_on};
@@ -417,7 +417,17 @@ impl Write {
             may_empty: self.writer.may_empty,
             surgery: self.writer.surgery,
         };
-        check_push(head.as_ref(), lock.as_ref(), &push)
+        let head_is_copy = seen
+            .head
+            .as_ref()
+            .is_some_and(|head| head.version.is_copy());
+        if self.mark == Some(Mark::Copy) {
+            check_copy(head.as_ref(), head_is_copy, lock.as_ref(), &push)
+        } else if head_is_copy {
+            check_push_over_copy(lock.as_ref(), &push)
+        } else {
+            check_push(head.as_ref(), lock.as_ref(), &push)
+        }
     }
 }
 

@@ -1,0 +1,91 @@
+//! `terrane state export`
+
+use control::state_export;
+use control::state_import::Place as Home;
+use serde_json::json;
+
+use crate::args::Global;
+use crate::commands::place::Place;
+use crate::commands::{open_home, selection, sound_project};
+use crate::{CommandError, ExitStatus, Process, report};
+
+/// Take states out: one to a file or a backend, or all of them to a directory
+///
+/// A state holds every value in clear, sensitive ones too. `--all` is consistent while others write, and
+/// `terrane state import --all` brings it back.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  terrane state export network --to network.tfstate\n  terrane state export network --to engine   # the backend its source names\n  \
+    terrane state export network --to https://state.example.io/network --credential env:STATE_TOKEN\n  \
+    terrane state export --all --to backup/"
+)]
+pub(crate) struct ExportArgs {
+    /// The stack whose state it is
+    #[arg(required_unless_present = "all", conflicts_with = "all")]
+    stack: Option<String>,
+    /// Every state of the home, into an empty directory
+    #[arg(long)]
+    all: bool,
+    /// A file, a directory, `engine`, or a URL
+    #[arg(long, value_name = "PLACE")]
+    to: String,
+    /// Where `USER:PASSWORD` or a token for the URL is: `env:NAME`, `file:PATH`, `command:PROGRAM`
+    #[arg(long, value_name = "REFERENCE")]
+    credential: Option<String>,
+}
+
+pub(crate) async fn export(
+    args: &ExportArgs,
+    global: &Global,
+    process: &Process,
+) -> Result<ExitStatus, CommandError> {
+    let failed = |err: &state_export::ExportError| {
+        let shown = CommandError::from_error(err);
+        err.hint().into_iter().fold(shown, CommandError::hint)
+    };
+    let Some(stack) = &args.stack else {
+        let place = Place::open(global, process).await?;
+        let dir = process.cwd.join(&args.to);
+        let entries = state_export::export_all(&place.control, &dir)
+            .await
+            .map_err(|err| failed(&err))?;
+        if global.json {
+            report::json(&json!({ "exported": entries }))?;
+        }
+        report::say(&format!(
+            "{} states written to `{}`.\n",
+            entries.len(),
+            dir.display()
+        ))?;
+        return Ok(ExitStatus::Done);
+    };
+    let (open, project) = sound_project(global, process)?;
+    let stack = selection::one(stack, &project)?;
+    let settings = process.settings(global)?;
+    let control = open_home(&settings, &open, process, process.look(global)).await?;
+    let to = Home::parse(&args.to, &process.cwd);
+    let exported = state_export::export(
+        &control,
+        &open,
+        &project,
+        &process.env,
+        stack,
+        &to,
+        args.credential.as_deref(),
+        &process.actor(),
+    )
+    .await
+    .map_err(|err| failed(&err))?;
+    let version = &exported.version;
+    if global.json {
+        report::json(&json!({
+            "stack": stack.as_str(), "state": version.state.name, "version": version.version,
+            "serial": exported.serial, "lineage": version.lineage,
+        }))?;
+    }
+    report::say(&format!(
+        "State `{}` written to {}: serial {}, lineage {}.\n",
+        version.state.name, exported.place, exported.serial, version.lineage
+    ))?;
+    Ok(ExitStatus::Done)
+}

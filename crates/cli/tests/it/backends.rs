@@ -1,0 +1,379 @@
+//! Targets whose states live in backends of the engine, with the real servers: what is applied is there, a
+//! copy of it is here, and both ways between the two keep lineage and serial.
+
+use insta::assert_snapshot;
+use serde_json::Value;
+use testkit::{Azurite, FakeGcs, HttpBackend, Minio, Postgres, TestTerrane, engines};
+
+use crate::project::{HEAD, shown, stack, terrane};
+
+const BASE: &str = "resource \"terraform_data\" \"a\" { input = \"base\" }\noutput \"name\" { value = terraform_data.a.output }\n";
+const APP: &str = "variable \"name\" { type = string }\nresource \"terraform_data\" \"a\" { input = var.name }\noutput \"greeting\" { value = \"hello ${terraform_data.a.output}\" }\n";
+
+/// `base` gives a value to `app`; their target has this backend, and their context this environment.
+fn project(engine: &str, backend: &str, env: &[(&str, &str)]) -> TestTerrane {
+    let test = terrane();
+    let target = format!("target \"local\" {{\n  writers = [\"anyone\"]\n  {backend}\n}}");
+    let head = HEAD
+        .replace("\"tofu\"", &format!("\"{engine}\""))
+        .replace("target \"local\" { writers = [\"anyone\"] }", &target);
+    let lines: String = env
+        .iter()
+        .map(|(name, value)| format!("    {name} = \"{value}\"\n"))
+        .collect();
+    let context = format!(
+        "context \"backend\" {{\n  autoattach = [\"target:local\"]\n  env = {{\n{lines}  }}\n}}\n"
+    );
+    let stacks = [
+        stack("base", ""),
+        stack("app", "inputs = { name = stack.base.output.name }"),
+    ];
+    test.write(
+        "terrane.hcl",
+        &format!("{head}{context}{}", stacks.concat()),
+    )
+    .write("base/main.tf", BASE)
+    .write("app/main.tf", APP);
+    test
+}
+
+/// Applies, finds the outputs, changes nothing the second time, and has a copy of what the backend holds.
+#[track_caller]
+fn check(test: &TestTerrane) {
+    drop(test.cli(&["apply", "--auto-approve"]).expect(0));
+    let said = test.cli(&["output", "app", "greeting", "--raw"]).expect(0);
+    assert_eq!(said.stdout, "hello base");
+    let again = test.cli(&["plan", "--detailed-exitcode"]);
+    assert_eq!(again.code, Some(0), "{again}");
+    let copy = test.cli(&["state", "pull", "app"]).expect(0).stdout;
+    let copy: Value = serde_json::from_str(&copy).expect("a state");
+    assert_eq!(copy["outputs"]["greeting"]["value"], "hello base");
+    drop(test.cli(&["destroy", "--auto-approve"]).expect(0));
+    let copy = test.cli(&["state", "pull", "app"]).expect(0).stdout;
+    let copy: Value = serde_json::from_str(&copy).expect("a state");
+    assert_eq!(copy["resources"], Value::Array(Vec::new()));
+}
+
+fn s3(minio: &Minio, bucket: &str) -> String {
+    format!(
+        "backend \"s3\" {{\n    bucket = \"{bucket}\"\n    key = \"${{stack.state}}.tfstate\"\n    region = \"{}\"\n    \
+         use_lockfile = true\n    use_path_style = true\n    skip_credentials_validation = true\n    \
+         skip_metadata_api_check = true\n    skip_region_validation = true\n    skip_requesting_account_id = true\n    \
+         endpoints = {{ s3 = \"{}\" }}\n    access_key = \"{}\"\n    secret_key = \"{}\"\n  }}",
+        Minio::REGION,
+        minio.endpoint(),
+        Minio::ACCESS_KEY,
+        Minio::SECRET_KEY,
+    )
+}
+
+#[test]
+fn s3_with_a_lock_file() {
+    let minio = Minio::start();
+    for (engine, _) in engines::all() {
+        let bucket = minio.bucket();
+        let test = project(engine, &s3(&minio, &bucket), &[]);
+        check(&test);
+        assert_eq!(minio.keys(&bucket), ["app.tfstate", "base.tfstate"]);
+    }
+}
+
+#[test]
+fn credentials_do_not_lie_beside_the_source() {
+    let minio = Minio::start();
+    let bucket = minio.bucket();
+    let literal = format!("\"{}\"", Minio::SECRET_KEY);
+    let backend = s3(&minio, &bucket).replace(&literal, "env(\"STATE_KEY\")");
+    let test = project("tofu", &backend, &[]).env("STATE_KEY", Minio::SECRET_KEY);
+    drop(test.cli(&["apply", "--auto-approve"]).expect(0));
+    let found = test.shell(&format!(
+        "grep -rl {} ../home ../cache; true",
+        Minio::SECRET_KEY
+    ));
+    assert_eq!(found.stdout, "");
+}
+
+#[test]
+fn pg_with_a_schema_for_each_stack() {
+    let postgres = Postgres::start();
+    for (engine, _) in engines::all() {
+        let database = postgres.database();
+        let backend = format!(
+            "backend \"pg\" {{\n    conn_str = \"{database}\"\n    schema_name = \"${{stack.state}}\"\n  }}"
+        );
+        check(&project(engine, &backend, &[]));
+    }
+}
+
+#[test]
+fn gcs_with_a_prefix_for_each_stack() {
+    let gcs = FakeGcs::start();
+    for (engine, _) in engines::all() {
+        let bucket = gcs.bucket();
+        let backend = format!(
+            "backend \"gcs\" {{\n    bucket = \"{bucket}\"\n    prefix = \"${{stack.state}}\"\n    access_token = \"none\"\n    \
+             storage_custom_endpoint = \"{}/storage/v1/\"\n  }}",
+            gcs.endpoint()
+        );
+        let env = [("STORAGE_EMULATOR_HOST", gcs.endpoint())];
+        check(&project(engine, &backend, &[(env[0].0, &env[0].1)]));
+    }
+}
+
+#[test]
+fn azurerm_with_a_key_for_each_stack() {
+    let azurite = Azurite::start();
+    let proxy = azurite.proxy();
+    for (engine, _) in engines::all() {
+        let container = azurite.container();
+        let backend = format!(
+            "backend \"azurerm\" {{\n    storage_account_name = \"{}\"\n    container_name = \"{container}\"\n    \
+             key = \"${{stack.state}}.tfstate\"\n    access_key = \"{}\"\n  }}",
+            Azurite::ACCOUNT,
+            Azurite::KEY
+        );
+        let (address, certificate) = (proxy.address(), proxy.certificate());
+        let env = [
+            ("HTTPS_PROXY", address.as_str()),
+            ("SSL_CERT_FILE", certificate.to_str().expect("a path")),
+        ];
+        check(&project(engine, &backend, &env));
+    }
+}
+
+#[test]
+fn an_identity_in_the_source_is_an_error() {
+    let test = project("tofu", "backend \"s3\" { bucket = \"b\" }", &[]);
+    test.write(
+        "base/backend.tf",
+        "terraform {\n  backend \"s3\" {\n    key = \"mine\"\n  }\n}\n",
+    )
+    .write("app/backend.tf", "terraform {\n  backend \"s3\" {}\n}\n");
+    assert_snapshot!(shown(&test, &test.cli(&["validate"]).expect(1)), @r#"
+    ── stderr
+    error: the source says where its state is, and so does target `local`
+      --> base/backend.tf:2:3
+       |
+     2 |   backend "s3" {
+       |   ^^^^^^^^^^^^ this block may be empty, or not there at all
+       |
+       = hint: move its settings to `backend "s3"` of target `local`, as used by stack `base`
+
+    1 error in base/backend.tf
+    [exit 1]
+    "#);
+}
+
+#[test]
+fn a_state_comes_from_the_engines_backend_and_goes_back() {
+    for (engine, program) in engines::all() {
+        let test = project(engine, "", &[]);
+        let old = test.root().join("old.tfstate").display().to_string();
+        let own = format!("terraform {{\n  backend \"local\" {{ path = \"{old}\" }}\n}}\n");
+        test.write("base/backend.tf", &own);
+        let program = program.display();
+        let applied = test.shell(&format!(
+            "cd base && '{program}' init -input=false && '{program}' apply -auto-approve && rm -rf .terraform"
+        ));
+        assert_eq!(applied.code, Some(0), "{applied}");
+        let before: Value =
+            serde_json::from_str(&std::fs::read_to_string(&old).expect("a state")).expect("JSON");
+
+        let said = test.cli(&["state", "import", "base", "--from", "engine"]);
+        assert_eq!(said.code, Some(0), "{engine}: {said}");
+        let here = test.cli(&["state", "pull", "base"]).expect(0).stdout;
+        let here: Value = serde_json::from_str(&here).expect("JSON");
+        for part in ["lineage", "serial", "resources", "outputs"] {
+            assert_eq!(here[part], before[part], "{engine}: {part}");
+        }
+
+        // Into an empty backend: the lineage stays.
+        std::fs::remove_file(&old).expect("a file");
+        drop(
+            test.cli(&["state", "export", "base", "--to", "engine"])
+                .expect(0),
+        );
+        let after: Value =
+            serde_json::from_str(&std::fs::read_to_string(&old).expect("a state")).expect("JSON");
+        assert_eq!(after["lineage"], before["lineage"], "{engine}");
+        let serial = before["serial"].as_u64().expect("a number");
+        // Remote backends count on at the second push; a file does not.
+        let there = after["serial"].as_u64().expect("a number");
+        assert!([serial, serial + 1].contains(&there), "{engine}: {there}");
+    }
+}
+
+#[test]
+fn all_states_go_out_and_come_back() {
+    let test = project("tofu", "", &[]);
+    drop(test.cli(&["apply", "--auto-approve"]).expect(0));
+    let pull = |name: &str| test.cli(&["state", "pull", name]).expect(0).stdout;
+    let (base, app) = (pull("base"), pull("app"));
+    drop(
+        test.cli(&["state", "export", "--all", "--to", "../backup"])
+            .expect(0),
+    );
+    assert_snapshot!(test.shell("cd ../backup && find . -type f | sort").stdout, @"
+    ./app.tfstate
+    ./base.tfstate
+    ./states.json
+    ");
+    let again = test
+        .cli(&["state", "export", "--all", "--to", "../backup"])
+        .expect(1);
+    assert_snapshot!(shown(&test, &again), @r#"
+    ── stderr
+    error: `ROOT/project/../backup` is there already
+    hint: name a path that is free
+    [exit 1]
+    "#);
+
+    // Another home, as after a disk was lost.
+    let fresh = test.root().join("fresh").display().to_string();
+    let test = test.env("TERRANE_HOME", &fresh);
+    let said = test
+        .cli(&["state", "import", "--all", "--from", "../backup"])
+        .expect(0);
+    assert_snapshot!(shown(&test, &said).replace(lineage(&base).as_str(), "BASE").replace(lineage(&app).as_str(), "APP"), @r#"
+    change set c1 on `local`
+
+    base  no changes
+    app   no changes
+
+    No changes: everything is as the configuration says.
+    ── stderr
+    State `app` imported: serial 1, lineage APP.
+    State `base` imported: serial 1, lineage BASE.
+    change set c1: plan on `local`
+    "#);
+    let pull = |name: &str| test.cli(&["state", "pull", name]).expect(0).stdout;
+    assert_eq!((pull("base"), pull("app")), (base, app));
+}
+
+fn lineage(state: &str) -> String {
+    let state: Value = serde_json::from_str(state).expect("JSON");
+    state["lineage"].as_str().expect("a lineage").to_owned()
+}
+
+#[test]
+fn a_copy_is_not_taken_for_the_state() {
+    let test = terrane();
+    let path = test.root().join("elsewhere.tfstate").display().to_string();
+    let moved = format!(
+        "target \"local\" {{\n  writers = [\"anyone\"]\n  backend \"local\" {{ path = \"{path}\" }}\n}}"
+    );
+    let head = HEAD.replace("target \"local\" { writers = [\"anyone\"] }", &moved);
+    test.write("terrane.hcl", &format!("{head}{}", stack("app", "")))
+        .write("app/main.tf", "output \"o\" { value = \"kept\" }\n");
+    drop(test.cli(&["apply", "--auto-approve"]).expect(0));
+    test.write("terrane.hcl", &format!("{HEAD}{}", stack("app", "")));
+    assert_snapshot!(shown(&test, &test.cli(&["plan"])), @r#"
+    change set c2 on `local`
+
+    app  failed while planning
+        its state lives in a backend of the engine, and what is here is a copy
+        `terrane state import app --from …` brings it here
+
+    Plan: no changes so far; 1 failed.
+    ── stderr
+    change set c2: plan on `local`
+    [exit 4]
+    "#);
+    let said = test.cli(&["state", "import", "app", "--from", &path]);
+    assert_eq!(said.code, Some(0), "{said}");
+    drop(test.cli(&["apply", "--auto-approve"]).expect(0));
+    assert_eq!(
+        test.cli(&["output", "app", "o", "--raw"]).expect(0).stdout,
+        "kept"
+    );
+}
+
+const STATE: &str = r#"{"version":4,"terraform_version":"1.11.14","serial":41,"lineage":"old","outputs":{"o":{"value":"kept","type":"string"}},"resources":[],"check_results":null}"#;
+
+fn one_output() -> TestTerrane {
+    let test = terrane().env("OLD_HOME", HttpBackend::CREDENTIAL);
+    test.write("terrane.hcl", &format!("{HEAD}{}", stack("app", "")))
+        .write("app/main.tf", "output \"o\" { value = \"kept\" }\n");
+    test
+}
+
+#[test]
+fn an_http_backend_is_locked_while_its_state_moves() {
+    let old = HttpBackend::start(Some(STATE));
+    let test = one_output();
+    let args = ["state", "import", "app", "--from", old.address()];
+    let refused = test.cli(&args);
+    assert_eq!(refused.code, Some(1), "{refused}");
+    let said = test.cli(&[&args[..], &["--credential", "env:OLD_HOME"]].concat());
+    assert_eq!(said.code, Some(0), "{said}");
+    assert_eq!(old.log(), "LOCK LOCK GET UNLOCK");
+    assert_eq!(test.cli(&["state", "pull", "app"]).expect(0).stdout, STATE);
+    assert_snapshot!(shown(&test, &said), @r#"
+    change set c1 on `local`
+
+    app  no changes
+
+    No changes: everything is as the configuration says.
+    ── stderr
+    State `app` imported: serial 41, lineage old.
+    change set c1: plan on `local`
+    "#);
+}
+
+#[test]
+fn an_old_home_stays_locked_on_request() {
+    let old = HttpBackend::start(Some(STATE));
+    let test = one_output();
+    let args = ["state", "import", "app", "--from", old.address()];
+    let more = [
+        "--credential",
+        "env:OLD_HOME",
+        "--leave-locked",
+        "--no-plan",
+    ];
+    assert_snapshot!(shown(&test, &test.cli(&[&args[..], &more].concat()).expect(0)), @r#"
+    ── stderr
+    State `app` imported: serial 41, lineage old; its old home stays locked.
+    "#);
+    assert!(old.is_locked());
+    // Again: it is locked by whoever imported it first.
+    let said = test.cli(&[&args[..], &more].concat()).expect(1).stderr;
+    assert!(said.contains("is locked by"), "{said}");
+}
+
+#[test]
+fn a_state_goes_to_an_http_backend_as_it_is() {
+    let new = HttpBackend::start(None);
+    let test = one_output();
+    test.write("old.tfstate", STATE);
+    let import = [
+        "state",
+        "import",
+        "app",
+        "--from",
+        "old.tfstate",
+        "--no-plan",
+    ];
+    drop(test.cli(&import).expect(0));
+    let export = ["state", "export", "app", "--to", new.address()];
+    drop(
+        test.cli(&[&export[..], &["--credential", "env:OLD_HOME"]].concat())
+            .expect(0),
+    );
+    assert_eq!(new.state().as_deref(), Some(STATE));
+    assert_eq!(new.log(), "LOCK POST UNLOCK");
+}
+
+#[test]
+fn another_lineage_is_not_replaced() {
+    let test = one_output();
+    drop(test.cli(&["apply", "--auto-approve"]).expect(0));
+    test.write("old.tfstate", STATE);
+    let said = test.cli(&["state", "import", "app", "--from", "old.tfstate"]);
+    assert_snapshot!(shown(&test, &said), @r#"
+    ── stderr
+    error: state `k3v9qd/app` has versions of its own here, of another lineage (serial 1)
+    hint: `terrane state push STACK FILE --reason …` replaces it by force
+    [exit 1]
+    "#);
+}

@@ -1,0 +1,202 @@
+//! Taking states out: into a file, a backend of the engine or a running HTTP backend; or all of them into a
+//! directory, as they were at one moment, while others go on writing.
+
+use std::collections::BTreeMap;
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use drivers::snapshot::sha256;
+use drivers::state_http::{HttpBackend, HttpBackendError};
+use model::ids::StackName;
+use model::project::Project;
+use model::state::{StateFacts, StateName, StateVersion};
+use serde::Serialize;
+use store::StoreError;
+
+use crate::Control;
+use crate::backends::{BackendError, Seat, Which};
+use crate::projects::OpenProject;
+use crate::state_import::{ImportError, Place, credential, lock_info};
+use crate::states::{self, ReadStateError};
+
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    #[error(transparent)]
+    Read(#[from] ReadStateError),
+    #[error("could not list the states")]
+    List(#[source] StoreError),
+    #[error("could not write `{}`", path.display())]
+    Write { path: PathBuf, source: io::Error },
+    #[error("`{}` is there already", path.display())]
+    There { path: PathBuf },
+    #[error(transparent)]
+    Backend(#[from] BackendError),
+    #[error(transparent)]
+    Http(#[from] HttpBackendError),
+    #[error(transparent)]
+    Credential(#[from] ImportError),
+}
+
+impl ExportError {
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::There { .. } => Some("name a path that is free".to_owned()),
+            Self::Backend(err) => err.hint(),
+            Self::Read(_)
+            | Self::List(_)
+            | Self::Write { .. }
+            | Self::Http(_)
+            | Self::Credential(_) => None,
+        }
+    }
+}
+
+/// What was written, and which serial it has there.
+#[derive(Clone, Debug)]
+pub struct Exported {
+    pub version: StateVersion,
+    pub place: String,
+    /// An engine's backend counts on.
+    pub serial: u64,
+}
+
+/// Writes the newest version of a stack's state to where it is wanted.
+#[expect(clippy::too_many_arguments, reason = "each says one thing")]
+pub async fn export(
+    control: &Control,
+    open: &OpenProject,
+    project: &Project,
+    env: &BTreeMap<String, String>,
+    stack: &StackName,
+    to: &Place,
+    credential_reference: Option<&str>,
+    who: &str,
+) -> Result<Exported, ExportError> {
+    let name = &project.stacks[stack].state;
+    let (version, body) = states::read(control, &control.state_name(name), None).await?;
+    let mut serial = version.serial;
+    let place = match to {
+        Place::File(path) => write_new(path, &body)?,
+        Place::Directory(dir) => write_new(&dir.join(format!("{name}.tfstate")), &body)?,
+        Place::Engine => {
+            let seat = Seat::open(control, open, project, stack, env, Which::Source).await?;
+            let there = seat.push(&body, false).await?;
+            serial = StateFacts::read(&there).map_or(serial, |facts| facts.serial);
+            "the backend that the source names".to_owned()
+        }
+        Place::Http(address) => {
+            let credential = credential(credential_reference, &open.root, env).await?;
+            let http = HttpBackend::new(address, credential)?;
+            let lock = lock_info(who, "migration destination state");
+            http.lock(&lock).await?;
+            let written = http.write(&lock.id, body).await;
+            http.unlock(&lock).await?;
+            written?;
+            format!("`{address}`")
+        }
+    };
+    Ok(Exported {
+        version,
+        place,
+        serial,
+    })
+}
+
+/// One state of a directory of all.
+#[derive(Clone, Debug, Serialize)]
+pub struct Entry {
+    pub project: String,
+    pub state: String,
+    pub file: String,
+    pub version: i64,
+    pub serial: u64,
+    pub lineage: String,
+    /// It lives in a backend of the engine; this is what was seen there.
+    pub copy: bool,
+    pub sha256: String,
+}
+
+/// Writes every state of the home, as all of them were at one moment: their heads are read at once, and
+/// versions never change. The list is written last: a directory without it is not whole.
+pub async fn export_all(control: &Control, dir: &Path) -> Result<Vec<Entry>, ExportError> {
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |source| ExportError::Write { path, source }
+    };
+    if fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_some()) {
+        return Err(ExportError::There {
+            path: dir.to_owned(),
+        });
+    }
+    private_dir(dir).map_err(failed(dir))?;
+    let rows = control
+        .store
+        .state_list()
+        .await
+        .map_err(ExportError::List)?;
+    let mut entries = Vec::new();
+    for row in rows {
+        let Some(head) = row.head else { continue };
+        let (version, body) = states::read(control, &row.name, Some(head)).await?;
+        let file = file_of(control, &row.name);
+        let path = dir.join(&file);
+        if let Some(parent) = path.parent() {
+            private_dir(parent).map_err(failed(parent))?;
+        }
+        write_new(&path, &body)?;
+        entries.push(Entry {
+            project: row.name.project,
+            state: row.name.name,
+            file,
+            version: version.version,
+            serial: version.serial,
+            copy: version.is_copy(),
+            lineage: version.lineage,
+            sha256: sha256(&body),
+        });
+    }
+    let list = serde_json::to_vec_pretty(&entries).unwrap_or_default();
+    write_new(&dir.join("states.json"), &list)?;
+    Ok(entries)
+}
+
+/// States of this project lie at the top, as `state import --from DIR` looks for them.
+fn file_of(control: &Control, state: &StateName) -> String {
+    let name = state.name.replace('/', "%2F");
+    if state.project == control.home.project() {
+        format!("{name}.tfstate")
+    } else {
+        let project = state.project.replace('/', "%2F");
+        format!("other/{project}/{name}.tfstate")
+    }
+}
+
+fn private_dir(dir: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(dir)
+}
+
+/// For us alone, durable, and never over something else.
+fn write_new(path: &Path, body: &[u8]) -> Result<String, ExportError> {
+    let failed = |source: io::Error| match source.kind() {
+        io::ErrorKind::AlreadyExists => ExportError::There {
+            path: path.to_owned(),
+        },
+        _ => ExportError::Write {
+            path: path.to_owned(),
+            source,
+        },
+    };
+    let mut options = File::options();
+    let mut file = options
+        .create_new(true)
+        .write(true)
+        .mode(0o600)
+        .open(path)
+        .map_err(failed)?;
+    file.write_all(body)
+        .and_then(|()| file.sync_all())
+        .map_err(failed)?;
+    Ok(format!("`{}`", path.display()))
+}

@@ -1,0 +1,290 @@
+//! Bringing a state here from where it was: its lineage and serial stay, and its old home is locked first,
+//! so that nobody writes there meanwhile.
+//!
+//! Not here: the plan that proves it (`changesets`), and a person's push over the rules.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use drivers::process::engine_environment;
+use drivers::secrets::{self, Reference, SecretError};
+use drivers::state_http::{HttpBackend, HttpBackendError};
+use model::ids::StackName;
+use model::lock::LockInfo;
+use model::project::Project;
+use model::secret::Secret;
+use model::state::{ExpectedHead, StateFacts, StateName, StateVersion};
+use store::{AcquireLockError, AppendError, Appended, ReleaseLockError, StoreError, Writer};
+
+use crate::Control;
+use crate::backends::{BackendError, Seat, Which};
+use crate::projects::OpenProject;
+
+/// Where a state comes from, or goes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    File(PathBuf),
+    /// A directory of state files, `NAME.tfstate` each.
+    Directory(PathBuf),
+    /// The backend that the stack's source names, through the engine.
+    Engine,
+    Http(String),
+}
+
+impl Place {
+    /// From the word of the command line: `engine`, a URL, else a path.
+    pub fn parse(word: &str, cwd: &Path) -> Self {
+        if word == "engine" {
+            return Self::Engine;
+        }
+        if word.starts_with("http://") || word.starts_with("https://") {
+            return Self::Http(word.to_owned());
+        }
+        let path = cwd.join(word);
+        if path.is_dir() {
+            Self::Directory(path)
+        } else {
+            Self::File(path)
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    #[error("could not read the state file `{}`", path.display())]
+    File { path: PathBuf, source: io::Error },
+    #[error("there is no state at {place}")]
+    Nothing { place: String },
+    #[error("state `{state}` has versions of its own here, of another lineage (serial {serial})")]
+    Other { state: StateName, serial: u64 },
+    #[error(transparent)]
+    Http(#[from] HttpBackendError),
+    #[error(transparent)]
+    Backend(#[from] BackendError),
+    #[error("could not resolve the credential")]
+    Credential(#[source] SecretError),
+    #[error("could not lock state `{state}`")]
+    Lock {
+        state: StateName,
+        source: Box<AcquireLockError>,
+    },
+    #[error("could not store state `{state}`")]
+    Append {
+        state: StateName,
+        source: Box<AppendError>,
+    },
+    #[error("state `{state}` was imported, and could not be unlocked")]
+    Unlock {
+        state: StateName,
+        source: Box<ReleaseLockError>,
+    },
+    #[error("could not read state `{state}`")]
+    Store {
+        state: StateName,
+        source: StoreError,
+    },
+}
+
+impl ImportError {
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Other { .. } => {
+                Some("`terrane state push STACK FILE --reason …` replaces it by force".to_owned())
+            }
+            Self::Backend(err) => err.hint(),
+            Self::File { .. }
+            | Self::Nothing { .. }
+            | Self::Http(_)
+            | Self::Credential(_)
+            | Self::Lock { .. }
+            | Self::Append { .. }
+            | Self::Unlock { .. }
+            | Self::Store { .. } => None,
+        }
+    }
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Imported {
+    pub version: StateVersion,
+    /// The same bytes were here already.
+    pub was_here: bool,
+    pub old_home: OldHome,
+}
+
+/// How the place it came from was left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OldHome {
+    /// Nobody can lock it.
+    NoLock,
+    /// It was locked while its state was read, and is free again.
+    Released,
+    LeftLocked,
+}
+
+/// What is asked for.
+pub struct Import<'a> {
+    pub stack: &'a StackName,
+    pub from: Place,
+    /// A secret reference, for HTTP.
+    pub credential: Option<&'a str>,
+    pub leave_locked: bool,
+    /// Who asks, for the locks.
+    pub who: &'a str,
+}
+
+/// Reads the state where it is and makes it the newest version here.
+pub async fn import(
+    control: &Control,
+    open: &OpenProject,
+    project: &Project,
+    env: &BTreeMap<String, String>,
+    import: &Import<'_>,
+) -> Result<Imported, ImportError> {
+    let name = &project.stacks[import.stack].state;
+    let state = control.state_name(name);
+    let lock = lock_info(import.who, "migration source state");
+    let (body, old_home, http) = match &import.from {
+        Place::File(path) => (read_file(path)?, OldHome::NoLock, None),
+        Place::Directory(dir) => {
+            let path = dir.join(format!("{name}.tfstate"));
+            (read_file(&path)?, OldHome::NoLock, None)
+        }
+        Place::Engine => {
+            let seat = Seat::open(control, open, project, import.stack, env, Which::Source).await?;
+            let body = seat.pull().await?.ok_or_else(|| ImportError::Nothing {
+                place: "the backend that the source names".to_owned(),
+            })?;
+            (body, OldHome::NoLock, None)
+        }
+        Place::Http(address) => {
+            let credential = credential(import.credential, &open.root, env).await?;
+            let http = HttpBackend::new(address, credential)?;
+            http.lock(&lock).await?;
+            let read = http.read().await;
+            let body = match read {
+                Ok(Some(body)) => body,
+                other => {
+                    http.unlock(&lock).await?;
+                    other?;
+                    return Err(ImportError::Nothing {
+                        place: format!("`{address}`"),
+                    });
+                }
+            };
+            (body, OldHome::LeftLocked, Some(http))
+        }
+    };
+    let stored = store(control, &state, &body, import.who).await;
+    let mut old_home = old_home;
+    // What failed is not imported, so its old home goes on as before.
+    if let Some(http) = http
+        && (stored.is_err() || !import.leave_locked)
+    {
+        http.unlock(&lock).await?;
+        old_home = OldHome::Released;
+    }
+    let (version, was_here) = stored?;
+    Ok(Imported {
+        version,
+        was_here,
+        old_home,
+    })
+}
+
+/// Under a lock of its own; a state of another lineage is never replaced.
+async fn store(
+    control: &Control,
+    state: &StateName,
+    body: &[u8],
+    who: &str,
+) -> Result<(StateVersion, bool), ImportError> {
+    let failed = |source| ImportError::Store {
+        state: state.clone(),
+        source,
+    };
+    let info = lock_info(who, "migration destination state");
+    let head = control.store.state_head(state).await.map_err(failed)?;
+    if let (Some(head), Ok(facts)) = (&head, StateFacts::read(body))
+        && !head.is_copy()
+        && head.contents != model::state::Contents::Nothing
+        && !head.lineage.is_empty()
+        && head.lineage != facts.lineage
+    {
+        return Err(ImportError::Other {
+            state: state.clone(),
+            serial: head.serial,
+        });
+    }
+    let expected = ExpectedHead::Exactly(head.map(|head| head.version));
+    let locked = control.store.lock_acquire(state, &info, None, expected);
+    locked.await.map_err(|source| ImportError::Lock {
+        state: state.clone(),
+        source: Box::new(source),
+    })?;
+    let writer = Writer {
+        lock_id: Some(info.id.clone()),
+        surgery: true,
+        ..Writer::default()
+    };
+    let appended = control
+        .store
+        .state_version_append(state, &writer, body.to_vec())
+        .await;
+    let released = control.store.lock_release(state, &info.id).await;
+    let appended = appended.map_err(|source| ImportError::Append {
+        state: state.clone(),
+        source: Box::new(source),
+    })?;
+    released.map_err(|source| ImportError::Unlock {
+        state: state.clone(),
+        source: Box::new(source),
+    })?;
+    Ok(match appended {
+        Appended::New(version) => (version, false),
+        Appended::Same(version) => (version, true),
+    })
+}
+
+fn read_file(path: &Path) -> Result<Vec<u8>, ImportError> {
+    std::fs::read(path).map_err(|source| ImportError::File {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+pub(crate) fn lock_info(who: &str, operation: &str) -> LockInfo {
+    LockInfo {
+        id: uuid::Uuid::new_v4().to_string(),
+        operation: operation.to_owned(),
+        who: who.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        created: jiff::Timestamp::now().to_string(),
+        ..LockInfo::default()
+    }
+}
+
+/// Resolved here and now, and never stored.
+pub(crate) async fn credential(
+    reference: Option<&str>,
+    root: &Path,
+    env: &BTreeMap<String, String>,
+) -> Result<Option<Secret>, ImportError> {
+    let Some(reference) = reference else {
+        return Ok(None);
+    };
+    let failed = ImportError::Credential;
+    let found = match reference.parse::<Reference>().map_err(failed)? {
+        Reference::Env(name) => env
+            .get(&name)
+            .map(Secret::new)
+            .ok_or(SecretError::Unset { name }),
+        Reference::File(path) => secrets::read_file(&path, root, env.get("HOME").map(Path::new)),
+        Reference::Command(words) => {
+            secrets::run_command(&words, root, &engine_environment(env, true)).await
+        }
+    };
+    found.map(Some).map_err(ImportError::Credential)
+}

@@ -1,0 +1,120 @@
+//! An HTTP backend of somebody else's: one state, one lock, in memory, and as naive as they come.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+
+#[derive(Clone, Default)]
+struct Kept {
+    state: Option<Vec<u8>>,
+    lock: Option<Vec<u8>>,
+    log: Vec<String>,
+}
+
+/// Answers until the test process ends; without the right credential it answers 401.
+pub struct HttpBackend {
+    address: String,
+    kept: Arc<Mutex<Kept>>,
+}
+
+impl HttpBackend {
+    /// What an `Authorization` of `user:password` is.
+    pub const CREDENTIAL: &str = "user:password";
+    const BASIC: &str = "Basic dXNlcjpwYXNzd29yZA==";
+
+    pub fn start(state: Option<&str>) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+        let address = format!(
+            "http://{}/state",
+            listener.local_addr().expect("an address")
+        );
+        let kept = Arc::new(Mutex::new(Kept {
+            state: state.map(|text| text.as_bytes().to_vec()),
+            ..Kept::default()
+        }));
+        let shared = Arc::clone(&kept);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                answer(stream, &shared);
+            }
+        });
+        Self { address, kept }
+    }
+
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    pub fn state(&self) -> Option<String> {
+        let kept = self.kept.lock().expect("a lock");
+        kept.state
+            .as_ref()
+            .map(|body| String::from_utf8_lossy(body).into_owned())
+    }
+
+    pub fn is_locked(&self) -> bool {
+        self.kept.lock().expect("a lock").lock.is_some()
+    }
+
+    /// The methods it was asked, in order.
+    pub fn log(&self) -> String {
+        self.kept.lock().expect("a lock").log.join(" ")
+    }
+}
+
+/// One request for each connection.
+fn answer(mut stream: TcpStream, kept: &Mutex<Kept>) {
+    let mut reader = BufReader::new(stream.try_clone().expect("a stream"));
+    let mut line = String::new();
+    if reader.read_line(&mut line).unwrap_or(0) == 0 {
+        return;
+    }
+    let method = line.split(' ').next().unwrap_or_default().to_owned();
+    let (mut length, mut allowed) = (0, false);
+    loop {
+        let mut header = String::new();
+        reader.read_line(&mut header).expect("a header");
+        let Some((name, value)) = header.trim_end().split_once(": ") else {
+            break;
+        };
+        match name.to_ascii_lowercase().as_str() {
+            "content-length" => length = value.parse().expect("a length"),
+            "authorization" => allowed = value == HttpBackend::BASIC,
+            _ => {}
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).expect("a body");
+    let mut kept = kept.lock().expect("a lock");
+    kept.log.push(method.clone());
+    let (status, sent) = match method.as_str() {
+        _ if !allowed => (401, Vec::new()),
+        "LOCK" => match &kept.lock {
+            Some(held) => (423, held.clone()),
+            None => {
+                kept.lock = Some(body);
+                (200, Vec::new())
+            }
+        },
+        "UNLOCK" => {
+            kept.lock = None;
+            (200, Vec::new())
+        }
+        "POST" => {
+            kept.state = Some(body);
+            (200, Vec::new())
+        }
+        _ => match &kept.state {
+            Some(state) => (200, state.clone()),
+            None => (404, Vec::new()),
+        },
+    };
+    let head = format!(
+        "HTTP/1.1 {status} X\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        sent.len()
+    );
+    // Who has gone does not want an answer.
+    let _ = stream
+        .write_all(head.as_bytes())
+        .and_then(|()| stream.write_all(&sent));
+}
