@@ -29,7 +29,7 @@ use crate::tls::Tls;
 use crate::wire::{self, Access, Deed, Setting, VersionMade};
 
 /// Bodies of states that may be in memory at once, all together.
-const MEMORY: usize = 64 * 1024 * 1024;
+const MEMORY: usize = 32 * 1024 * 1024;
 
 #[derive(Debug)]
 pub struct StateServer {
