@@ -129,8 +129,12 @@ fn without(list: &str, parts: &[&str], kept: &[usize]) -> String {
 fn near(address: &str, all: &[Resource<'_>]) -> Vec<String> {
     const MOST: usize = 3;
     let last = |text: &str| {
-        let text = text.split('[').next().unwrap_or(text);
-        text.rsplit('.').next().unwrap_or(text).to_owned()
+        // Without the key at its end; one in the middle is a module's.
+        let bare = match text.rfind('[') {
+            Some(at) if text.ends_with(']') => &text[..at],
+            _ => text,
+        };
+        bare.rsplit('.').next().unwrap_or(bare).to_owned()
     };
     let wanted = last(address);
     let hits = all
