@@ -89,13 +89,14 @@ fn answer(mut stream: TcpStream, kept: &Mutex<Kept>) {
     kept.log.push(method.clone());
     let (status, sent) = match method.as_str() {
         _ if !allowed => (401, Vec::new()),
-        "LOCK" => match &kept.lock {
-            Some(held) => (423, held.clone()),
-            None => {
+        "LOCK" => {
+            if let Some(held) = &kept.lock {
+                (423, held.clone())
+            } else {
                 kept.lock = Some(body);
                 (200, Vec::new())
             }
-        },
+        }
         "UNLOCK" => {
             kept.lock = None;
             (200, Vec::new())
