@@ -69,8 +69,10 @@ mod tests {
 
         let mut info = lock_info("import");
         info.operation = "migration destination state".to_owned();
-        let locked = store.lock_acquire(&network(), &info, None, ExpectedHead::Any);
-        locked.await.unwrap();
+        store
+            .lock_acquire(&network(), &info, None, ExpectedHead::Any)
+            .await
+            .unwrap();
         let writer = Writer {
             lock_id: Some(info.id.clone()),
             surgery: true,
