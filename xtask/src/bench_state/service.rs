@@ -12,6 +12,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use testkit::Postgres;
 
 use super::options::Options;
+use crate::child;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
@@ -138,12 +139,11 @@ fn terrane(kind: Kind, program: &Path, dir: &Path) -> io::Result<Service> {
         }
     };
     let command = |args: &[&str]| {
-        let mut command = Command::new(program);
+        let mut command = child::command(dir, program);
         command
             .args(args)
             .env("TERRANE_HOME", &home)
             .env("TERRANE_KEY_FILE", dir.join("master.key"))
-            .current_dir(dir)
             .stderr(Stdio::from(File::create(dir.join("log"))?));
         io::Result::Ok(command)
     };
@@ -175,9 +175,8 @@ fn terrane(kind: Kind, program: &Path, dir: &Path) -> io::Result<Service> {
 
 fn nimbolus(kind: Kind, program: &Path, dir: &Path) -> io::Result<Service> {
     let (address, metrics) = (free_address()?, free_address()?);
-    let mut command = Command::new(program);
+    let mut command = child::command(dir, program);
     command
-        .current_dir(dir)
         .env("LISTEN_ADDR", address.to_string())
         .env("METRICS_LISTEN_ADDR", metrics.to_string())
         .env("LOG_LEVEL", "fatal")
@@ -204,9 +203,8 @@ fn nimbolus(kind: Kind, program: &Path, dir: &Path) -> io::Result<Service> {
 
 fn tfstated(program: &Path, dir: &Path) -> io::Result<Service> {
     let (address, web) = (free_address()?, free_address()?);
-    let mut command = Command::new(program);
+    let mut command = child::command(dir, program);
     command
-        .current_dir(dir)
         .env("TFSTATED_HOST", "127.0.0.1")
         .env("TFSTATED_PORT", address.port().to_string())
         .env("TFSTATED_WEBUI_HOST", "127.0.0.1")

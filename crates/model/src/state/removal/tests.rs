@@ -1,3 +1,5 @@
+//! What is cut out of a state, and what is left of it.
+
 use super::*;
 
 const STATE: &str = r#"{
