@@ -82,7 +82,7 @@ pub enum ImportError {
     #[error("could not read state `{state}`")]
     Store {
         state: StateName,
-        source: StoreError,
+        source: Box<StoreError>,
     },
 }
 
@@ -201,9 +201,9 @@ async fn store(
     body: &[u8],
     who: &str,
 ) -> Result<(StateVersion, bool), ImportError> {
-    let failed = |source| ImportError::Store {
+    let failed = |source: StoreError| ImportError::Store {
         state: state.clone(),
-        source,
+        source: Box::new(source),
     };
     let info = lock_info(who, "migration destination state");
     let head = control.store.state_head(state).await.map_err(failed)?;

@@ -30,7 +30,7 @@ pub enum ReadStateError {
     #[error("could not read state `{state}`")]
     Store {
         state: StateName,
-        source: StoreError,
+        source: Box<StoreError>,
     },
 }
 
@@ -41,9 +41,9 @@ pub async fn read(
     version: Option<i64>,
 ) -> Result<(StateVersion, Vec<u8>), ReadStateError> {
     let store = &control.store;
-    let failed = |source| ReadStateError::Store {
+    let failed = |source: StoreError| ReadStateError::Store {
         state: state.clone(),
-        source,
+        source: Box::new(source),
     };
     let found = match version {
         Some(version) => store.state_version_get(state, version).await,

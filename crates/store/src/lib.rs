@@ -181,12 +181,12 @@ impl ChangeMark {
 impl Store {
     /// Costs two `stat` calls, so that who waits need not ask the database. May differ without a change.
     pub fn change_mark(&self) -> ChangeMark {
+        static LOOKS: AtomicUsize = AtomicUsize::new(0);
         let look = |extension: &str| {
             let path = self.file.as_ref()?.with_extension(extension);
             let metadata = std::fs::metadata(path).ok()?;
             Some((metadata.modified().ok()?, metadata.len()))
         };
-        static LOOKS: AtomicUsize = AtomicUsize::new(0);
         let is_file = self.file.is_some();
         ChangeMark {
             files: [look("db-wal"), look("db")],

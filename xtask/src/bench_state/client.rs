@@ -23,7 +23,7 @@ impl Client {
     pub(crate) fn connect(service: &Service, number: usize) -> io::Result<Self> {
         let stream = TcpStream::connect(service.address)?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+        stream.set_read_timeout(Some(Duration::from_mins(1)))?;
         Ok(Self {
             stream,
             path: service.path(number),

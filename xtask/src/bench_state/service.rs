@@ -249,7 +249,7 @@ fn wait_for(address: SocketAddr) -> io::Result<()> {
         if begun.elapsed() > Duration::from_secs(20) {
             return Err(io::Error::other(format!("nobody listens on {address}")));
         }
-        std::thread::sleep(Duration::from_millis(20));
+        std::thread::park_timeout(Duration::from_millis(20));
     }
     Ok(())
 }

@@ -116,6 +116,7 @@ pub(crate) fn render(report: &Report) -> String {
 }
 
 fn bars(report: &Report) -> String {
+    use Kind::{NimbolusFiles, NimbolusPostgres, TerranePostgres, TerraneSqlite, Tfstated};
     let mut text = String::from("\n| bar | seen | wanted | |\n|---|---:|---:|---|\n");
     let mut line = |what: String, seen: Option<f64>, wanted: f64, at_least: bool, unit: &str| {
         let (seen, verdict) = match seen {
@@ -137,7 +138,6 @@ fn bars(report: &Report) -> String {
         };
         Some(rate(ours)? / rate(theirs)?)
     };
-    use Kind::{NimbolusFiles, NimbolusPostgres, TerranePostgres, TerraneSqlite, Tfstated};
     let wanted = [
         (TerraneSqlite, Tfstated, [3.0, 3.0]),
         (TerraneSqlite, NimbolusFiles, [1.0, 0.6]),

@@ -65,9 +65,10 @@ impl StorePlace {
         let Some(blobs) = blobs else {
             return Err(InvalidPlace::NoBlobs { scheme });
         };
-        let database = match rest.is_empty() {
-            true => address.to_owned(),
-            false => format!("{address}?{}", rest.join("&")),
+        let database = if rest.is_empty() {
+            address.to_owned()
+        } else {
+            format!("{address}?{}", rest.join("&"))
         };
         let services = ["AWS_", "AZURE_", "GOOGLE_"];
         let settings = env

@@ -55,15 +55,14 @@ pub(super) async fn connect(file: &Path) -> Result<Connection, OpenDbError> {
         let opened = open(file).map_err(OpenDbError::Connect)?;
         connection = probe(&opened)?.then_some(opened);
     }
-    let connection = match connection {
-        Some(connection) => connection,
-        None => {
-            let place = file.to_owned();
-            tokio::task::spawn_blocking(move || set_up(&place))
-                .await
-                .map_err(|err| OpenDbError::Queue(io::Error::other(err)))??;
-            open(file).map_err(OpenDbError::Connect)?
-        }
+    let connection = if let Some(connection) = connection {
+        connection
+    } else {
+        let place = file.to_owned();
+        tokio::task::spawn_blocking(move || set_up(&place))
+            .await
+            .map_err(|err| OpenDbError::Queue(io::Error::other(err)))??;
+        open(file).map_err(OpenDbError::Connect)?
     };
     // From here on we wait ourselves: the thread that would wait inside SQLite serves others, too.
     connection
