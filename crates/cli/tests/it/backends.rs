@@ -17,10 +17,11 @@ fn project(engine: &str, backend: &str, env: &[(&str, &str)]) -> TestTerrane {
     let head = HEAD
         .replace("\"tofu\"", &format!("\"{engine}\""))
         .replace("target \"local\" { writers = [\"anyone\"] }", &target);
-    let lines: String = env
+    let lines: Vec<String> = env
         .iter()
         .map(|(name, value)| format!("    {name} = \"{value}\"\n"))
         .collect();
+    let lines = lines.concat();
     let context = format!(
         "context \"backend\" {{\n  autoattach = [\"target:local\"]\n  env = {{\n{lines}  }}\n}}\n"
     );
