@@ -20,7 +20,7 @@ demo: ## Watch the quickstart project being applied, changed and destroyed
 	@scripts/demo.sh
 
 test: ## Run all tests, with real engines and services
-	@parts=$$(scripts/engines.sh && scripts/services.sh) && eval "$$parts" && cargo test --workspace --lib --bins --tests
+	@parts=$$(scripts/engines.sh && scripts/services.sh) && eval "$$parts" && scripts/test.sh
 
 check: ## Before each commit: format, lints, rules of the house, fast tests
 	@scripts/lint.sh
@@ -29,7 +29,7 @@ check: ## Before each commit: format, lints, rules of the house, fast tests
 lint: ## Everything that reads the code without running it
 	@scripts/lint.sh --all
 
-bench: ## Measure terrane beside its peers: BENCH_STACKS, BENCH_RUNS, BENCH_TERRAGRUNT=auto|yes|no
+bench: ## Measure terrane beside its peers; bench/README.md has the settings
 	@BENCH_STACKS=$(BENCH_STACKS) BENCH_RUNS=$(BENCH_RUNS) BENCH_TERRAGRUNT=$(BENCH_TERRAGRUNT) bench/run.sh
 
 dev: ## A shell with a fresh `terrane` and the engine on its path

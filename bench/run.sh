@@ -21,4 +21,14 @@ case ${BENCH_TERRAGRUNT:-auto} in
     exit 64
     ;;
 esac
-exec "$target/release/xtask" bench "${options[@]}"
+"$target/release/xtask" bench "${options[@]}"
+
+# The state service beside its peers. Peers are measured if they are on PATH; the table says which are not.
+state=(--terrane "$target/release/terrane" --rounds "${BENCH_RUNS:-3}" --seconds "${BENCH_STATE_SECONDS:-3}")
+if services=$(scripts/services.sh postgres); then
+  eval "$services"
+  state+=(--postgres "$TERRANE_TEST_POSTGRES")
+fi
+if peer=$(command -v terraform-backend); then state+=(--nimbolus "$peer"); fi
+if peer=$(command -v tfstated); then state+=(--tfstated "$peer"); fi
+exec "$target/release/xtask" bench-state "${state[@]}"

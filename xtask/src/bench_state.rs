@@ -63,9 +63,16 @@ fn measure(kind: Kind, options: &Options, scratch: &Path, report: &mut Report) -
                 let Some(service) = Service::start(kind, options, &dir)? else {
                     return Ok(());
                 };
-                let cell = drive(&service, resources, clients, options.seconds)?;
+                match drive(&service, resources, clients, options.seconds) {
+                    Ok(cell) => report.add(kind, size, clients, cell),
+                    // A peer that breaks is a result, too.
+                    Err(err) => report.broken.push(format!(
+                        "{}, {size}, {clients} clients: {err}{}",
+                        kind.title(),
+                        service.last_words()
+                    )),
+                }
                 drop(service);
-                report.add(kind, size, clients, cell);
                 std::fs::remove_dir_all(&dir)?;
             }
         }
@@ -82,11 +89,14 @@ fn drive(service: &Service, resources: usize, clients: usize, seconds: u64) -> i
             .map(|number| {
                 let start = &start;
                 scope.spawn(move || -> io::Result<Vec<[Duration; STEPS]>> {
-                    let mut client = Client::connect(service, number)?;
                     let mut payload = Payload::new(resources, number);
-                    let warm = client.cycle(&mut payload);
+                    let ready = Client::connect(service, number).and_then(|mut client| {
+                        client.cycle(&mut payload)?;
+                        Ok(client)
+                    });
+                    // Whatever came of it, the others wait here.
                     start.wait();
-                    warm?;
+                    let mut client = ready?;
                     let begun = Instant::now();
                     let mut cycles = Vec::new();
                     while begun.elapsed() < length {

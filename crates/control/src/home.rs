@@ -14,7 +14,8 @@
 //!
 //! Not here: what the files mean.
 
-use std::io;
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use drivers::snapshot::Slot;
@@ -205,7 +206,14 @@ impl Home {
         match std::fs::read_to_string(&path) {
             Ok(other) => Ok(Some(other.trim().to_owned()).filter(|other| other != name)),
             Err(err) if err.kind() == io::ErrorKind::NotFound => {
-                std::fs::write(path, name)?;
+                let mut options = std::fs::File::options();
+                let mut file = options
+                    .write(true)
+                    .create(true)
+                    .truncate(true)
+                    .mode(0o600)
+                    .open(path)?;
+                file.write_all(name.as_bytes())?;
                 Ok(None)
             }
             Err(err) => Err(err),
@@ -288,7 +296,6 @@ pub(crate) fn make_private(path: &Path) -> io::Result<()> {
 /// A name that this machine gave itself when it first used a shared home. A container that starts anew is another
 /// machine, and rightly: nothing of the former one is alive in it.
 fn machine(path: &Path) -> io::Result<String> {
-    use std::io::Write as _;
     let aside = tempfile::NamedTempFile::new_in(path.parent().unwrap_or(Path::new(".")))?;
     let name = uuid::Uuid::new_v4().simple().to_string();
     aside.as_file().write_all(name.as_bytes())?;

@@ -165,21 +165,23 @@ impl StateAccess {
     }
 
     /// The version to work on and its bytes, or nothing if there is no state yet.
-    pub async fn read(&self) -> Result<Option<(StateVersion, Vec<u8>)>, StateAccessError> {
+    pub async fn read(&self) -> Result<Option<(StateVersion, Arc<Vec<u8>>)>, StateAccessError> {
         let failed = |source| self.failed("read", source);
         let version = match &self.mode {
             AccessMode::Plan { pinned } => pinned.clone(),
-            AccessMode::Apply { .. } => self.store.state_head(&self.state).await.map_err(failed)?,
+            AccessMode::Apply { .. } => {
+                return self
+                    .store
+                    .state_head_bytes(&self.state)
+                    .await
+                    .map_err(failed);
+            }
         };
         let Some(version) = version else {
             return Ok(None);
         };
-        let body = self
-            .store
-            .state_version_read(&version)
-            .await
-            .map_err(failed)?;
-        Ok(Some((version, body)))
+        let body = self.store.state_version_bytes(&version).await;
+        Ok(Some((version, body.map_err(failed)?)))
     }
 
     pub async fn lock(&self, info: &LockInfo) -> Result<(), StateAccessError> {

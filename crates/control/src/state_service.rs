@@ -93,14 +93,10 @@ impl ClientAccess {
     }
 
     /// The newest version and its bytes, or nothing if there is no state.
-    pub async fn read(&self) -> Result<Option<(StateVersion, Vec<u8>)>, StateAccessError> {
+    pub async fn read(&self) -> Result<Option<(StateVersion, Arc<Vec<u8>>)>, StateAccessError> {
         self.check_scope("GET", TokenScope::Read).await?;
-        let failed = |source| self.failed("read", source);
-        let Some(version) = self.store.state_head(&self.state).await.map_err(failed)? else {
-            return Ok(None);
-        };
-        let body = self.store.state_version_read(&version).await;
-        Ok(Some((version, body.map_err(failed)?)))
+        let head = self.store.state_head_bytes(&self.state).await;
+        head.map_err(|source| self.failed("read", source))
     }
 
     pub async fn lock(&self, info: &LockInfo) -> Result<(), StateAccessError> {

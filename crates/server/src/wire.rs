@@ -6,6 +6,8 @@
 //!
 //! Not here: which state is meant (`routes`), who may do what (`control`), status codes (`error`).
 
+use std::sync::Arc;
+
 use axum::body::{Body, Bytes};
 use axum::extract::Query;
 use axum::http::header::{
@@ -281,7 +283,7 @@ fn accepts_gzip(headers: &HeaderMap) -> bool {
 }
 
 /// A state on its way out. Its tag is strong: the compressed form has one of its own.
-fn state_answer(version: &StateVersion, body: Vec<u8>, gzip: bool) -> Response {
+fn state_answer(version: &StateVersion, body: Arc<Vec<u8>>, gzip: bool) -> Response {
     let headers = [
         (CONTENT_TYPE, "application/json"),
         (CACHE_CONTROL, "no-store"),
@@ -293,7 +295,17 @@ fn state_answer(version: &StateVersion, body: Vec<u8>, gzip: bool) -> Response {
     }
     let tag = format!("\"{}\"", version.content);
     let sum = md5_of(&body);
+    let body = Bytes::from_owner(Shared(body));
     (headers, [(ETAG, tag)], [(CONTENT_MD5, sum)], body).into_response()
+}
+
+/// A body that others read at the same time: it is sent without a copy.
+struct Shared(Arc<Vec<u8>>);
+
+impl AsRef<[u8]> for Shared {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
 }
 
 fn packed(body: &[u8]) -> Option<Vec<u8>> {

@@ -86,6 +86,19 @@ impl Store {
             .map(|stored| stored.version))
     }
 
+    /// The newest version and its bytes, shared with whoever else reads them.
+    pub async fn state_head_bytes(
+        &self,
+        state: &StateName,
+    ) -> Result<Option<(StateVersion, Arc<Vec<u8>>)>, StoreError> {
+        let row = self.db.fetch_optional(HEAD, &name_args(state)).await?;
+        let Some(stored) = row.as_ref().map(Stored::read).transpose()? else {
+            return Ok(None);
+        };
+        let body = self.body(&stored).await?;
+        Ok(Some((stored.version, body)))
+    }
+
     /// Oldest first.
     pub async fn state_version_list(
         &self,

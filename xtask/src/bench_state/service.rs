@@ -109,6 +109,13 @@ impl Service {
         Some(kilobytes * 1024)
     }
 
+    /// The end of what it wrote, if it ended.
+    pub(crate) fn last_words(&self) -> String {
+        let log = fs::read_to_string(self.dir.join("log")).unwrap_or_default();
+        let fatal = log.lines().find(|line| line.starts_with("fatal error"));
+        fatal.map_or_else(String::new, |line| format!(" (it said: {line})"))
+    }
+
     /// What the versions take on the disk.
     pub(crate) fn blob_bytes(&self) -> io::Result<u64> {
         let mut sum = 0;

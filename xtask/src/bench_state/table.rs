@@ -23,6 +23,8 @@ pub(crate) struct Report {
     cells: BTreeMap<(Kind, usize, usize), Vec<Cell>>,
     sizes: Vec<&'static str>,
     pub(crate) missing: Vec<(Kind, &'static str)>,
+    /// What went wrong, in words.
+    pub(crate) broken: Vec<String>,
     /// Bytes on the disk, and raw.
     pub(crate) room: Option<(u64, u64)>,
 }
@@ -110,6 +112,9 @@ pub(crate) fn render(report: &Report) -> String {
     }
     for (kind, why) in &report.missing {
         let _ = writeln!(text, "\n{} is missing: {why}", kind.title());
+    }
+    for broken in &report.broken {
+        let _ = writeln!(text, "\nbroke: {broken}");
     }
     text.push_str(&bars(report));
     text

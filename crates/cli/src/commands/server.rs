@@ -6,6 +6,9 @@ use std::sync::Arc;
 
 use control::home::Use;
 use control::state_service::StateService;
+use control::states::housekeeping::{self, HouseKept, KeepHouseError};
+use model::retention::RetentionPolicy;
+use model::token::Lifetime;
 use serde_json::json;
 use server::service::StateServer;
 use server::tls::{Tls, TlsFiles};
@@ -49,6 +52,12 @@ pub(crate) struct ServerArgs {
     /// Refuse larger states before they are read, in megabytes
     #[arg(long, value_name = "MB", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=4096))]
     max_state_size: u32,
+    /// Keep so many of the newest versions of each state; all, if it is not said
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    keep_versions: Option<u32>,
+    /// Keep versions for so long (`365d`); for ever, if it is not said. The newest stays in any case
+    #[arg(long, value_name = "TIME")]
+    keep_for: Option<String>,
     /// Log `info` (every request), `warn` or `error`
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     log: LevelFilter,
@@ -69,6 +78,9 @@ pub(crate) async fn server(
     };
     let look = process.look(global);
     let control = open_control_for(Use::Serving, home, &settings, process, look).await?;
+    let policy = args.retention()?;
+    let store = control.store.clone();
+    let house = tokio::spawn(housekeeping::regularly(store.clone(), policy, log_round));
     let service = StateService::new(control.store, control.home);
     let limit = args.max_state_size as usize * 1024 * 1024;
     let listening = |err: &dyn std::error::Error| {
@@ -93,15 +105,46 @@ pub(crate) async fn server(
         () = signals.stop() => {}
     }
     tracing::info!("stopping: what is under way is finished");
+    house.abort();
     drop(stop);
     tokio::select! {
-        () = serving => Ok(ExitStatus::Done),
+        () = serving => {
+            housekeeping::settle(&store)
+                .await
+                .map_err(|err| CommandError::from_error(&err))?;
+            Ok(ExitStatus::Done)
+        }
         () = signals.stop() => Err(CommandError::new("stopped at once, with requests under way")
             .status(ExitStatus::Interrupted)),
     }
 }
 
+fn log_round(round: Result<HouseKept, KeepHouseError>) {
+    match round {
+        Ok(kept) => tracing::info!(
+            versions = kept.versions.len(),
+            refused = kept.refused,
+            "kept house"
+        ),
+        Err(err) => {
+            let cause = std::error::Error::source(&err).map(ToString::to_string);
+            tracing::warn!(error = %err, cause, "could not keep house");
+        }
+    }
+}
+
 impl ServerArgs {
+    fn retention(&self) -> Result<RetentionPolicy, CommandError> {
+        let lifetime = self.keep_for.as_deref().map(str::parse::<Lifetime>);
+        let lifetime = lifetime
+            .transpose()
+            .map_err(|err| CommandError::from_error(&err).status(ExitStatus::Usage))?;
+        Ok(RetentionPolicy {
+            max_age: lifetime.and_then(|lifetime| lifetime.0.try_into().ok()),
+            max_count: self.keep_versions.map(|count| count as usize),
+        })
+    }
+
     fn tls(&self) -> Result<Option<Arc<Tls>>, CommandError> {
         if let (Some(certificate), Some(key)) = (&self.tls_cert, &self.tls_key) {
             let files = TlsFiles {

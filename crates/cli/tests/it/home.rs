@@ -141,12 +141,12 @@ fn clones_of_a_project_with_an_id_share_a_home() {
 }
 
 #[test]
-fn a_home_on_a_server_is_not_built_yet() {
+fn a_home_that_is_not_named_whole_is_not_guessed() {
     let test = one_stack("", MODULE);
     assert_snapshot!(test.cli(&["plan", "--data", "postgres://db.example.io/terrane"]).expect(64), @"
     ── stderr
-    error: the home `postgres://db.example.io/terrane` is not a directory
-    hint: homes in a database or on a server are not built yet: name a directory
+    error: the home `postgres://…` does not say where its blobs are
+    hint: add `?blobs=s3://BUCKET/PREFIX` (or `az://`, `gs://`, `file:///DIR`)
     [exit 64]
     ");
 }

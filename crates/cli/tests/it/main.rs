@@ -34,6 +34,7 @@ mod recovery;
 mod selectors;
 mod sensitive;
 mod server;
+mod shared;
 mod source;
 mod state;
 mod state_ask;

@@ -239,7 +239,7 @@ fn a_planned_state_of_a_closed_target_is_only_for_runs() {
     test.write("terrane.hcl", &format!("{head}{}", stack("app", "")))
         .write("app/main.tf", "output \"text\" { value = \"plain\" }\n");
     drop(test.cli(&["plan"]).expect(0));
-    let home = test.home().join("k3v9qd");
+    let home = test.home();
     let data = home.to_str().unwrap();
     let server = Server::start(&test, &["--data", data]);
     let secret = token(&test, &["me", "--surgery", "--data", data]);

@@ -18,7 +18,7 @@ fn applied_twice() -> TestTerrane {
 }
 
 fn home(test: &TestTerrane) -> PathBuf {
-    test.home().join("k3v9qd")
+    test.home()
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn damage_is_named_with_a_way_on() {
     assert_snapshot!(shown(&test, &said).replace(place, "PLACE").split_once("── stderr").unwrap().1, @"
 
     error: version 2, the newest, of state `k3v9qd/app` is damaged
-           could not read `ROOT/home/k3v9qd/segments/1@PLACE`
+           could not read `ROOT/home/segments/1@PLACE`
            there is no whole frame at its place
     hint: restore the file from a backup, then verify again
     hint: or go on from version 1: `terrane state pull k3v9qd/app --version 1`

@@ -3,6 +3,8 @@
 //!
 //! Not here: which versions may go (`model::retention`), how bytes are removed (`store`).
 
+use std::time::Duration;
+
 use jiff::{SignedDuration, Timestamp};
 use model::retention::RetentionPolicy;
 use store::{RemovedVersion, Store, StoreError, Swept};
@@ -11,6 +13,8 @@ const KEEP_REFUSED: SignedDuration = SignedDuration::from_hours(30 * 24);
 
 /// No write takes so long: what is older and belongs to no version never will.
 const KEEP_UNFINISHED: SignedDuration = SignedDuration::from_hours(24);
+
+const EVERY: Duration = Duration::from_mins(10);
 
 #[derive(Debug, thiserror::Error)]
 #[error("could not {deed}")]
@@ -24,6 +28,25 @@ pub struct HouseKept {
     pub versions: Vec<RemovedVersion>,
     pub refused: usize,
     pub swept: Swept,
+}
+
+/// For a server: a round every ten minutes, for as long as it is polled.
+pub async fn regularly(
+    store: Store,
+    policy: RetentionPolicy,
+    tell: fn(Result<HouseKept, KeepHouseError>),
+) {
+    loop {
+        tokio::time::sleep(EVERY).await;
+        tell(keep_house(&store, &policy, Timestamp::now()).await);
+    }
+}
+
+/// Before a server ends: what was acknowledged is marked so in the bucket, too.
+pub async fn settle(store: &Store) -> Result<(), KeepHouseError> {
+    let deed = "note what was acknowledged";
+    let settled = store.blobs_settle().await;
+    settled.map_err(|source| KeepHouseError { deed, source })
 }
 
 /// One round. Another process may do the same at the same time.

@@ -100,13 +100,17 @@ fn who_gave_each_value_narrow() {
     azurerm_subnet.nodes
       serial 18   6 days ago   r40
           3f9c1e2 "network: widen nodes"   ci
-        address_prefixes[0]   "10.0.0.0/23"
+        address_prefixes[0]
+            "10.0.0.0/23"
       version 2, no longer kept
-        size   3
+        size
+            3
       serial 11   27 days ago
           the first version
-        name       "nodes"
-        password   (sensitive #a1b2c3)
+        name
+            "nodes"
+        password
+            (sensitive #a1b2c3)
     "#);
 }
 
