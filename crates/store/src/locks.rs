@@ -14,7 +14,10 @@ use crate::{Store, StoreError};
 
 mod breaking;
 
-/// So many ended locks are remembered for each state.
+/// So often the oldest are forgotten.
+const FORGOTTEN_TOGETHER: i64 = 16;
+
+/// So many ended locks are remembered for each state, at least.
 const REMEMBERED: i64 = 64;
 
 #[derive(Debug, thiserror::Error)]
@@ -204,7 +207,6 @@ impl Tx {
             source,
         };
         let failed_db = |err: DbError| failed(err.into());
-        self.state_hold(row).await.map_err(failed_db)?;
         if self.lock_clear(row, id, how).await.map_err(failed_db)? {
             return Ok(Released::Now);
         }
@@ -273,8 +275,10 @@ impl Tx {
             Timestamp::now().into(),
         ];
         self.execute(REMEMBER, &args).await?;
-        self.execute(FORGET, &[state.into(), (epoch - REMEMBERED).into()])
-            .await?;
+        if epoch % FORGOTTEN_TOGETHER == 0 {
+            let args = [state.into(), (epoch - REMEMBERED).into()];
+            self.execute(FORGET, &args).await?;
+        }
         Ok(true)
     }
 

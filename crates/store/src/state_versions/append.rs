@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use model::ids::RunId;
+use model::lock::LockEpoch;
 use model::state::{
     HeldLock, InvalidState, LockView, Mark, PushRefusal, PushVerdict, PushView, StateFacts,
     StateName, StateVersion, check_copy, check_push, check_push_over_copy,
@@ -100,11 +101,10 @@ pub(super) struct Moment {
 /// A write that was decided and encoded: all that is left is to store it.
 pub(super) struct Ready {
     pub(super) write: Write,
-    facts: StateFacts,
     state: i64,
     /// What the decision rests on.
     head: Option<i64>,
-    last: i64,
+    lock_epoch: LockEpoch,
     version: StateVersion,
     blob: NewBlob,
 }
@@ -197,10 +197,7 @@ impl Store {
             };
             let before = seen.head.as_ref().map(|head| *head.blob_digest);
             let version = seen.next(&write, &facts, &content, mark);
-            let ready = self
-                .encode(write, &facts, seen, version)
-                .await
-                .map_err(failed)?;
+            let ready = self.encode(write, seen, version).await.map_err(failed)?;
             let ready = Arc::new(ready);
             if self.commit(&ready).await.map_err(failed)? {
                 if let Some(before) = before {
@@ -218,7 +215,6 @@ impl Store {
     pub(super) async fn encode(
         &self,
         write: Write,
-        facts: &StateFacts,
         seen: Moment,
         version: StateVersion,
     ) -> Result<Ready, StoreError> {
@@ -244,10 +240,9 @@ impl Store {
         let blob = working(size, encode).await?;
         Ok(Ready {
             write,
-            facts: facts.clone(),
             state: seen.row.id,
-            head: seen.row.head,
-            last: seen.last,
+            head: seen.head.as_ref().map(|head| head.version.version),
+            lock_epoch: seen.row.lock_epoch,
             version,
             blob,
         })
@@ -277,17 +272,25 @@ impl Store {
         Ok(moved)
     }
 
-    /// A look without a transaction; what rests on it is looked at again in one.
+    /// A look without a transaction; the statement that moves the head checks what rests on it.
     async fn look(&self, write: &Write) -> Result<Moment, StoreError> {
         let row = self.state_ensure(&write.state).await?;
         let head = self
             .db
             .fetch_optional(HEAD, &name_args(&write.state))
             .await?;
-        let last = self.db.fetch_optional(LAST, &[row.id.into()]).await?;
+        let head = head.as_ref().map(Stored::read).transpose()?;
+        let last = match &head {
+            // The head is the newest there ever was, unless the state was deleted.
+            Some(head) => head.version.version,
+            None => {
+                let last = self.db.fetch_optional(LAST, &[row.id.into()]).await?;
+                last.map_or(Ok(0), |row| row.int(0))?
+            }
+        };
         Ok(Moment {
-            head: head.as_ref().map(Stored::read).transpose()?,
-            last: last.map_or(Ok(0), |row| row.int(0))?,
+            head,
+            last,
             row,
             lock_ended: false,
         })
@@ -333,34 +336,26 @@ impl Tx {
         const PIN: &str = "UPDATE state_version SET pinned_until = $3 \
             WHERE state = $1 AND version = $2 AND COALESCE(pinned_until, 0) < $3";
         let (write, version, blob) = (&ready.write, &ready.version, &ready.blob);
-        self.state_hold(ready.state).await?;
-        let now = self.moment(write).await?;
-        let accepted = matches!(
-            write.decide(&now, &ready.facts, &version.content),
-            PushVerdict::Accept { mark } if write.mark.or(mark) == version.mark
-        );
-        if !accepted || now.last != ready.last || now.row.head != ready.head {
-            return Ok(false);
-        }
-        let Some(place) = self.frame_place(blobs, &blob.frame, staged).await? else {
-            return Ok(false);
-        };
+        // What was decided rests on this head and on this lock; if either is another now, it is decided anew.
         let moved = [
-            now.row.id.into(),
+            ready.state.into(),
             version.version.into(),
             ready.head.into(),
             write.writer.lock_id.as_deref().into(),
-            now.row.lock_epoch.0.into(),
+            ready.lock_epoch.0.into(),
         ];
         if self.fetch_optional(MOVE, &moved).await?.is_none() {
             return Ok(false);
         }
+        // An error takes the move back; an answer would not.
+        let place = self.frame_place(blobs, &blob.frame, staged).await?;
+        let place = place.ok_or(StoreError::Interrupted)?;
         let pinned = (version.mark == Some(Mark::Emptied))
             .then(|| version.created_at.checked_add(EMPTIED_PIN).ok())
             .flatten()
             .map(Timestamp::as_microsecond);
         let insert = [
-            now.row.id.into(),
+            ready.state.into(),
             version.version.into(),
             to_integer(version.serial)?.into(),
             version.lineage.as_str().into(),
@@ -381,7 +376,7 @@ impl Tx {
         ];
         self.execute(INSERT, &insert).await?;
         if let (Some(until), Some(parent)) = (pinned, version.parent) {
-            let args = [now.row.id.into(), parent.into(), until.into()];
+            let args = [ready.state.into(), parent.into(), until.into()];
             self.execute(PIN, &args).await?;
         }
         if let Some(record) = &write.record {
@@ -446,7 +441,7 @@ impl Moment {
             lineage: facts.lineage.clone(),
             content: content.to_owned(),
             size: write.body.len() as u64,
-            parent: self.row.head,
+            parent: self.head.as_ref().map(|head| head.version.version),
             contents: facts.contents,
             mark,
             run: write.run,

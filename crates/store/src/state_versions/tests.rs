@@ -237,7 +237,7 @@ async fn a_write_that_follows_nothing_costs_others_nothing() {
         let seen = tx.moment(&write).await.unwrap();
         drop(tx);
         let version = seen.next(&write, &facts, &content, None);
-        let one = store.encode(write, &facts, seen, version).await.unwrap();
+        let one = store.encode(write, seen, version).await.unwrap();
         ready.push(Arc::new(one));
     }
     // At once, as a server's clients write.
@@ -309,7 +309,7 @@ async fn a_lock_lost_while_the_file_was_written_is_lost() {
     let seen = tx.moment(&write).await.unwrap();
     drop(tx);
     let version = seen.next(&write, &facts, "digest", None);
-    let ready = store.encode(write, &facts, seen, version).await.unwrap();
+    let ready = store.encode(write, seen, version).await.unwrap();
     store.lock_break(&network(), "a").await.unwrap();
     assert!(!store.commit(&Arc::new(ready)).await.unwrap());
     // The same id again is another lock: it was ended, so it cannot come back.
