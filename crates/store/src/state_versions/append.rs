@@ -280,13 +280,12 @@ impl Store {
             .fetch_optional(HEAD, &name_args(&write.state))
             .await?;
         let head = head.as_ref().map(Stored::read).transpose()?;
-        let last = match &head {
-            // The head is the newest there ever was, unless the state was deleted.
-            Some(head) => head.version.version,
-            None => {
-                let last = self.db.fetch_optional(LAST, &[row.id.into()]).await?;
-                last.map_or(Ok(0), |row| row.int(0))?
-            }
+        // The head is the newest there ever was, unless the state was deleted.
+        let last = if let Some(head) = &head {
+            head.version.version
+        } else {
+            let last = self.db.fetch_optional(LAST, &[row.id.into()]).await?;
+            last.map_or(Ok(0), |row| row.int(0))?
         };
         Ok(Moment {
             head,
