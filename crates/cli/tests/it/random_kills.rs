@@ -4,30 +4,16 @@ use std::time::Duration;
 
 use testkit::Background;
 
+use crate::dice::{self, Dice};
 use crate::story::{Story, link, takes};
 
 /// Most of a round is waiting, so some go side by side.
 const SIDES: u64 = 3;
 const ROUNDS: usize = 5;
 
-/// Small, seeded, and good enough to pick moments.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % sides
-    }
-}
-
 #[test]
 fn killed_at_any_moment_it_comes_to_the_same_end() {
-    let named = std::env::var("TERRANE_TEST_SEED").ok();
-    let seed = named.and_then(|seed| seed.parse().ok());
-    let seed = seed.unwrap_or_else(|| u64::from(std::process::id()) * 7_919 + 1);
-    println!("TERRANE_TEST_SEED={seed}");
+    let seed = dice::seed();
     std::thread::scope(|scope| {
         for side in 0..SIDES {
             scope.spawn(move || rounds(seed, side));
@@ -36,7 +22,7 @@ fn killed_at_any_moment_it_comes_to_the_same_end() {
 }
 
 fn rounds(seed: u64, side: u64) {
-    let mut dice = Dice(seed + side);
+    let mut dice = Dice::new(seed + side);
     for round in 0..ROUNDS {
         let story = Story::new("tofu")
             .stack("one", "", &link("one"))

@@ -18,13 +18,13 @@ resource "terraform_data" "it" {
 "#;
 
 /// A server under way.
-struct Server {
+pub(crate) struct Server {
     process: Background,
     url: String,
 }
 
 impl Server {
-    fn start(test: &TestTerrane, more: &[&str]) -> Self {
+    pub(crate) fn start(test: &TestTerrane, more: &[&str]) -> Self {
         let args = ["server", "--listen", "127.0.0.1:0", "--json"];
         let process = test.start("server", &[&args, more].concat());
         let mut url = None;
@@ -41,15 +41,21 @@ impl Server {
         Self { process, url }
     }
 
-    fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         let (_, address) = self.url.split_once("://").unwrap();
         address.parse().unwrap()
     }
 
     /// Sends it a signal to end, and waits.
-    fn stop(self) -> Said {
+    pub(crate) fn stop(self) -> Said {
         self.process.terminate();
         self.process.wait()
+    }
+
+    /// Without a warning.
+    pub(crate) fn kill(self) {
+        self.process.kill();
+        drop(self.process.wait());
     }
 
     fn ask(&self, request: &str, token: &str, body: &str) -> String {
@@ -72,7 +78,7 @@ fn answer(stream: &mut TcpStream) -> String {
     answer.split(' ').nth(1).unwrap_or_default().to_owned()
 }
 
-fn token(test: &TestTerrane, args: &[&str]) -> String {
+pub(crate) fn token(test: &TestTerrane, args: &[&str]) -> String {
     let made = test.cli(&[&["token", "create"], args].concat()).expect(0);
     made.stdout.trim_end().to_owned()
 }
