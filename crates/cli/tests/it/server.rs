@@ -100,6 +100,50 @@ fn engines(test: &TestTerrane, url: &str, token: &str, more: &str, lines: &str, 
 }
 
 #[test]
+fn of_fifty_engines_one_writes_at_a_time() {
+    let test = terrane();
+    let server = Server::start(&test, &[]);
+    let secret = token(&test, &["ci", "--states", "shop/*"]);
+    // All have the same state, each wants another value in it, and none waits for the lock.
+    let race = "engine init > /dev/null; cd ..; \
+                for n in $(seq 50); do cp -R $OLDPWD race-$n; sed -i s/one/value-$n/ race-$n/main.tf; done; \
+                for n in $(seq 50); do \
+                  (cd race-$n; if engine apply -auto-approve > said 2>&1; then touch won; fi) & done; wait; \
+                rm -rf raced; mkdir raced; ls race-*/won | wc -l > raced/won; \
+                for n in $(seq 50); do \
+                  [ -e race-$n/won ] || grep -q 'state lock' race-$n/said || cat race-$n/said; done > raced/strange; \
+                rm -rf race-*";
+    engines(&test, &server.url, &secret, "", race, 0);
+    // Whoever was refused was refused for the lock, and for nothing else.
+    assert_eq!(test.read("raced/strange"), "");
+    let won: usize = test.read("raced/won").trim().parse().unwrap();
+    let (name, _) = testkit::engines::all().into_iter().next_back().unwrap();
+    let versions = test.cli_in(
+        "..",
+        &["state", "versions", &format!("shop/{name}"), "--json"],
+    );
+    let versions: serde_json::Value = serde_json::from_str(&versions.expect(0).stdout).unwrap();
+    let serials: Vec<u64> = versions_of(&versions);
+    assert_eq!(serials.len(), won, "each who won wrote once: {versions}");
+    let mut expected = serials.clone();
+    expected.sort_unstable();
+    expected.dedup();
+    assert_eq!(expected.len(), serials.len(), "no serial twice: {versions}");
+    drop(server.stop().expect(0));
+}
+
+fn versions_of(document: &serde_json::Value) -> Vec<u64> {
+    let list = document
+        .as_array()
+        .or_else(|| document["versions"].as_array());
+    let serials = list
+        .unwrap()
+        .iter()
+        .map(|version| version["serial"].as_u64().unwrap());
+    serials.collect()
+}
+
+#[test]
 fn an_engine_keeps_its_state_on_a_server() {
     let test = terrane();
     let server = Server::start(&test, &[]);
