@@ -20,7 +20,7 @@ use model::module::{self, Module};
 use model::plan::Plan;
 use model::project::{Backend, Context, EdgeKind, Input, LaneScope, Project, Stack, Target};
 use model::run::{DeclaredVariable, EnginePin, OutputState, Run, RunSpec, Upstream};
-use model::state::Contents;
+use model::state::{Contents, StateFacts};
 use store::{ChangeSetError, Scope};
 
 use crate::asker::{Asker, GatherError};
@@ -69,6 +69,10 @@ pub enum PrepareError {
         stack: StackName,
         source: Box<KeptAsideError>,
     },
+    #[error(
+        "stack `{stack}` has no state here, and `{file}` holds one: everything in it would be made again"
+    )]
+    StateFile { stack: StackName, file: String },
     #[error("no engine is known for stack `{stack}`")]
     NoEngine { stack: StackName },
     #[error(transparent)]
@@ -81,7 +85,7 @@ pub enum PrepareError {
     Keep { path: PathBuf, source: io::Error },
     #[error("could not seal the snapshot of the source")]
     Seal(#[source] store::StoreError),
-    #[error("could not reserve a state for runs")]
+    #[error("could not look after a state")]
     Reserve(#[source] store::StoreError),
     #[error("could not store the change set")]
     Store(#[from] ChangeSetError),
@@ -103,6 +107,9 @@ impl PrepareError {
                 "`terrane destroy {stack}+` destroys its dependents first"
             )),
             Self::KeptAside { stack, source } => source.hint(stack.as_str()),
+            Self::StateFile { stack, file } => Some(format!(
+                "`terrane state import {stack} --from {file}` brings it in; if nothing of it exists any more, remove the file"
+            )),
             Self::Gather(GatherError::Unset { name, .. }) => {
                 Some(format!("set it: `export {name}=…`"))
             }
@@ -120,7 +127,10 @@ impl PrepareError {
     /// Whether a rule refused it, rather than something breaking.
     pub fn is_refusal(&self) -> bool {
         match self {
-            Self::NotAWriter { .. } | Self::NoHome { .. } | Self::StillNeeded { .. } => true,
+            Self::NotAWriter { .. }
+            | Self::NoHome { .. }
+            | Self::StillNeeded { .. }
+            | Self::StateFile { .. } => true,
             Self::KeptAside { source, .. } => source.is_refusal(),
             Self::NotApplied { .. }
             | Self::NoEngine { .. }
@@ -164,6 +174,9 @@ pub async fn begin(
                 stack: name.clone(),
                 source: Box::new(source),
             })?;
+        }
+        if wanted.action == Action::Apply {
+            check_state_file(control, open, project, name).await?;
         }
     }
     reserve_for_runs(control, project, wanted).await?;
@@ -356,6 +369,39 @@ async fn reserve_for_runs(
         }
     }
     Ok(())
+}
+
+/// A state file that somebody applied beside the module, before the stack came here, must be brought in first.
+async fn check_state_file(
+    control: &Control,
+    open: &OpenProject,
+    project: &Project,
+    name: &StackName,
+) -> Result<(), PrepareError> {
+    let stack = &project.stacks[name];
+    if !is_ours(project, name) {
+        return Ok(());
+    }
+    let file = format!("{}/terraform.tfstate", stack.path);
+    let facts = std::fs::read(open.root.join(&file))
+        .ok()
+        .and_then(|bytes| StateFacts::read(&bytes).ok());
+    let holds = facts.is_some_and(|facts| match facts.contents {
+        Contents::Resources | Contents::Encrypted => true,
+        Contents::Nothing | Contents::OutputsOnly => false,
+    });
+    if !holds {
+        return Ok(());
+    }
+    let state = control.state_name(&stack.state);
+    let head = control.store.state_head(&state).await;
+    if head.map_err(PrepareError::Reserve)?.is_some() {
+        return Ok(());
+    }
+    Err(PrepareError::StateFile {
+        stack: name.clone(),
+        file,
+    })
 }
 
 /// Outputs of stacks that are not part of this change set must be there already.

@@ -90,7 +90,7 @@ impl ImportError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Other { .. } => {
-                Some("`terrane state push STACK FILE --reason …` replaces it by force".to_owned())
+                Some("`terrane state push STACK FILE --force --reason …` replaces it".to_owned())
             }
             Self::Backend(err) => err.hint(),
             Self::File { .. }

@@ -125,6 +125,8 @@ impl ClientAccess {
         let writer = Writer {
             lock_id,
             surgery: self.token.allows(TokenScope::Surgery, &self.state),
+            // What a client says of itself anybody can say; its token was checked.
+            actor: self.token.name.clone(),
             ..Writer::default()
         };
         let appended = self

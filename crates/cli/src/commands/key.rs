@@ -82,7 +82,7 @@ async fn list(
     for key in &masters {
         let used = match (key.wraps, key.at_hand, key.data_keys) {
             (true, _, _) => "wraps",
-            (false, true, 0) => "nothing needs it here; backups from before the rotation may",
+            (false, true, 0) => "nothing needs it in this home; other homes and older backups may",
             (false, true, _) => "unwraps; `terrane key rotate` goes on",
             (false, false, _) => "missing: what it wraps cannot be read",
         };
@@ -127,7 +127,14 @@ async fn rotate(
             "the old key alone opens nothing any more: `export TERRANE_KEY_FILE={file}`"
         ));
     }
-    hints.push("the old key is kept behind it: remove its line when no backup needs it".to_owned());
+    hints.push(
+        "other homes, and servers until they are started again, still use the old key, which is kept behind the new one"
+            .to_owned(),
+    );
+    hints.push(
+        "rotate each of them; remove the old key's line only when no home and no backup needs it"
+            .to_owned(),
+    );
     let said = "without the new key no state can be read any more";
     report::say(&errors::render_warning(said, &hints, process.look(global)))?;
     Ok(ExitStatus::Done)

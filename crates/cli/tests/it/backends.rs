@@ -374,7 +374,7 @@ fn another_lineage_is_not_replaced() {
     assert_snapshot!(shown(&test, &said), @r#"
     ── stderr
     error: state `k3v9qd/app` has versions of its own here, of another lineage (serial 1)
-    hint: `terrane state push STACK FILE --reason …` replaces it by force
+    hint: `terrane state push STACK FILE --force --reason …` replaces it
     [exit 1]
     "#);
 }

@@ -234,3 +234,30 @@ fn two_projects_with_one_id_are_pointed_out() {
         "{said}"
     );
 }
+
+#[test]
+fn a_state_file_beside_the_module_is_brought_in_first() {
+    let module = "resource \"terraform_data\" \"it\" { input = 1 }\n";
+    let test = one_stack("", module);
+    drop(test.cli(&["apply", "--auto-approve"]).expect(0));
+    let kept = test.cli(&["state", "pull", "app"]).expect(0).stdout;
+    // As who has used the engine by itself so far.
+    let test = one_stack("", module);
+    test.write("app/terraform.tfstate", &kept);
+    assert_snapshot!(shown(&test, &test.cli(&["apply", "--auto-approve"]).expect(4)), @"
+    ── stderr
+    error: stack `app` has no state here, and `app/terraform.tfstate` holds one: everything in it would
+           be made again
+    hint: `terrane state import app --from app/terraform.tfstate` brings it in; if nothing of it exists
+          any more, remove the file
+    [exit 4]
+    ");
+    let file = "app/terraform.tfstate";
+    drop(
+        test.cli(&["state", "import", "app", "--from", file])
+            .expect(0),
+    );
+    drop(test.cli(&["apply", "--auto-approve"]).expect(0));
+    let now = test.cli(&["state", "pull", "app"]).expect(0).stdout;
+    assert_eq!(now, kept);
+}

@@ -12,7 +12,7 @@ use crate::{CommandError, ExitStatus, Process};
 /// The next plan creates them anew, unless the configuration no longer has them.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  terrane state rm network aws_subnet.nodes[0] --reason \"moved to `edge`\"\n  \
+    after_help = "Examples:\n  terrane state rm network 'aws_subnet.nodes[0]' --reason 'moved to edge'\n  \
                   terrane state rm network module.vpn aws_eip.old --reason \"kept by hand from now on\""
 )]
 pub(crate) struct RmArgs {
