@@ -162,6 +162,18 @@ impl Home {
         &self.store
     }
 
+    /// The same home as a project of it sees it: where that one's runs have their files.
+    pub(crate) fn seen_by(&self, project: &str) -> Self {
+        let mut home = self.clone();
+        if let StorePlace::Directory(dir) = &self.store
+            && self.project != project
+        {
+            home.work = dir.join("projects").join(project);
+            project.clone_into(&mut home.project);
+        }
+        home
+    }
+
     /// Whether runs of this project were carried out here.
     pub fn is_used(&self) -> bool {
         self.runs().is_dir()

@@ -6,9 +6,10 @@ use std::fs;
 use model::changeset::{ChangeSet, Status};
 use model::ids::RunId;
 use model::run::{Run, RunEvent, RunState};
-use store::ChangeSetError;
+use store::{ChangeSetError, Store};
 
 use crate::Control;
+use crate::home::Home;
 use crate::kept_aside::{self, Leftovers};
 use crate::locks::RunLock;
 use crate::runner::scratch_dir;
@@ -119,6 +120,16 @@ pub async fn stop_if_gone(
         .change_set_stop(set.id, why, control.now())
         .await?;
     Ok(true)
+}
+
+/// Whether a run may still have a process: its lock is held, or only another machine could tell.
+pub(crate) async fn may_be_alive(store: &Store, home: &Home, run: RunId) -> bool {
+    let Ok((set, _)) = store.run_brief(run).await else {
+        return RunLock::is_held(home, run);
+    };
+    let is_here = set.request.machine == home.machine();
+    !is_here && !set.status.is_over()
+        || is_here && RunLock::is_held(&home.seen_by(&set.request.project), run)
 }
 
 /// Whether its processes belong to another machine: a lock on this disk says nothing of them.

@@ -15,7 +15,7 @@ use store::{
 };
 
 use crate::home::Home;
-use crate::locks::RunLock;
+use crate::recovery;
 use crate::state::StateAccessError;
 use crate::tokens::TokenCheck;
 
@@ -174,6 +174,11 @@ impl ClientAccess {
         match self.store.state_delete(&self.state, lock_id).await {
             Ok(()) => Ok(()),
             Err(DeleteStateError::Store { source, .. }) => Err(self.failed("delete", source)),
+            Err(DeleteStateError::Ended { state, id }) => {
+                let reason = format!("lock `{id}` does not hold it any more");
+                self.record("DELETE", reason, lock_id).await?;
+                Err(StateAccessError::LockEnded { state, id })
+            }
             Err(DeleteStateError::Held { state, holder }) => {
                 let reason = format!("it is locked by {}", holder.info);
                 self.record("DELETE", reason, lock_id).await?;
@@ -219,10 +224,13 @@ impl ClientAccess {
 
     /// A lock whose run is alive is not taken away by a client: its engine is at work.
     async fn may_break(&self, held: HeldLock, id: Option<&str>) -> Result<(), StateAccessError> {
-        let Some(run) = held.run.filter(|run| RunLock::is_held(&self.home, *run)) else {
+        let Some(run) = held.run else {
             return Ok(());
         };
-        let reason = format!("run {run} holds the lock and is alive");
+        if !recovery::may_be_alive(&self.store, &self.home, run).await {
+            return Ok(());
+        }
+        let reason = format!("run {run} holds the lock and may be alive");
         self.record("UNLOCK", reason, id).await?;
         Err(StateAccessError::NotYours {
             state: self.state.clone(),

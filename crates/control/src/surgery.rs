@@ -308,7 +308,8 @@ pub async fn carry_out(
         actor: &reason.actor,
         reason: &reason.text,
     };
-    if !proposal.decides.is_empty() {
+    // Who wrote nothing has decided nothing.
+    if matches!(done, Done::Wrote(_)) && !proposal.decides.is_empty() {
         let decided = store.kept_aside_decide(&proposal.decides, Decision::Pushed, decider);
         let decided = decided.await;
         decided.map_err(|source| failed(state, "note the decision about", source))?;

@@ -23,6 +23,9 @@ const LOCK_LIMIT: usize = 64 * 1024;
 /// Nobody waits longer than this for the next piece of a body.
 pub(crate) const IDLE: Duration = Duration::from_mins(2);
 
+/// So long a large body waits for others to be done.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+
 /// Smaller bodies are not counted, and are hashed where they are: a thread of their own would cost more.
 pub(crate) const SMALL: usize = 64 * 1024;
 
@@ -61,6 +64,8 @@ pub(crate) enum TakeError {
     Slow { idle: Duration },
     #[error("its bytes are not those of its Content-MD5")]
     OtherBytes,
+    #[error("there was no room for it for {} s", waited.as_secs())]
+    Busy { waited: Duration },
 }
 
 impl Room {
@@ -86,13 +91,13 @@ impl Room {
         }
         let (growing, mut room) = match length {
             Some(length) if length <= SMALL => (None, None),
-            Some(length) => (None, self.take(length).await),
+            Some(length) => (None, Some(self.take(length).await?)),
             None => (Arc::clone(&self.growing).acquire_owned().await.ok(), None),
         };
         let mut pieces = Pieces::new(body, self.limit, length, self.idle);
         while pieces.more().await? {
             if growing.is_some() {
-                room = self.grow(room, pieces.bytes.len()).await;
+                room = self.grow(room, pieces.bytes.len()).await?;
             }
         }
         let bytes = checked(headers, pieces.bytes).await?;
@@ -111,32 +116,35 @@ impl Room {
         checked(headers, pieces.bytes).await
     }
 
-    async fn take(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+    /// Bodies that grow may wait for one another: nobody waits for ever, and an engine sends it again.
+    async fn take(&self, bytes: usize) -> Result<OwnedSemaphorePermit, TakeError> {
         let pieces = self.pieces_of(bytes);
-        let memory = Arc::clone(&self.memory);
-        // It fails only if somebody closes it, which nobody does.
-        memory.acquire_many_owned(pieces).await.ok()
+        let waited = self.idle.min(LONGEST_WAIT);
+        let room = Arc::clone(&self.memory).acquire_many_owned(pieces);
+        let room = tokio::time::timeout(waited, room).await;
+        let busy = TakeError::Busy { waited };
+        // It is closed by nobody.
+        room.ok().and_then(Result::ok).ok_or(busy)
     }
 
-    /// Whoever waits here waits for bodies that have all the room they need, so it waits for an end.
     async fn grow(
         &self,
         room: Option<OwnedSemaphorePermit>,
         bytes: usize,
-    ) -> Option<OwnedSemaphorePermit> {
+    ) -> Result<Option<OwnedSemaphorePermit>, TakeError> {
         let has = room.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
         let lacks = (self.pieces_of(bytes) as usize).saturating_sub(has);
         if lacks == 0 {
-            return room;
+            return Ok(room);
         }
         let more = self.take(lacks * PIECE).await?;
-        Some(match room {
+        Ok(Some(match room {
             None => more,
             Some(mut room) => {
                 room.merge(more);
                 room
             }
-        })
+        }))
     }
 
     fn pieces_of(&self, bytes: usize) -> u32 {

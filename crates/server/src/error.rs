@@ -128,6 +128,7 @@ impl From<TakeError> for ApiError {
             TakeError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             TakeError::Slow { .. } => StatusCode::REQUEST_TIMEOUT,
             TakeError::BrokeOff | TakeError::OtherBytes => StatusCode::BAD_REQUEST,
+            TakeError::Busy { .. } => StatusCode::SERVICE_UNAVAILABLE,
         })
     }
 }

@@ -87,6 +87,10 @@ pub enum OpenStoreError {
         path: PathBuf,
         source: std::io::Error,
     },
+    #[error(
+        "the database `{path}` is missing, and versions of states lie beside it: `terrane state recover` gets them back, or restore the database"
+    )]
+    TablesGone { path: PathBuf },
     #[error("could not open `{path}`")]
     Database { path: PathBuf, source: OpenDbError },
     #[error("could not open the database")]
@@ -215,6 +219,13 @@ impl Store {
         let blobs = blobs.open()?;
         let (db, file) = match tables {
             TablesAt::File(file) => {
+                // New tables for old versions would only hide that the right ones are missing.
+                if let (Blobs::Disk(disk), false) = (&blobs, file.exists())
+                    && disk.segments.numbers().is_ok_and(|found| !found.is_empty())
+                {
+                    let path = file.to_owned();
+                    return Err(OpenStoreError::TablesGone { path });
+                }
                 make_dir(file.parent().unwrap_or(Path::new(".")))?;
                 let db = Db::open_sqlite(file, how).await;
                 let db = db.map_err(|source| OpenStoreError::Database {

@@ -32,6 +32,8 @@ pub enum DeleteStateError {
         state: StateName,
         holder: Box<HeldLock>,
     },
+    #[error("lock `{id}` does not hold state `{state}` any more")]
+    Ended { state: StateName, id: String },
     #[error("could not delete state `{state}`")]
     Store {
         state: StateName,
@@ -87,7 +89,7 @@ impl Store {
     ) -> Result<(), DeleteStateError> {
         const DELETE: &str = "UPDATE state SET head = NULL, deleted_at = $3 \
             WHERE project = $1 AND name = $2 AND head IS NOT NULL \
-                AND (lock_id IS NULL OR lock_id = $4)";
+                AND lock_id IS NOT DISTINCT FROM $4";
         let failed = |source| DeleteStateError::Store {
             state: state.clone(),
             source,
@@ -99,14 +101,23 @@ impl Store {
             return Ok(());
         }
         let row = self.state_get(state).await.map_err(failed)?;
-        match row.and_then(|row| row.lock) {
-            Some(holder) if lock_id != Some(holder.info.id.as_str()) => {
-                Err(DeleteStateError::Held {
-                    state: state.clone(),
-                    holder: Box::new(holder),
-                })
-            }
-            _ => Ok(()),
+        let Some(row) = row.filter(|row| row.head.is_some()) else {
+            return Ok(()); // there is none: doing it twice is doing it once
+        };
+        let state = state.clone();
+        match (row.lock, lock_id) {
+            (Some(holder), _) => Err(DeleteStateError::Held {
+                state,
+                holder: Box::new(holder),
+            }),
+            (None, Some(id)) => Err(DeleteStateError::Ended {
+                state,
+                id: id.to_owned(),
+            }),
+            (None, None) => Err(DeleteStateError::Store {
+                state,
+                source: StoreError::Interrupted,
+            }),
         }
     }
 

@@ -7,6 +7,7 @@ use std::fs;
 use std::time::SystemTime;
 
 use jiff::Timestamp;
+use model::state::StateName;
 
 use crate::blobs::{Blobs, Disk, file_error};
 use crate::db::Tx;
@@ -30,6 +31,8 @@ pub struct Swept {
 struct Live {
     bytes: BTreeMap<String, u64>,
     digests: BTreeSet<String>,
+    /// The newest version of each state that the tables know of.
+    newest: BTreeMap<StateName, i64>,
 }
 
 impl Store {
@@ -78,11 +81,17 @@ impl Store {
 impl Tx {
     async fn frames_live(&mut self) -> Result<Live, StoreError> {
         const ALL: &str = "SELECT blob, blob_digest FROM state_version";
+        const NEWEST: &str = "SELECT s.project, s.name, MAX(v.version) \
+            FROM state AS s JOIN state_version AS v ON v.state = s.id GROUP BY s.project, s.name";
         let mut live = Live::default();
         for row in self.fetch_all(ALL, &[]).await? {
             let place = Place::parse(row.text(0)?)?;
             *live.bytes.entry(place.object).or_default() += place.length;
             live.digests.insert(hex(row.bytes(1)?));
+        }
+        for row in self.fetch_all(NEWEST, &[]).await? {
+            let state = StateName::new(row.text(0)?, row.text(1)?);
+            live.newest.insert(state, row.int(2)?);
         }
         Ok(live)
     }
@@ -99,7 +108,7 @@ fn sweep_segments(disk: &Disk, live: &Live, cutoff: Timestamp) -> Result<Swept, 
         let used = live.bytes.get(&format!("{DIR}/{number}")).copied();
         let old = metadata.modified().map_err(failed)? < SystemTime::from(cutoff);
         let goes = used.is_none() && old && Some(number) != newest;
-        if goes && !marks_any(&fs::read(&path).map_err(failed)?, &live.digests) {
+        if goes && !is_needed(&fs::read(&path).map_err(failed)?, live) {
             fs::remove_file(&path).map_err(failed)?;
             swept.removed += 1;
         } else {
@@ -109,11 +118,19 @@ fn sweep_segments(disk: &Disk, live: &Live, cutoff: Timestamp) -> Result<Swept, 
     Ok(swept)
 }
 
-/// Whether a marker of a version that is still there lies here.
-fn marks_any(segment: &[u8], digests: &BTreeSet<String>) -> bool {
+/// Whether a marker of a version that is still there lies here, or a version that the tables never let go of: an
+/// older copy of the tables, or new ones, know nothing of what was acknowledged since.
+fn is_needed(segment: &[u8], live: &Live) -> bool {
     scan(segment).any(|found| {
         let header = header_line(found.sealed).ok().and_then(Header::parse);
-        matches!(header, Some(Header::Marker(marker)) if digests.contains(&marker.digest))
+        match header {
+            Some(Header::Marker(marker)) => live.digests.contains(&marker.digest),
+            Some(Header::Version(header)) => {
+                let newest = live.newest.get(&header.version.state);
+                newest.is_none_or(|newest| header.version.version > *newest)
+            }
+            None => false,
+        }
     })
 }
 

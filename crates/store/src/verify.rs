@@ -12,7 +12,7 @@ use crate::sealing::{UnsealError, hex};
 use crate::state_versions::Stored;
 use crate::state_versions::blob::{self, BlobHeader, Encoding};
 use crate::states::StateRow;
-use crate::{Store, StoreError, blocking};
+use crate::{KeyError, Store, StoreError, blocking};
 
 /// What a look at the states of a home found.
 #[derive(Debug, Default)]
@@ -38,6 +38,13 @@ pub struct Damage {
     /// The newest version before it that can be read.
     pub readable: Option<i64>,
     pub error: StoreError,
+}
+
+impl Damage {
+    /// Nothing is wrong with what is stored: the master key at hand is not the one it needs.
+    pub fn is_of_the_key(&self) -> bool {
+        matches!(self.error, StoreError::Key(KeyError::OtherMaster { .. }))
+    }
 }
 
 /// One version's part.

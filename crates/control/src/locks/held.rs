@@ -7,7 +7,7 @@ use model::state::{HeldLock, StateName};
 use store::{ReleaseLockError, StoreError};
 
 use crate::Control;
-use crate::locks::RunLock;
+use crate::recovery;
 
 /// Who breaks something, and why.
 #[derive(Clone, Debug)]
@@ -154,7 +154,7 @@ async fn holder(control: &Control, lock: &HeldLock) -> Holder {
     let Some(run) = lock.run else {
         return Holder::Client;
     };
-    if RunLock::is_held(&control.home, run) {
+    if recovery::may_be_alive(&control.store, &control.home, run).await {
         return Holder::Run(run);
     }
     let found = control.store.run_get(run).await.ok().flatten();

@@ -75,8 +75,13 @@ fn aside(refusal: &Refusal) -> String {
 
 fn told(damage: &Damage, look: Look) -> String {
     let newest = if damage.is_head { ", the newest," } else { "" };
+    let found = if damage.is_of_the_key() {
+        "cannot be read with this master key"
+    } else {
+        "is damaged"
+    };
     let message = format!(
-        "version {}{newest} of state `{}` is damaged",
+        "version {}{newest} of state `{}` {found}",
         damage.version, damage.state
     );
     let mut causes = vec![damage.error.to_string()];
@@ -85,6 +90,12 @@ fn told(damage: &Damage, look: Look) -> String {
 }
 
 fn remedy(damage: &Damage) -> Vec<String> {
+    if damage.is_of_the_key() {
+        return vec![
+            "name the right key (`TERRANE_KEY_FILE`); `terrane key list` says which are needed"
+                .to_owned(),
+        ];
+    }
     let mut hints = vec!["restore the file from a backup, then verify again".to_owned()];
     if let Some(readable) = damage.readable.filter(|_| damage.is_head) {
         hints.push(format!(
