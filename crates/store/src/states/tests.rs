@@ -62,3 +62,17 @@ async fn a_state_is_reserved_for_runs_before_it_exists() {
     let row = store.state_get(&network()).await.unwrap().unwrap();
     assert!(row.runs_only);
 }
+
+#[tokio::test]
+async fn a_lock_that_ended_deletes_nothing() {
+    let home = TestHome::new();
+    let store = home.open().await;
+    let (state, writer) = (network(), Writer::default());
+    let written = store.state_version_append(&state, &writer, body(1));
+    written.await.unwrap();
+    let refused = store.state_delete(&state, Some("gone")).await;
+    assert!(matches!(refused, Err(DeleteStateError::Ended { .. })));
+    assert!(store.state_head(&state).await.unwrap().is_some());
+    store.state_delete(&state, None).await.unwrap();
+    store.state_delete(&state, Some("gone")).await.unwrap();
+}

@@ -3,7 +3,8 @@
 use std::fs;
 
 use super::*;
-use crate::testing::{TestHome, append, network, wide};
+use crate::testing::{TestHome, append, body, network, wide};
+use crate::{Keyring, OpenStoreError};
 
 /// Four versions of a wide state: one whole, three differences.
 async fn four(home: &TestHome) -> Vec<Stored> {
@@ -83,4 +84,21 @@ async fn a_row_that_was_changed() {
             "version 4, the head: it is version 4 of state `p/network`, not version 4 of state `p/network`"
         ]
     );
+}
+
+/// New tables would serve old states as if there were none.
+#[tokio::test]
+async fn without_its_tables_a_home_is_not_opened() {
+    let home = tempfile::tempdir().unwrap();
+    let root = home.path().join("home");
+    let keyring = Keyring::generate().unwrap();
+    let store = Store::open(&root, keyring.clone()).await.unwrap();
+    let pushed = append(&store, network(), body(1));
+    pushed.await.unwrap();
+    drop(store);
+    for file in ["terrane.db", "terrane.db-wal", "terrane.db-shm"] {
+        let _ = fs::remove_file(root.join(file));
+    }
+    let refused = Store::open(&root, keyring).await;
+    assert!(matches!(refused, Err(OpenStoreError::TablesGone { .. })));
 }
