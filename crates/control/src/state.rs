@@ -194,30 +194,12 @@ impl StateAccess {
             .await;
         let refused = match acquired {
             Ok(_) => return Ok(()),
-            Err(AcquireLockError::Store { state, source }) => {
-                return Err(StateAccessError::Store {
-                    state,
-                    deed: "lock",
-                    source,
-                });
-            }
+            Err(err @ AcquireLockError::Store { .. }) => return Err(err.into()),
             Err(refused) => refused,
         };
         self.record("LOCK", refused.to_string(), Some(&info.id))
             .await?;
-        Err(match refused {
-            AcquireLockError::Held { state, holder } => StateAccessError::Locked { state, holder },
-            AcquireLockError::Ended { state, id } => StateAccessError::LockEnded { state, id },
-            AcquireLockError::Store { state, source } => StateAccessError::Store {
-                state,
-                deed: "lock",
-                source,
-            },
-            moved @ AcquireLockError::HeadMoved { .. } => StateAccessError::Moved {
-                state: self.state.clone(),
-                source: moved,
-            },
-        })
+        Err(refused.into())
     }
 
     /// Makes `body` the newest version; durable when this returns.
@@ -236,28 +218,8 @@ impl StateAccess {
             ..Writer::default()
         };
         let _turn = self.writing.lock().await;
-        match self.append(&writer, body).await {
-            Ok(_) => Ok(()),
-            Err(AppendError::Refused {
-                state,
-                source: PushRefusal::Locked { .. },
-                holder: Some(holder),
-            }) => Err(StateAccessError::Locked { state, holder }),
-            Err(AppendError::Refused {
-                state,
-                source,
-                holder,
-            }) => Err(StateAccessError::Refused {
-                state,
-                source,
-                holder,
-            }),
-            Err(AppendError::Invalid { state, source }) => {
-                Err(StateAccessError::Invalid { state, source })
-            }
-            Err(AppendError::Contended { state }) => Err(StateAccessError::Contended { state }),
-            Err(AppendError::Store { source, .. }) => Err(self.failed("write", source)),
-        }
+        self.append(&writer, body).await?;
+        Ok(())
     }
 
     /// Holds the request while the store does not answer: the engine waits without limit, and what it has
@@ -348,5 +310,51 @@ fn unread(state: &StateName, source: StoreError) -> StateAccessError {
         state: state.clone(),
         deed: "read",
         source,
+    }
+}
+
+impl From<AcquireLockError> for StateAccessError {
+    fn from(err: AcquireLockError) -> Self {
+        match err {
+            AcquireLockError::Held { state, holder } => Self::Locked { state, holder },
+            AcquireLockError::Ended { state, id } => Self::LockEnded { state, id },
+            AcquireLockError::HeadMoved { ref state, .. } => Self::Moved {
+                state: state.clone(),
+                source: err,
+            },
+            AcquireLockError::Store { state, source } => Self::Store {
+                state,
+                deed: "lock",
+                source,
+            },
+        }
+    }
+}
+
+impl From<AppendError> for StateAccessError {
+    fn from(err: AppendError) -> Self {
+        match err {
+            AppendError::Refused {
+                state,
+                source: PushRefusal::Locked { .. },
+                holder: Some(holder),
+            } => Self::Locked { state, holder },
+            AppendError::Refused {
+                state,
+                source,
+                holder,
+            } => Self::Refused {
+                state,
+                source,
+                holder,
+            },
+            AppendError::Invalid { state, source } => Self::Invalid { state, source },
+            AppendError::Contended { state } => Self::Contended { state },
+            AppendError::Store { state, source } => Self::Store {
+                state,
+                deed: "write",
+                source,
+            },
+        }
     }
 }

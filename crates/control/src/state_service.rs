@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use model::break_glass::Act;
 use model::lock::LockInfo;
-use model::state::{Contents, ExpectedHead, HeldLock, PushRefusal, StateName, StateVersion};
+use model::state::{Contents, ExpectedHead, HeldLock, StateName, StateVersion};
 use model::token::{Token, TokenScope};
 use store::{
-    AcquireLockError, AppendError, Appended, DeleteStateError, NewBreakGlass, NewRefusal,
-    ReleaseLockError, Store, StoreError, Writer,
+    AcquireLockError, Appended, DeleteStateError, NewBreakGlass, NewRefusal, ReleaseLockError,
+    Store, StoreError, Writer,
 };
 
 use crate::home::Home;
@@ -320,51 +320,5 @@ fn follows(version: &StateVersion, parent: &StateVersion) -> bool {
         version.serial > parent.serial
     } else {
         parent.contents == Contents::Nothing
-    }
-}
-
-impl From<AcquireLockError> for StateAccessError {
-    fn from(err: AcquireLockError) -> Self {
-        match err {
-            AcquireLockError::Held { state, holder } => Self::Locked { state, holder },
-            AcquireLockError::Ended { state, id } => Self::LockEnded { state, id },
-            AcquireLockError::HeadMoved { ref state, .. } => Self::Moved {
-                state: state.clone(),
-                source: err,
-            },
-            AcquireLockError::Store { state, source } => Self::Store {
-                state,
-                deed: "lock",
-                source,
-            },
-        }
-    }
-}
-
-impl From<AppendError> for StateAccessError {
-    fn from(err: AppendError) -> Self {
-        match err {
-            AppendError::Refused {
-                state,
-                source: PushRefusal::Locked { .. },
-                holder: Some(holder),
-            } => Self::Locked { state, holder },
-            AppendError::Refused {
-                state,
-                source,
-                holder,
-            } => Self::Refused {
-                state,
-                source,
-                holder,
-            },
-            AppendError::Invalid { state, source } => Self::Invalid { state, source },
-            AppendError::Contended { state } => Self::Contended { state },
-            AppendError::Store { state, source } => Self::Store {
-                state,
-                deed: "write",
-                source,
-            },
-        }
     }
 }
