@@ -162,9 +162,8 @@ context "secrets" {
     )
     .env("PASSWORD", "open-sesame");
     std::fs::write(test.root().join("user/token"), "from-a-file\n").unwrap();
-    test.write("tell.sh", "#!/bin/sh\necho \"told $1 $2\"\n");
-    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(test.project().join("tell.sh"), executable).unwrap();
+    let tell = test.project().join("tell.sh");
+    testkit::write_program(&tell, "#!/bin/sh\necho \"told $1 $2\"\n");
     apply(&test);
     assert_eq!(
         seen(&test),

@@ -33,9 +33,7 @@ fn versions(test: &TestTerrane) -> Vec<(String, String)> {
 /// A program in front of everything else on `PATH`.
 fn script(test: &TestTerrane, name: &str, text: &str) -> PathBuf {
     let path = test.root().join("bin").join(name);
-    drop(std::fs::remove_file(&path));
-    std::fs::write(&path, text).expect("a script");
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("its mode");
+    testkit::write_program(&path, text);
     path
 }
 

@@ -96,15 +96,12 @@ fn has_no_agent_on_a_target_of_others() {
     // The wrapper stands in front of the real engine and notes what it was given.
     let real = engines::tofu();
     let wrapper = test.root().join("bin/tofu");
-    std::fs::remove_file(&wrapper).unwrap();
     let text = format!(
         "#!/bin/sh\ncat /proc/$$/environ > {}\nexec {} \"$@\"\n",
         seen_at.display(),
         real.display()
     );
-    std::fs::write(&wrapper, text).unwrap();
-    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(&wrapper, executable).unwrap();
+    testkit::write_program(&wrapper, &text);
     drop(test.cli(&["plan"]).expect(0));
     let seen = seen(&test);
     for name in ["SSH_AUTH_SOCK", "DOCKER_HOST", "KUBECONFIG"] {

@@ -92,9 +92,7 @@ impl Story {
         }
         let text = text.replace("ROOT", &self.root().display().to_string());
         let program = self.root().join("bin/tofu");
-        fs::remove_file(&program).unwrap();
-        fs::write(&program, format!("#!/bin/sh\n{text}")).unwrap();
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        testkit::write_program(&program, &format!("#!/bin/sh\n{text}"));
     }
 
     /// What was made so far, in that order.

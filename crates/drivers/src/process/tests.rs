@@ -115,15 +115,10 @@ async fn one_interrupt_and_no_second() {
 
 #[tokio::test]
 async fn an_interrupt_reaches_what_a_script_started() {
-    use std::os::unix::fs::PermissionsExt as _;
     let stage = Stage::new();
     let inner = format!("trap 'echo interrupted; exit 1' INT; echo ready; {UNTIL_STOPPED}");
-    fs::write(
-        stage.path("wrapper"),
-        format!("#!/bin/sh\nsh -c \"{inner}\"\n"),
-    )
-    .unwrap();
-    fs::set_permissions(stage.path("wrapper"), fs::Permissions::from_mode(0o755)).unwrap();
+    let wrapper = format!("#!/bin/sh\nsh -c \"{inner}\"\n");
+    testkit::write_program(&stage.path("wrapper"), &wrapper);
     let mut running = start(&ChildSpec {
         program: &stage.path("wrapper"),
         args: &[],

@@ -255,7 +255,6 @@ async fn what_cannot_be_had_is_said() {
 
 /// A `go` that writes down how it was called, and does what the script says.
 async fn build_with(go: &str) -> String {
-    use std::os::unix::fs::PermissionsExt as _;
     let machine = tempfile::tempdir().unwrap();
     let root = machine.path();
     for dir in ["bin", "module/cmd", "cache"] {
@@ -263,8 +262,7 @@ async fn build_with(go: &str) -> String {
     }
     fs::write(root.join("module/cmd/main.go"), "package main").unwrap();
     let script = format!("#!/bin/sh\nROOT={}\n{go}", root.display());
-    fs::write(root.join("bin/go"), script).unwrap();
-    fs::set_permissions(root.join("bin/go"), fs::Permissions::from_mode(0o755)).unwrap();
+    testkit::write_program(&root.join("bin/go"), &script);
     let path = format!("{}:/usr/bin:/bin", root.join("bin").display());
     let asker: BTreeMap<String, String> = [
         ("PATH", path.as_str()),

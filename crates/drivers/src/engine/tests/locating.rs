@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 
 use model::engine::EngineRequirement;
 
@@ -24,14 +23,14 @@ impl Machine {
 
     fn on_path(mut self, dir: &str, program: &str, body: &str) -> Self {
         let dir = self.dir.path().join(dir);
-        write_program(&dir.join(program), body);
+        write_script(&dir.join(program), body);
         self.path.push(dir);
         self
     }
 
     fn in_cache(self, program: &str, version: &str) -> Self {
         let place = format!("cache/engines/{program}/{version}/{program}");
-        write_program(&self.dir.path().join(place), "exit 1");
+        write_script(&self.dir.path().join(place), "exit 1");
         self
     }
 
@@ -51,10 +50,8 @@ impl Machine {
     }
 }
 
-fn write_program(path: &Path, body: &str) {
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, format!("#!/bin/sh\n{body}\n")).unwrap();
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+fn write_script(path: &Path, body: &str) {
+    testkit::write_program(path, &format!("#!/bin/sh\n{body}\n"));
 }
 
 fn tells(version: &str) -> String {
@@ -111,7 +108,7 @@ fn a_version_is_asked_for_once() {
     let bin = dir.path().join("bin");
     fs::create_dir(&bin).unwrap();
     let program = bin.join(engine.flavor.program());
-    fs::copy(&engine.program, &program).unwrap();
+    testkit::copy_program(&engine.program, &program);
     let cache = dir.path().join("cache");
     let requirement = EngineRequirement {
         flavor: engine.flavor,

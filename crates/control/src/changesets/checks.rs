@@ -1,0 +1,166 @@
+//! What must hold before a change set is put together at all.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::changeset::Action;
+use model::graph::Graph;
+use model::ids::StackName;
+use model::project::{Backend, EdgeKind, Project, Stack};
+use model::state::{Contents, StateFacts};
+
+use super::{PrepareError, Wanted, is_ours};
+use crate::Control;
+use crate::outputs::{self, OutputsError};
+use crate::projects::OpenProject;
+
+/// Whether this machine may do it at all.
+pub(super) fn may(project: &Project, stack: &Stack, wanted: &Wanted) -> Result<(), PrepareError> {
+    let target = &project.targets[&stack.target];
+    if wanted.action == Action::Plan {
+        return Ok(());
+    }
+    if !target.is_open() {
+        let writers: Vec<String> = target
+            .writers
+            .iter()
+            .map(|name| format!("`{name}`"))
+            .collect();
+        return Err(PrepareError::NotAWriter {
+            target: target.name.clone(),
+            writers: writers.join(" or "),
+        });
+    }
+    if !wanted.may_keep_state && target.backend == Backend::Terrane {
+        return Err(PrepareError::NoHome {
+            stack: stack.name.clone(),
+        });
+    }
+    Ok(())
+}
+
+/// Where not anyone may apply, only runs write the state: a server on this home refuses its clients.
+pub(super) async fn reserve_for_runs(
+    control: &Control,
+    project: &Project,
+    wanted: &Wanted,
+) -> Result<(), PrepareError> {
+    for name in &wanted.stacks {
+        let stack = &project.stacks[name];
+        let target = &project.targets[&stack.target];
+        if !target.is_open() && target.backend == Backend::Terrane {
+            let state = control.state_name(&stack.state);
+            let reserved = control.store.state_reserve_for_runs(&state).await;
+            reserved.map_err(PrepareError::Reserve)?;
+        }
+    }
+    Ok(())
+}
+
+/// A state file that somebody applied beside the module, before the stack came here, must be brought in first.
+pub(super) async fn check_state_file(
+    control: &Control,
+    open: &OpenProject,
+    project: &Project,
+    name: &StackName,
+) -> Result<(), PrepareError> {
+    let stack = &project.stacks[name];
+    if !is_ours(project, name) {
+        return Ok(());
+    }
+    let file = format!("{}/terraform.tfstate", stack.path);
+    let facts = std::fs::read(open.root.join(&file))
+        .ok()
+        .and_then(|bytes| StateFacts::read(&bytes).ok());
+    let holds = facts.is_some_and(|facts| match facts.contents {
+        Contents::Resources | Contents::Encrypted => true,
+        Contents::Nothing | Contents::OutputsOnly => false,
+    });
+    if !holds {
+        return Ok(());
+    }
+    let state = control.state_name(&stack.state);
+    let head = control.store.state_head(&state).await;
+    if head.map_err(PrepareError::Reserve)?.is_some() {
+        return Ok(());
+    }
+    Err(PrepareError::StateFile {
+        stack: name.clone(),
+        file,
+    })
+}
+
+/// Outputs of stacks that are not part of this change set must be there already.
+pub(super) async fn check_upstreams(
+    control: &Control,
+    project: &Project,
+    wanted: &Wanted,
+) -> Result<(), PrepareError> {
+    let mut known = BTreeMap::new();
+    for name in &wanted.stacks {
+        for edge in &project.stacks[name].edges {
+            let EdgeKind::Output { output, .. } = &edge.kind else {
+                continue;
+            };
+            let comes_with = wanted.stacks.contains(&edge.upstream) && !wanted.destroy;
+            if comes_with {
+                continue;
+            }
+            let state = &project.stacks[&edge.upstream].state;
+            if !known.contains_key(state) {
+                let is_ours = is_ours(project, &edge.upstream);
+                let found = outputs::of_state(control, state, is_ours).await?;
+                let mut names: BTreeSet<String> = found.into_keys().collect();
+                names.extend(outputs::declared(control, &edge.upstream).await?);
+                known.insert(state.clone(), names);
+            }
+            // A stack that has nothing cannot be missing a value when it is destroyed.
+            let nothing_to_destroy =
+                wanted.destroy && !has_resources(control, project, name).await?;
+            if !known[state].contains(output) && !nothing_to_destroy {
+                return Err(PrepareError::NotApplied {
+                    stack: name.clone(),
+                    upstream: edge.upstream.clone(),
+                    output: output.clone(),
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Nothing is destroyed that something else still stands on.
+pub(super) async fn check_downstreams(
+    control: &Control,
+    project: &Project,
+    graph: &Graph,
+    wanted: &Wanted,
+) -> Result<(), PrepareError> {
+    if wanted.action != Action::Destroy {
+        return Ok(());
+    }
+    for name in &wanted.stacks {
+        for other in graph.downstreams(name) {
+            if !wanted.stacks.contains(other) && has_resources(control, project, other).await? {
+                return Err(PrepareError::StillNeeded {
+                    stack: name.clone(),
+                    by: other.clone(),
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn has_resources(
+    control: &Control,
+    project: &Project,
+    stack: &StackName,
+) -> Result<bool, PrepareError> {
+    let state = &project.stacks[stack].state;
+    let head = control.store.state_head(&control.state_name(state)).await;
+    let head = head.map_err(|source| OutputsError::State {
+        state: state.clone(),
+        source,
+    })?;
+    Ok(head.is_some_and(|head| head.contents != Contents::Nothing))
+}

@@ -1,0 +1,109 @@
+//! Why a change set was not put together.
+
+use std::io;
+use std::path::PathBuf;
+
+use drivers::snapshot::SnapshotError;
+use model::ids::StackName;
+use store::ChangeSetError;
+
+use crate::asker::GatherError;
+use crate::kept_aside::KeptAsideError;
+use crate::outputs::OutputsError;
+
+#[derive(Debug, thiserror::Error)]
+pub enum PrepareError {
+    #[error("target `{target}` is applied by {writers} only")]
+    NotAWriter { target: String, writers: String },
+    #[error(
+        "stack `{stack}` would keep its state on the disk of this CI job, which goes when the job ends"
+    )]
+    NoHome { stack: StackName },
+    #[error("stack `{stack}` needs output `{output}` of `{upstream}`, which is not there yet")]
+    NotApplied {
+        stack: StackName,
+        upstream: StackName,
+        output: String,
+    },
+    #[error("stack `{by}` still stands on `{stack}`: it is applied, and not part of this")]
+    StillNeeded { stack: StackName, by: StackName },
+    #[error("stack `{stack}` may not be applied now")]
+    KeptAside {
+        stack: StackName,
+        source: Box<KeptAsideError>,
+    },
+    #[error(
+        "stack `{stack}` has no state here, and `{file}` holds one: everything in it would be made again"
+    )]
+    StateFile { stack: StackName, file: String },
+    #[error("no engine is known for stack `{stack}`")]
+    NoEngine { stack: StackName },
+    #[error(transparent)]
+    Gather(#[from] GatherError),
+    #[error(transparent)]
+    Outputs(#[from] OutputsError),
+    #[error("could not take a snapshot of the source")]
+    Snapshot(#[from] SnapshotError),
+    #[error("could not keep the snapshot of the source in `{}`", path.display())]
+    Keep { path: PathBuf, source: io::Error },
+    #[error("could not seal the snapshot of the source")]
+    Seal(#[source] store::StoreError),
+    #[error("could not look after a state")]
+    Reserve(#[source] store::StoreError),
+    #[error("could not store the change set")]
+    Store(#[from] ChangeSetError),
+}
+
+impl PrepareError {
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::NotAWriter { .. } => {
+                Some("`terrane plan` works here; the apply runs where one of them runs".to_owned())
+            }
+            Self::NoHome { .. } => {
+                Some("name a home that outlives the job: `--data DIR` or `TERRANE_HOME`".to_owned())
+            }
+            Self::NotApplied { stack, .. } => Some(format!(
+                "`terrane apply +{stack}` applies what it needs first"
+            )),
+            Self::StillNeeded { stack, .. } => Some(format!(
+                "`terrane destroy {stack}+` destroys its dependents first"
+            )),
+            Self::KeptAside { stack, source } => source.hint(stack.as_str()),
+            Self::StateFile { stack, file } => Some(format!(
+                "`terrane state import {stack} --from {file}` brings it in; if nothing of it exists any more, remove the file"
+            )),
+            Self::Gather(GatherError::Unset { name, .. }) => {
+                Some(format!("set it: `export {name}=…`"))
+            }
+            Self::Gather(GatherError::Secret { .. })
+            | Self::NoEngine { .. }
+            | Self::Outputs(_)
+            | Self::Snapshot(_)
+            | Self::Keep { .. }
+            | Self::Seal(_)
+            | Self::Reserve(_)
+            | Self::Store(_) => None,
+        }
+    }
+
+    /// Whether a rule refused it, rather than something breaking.
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Self::NotAWriter { .. }
+            | Self::NoHome { .. }
+            | Self::StillNeeded { .. }
+            | Self::StateFile { .. } => true,
+            Self::KeptAside { source, .. } => source.is_refusal(),
+            Self::NotApplied { .. }
+            | Self::NoEngine { .. }
+            | Self::Gather(_)
+            | Self::Outputs(_)
+            | Self::Snapshot(_)
+            | Self::Keep { .. }
+            | Self::Seal(_)
+            | Self::Reserve(_)
+            | Self::Store(_) => false,
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! What each run of a change set needs to know, put together from the project.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use drivers::engine::Engine;
+use model::changeset::Action;
+use model::config::eval;
+use model::graph::Graph;
+use model::ids::StackName;
+use model::module::{self, Module};
+use model::project::{Backend, Context, EdgeKind, Input, Project, Stack, Target};
+use model::run::{DeclaredVariable, EnginePin, OutputState, RunSpec, Upstream};
+
+use super::source::Source;
+use super::{PrepareError, Wanted};
+use crate::projects::OpenProject;
+
+pub(super) fn spec(
+    open: &OpenProject,
+    project: &Project,
+    graph: &Graph,
+    engines: &BTreeMap<StackName, Engine>,
+    source: &Source,
+    name: &StackName,
+    wanted: &Wanted,
+) -> Result<RunSpec, PrepareError> {
+    let stack = &project.stacks[name];
+    let engine = engines.get(name).ok_or_else(|| PrepareError::NoEngine {
+        stack: name.clone(),
+    })?;
+    let modules = &open.loaded.modules;
+    let reached = module::closure(modules, &stack.path);
+    let reached: Vec<(&String, &Module)> = reached
+        .iter()
+        .filter_map(|dir| modules.get_key_value(dir))
+        .collect();
+    let root = modules.get(&stack.path);
+    Ok(RunSpec {
+        stack: stack.clone(),
+        target: target_for(project, stack),
+        contexts: stack
+            .contexts
+            .iter()
+            .filter_map(|context| project.contexts.get(context))
+            .map(|context| context_for(context, stack))
+            .collect(),
+        upstreams: waits_for(project, graph, name, wanted),
+        output_states: output_states(project, stack),
+        engine: EnginePin {
+            flavor: engine.flavor,
+            version: engine.version.to_string(),
+            program: engine.program.to_string_lossy().into_owned(),
+        },
+        slot: slot_of(&open.root, project, stack),
+        source: source.digest.clone(),
+        root: open.root.to_string_lossy().into_owned(),
+        init_inputs: init_inputs(&reached),
+        needs_providers: reached.iter().any(|(_, module)| module.needs_providers()),
+        own_backend: root.and_then(|module| module.backend.clone()),
+        variables: root
+            .map(|module| {
+                let declared = module.variables.iter();
+                let keep = |(name, variable): (&String, &module::Variable)| {
+                    (
+                        name.clone(),
+                        DeclaredVariable {
+                            sensitive: variable.sensitive,
+                        },
+                    )
+                };
+                declared.map(keep).collect()
+            })
+            .unwrap_or_default(),
+        outputs: root
+            .map(|module| module.outputs.keys().cloned().collect())
+            .unwrap_or_default(),
+        own_source: source.own.get(name).cloned().unwrap_or_default(),
+        destroy: wanted.destroy || wanted.action == Action::Destroy,
+        refresh_only: wanted.refresh_only,
+        pinned: wanted.pinned.filter(|_| wanted.action == Action::Plan),
+    })
+}
+
+/// What the engine of one stack needs to know, for calls that belong to no run.
+pub(crate) fn spec_alone(
+    open: &OpenProject,
+    project: &Project,
+    engines: &BTreeMap<StackName, Engine>,
+    name: &StackName,
+) -> Result<RunSpec, PrepareError> {
+    let wanted = Wanted {
+        action: Action::Plan,
+        stacks: BTreeSet::from([name.clone()]),
+        auto_approve: false,
+        parallelism: 1,
+        destroy: false,
+        refresh_only: false,
+        pinned: None,
+        asker: String::new(),
+        may_keep_state: false,
+    };
+    let graph = Graph::new(project);
+    let source = Source::default();
+    spec(open, project, &graph, engines, &source, name, &wanted)
+}
+
+/// Engines keep their data beside the root module, so two stacks with the same one need two trees; and
+/// targets, which change independently, do not wait for each other's trees. No stack's name begins with `_`.
+fn slot_of(root: &Path, project: &Project, stack: &Stack) -> String {
+    // Two paths may lead to one directory, by a link; one that is not there is compared as written.
+    let place = |stack: &Stack| {
+        let path = root.join(&stack.path);
+        path.canonicalize().unwrap_or(path)
+    };
+    let own = place(stack);
+    let stacks = project.stacks.values();
+    let sharing = stacks.filter(|other| place(other) == own).count();
+    if sharing == 1 {
+        format!("_{}", stack.target)
+    } else {
+        stack.name.to_string()
+    }
+}
+
+/// What `init` depends on in the module and all it calls.
+fn init_inputs(reached: &[(&String, &Module)]) -> String {
+    let parts: Vec<String> = reached
+        .iter()
+        .map(|(dir, module)| format!("{dir}\n{}", module.init_inputs()))
+        .collect();
+    parts.join("\n")
+}
+
+/// A target with the settings of its backend as they are for one stack.
+fn target_for(project: &Project, stack: &Stack) -> Target {
+    let mut target = project.targets[&stack.target].clone();
+    if let Backend::Engine { settings, .. } = &mut target.backend {
+        bind(settings, stack);
+    }
+    target
+}
+
+/// A context with its values as they are for one stack.
+fn context_for(context: &Context, stack: &Stack) -> Context {
+    let mut context = context.clone();
+    for values in [&mut context.env, &mut context.vars, &mut context.files] {
+        bind(values, stack);
+    }
+    context
+}
+
+fn bind(values: &mut BTreeMap<String, Input>, stack: &Stack) {
+    for value in values.values_mut() {
+        *value = eval::for_stack(value, stack);
+    }
+}
+
+/// Whom a run waits for: its upstreams, or, when everything goes away, those that need it.
+fn waits_for(project: &Project, graph: &Graph, name: &StackName, wanted: &Wanted) -> Vec<Upstream> {
+    if wanted.action == Action::Destroy {
+        return graph
+            .downstreams(name)
+            .into_iter()
+            .filter(|stack| wanted.stacks.contains(*stack))
+            .map(|stack| Upstream {
+                stack: stack.clone(),
+                outputs: BTreeSet::new(),
+            })
+            .collect();
+    }
+    let mut needs: BTreeMap<StackName, BTreeSet<String>> = BTreeMap::new();
+    for edge in &project.stacks[name].edges {
+        if !wanted.stacks.contains(&edge.upstream) {
+            continue;
+        }
+        let outputs = needs.entry(edge.upstream.clone()).or_default();
+        if let EdgeKind::Output { output, .. } = &edge.kind {
+            outputs.insert(output.clone());
+        }
+    }
+    needs
+        .into_iter()
+        .map(|(stack, outputs)| Upstream { stack, outputs })
+        .collect()
+}
+
+/// Whether a stack's state is in terrane's own backend.
+pub fn is_ours(project: &Project, stack: &StackName) -> bool {
+    project.targets[&project.stacks[stack].target].backend == Backend::Terrane
+}
+
+/// The state behind each stack whose outputs this one takes.
+fn output_states(project: &Project, stack: &Stack) -> BTreeMap<StackName, OutputState> {
+    let needed = stack.inputs.values().filter_map(|input| match input {
+        Input::Known(_) => None,
+        Input::Expression(expression) => Some(expression.needs.outputs.iter()),
+    });
+    needed
+        .flatten()
+        .map(|(upstream, _)| {
+            let name = project.stacks[upstream].state.clone();
+            let is_ours = is_ours(project, upstream);
+            (upstream.clone(), OutputState { name, is_ours })
+        })
+        .collect()
+}

@@ -1,0 +1,33 @@
+//! Programs that a test writes and then runs.
+//!
+//! They are written by a child process: a file that this process has open for writing is inherited by
+//! whatever another test starts at that moment, and cannot be run as long as that child has not become
+//! its program (`ETXTBSY`).
+
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// An executable file with this text.
+pub fn write_program(path: &Path, text: &str) {
+    if let Some(dir) = path.parent() {
+        fs::create_dir_all(dir).expect("a directory for the program");
+    }
+    let mut writer = Command::new("sh")
+        .args(["-c", "rm -f \"$0\" && cat > \"$0\" && chmod 755 \"$0\""])
+        .arg(path)
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("a shell");
+    let mut input = writer.stdin.take().expect("its input");
+    input.write_all(text.as_bytes()).expect("the text");
+    drop(input);
+    assert!(writer.wait().expect("its end").success(), "{path:?}");
+}
+
+/// A program of its own with the same content.
+pub fn copy_program(from: &Path, to: &Path) {
+    let copied = Command::new("cp").arg(from).arg(to).status();
+    assert!(copied.expect("a copy").success(), "{to:?}");
+}
