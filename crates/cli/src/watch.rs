@@ -342,6 +342,7 @@ fn say_begin(set: &ChangeSet) -> Result<(), CommandError> {
     report::json_line(&json!({
         "event": "change_set", "change_set": set.id.to_string(),
         "action": set.request.action.word(), "stacks": set.request.stacks,
+        "identity": set.request.identity,
     }))
 }
 

@@ -19,6 +19,7 @@ use store::{ChangeSetError, Scope};
 
 use crate::asker::Asker;
 use crate::projects::OpenProject;
+use crate::writers::Who;
 use crate::{Control, changed, kept_aside, runner};
 use source::Source;
 use watch::watch_path;
@@ -47,8 +48,10 @@ pub struct Wanted {
     pub refresh_only: bool,
     /// For a plan from an older version of the state.
     pub pinned: Option<i64>,
-    /// Who asks: a person of the operating system.
+    /// Who asks, by name.
     pub asker: String,
+    /// Who asks, and which targets they may change.
+    pub who: Who,
     /// Whether a home was named, or the machine keeps its disk: states may be stored here.
     pub may_keep_state: bool,
 }
@@ -123,6 +126,7 @@ pub async fn begin(
         commit: commit.as_ref().map(|(id, _)| id.clone()),
         subject: commit.map(|(_, subject)| subject),
         asker: Some(wanted.asker.clone()),
+        identity: Some(wanted.who.identity.clone()),
         dirty: open
             .git
             .as_ref()

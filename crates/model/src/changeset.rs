@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::identity::Identity;
 use crate::ids::{ChangeSetId, StackName};
 
 mod next;
@@ -42,9 +43,12 @@ pub struct Request {
     #[serde(default)]
     pub subject: Option<String>,
     pub dirty: bool,
-    /// Who asked: a person of the operating system.
+    /// Who asked, by name.
     #[serde(default)]
     pub asker: Option<String>,
+    /// What is known about who asked.
+    #[serde(default)]
+    pub identity: Option<Identity>,
 }
 
 impl Request {

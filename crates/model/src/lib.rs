@@ -13,6 +13,7 @@ pub mod digits;
 pub mod engine;
 pub mod engine_event;
 pub mod graph;
+pub mod identity;
 pub mod ids;
 pub mod lock;
 pub mod masking;

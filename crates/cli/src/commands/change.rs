@@ -8,7 +8,7 @@ use std::num::NonZeroUsize;
 use control::asker::Asker;
 use control::changesets::{self, PrepareError, Wanted};
 use control::projects::OpenProject;
-use control::{Control, engines, recovery, worker};
+use control::{Control, engines, recovery, worker, writers};
 use model::changeset::{Action, ChangeSet, Status};
 use model::ids::StackName;
 use model::project::{Backend, Project};
@@ -63,6 +63,11 @@ pub(crate) async fn carry_out(
     if change.action == Action::Destroy {
         type_protected_names(&project, &stacks, process)?;
     }
+    let who = writers::identify(&project, &stacks, &process.env, &process.actor()).await;
+    if change.action != Action::Plan {
+        who.check_all(&project, &stacks)
+            .map_err(|err| prepare_error(&err.into()))?;
+    }
     let settings = process.settings(global)?;
     if stacks.iter().any(|name| keeps_state_here(&project, name)) {
         refuse_new_key(&settings)?;
@@ -85,7 +90,8 @@ pub(crate) async fn carry_out(
         destroy: change.destroy,
         refresh_only: change.refresh_only,
         pinned: change.pinned,
-        asker: process.actor(),
+        asker: who.identity.name.clone(),
+        who,
         may_keep_state: !settings.is_ci || settings.named_home.is_some(),
         stacks,
     };

@@ -46,3 +46,4 @@ mod surgery;
 mod tour;
 mod usage;
 mod validate;
+mod writers;

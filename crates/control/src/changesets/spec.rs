@@ -15,6 +15,7 @@ use model::run::{DeclaredVariable, EnginePin, OutputState, RunSpec, Upstream};
 use super::source::Source;
 use super::{PrepareError, Wanted};
 use crate::projects::OpenProject;
+use crate::writers::Who;
 
 pub(super) fn spec(
     open: &OpenProject,
@@ -98,6 +99,7 @@ pub(crate) fn spec_alone(
         refresh_only: false,
         pinned: None,
         asker: String::new(),
+        who: Who::person(""),
         may_keep_state: false,
     };
     let graph = Graph::new(project);

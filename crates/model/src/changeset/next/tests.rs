@@ -54,6 +54,7 @@ fn change_set(action: Action, stacks: &[&str]) -> (ChangeSet, Vec<Run>) {
         subject: None,
         dirty: false,
         asker: None,
+        identity: None,
     };
     (
         ChangeSet {
