@@ -6,7 +6,7 @@ use clap::{CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
     apply::ApplyArgs, completions::CompletionsArgs, destroy::DestroyArgs, engine::EngineArgs,
-    fmt::FmtArgs, graph::GraphArgs, init::InitArgs, key::KeyArgs, lock::LockArgs,
+    exec::ExecArgs, fmt::FmtArgs, graph::GraphArgs, init::InitArgs, key::KeyArgs, lock::LockArgs,
     output::OutputArgs, plan::PlanArgs, run::RunArgs, runner::RunnerArgs, server::ServerArgs,
     state::StateArgs, token::TokenArgs, validate::ValidateArgs,
 };
@@ -78,6 +78,7 @@ pub(crate) enum Command {
     Apply(ApplyArgs),
     Destroy(DestroyArgs),
     Output(OutputArgs),
+    Exec(ExecArgs),
     State(StateArgs),
     Server(ServerArgs),
     Token(TokenArgs),

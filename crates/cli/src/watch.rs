@@ -363,5 +363,6 @@ fn deed(action: Action) -> &'static str {
         Action::Plan => "plan",
         Action::Apply => "apply",
         Action::Destroy => "destroy",
+        Action::Exec => "exec",
     }
 }

@@ -10,6 +10,7 @@ use drivers::engine::Engine;
 use drivers::snapshot::{self, Extras};
 use model::changeset::{Action, ChangeSet, Request, Status};
 use model::engine::EngineRequirement;
+use model::exec::{Exec, ExecKind};
 use model::graph::Graph;
 use model::ids::{ChangeSetId, StackName};
 use model::plan::Plan;
@@ -52,8 +53,18 @@ pub struct Wanted {
     pub asker: String,
     /// Who asks, and which targets they may change.
     pub who: Who,
+    /// For a command of the engine's own.
+    pub exec: Option<Exec>,
     /// Whether a home was named, or the machine keeps its disk: states may be stored here.
     pub may_keep_state: bool,
+}
+
+impl Wanted {
+    /// Whether it may change anything, rather than only look.
+    pub fn changes(&self) -> bool {
+        let exec = self.exec.as_ref().map(|exec| exec.kind);
+        self.action != Action::Plan && exec != Some(ExecKind::Read)
+    }
 }
 
 /// A stored change set, and the values its runners get from the asker's side.
@@ -78,7 +89,7 @@ pub async fn begin(
     let graph = Graph::new(project);
     for name in &wanted.stacks {
         checks::may(project, &project.stacks[name], wanted)?;
-        if wanted.action != Action::Plan {
+        if wanted.changes() {
             let state = control.state_name(&project.stacks[name].state);
             let checked = kept_aside::check(control, &state).await;
             checked.map_err(|source| PrepareError::KeptAside {
@@ -127,6 +138,7 @@ pub async fn begin(
         subject: commit.map(|(_, subject)| subject),
         asker: Some(wanted.asker.clone()),
         identity: Some(wanted.who.identity.clone()),
+        exec: wanted.exec.clone(),
         dirty: open
             .git
             .as_ref()

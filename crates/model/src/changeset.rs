@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::exec::Exec;
 use crate::identity::Identity;
 use crate::ids::{ChangeSetId, StackName};
 
@@ -49,6 +50,9 @@ pub struct Request {
     /// What is known about who asked.
     #[serde(default)]
     pub identity: Option<Identity>,
+    /// Which command of the engine's own, and why.
+    #[serde(default)]
+    pub exec: Option<Exec>,
 }
 
 impl Request {
@@ -64,6 +68,8 @@ pub enum Action {
     Plan,
     Apply,
     Destroy,
+    /// A command of the engine's own.
+    Exec,
 }
 
 impl Action {
@@ -72,6 +78,7 @@ impl Action {
             Self::Plan => "plan",
             Self::Apply => "apply",
             Self::Destroy => "destroy",
+            Self::Exec => "exec",
         }
     }
 }

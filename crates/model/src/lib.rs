@@ -12,6 +12,7 @@ pub mod diagnostic;
 pub mod digits;
 pub mod engine;
 pub mod engine_event;
+pub mod exec;
 pub mod graph;
 pub mod identity;
 pub mod ids;

@@ -23,6 +23,8 @@ use crate::{CommandError, ExitStatus, Process, report};
 mod ending;
 mod planned;
 
+pub(super) use ending::unknown;
+
 pub(crate) struct Change {
     pub(crate) action: Action,
     pub(crate) selectors: Vec<String>,
@@ -92,6 +94,7 @@ pub(crate) async fn carry_out(
         pinned: change.pinned,
         asker: who.identity.name.clone(),
         who,
+        exec: None,
         may_keep_state: !settings.is_ci || settings.named_home.is_some(),
         stacks,
     };
@@ -128,7 +131,7 @@ async fn differing(
 }
 
 /// What went wrong on the way without failing anything.
-fn say_warnings(control: &Control, run: &Run, look: Look) -> Result<(), CommandError> {
+pub(super) fn say_warnings(control: &Control, run: &Run, look: Look) -> Result<(), CommandError> {
     let kept = std::fs::read_to_string(control.home.run_warnings(run.id)).unwrap_or_default();
     for line in kept.lines() {
         report::say(&errors::render_warning(line, &[], look))?;
@@ -249,7 +252,7 @@ async fn confirm(
     }
     let deed = match action {
         Action::Destroy => "Destroy all of this?",
-        Action::Plan | Action::Apply => "Apply this?",
+        Action::Plan | Action::Apply | Action::Exec => "Apply this?",
     };
     report::say(&format!(
         "\n{deed} Only `yes` starts change set {}: ",
@@ -298,7 +301,7 @@ fn unconfirmed(answer: &Answer) -> Result<ExitStatus, CommandError> {
     Ok(answer.status())
 }
 
-fn keeps_state_here(project: &Project, stack: &StackName) -> bool {
+pub(super) fn keeps_state_here(project: &Project, stack: &StackName) -> bool {
     project.targets[&project.stacks[stack].target].backend == Backend::Terrane
 }
 
@@ -344,7 +347,7 @@ fn read_line() -> Result<String, CommandError> {
 }
 
 /// Ends what a crash left open, and says so.
-async fn look_after_the_past(
+pub(super) async fn look_after_the_past(
     control: &Control,
     open: &OpenProject,
     look: Look,
@@ -363,7 +366,7 @@ async fn look_after_the_past(
             .await
             .map_err(|err| failed(&err))?;
         for run in runs {
-            if let Some(text) = ending::unknown(&run) {
+            if let Some(text) = unknown(&run) {
                 report::say(&errors::render_warning(&text, &[], look))?;
             }
         }
@@ -374,7 +377,7 @@ async fn look_after_the_past(
         .map_err(|err| failed(&err))
 }
 
-fn prepare_error(err: &PrepareError) -> CommandError {
+pub(super) fn prepare_error(err: &PrepareError) -> CommandError {
     let status = if err.is_refusal() {
         ExitStatus::Refused
     } else {

@@ -15,6 +15,7 @@ mod destroy;
 mod dice;
 mod engines;
 mod environment;
+mod exec;
 mod failure;
 mod fmt;
 mod graph;

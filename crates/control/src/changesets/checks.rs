@@ -16,7 +16,7 @@ use crate::projects::OpenProject;
 /// Whether who asks, and this machine, may do it at all.
 pub(super) fn may(project: &Project, stack: &Stack, wanted: &Wanted) -> Result<(), PrepareError> {
     let target = &project.targets[&stack.target];
-    if wanted.action == Action::Plan {
+    if !wanted.changes() {
         return Ok(());
     }
     wanted.who.check(target)?;

@@ -80,6 +80,7 @@ pub(super) fn spec(
         destroy: wanted.destroy || wanted.action == Action::Destroy,
         refresh_only: wanted.refresh_only,
         pinned: wanted.pinned.filter(|_| wanted.action == Action::Plan),
+        exec: wanted.exec.clone(),
     })
 }
 
@@ -100,6 +101,7 @@ pub(crate) fn spec_alone(
         pinned: None,
         asker: String::new(),
         who: Who::person(""),
+        exec: None,
         may_keep_state: false,
     };
     let graph = Graph::new(project);

@@ -55,6 +55,7 @@ fn change_set(action: Action, stacks: &[&str]) -> (ChangeSet, Vec<Run>) {
         dirty: false,
         asker: None,
         identity: None,
+        exec: None,
     };
     (
         ChangeSet {
