@@ -32,6 +32,7 @@ pub mod surgery;
 pub mod tokens;
 pub mod validation;
 pub mod worker;
+pub mod writers;
 
 use std::path::PathBuf;
 

@@ -8,7 +8,7 @@ use std::num::NonZeroUsize;
 use control::asker::Asker;
 use control::changesets::{self, PrepareError, Wanted};
 use control::projects::OpenProject;
-use control::{Control, engines, recovery, worker};
+use control::{Control, engines, recovery, worker, writers};
 use model::changeset::{Action, ChangeSet, Reopen, Status};
 use model::ids::{ChangeSetId, StackName};
 use model::project::{Backend, Project};
@@ -22,6 +22,8 @@ use crate::{CommandError, ExitStatus, Process, report};
 
 mod ending;
 mod planned;
+
+pub(super) use ending::unknown;
 
 pub(crate) struct Change {
     pub(crate) action: Action,
@@ -65,6 +67,11 @@ pub(crate) async fn carry_out(
     if change.action == Action::Destroy {
         type_protected_names(&project, &stacks, process)?;
     }
+    let who = writers::identify(&project, &stacks, &process.env, &process.actor()).await;
+    if change.action != Action::Plan {
+        who.check_all(&project, &stacks)
+            .map_err(|err| prepare_error(&err.into()))?;
+    }
     let settings = process.settings(global)?;
     if stacks.iter().any(|name| keeps_state_here(&project, name)) {
         refuse_new_key(&settings)?;
@@ -88,7 +95,9 @@ pub(crate) async fn carry_out(
         destroy: change.destroy,
         refresh_only: change.refresh_only,
         pinned: change.pinned,
-        asker: process.actor(),
+        asker: who.identity.name.clone(),
+        who,
+        exec: None,
         may_keep_state: !settings.is_ci || settings.named_home.is_some(),
         stacks,
     };
@@ -137,7 +146,7 @@ async fn differing(
 }
 
 /// What went wrong on the way without failing anything.
-fn say_warnings(control: &Control, run: &Run, look: Look) -> Result<(), CommandError> {
+pub(super) fn say_warnings(control: &Control, run: &Run, look: Look) -> Result<(), CommandError> {
     let kept = std::fs::read_to_string(control.home.run_warnings(run.id)).unwrap_or_default();
     for line in kept.lines() {
         report::say(&errors::render_warning(line, &[], look))?;
@@ -268,7 +277,7 @@ async fn confirm(
     }
     let deed = match action {
         Action::Destroy => "Destroy all of this?",
-        Action::Plan | Action::Apply => "Apply this?",
+        Action::Plan | Action::Apply | Action::Exec => "Apply this?",
     };
     report::say(&format!(
         "\n{deed} Only `yes` starts change set {}: ",
@@ -362,7 +371,7 @@ fn unconfirmed(answer: &Answer) -> Result<ExitStatus, CommandError> {
     Ok(answer.status())
 }
 
-fn keeps_state_here(project: &Project, stack: &StackName) -> bool {
+pub(super) fn keeps_state_here(project: &Project, stack: &StackName) -> bool {
     project.targets[&project.stacks[stack].target].backend == Backend::Terrane
 }
 
@@ -408,7 +417,7 @@ fn read_line() -> Result<String, CommandError> {
 }
 
 /// Ends what a crash left open, and says so.
-async fn look_after_the_past(
+pub(super) async fn look_after_the_past(
     control: &Control,
     open: &OpenProject,
     look: Look,
@@ -427,7 +436,7 @@ async fn look_after_the_past(
             .await
             .map_err(|err| failed(&err))?;
         for run in runs {
-            if let Some(text) = ending::unknown(&run) {
+            if let Some(text) = unknown(&run) {
                 report::say(&errors::render_warning(&text, &[], look))?;
             }
         }
@@ -468,6 +477,7 @@ pub(crate) async fn go_on_with(
     look_after_the_past(&control, &open, look, process).await?;
     let stopped = changesets::find_stopped(&control, &project, id, what).await;
     let (set, what, stacks) = stopped.map_err(|err| prepare_error(&err))?;
+    let who = writers::identify(&project, &stacks, &process.env, &process.actor()).await;
     let wanted = Wanted {
         action: set.request.action,
         in_any_case: stacks.clone(),
@@ -478,7 +488,9 @@ pub(crate) async fn go_on_with(
         destroy: false,
         refresh_only: false,
         pinned: None,
-        asker: process.actor(),
+        asker: who.identity.name.clone(),
+        who,
+        exec: None,
         may_keep_state: !settings.is_ci || settings.named_home.is_some(),
         stacks,
     };
@@ -523,7 +535,7 @@ impl Change {
     }
 }
 
-fn prepare_error(err: &PrepareError) -> CommandError {
+pub(super) fn prepare_error(err: &PrepareError) -> CommandError {
     let status = if err.is_refusal() {
         ExitStatus::Refused
     } else {

@@ -61,7 +61,9 @@ pub(super) fn heading(set: &ChangeSet) -> String {
         }
         None => String::new(),
     };
-    format!("change set {} on {}{source}", set.id, lanes(set))
+    let by = set.request.identity.as_ref().filter(|by| by.verified);
+    let by = by.map_or_else(String::new, |by| format!(", by {by}"));
+    format!("change set {} on {}{source}{by}", set.id, lanes(set))
 }
 
 fn lanes(set: &ChangeSet) -> String {

@@ -12,11 +12,12 @@ use store::ChangeSetError;
 use crate::asker::GatherError;
 use crate::kept_aside::KeptAsideError;
 use crate::outputs::OutputsError;
+use crate::writers::NotAWriterError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum PrepareError {
-    #[error("target `{target}` is applied by {writers} only")]
-    NotAWriter { target: String, writers: String },
+    #[error(transparent)]
+    NotAWriter(#[from] NotAWriterError),
     #[error(
         "stack `{stack}` would keep its state on the disk of this CI job, which goes when the job ends"
     )]
@@ -67,9 +68,7 @@ pub enum PrepareError {
 impl PrepareError {
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::NotAWriter { .. } => {
-                Some("`terrane plan` works here; the apply runs where one of them runs".to_owned())
-            }
+            Self::NotAWriter(refused) => Some(refused.hint()),
             Self::NoHome { .. } => {
                 Some("name a home that outlives the job: `--data DIR` or `TERRANE_HOME`".to_owned())
             }
@@ -107,7 +106,7 @@ impl PrepareError {
     /// Whether a rule refused it, rather than something breaking.
     pub fn is_refusal(&self) -> bool {
         match self {
-            Self::NotAWriter { .. }
+            Self::NotAWriter(_)
             | Self::NoHome { .. }
             | Self::StillNeeded { .. }
             | Self::StateFile { .. }

@@ -63,6 +63,8 @@ fn change_set(action: Action, stacks: &[&str]) -> (ChangeSet, Vec<Run>) {
         asker: None,
         origin: Origin::Person,
         approvals: Vec::new(),
+        identity: None,
+        exec: None,
     };
     (
         ChangeSet {
