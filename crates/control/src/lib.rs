@@ -12,6 +12,7 @@ pub mod formatting;
 pub mod home;
 pub mod kept_aside;
 pub mod keys;
+mod left_behind;
 pub mod locks;
 pub mod outputs;
 pub mod patience;

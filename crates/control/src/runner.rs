@@ -12,6 +12,7 @@ use std::os::fd::AsFd as _;
 use std::pin::Pin;
 
 use model::ids::RunId;
+use model::import_proposal::Left;
 use model::masking::Mask;
 use model::run::{EngineDiagnostic, Problem, Run, RunEvent, RunSpec, Stage};
 use model::secret::Secret;
@@ -30,13 +31,14 @@ mod apply;
 mod engine;
 mod inputs;
 mod interrupts;
+mod limit;
 mod logs;
 mod plan;
 mod usage;
 mod workspace;
 
 pub(crate) use inputs::for_backend;
-pub(crate) use logs::mask_lost as mask_lost_logs;
+pub(crate) use logs::{finish_lost as finish_lost_logs, lost_events};
 pub(crate) use plan::{file_path as plan_file, view_path as plan_view};
 pub use usage::{USAGE_FILE, note_usage};
 pub(crate) use workspace::{scratch_dir, write_override};
@@ -117,6 +119,7 @@ pub(crate) struct Failure {
     diagnostics: Vec<EngineDiagnostic>,
     refused: bool,
     interrupted: bool,
+    left: Option<Box<Left>>,
 }
 
 impl Failure {
@@ -127,6 +130,7 @@ impl Failure {
             diagnostics: Vec::new(),
             refused: false,
             interrupted: false,
+            left: None,
         }
     }
 
@@ -181,6 +185,7 @@ impl Failure {
             hint: self.hint,
             refused: self.refused,
             interrupted: self.interrupted,
+            left: self.left,
         }
     }
 }

@@ -14,6 +14,7 @@ pub mod engine;
 pub mod engine_event;
 pub mod graph;
 pub mod ids;
+pub mod import_proposal;
 pub mod lock;
 pub mod masking;
 pub mod module;

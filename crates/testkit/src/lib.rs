@@ -9,6 +9,7 @@ mod http_backend;
 mod minio;
 mod postgres;
 mod program;
+mod provider;
 pub mod said;
 mod service;
 mod terminal;

@@ -1,15 +1,14 @@
-//! `terrane run`: what runs left behind.
+//! `terrane run`: one stack's way through a change set, seen and ended by hand.
 
-use control::kept_aside;
 use model::ids::RunId;
-use serde_json::json;
 
-use super::by_hand::ReasonArg;
-use super::place::Place;
 use crate::args::Global;
-use crate::{CommandError, ExitStatus, Process, report};
+use crate::{CommandError, ExitStatus, Process};
 
-/// Decide about what a run left behind
+mod discard;
+pub(crate) mod imports;
+
+/// See runs, end them, and decide about what they left behind
 #[derive(Debug, clap::Args)]
 pub(crate) struct RunArgs {
     #[command(subcommand)]
@@ -18,21 +17,8 @@ pub(crate) struct RunArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum RunCommand {
-    Discard(DiscardArgs),
-}
-
-/// Go on without the state that a run could not deliver
-///
-/// Its stack may be applied again. The bytes stay in the home, sealed.
-#[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Examples:\n  terrane run discard r7 --reason \"its resources were imported again\""
-)]
-struct DiscardArgs {
-    /// The run, such as `r7`
-    run: String,
-    #[command(flatten)]
-    reason: ReasonArg,
+    Imports(imports::ImportsArgs),
+    Discard(discard::DiscardArgs),
 }
 
 pub(crate) async fn run(
@@ -40,21 +26,10 @@ pub(crate) async fn run(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let RunCommand::Discard(args) = args.command;
-    let reason = args.reason.read(process)?;
-    let run = read_run(&args.run)?;
-    let place = Place::open(global, process).await?;
-    let left = kept_aside::discard(&place.control, run, &reason).await;
-    let left = left.map_err(|err| CommandError::from_error(&err))?;
-    if global.json {
-        let kept: Vec<_> = left.iter().map(|one| &one.kept).collect();
-        report::json(&json!({ "run": run.to_string(), "discarded": kept, "reason": reason.text }))?;
-    } else {
-        report::say(&format!(
-            "Discarded what run {run} left aside; its stack may be applied again.\n"
-        ))?;
+    match args.command {
+        RunCommand::Imports(args) => imports::imports(&args, global, process).await,
+        RunCommand::Discard(args) => discard::discard(&args, global, process).await,
     }
-    Ok(ExitStatus::Done)
 }
 
 pub(crate) fn read_run(word: &str) -> Result<RunId, CommandError> {

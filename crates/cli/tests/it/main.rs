@@ -25,6 +25,7 @@ mod json;
 mod keys;
 mod lanes;
 mod locks;
+mod lost_engine;
 mod order;
 mod outage;
 mod output;
