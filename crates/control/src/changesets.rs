@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 
 use drivers::engine::Engine;
-use drivers::snapshot::{self, Extras};
 use model::changeset::{Action, ChangeSet, Request, Status};
 use model::engine::EngineRequirement;
 use model::graph::Graph;
@@ -89,7 +88,7 @@ pub async fn begin(
     }
     checks::reserve_for_runs(control, project, wanted).await?;
     checks::check_upstreams(control, project, wanted).await?;
-    checks::check_downstreams(control, project, &graph, wanted).await?;
+    checks::check_downstreams(control, open, project, &graph, wanted).await?;
     // Until the change set is stored, nobody may take its source for left over.
     let _kept = source::hold_snapshots(control)?;
     let snapshot = source::keep_source(control, open, project).await?;
@@ -107,10 +106,11 @@ pub async fn begin(
         .map(|name| spec::spec(open, project, &graph, engines, &source, &name, wanted))
         .collect::<Result<Vec<_>, _>>()?;
     let asker = Asker::gather(env, &open.root, &specs)?;
-    let commit = open
-        .git
-        .as_ref()
-        .and_then(|git| git.head_commit().ok().flatten());
+    let git = open.git.as_ref().filter(|_| open.commit.is_none());
+    let commit = match &open.commit {
+        Some(from) => Some((from.id.clone(), from.subject.clone())),
+        None => git.and_then(|git| git.head_commit().ok().flatten()),
+    };
     let request = Request {
         project: control.home.project().to_owned(),
         machine: control.home.machine().to_owned(),
@@ -123,10 +123,7 @@ pub async fn begin(
         commit: commit.as_ref().map(|(id, _)| id.clone()),
         subject: commit.map(|(_, subject)| subject),
         asker: Some(wanted.asker.clone()),
-        dirty: open
-            .git
-            .as_ref()
-            .is_some_and(|git| git.is_dirty().unwrap_or(true)),
+        dirty: git.is_some_and(|git| git.is_dirty().unwrap_or(true)),
     };
     let id = control
         .store
@@ -167,7 +164,7 @@ pub async fn find_same(
         return Ok(None);
     };
     // After an edit it is another request, and waits for its turn.
-    let now = snapshot::collect(&open.root, open.git.as_ref(), &Extras::of(project))?;
+    let (now, _) = source::look(open, project)?;
     Ok((now.digest == set.request.source).then_some(set))
 }
 

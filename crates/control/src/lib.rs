@@ -3,8 +3,10 @@
 //!
 //! Not here: SQL (`store`), processes and Git (`drivers`), decisions (`model`), words for people (`cli`).
 
+pub mod abandoned;
 pub mod asker;
 pub mod backends;
+pub mod cancelling;
 pub mod changed;
 pub mod changesets;
 pub mod engines;
@@ -19,6 +21,7 @@ pub mod patience;
 pub mod projects;
 pub mod proposals;
 pub mod recovery;
+pub mod run_logs;
 pub mod runner;
 pub mod spool;
 pub mod state;

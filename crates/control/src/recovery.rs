@@ -140,7 +140,7 @@ pub(crate) async fn may_be_alive(store: &Store, home: &Home, run: RunId) -> bool
 }
 
 /// Whether its processes belong to another machine: a lock on this disk says nothing of them.
-fn is_elsewhere(control: &Control, set: &ChangeSet) -> bool {
+pub fn is_elsewhere(control: &Control, set: &ChangeSet) -> bool {
     set.request.machine != control.home.machine()
 }
 

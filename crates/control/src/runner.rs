@@ -21,6 +21,7 @@ use tokio::sync::Mutex;
 
 use crate::Control;
 use crate::asker::Asker;
+use crate::cancelling;
 use crate::locks::RunLock;
 use crate::patience::insist;
 use crate::state::StateAccess;
@@ -220,6 +221,7 @@ pub async fn run(
             Stage::Preparing | Stage::Planning => plan::plan(&job).await,
             Stage::Applying => apply::apply(&job).await,
         };
+        let happened = cancelling::name_who_asked(control, run, happened).await;
         // What happened must not be lost because the home does not answer now.
         let commit = async || {
             let happened = happened.clone();

@@ -3,7 +3,7 @@
 //! Not here: what an event does to a run (`model::run::advance`).
 
 use jiff::Timestamp;
-use model::changeset::ChangeSet;
+use model::changeset::{ChangeSet, Request};
 use model::ids::{ChangeSetId, RunId, StackName};
 use model::run::{Run, RunEvent, RunSpec, advance};
 
@@ -82,6 +82,31 @@ impl Store {
         };
         let id = RunId(row.int(0)?);
         from_json(row.text(1)?, || format!("run `{id}`")).map(Some)
+    }
+
+    /// The newest run of a stack.
+    pub async fn run_newest(
+        &self,
+        project: &str,
+        stack: &str,
+    ) -> Result<Option<Run>, ChangeSetError> {
+        // Several projects may share a home, and have stacks of one name.
+        let rows = self
+            .db
+            .fetch_all(
+                "SELECT r.id, r.change_set, r.stack, r.state, r.upstreams, c.request
+                 FROM run AS r JOIN change_set AS c ON c.id = r.change_set
+                 WHERE r.stack = $1 ORDER BY r.id DESC LIMIT 100",
+                &[stack.into()],
+            )
+            .await?;
+        for row in &rows {
+            let request: Request = from_json(row.text(5)?, || "a change set".to_owned())?;
+            if request.project == project {
+                return read(row).map(Some);
+            }
+        }
+        Ok(None)
     }
 
     /// What happened to it, oldest first.

@@ -46,6 +46,7 @@ pub(crate) async fn apply(
         detailed_exitcode: false,
         full: args.full,
         jobs: args.jobs,
+        destroying: change::Destroying::default(),
     };
     change::carry_out(change, global, process).await
 }

@@ -52,6 +52,7 @@ pub(crate) async fn plan(
         detailed_exitcode: args.detailed_exitcode,
         full: args.full,
         jobs: args.jobs,
+        destroying: change::Destroying::default(),
     };
     change::carry_out(change, global, process).await
 }

@@ -5,8 +5,10 @@ use model::ids::RunId;
 use crate::args::Global;
 use crate::{CommandError, ExitStatus, Process};
 
+mod cancel;
 mod discard;
 pub(crate) mod imports;
+mod logs;
 
 /// See runs, end them, and decide about what they left behind
 #[derive(Debug, clap::Args)]
@@ -17,6 +19,8 @@ pub(crate) struct RunArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum RunCommand {
+    Logs(logs::LogsArgs),
+    Cancel(cancel::CancelArgs),
     Imports(imports::ImportsArgs),
     Discard(discard::DiscardArgs),
 }
@@ -27,6 +31,8 @@ pub(crate) async fn run(
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
     match args.command {
+        RunCommand::Logs(args) => logs::logs(&args, global, process).await,
+        RunCommand::Cancel(args) => cancel::cancel(&args, global, process).await,
         RunCommand::Imports(args) => imports::imports(&args, global, process).await,
         RunCommand::Discard(args) => discard::discard(&args, global, process).await,
     }

@@ -6,6 +6,13 @@ use super::text::clean;
 
 /// Lines below the end of a run; what is to be done comes last.
 pub fn lines(left: &Left, run: &str, stack: &str) -> Vec<String> {
+    let mut lines = facts(left);
+    lines.extend(way_on(left, run, stack));
+    lines
+}
+
+/// What there is, one thing a line.
+pub fn facts(left: &Left) -> Vec<String> {
     let mut lines = vec![match left.serial {
         Some(serial) => format!("the newest state is serial {serial}; beyond it the engine"),
         None => "no state was stored; the engine".to_owned(),
@@ -26,7 +33,6 @@ pub fn lines(left: &Left, run: &str, stack: &str) -> Vec<String> {
             "  was at `{address}` ({action}): how that ended is not known"
         ));
     }
-    lines.extend(way_on(left, run, stack));
     lines
 }
 

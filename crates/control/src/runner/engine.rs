@@ -306,7 +306,7 @@ impl Ended {
     pub(super) fn failure(&self, deed: &str) -> Failure {
         let message = if let Some(limit) = self.timed_out {
             format!("{deed}: the time limit `{limit}` was reached, the engine was interrupted")
-        } else if self.interrupted {
+        } else if self.interrupted && !self.died() {
             format!("{deed}: interrupted")
         } else {
             format!("{deed}: the engine ended with {}", self.exit)

@@ -204,7 +204,9 @@ pub(super) async fn initialise(
         return Err(ended.failure("could not initialise"));
     }
     let lock_after = fs::read(&lock_path).ok();
+    // What goes away leaves the source as it is; its module may be gone from there already.
     if is_open
+        && !job.spec.destroy
         && lock_after != lock_before
         && let Some(bytes) = &lock_after
         && let Err(err) = write_back(job, bytes)

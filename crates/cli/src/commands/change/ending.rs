@@ -167,7 +167,9 @@ async fn failure(
 ) -> Result<Failure, CommandError> {
     let after = took(watcher, run).await?;
     let mut lines = Vec::new();
-    if problem.diagnostics.is_empty() && !problem.interrupted {
+    // Of an interrupt the headline says enough, unless it says who wanted it.
+    let says_who = problem.message.contains("ed by ");
+    if says_who || problem.diagnostics.is_empty() && !problem.interrupted {
         lines.push(problem.message.clone());
     }
     lines.extend(problem.hint.clone());
