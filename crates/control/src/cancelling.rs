@@ -12,12 +12,12 @@ use model::changeset::ChangeSet;
 use model::ids::{ChangeSetId, RunId};
 use model::import_proposal::Left;
 use model::run::{Run, RunEvent, RunState, Skip, Stage};
-use store::{ChangeSetError, NewBreakGlass, Say, StoreError};
+use store::{ChangeSetError, NewBreakGlass, StoreError};
 
 use crate::asker::Asker;
 use crate::locks::RunLock;
 use crate::locks::held::Reason;
-use crate::worker::{self, TurnError};
+use crate::worker::{self, Say, TurnError};
 use crate::{Control, left_behind, recovery, runner};
 
 /// Who wants it to end, and why, if that was said.
@@ -100,7 +100,9 @@ pub async fn cancel_set(
             note(control, run.id, wish, false).await?;
         }
     }
-    worker::turn(control, id, Some(Say::Interrupt), &Asker::default(), None).await?;
+    let by = wish.by.clone();
+    let say = Some(Say::Interrupt { by });
+    worker::turn(control, id, say, &Asker::default(), None).await?;
     Ok(())
 }
 

@@ -42,6 +42,18 @@ impl Act {
             Self::EngineKilled => "engine_killed",
         }
     }
+
+    /// What people read.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::LockBroken => "lock broken",
+            Self::StatePushed => "state pushed",
+            Self::StateRolledBack => "state rolled back",
+            Self::StateEdited => "state edited",
+            Self::Revealed => "secrets shown",
+            Self::EngineKilled => "engine killed",
+        }
+    }
 }
 
 /// One act, as it is recorded.

@@ -53,19 +53,16 @@ pub(crate) async fn destroy(
         propose_commit(&args.selectors, global, process).await?;
     }
     let change = Change {
-        action: Action::Destroy,
         selectors: args.selectors,
         auto_approve: args.auto_approve,
         destroy: true,
-        refresh_only: false,
-        pinned: None,
-        detailed_exitcode: false,
         full: args.full,
         jobs: args.jobs,
         destroying: Destroying {
             confirm: args.confirm,
             from: args.from,
         },
+        ..Change::of(Action::Destroy)
     };
     change::carry_out(change, global, process).await
 }

@@ -1,16 +1,26 @@
-//! `terrane run`: one stack's way through a change set, seen and ended by hand.
+//! `terrane run`: what goes on, why it waits, and what people say about it.
 
-use model::ids::RunId;
+use control::Control;
+use control::projects::OpenProject;
+use model::ids::{ChangeSetId, RunId};
+use model::project::Project;
 
+use super::{open_home, sound_project};
 use crate::args::Global;
 use crate::{CommandError, ExitStatus, Process};
 
+mod approve;
 mod cancel;
+mod confirm;
 mod discard;
 pub(crate) mod imports;
+mod list;
 mod logs;
+mod reject;
+mod retry;
+mod show;
 
-/// See runs, end them, and decide about what they left behind
+/// See what runs and why it waits; approve, confirm, try again
 #[derive(Debug, clap::Args)]
 pub(crate) struct RunArgs {
     #[command(subcommand)]
@@ -19,6 +29,12 @@ pub(crate) struct RunArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum RunCommand {
+    List(list::ListArgs),
+    Show(show::ShowArgs),
+    Approve(approve::ApproveArgs),
+    Reject(reject::RejectArgs),
+    Confirm(confirm::ConfirmArgs),
+    Retry(retry::RetryArgs),
     Logs(logs::LogsArgs),
     Cancel(cancel::CancelArgs),
     Imports(imports::ImportsArgs),
@@ -34,11 +50,78 @@ pub(crate) async fn run(
         RunCommand::Logs(args) => logs::logs(&args, global, process).await,
         RunCommand::Cancel(args) => cancel::cancel(&args, global, process).await,
         RunCommand::Imports(args) => imports::imports(&args, global, process).await,
+        RunCommand::List(args) => list::list(&args, global, process).await,
+        RunCommand::Show(args) => show::show(&args, global, process).await,
+        RunCommand::Approve(args) => approve::approve(args, global, process).await,
+        RunCommand::Reject(args) => reject::reject(&args, global, process).await,
+        RunCommand::Confirm(args) => confirm::confirm(&args, global, process).await,
+        RunCommand::Retry(args) => retry::retry(&args, global, process).await,
         RunCommand::Discard(args) => discard::discard(&args, global, process).await,
+    }
+}
+
+/// A project here and its home.
+struct Here {
+    open: OpenProject,
+    project: Project,
+    control: Control,
+}
+
+impl Here {
+    async fn open(global: &Global, process: &Process) -> Result<Self, CommandError> {
+        let (open, project) = sound_project(global, process)?;
+        let settings = process.settings(global)?;
+        let control = open_home(&settings, &open, process, process.look(global)).await?;
+        Ok(Self {
+            open,
+            project,
+            control,
+        })
+    }
+}
+
+/// What a word is about: `c42` or `r44`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum About {
+    Set(ChangeSetId),
+    Run(RunId),
+}
+
+impl About {
+    fn read(word: &str) -> Result<Self, CommandError> {
+        if let Ok(set) = word.parse() {
+            return Ok(Self::Set(set));
+        }
+        word.parse().map(Self::Run).map_err(|_| {
+            CommandError::new(format!("`{word}` is neither a change set nor a run"))
+                .hint("change sets are `c42`, runs `r44`: `terrane run list`")
+                .status(ExitStatus::Usage)
+        })
+    }
+
+    /// The change set it belongs to, and the run if it is one.
+    async fn set(self, control: &Control) -> Result<(ChangeSetId, Option<RunId>), CommandError> {
+        match self {
+            Self::Set(set) => Ok((set, None)),
+            Self::Run(run) => {
+                let found = control.store.run_get(run).await;
+                let found = found.map_err(|err| CommandError::from_error(&err))?;
+                let found = found.ok_or_else(|| {
+                    CommandError::new(format!("there is no run `{run}`"))
+                        .hint("`terrane run list --all` shows them all")
+                })?;
+                Ok((found.change_set, Some(run)))
+            }
+        }
     }
 }
 
 pub(crate) fn read_run(word: &str) -> Result<RunId, CommandError> {
     let run = word.parse();
     run.map_err(|err| CommandError::from_error(&err).status(ExitStatus::Usage))
+}
+
+pub(crate) fn read_set(word: &str) -> Result<ChangeSetId, CommandError> {
+    let set = word.parse();
+    set.map_err(|err| CommandError::from_error(&err).status(ExitStatus::Usage))
 }

@@ -206,6 +206,7 @@ fn tell(run: &Run, global: &Global) -> Result<ExitStatus, CommandError> {
         Outcome::Planned { .. }
         | Outcome::Deferred { .. }
         | Outcome::Unchanged
+        | Outcome::Untouched
         | Outcome::Applied { .. } => format!("{}, it came to its end first", outcome.word()),
     };
     report::say(&format!(

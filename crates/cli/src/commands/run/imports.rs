@@ -63,6 +63,7 @@ pub(crate) fn left_of(state: &RunState) -> Option<&Left> {
         Outcome::Planned { .. }
         | Outcome::Deferred { .. }
         | Outcome::Unchanged
+        | Outcome::Untouched
         | Outcome::Applied { .. }
         | Outcome::Skipped { .. } => None,
     }
