@@ -122,40 +122,46 @@ pub async fn find(control: &Control, id: RunId) -> Result<(Run, ChangeSet), Canc
     Ok((run, set))
 }
 
-/// Ends one run; the others of its change set go on, except those that need it.
-pub async fn cancel_run(control: &Control, id: RunId, wish: &Wish) -> Result<(), CancelError> {
-    find(control, id).await?;
-    note(control, id, wish, false).await?;
-    let mut asked = BTreeSet::new();
-    // It may begin while we speak: then it is interrupted instead.
-    loop {
-        let (run, set) = match find(control, id).await {
-            Err(CancelError::RunOver { .. }) => return Ok(()),
-            found => found?,
-        };
-        if run.state.is_running() {
-            let signal = |source| CancelError::Signal { run: id, source };
-            worker::interrupt_runners(control, std::slice::from_ref(&run), &mut asked)
-                .map_err(signal)?;
-            if !asked.is_empty() {
-                return Ok(());
-            }
-            // It has not signed yet, or is gone: both are seen by looking again.
-            recovery::recover(control, &set).await?;
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-            continue;
+/// A wish to end one run; the others of its change set go on, except those that need it. It holds until the run
+/// is over: a run may go from one runner to the next while we speak.
+#[derive(Debug)]
+pub struct Cancelling {
+    run: RunId,
+    asked: BTreeSet<RunId>,
+}
+
+impl Cancelling {
+    pub async fn begin(control: &Control, id: RunId, wish: &Wish) -> Result<Self, CancelError> {
+        note(control, id, wish, false).await?;
+        Ok(Self {
+            run: id,
+            asked: BTreeSet::new(),
+        })
+    }
+
+    /// Interrupts what is under way, once, and skips what has not begun. The run, if it is over.
+    pub async fn look(&mut self, control: &Control) -> Result<Option<Run>, CancelError> {
+        if let Some(run) = ended(control, self.run).await? {
+            return Ok(Some(run));
         }
-        let because = Skip::Interrupted;
-        let skipped = control
-            .store
-            .run_record(id, RunEvent::Skipped { because }, control.now())
-            .await;
-        match skipped {
-            Err(ChangeSetError::Run(_)) => {}
-            skipped => {
-                skipped?;
-                return Ok(());
-            }
+        let run = control.store.run_get(self.run).await?;
+        let run = run.ok_or(CancelError::NoRun(self.run))?;
+        if run.state.is_running() {
+            let signal = |source| CancelError::Signal {
+                run: run.id,
+                source,
+            };
+            worker::interrupt_runners(control, std::slice::from_ref(&run), &mut self.asked)
+                .map_err(signal)?;
+            return Ok(None);
+        }
+        self.asked.clear();
+        let event = RunEvent::Skipped {
+            because: Skip::Interrupted,
+        };
+        match control.store.run_record(run.id, event, control.now()).await {
+            Err(ChangeSetError::Run(_)) => Ok(None), // it began, or ended, meanwhile
+            skipped => Ok(Some(skipped?)),
         }
     }
 }
@@ -219,7 +225,9 @@ pub(crate) async fn name_who_asked(control: &Control, id: RunId, happened: RunEv
         return happened;
     };
     let events = control.store.run_events(id).await.unwrap_or_default();
-    let asked = events.into_iter().rev().find_map(|(_, event)| match event {
+    let since_opened = events.into_iter().rev().map(|(_, event)| event);
+    let mut since_opened = since_opened.take_while(|event| *event != RunEvent::Reopened);
+    let asked = since_opened.find_map(|event| match event {
         RunEvent::CancelAsked { by, reason, kill } => Some((by, reason, kill)),
         _ => None,
     });

@@ -109,16 +109,16 @@ impl Store {
         let rows = self
             .db
             .fetch_all(
-                "SELECT r.id, r.change_set, r.stack, r.state, r.upstreams, c.request
+                "SELECT r.id, c.request
                  FROM run AS r JOIN change_set AS c ON c.id = r.change_set
                  WHERE r.stack = $1 ORDER BY r.id DESC LIMIT 100",
                 &[stack.into()],
             )
             .await?;
         for row in &rows {
-            let request: Request = from_json(row.text(5)?, || "a change set".to_owned())?;
+            let request: Request = from_json(row.text(1)?, || "a change set".to_owned())?;
             if request.project == project {
-                return read(row).map(Some);
+                return self.run_get(RunId(row.int(0)?)).await;
             }
         }
         Ok(None)

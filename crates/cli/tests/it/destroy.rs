@@ -146,15 +146,29 @@ fn a_stack_that_was_removed_is_destroyed_with_the_code_that_made_it() {
     story.git(&["commit", "-qm", "something else"]);
 
     let said = story.cli(&["destroy", "top", "--auto-approve"]).expect(4);
-    assert_snapshot!(said.stderr.replace(with.trim(), "WITH"), @"");
+    assert_snapshot!(said.stderr.replace(with.trim(), "WITH"), @r#"
+    error: stack `top` is not in the project any more; commit WITH ("three stacks") is the last
+           that has it
+    hint: `terrane destroy top --from WITH` destroys it with the code of that commit
+    "#);
     let present = story
         .cli(&["destroy", "middle", "--from", with.trim(), "--auto-approve"])
         .expect(4);
-    assert_snapshot!(present, @"");
+    assert_snapshot!(present, @"
+    ── stderr
+    error: stack `middle` is in the project now
+    hint: without `--from`, `terrane destroy middle` destroys it with the code it has now
+    [exit 4]
+    ");
     let said = story
         .cli(&["destroy", "top", "--from", with.trim(), "--auto-approve"])
         .expect(0);
-    assert_snapshot!(essence(&said), @"");
+    assert_snapshot!(essence(&said), @"
+    change set c2: destroy on `local`
+    ✓ top   destroyed 1 resource
+    Done: 1 stack destroyed in 0 s.
+    [exit 0]
+    ");
     assert_eq!(story.made()[3..], ["no top"]);
     assert!(
         !story.project().join("top").exists(),

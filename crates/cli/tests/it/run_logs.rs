@@ -4,16 +4,14 @@ use insta::assert_snapshot;
 
 use crate::story::{Story, gated, holding, link, resource, terrane};
 
-const SECRET: &str = "tok-77ab0c9e12";
-
 /// Says its secret, then waits.
-fn loud() -> Story {
+fn loud(secret: &str) -> Story {
     let module = format!(
         "variable \"token\" {{\n  type = string\n}}\n{}{}",
         resource("loud", "", "echo it is ${var.token}"),
         gated("slow", "depends_on = [terraform_data.loud]")
     );
-    Story::on(terrane().env("STORY_TOKEN", SECRET), "tofu")
+    Story::on(terrane().env("STORY_TOKEN", secret), "tofu")
         .block(
             "context \"api\" {\n  autoattach = [\"target:local\"]\n  vars = { token = secret(\"env:STORY_TOKEN\") }\n}",
         )
@@ -33,7 +31,8 @@ fn level(text: &str) -> String {
 
 #[test]
 fn a_second_terminal_follows_and_sees_no_secret() {
-    let story = loud();
+    let secret = "tok-4d01f7a2bb";
+    let story = loud(secret);
     let apply = story.start("apply", &["apply", "--auto-approve"]);
     story.wait_for("slow");
     let follow = story.start("follow", &["run", "logs", "-f", "loud"]);
@@ -48,9 +47,9 @@ fn a_second_terminal_follows_and_sees_no_secret() {
         "{}",
         followed.stdout
     );
-    assert!(!followed.stdout.contains(SECRET));
+    assert!(!followed.stdout.contains(secret));
     story.settle();
-    assert_eq!(holding(&story, SECRET), Vec::<std::path::PathBuf>::new());
+    assert_eq!(holding(&story, secret), Vec::<std::path::PathBuf>::new());
 
     // Afterwards it is the same.
     let after = story.cli(&["run", "logs", "r1"]).expect(0);
@@ -58,7 +57,12 @@ fn a_second_terminal_follows_and_sees_no_secret() {
     let plan = story
         .cli(&["run", "logs", "r1", "--stage", "plan"])
         .expect(0);
-    assert_snapshot!(level(&plan.stdout), @"");
+    assert_snapshot!(level(&plan.stdout), @"
+    run r1, planning:
+    terraform_data.loud: Plan to create
+    terraform_data.slow: Plan to create
+    Plan: 2 to add, 0 to change, 0 to destroy.
+    ");
     let json = story
         .cli(&["run", "logs", "r1", "--stage", "apply", "--json"])
         .expect(0);
@@ -71,7 +75,8 @@ fn a_second_terminal_follows_and_sees_no_secret() {
 
 #[test]
 fn after_a_crash_the_log_is_whole_and_masked() {
-    let story = loud();
+    let secret = "tok-90cc31e58d";
+    let story = loud(secret);
     let apply = story.start("apply", &["apply", "--auto-approve"]);
     story.wait_for("slow");
     apply.kill();
@@ -86,7 +91,7 @@ fn after_a_crash_the_log_is_whole_and_masked() {
         "{}",
         said.stdout
     );
-    assert_eq!(holding(&story, SECRET), Vec::<std::path::PathBuf>::new());
+    assert_eq!(holding(&story, secret), Vec::<std::path::PathBuf>::new());
 }
 
 #[test]
@@ -103,5 +108,10 @@ fn several_runs_are_told_apart() {
     assert!(lines.contains("one   | run r1, applying:"), "{lines}");
     assert!(lines.contains("other | run r2, applying:"), "{lines}");
     let said = story.cli(&["run", "logs", "nobody"]).expect(1);
-    assert_snapshot!(said, @"");
+    assert_snapshot!(said, @"
+    ── stderr
+    error: there is no run of `nobody`
+    hint: name a run (`r7`), a change set (`c3`) or a stack that was planned here
+    [exit 1]
+    ");
 }

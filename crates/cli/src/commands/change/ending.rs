@@ -169,9 +169,11 @@ async fn failure(
 ) -> Result<Failure, CommandError> {
     let after = took(watcher, run).await?;
     let mut lines = Vec::new();
-    // Of an interrupt the headline says enough, unless it says who wanted it.
-    let says_who = problem.message.contains("ed by ");
-    if says_who || problem.diagnostics.is_empty() && !problem.interrupted {
+    // Of an interrupt the headline says enough, unless it was a limit or somebody else.
+    let says_more = ["the time limit", "cancelled by", "killed by"]
+        .iter()
+        .any(|words| problem.message.contains(words));
+    if says_more || problem.diagnostics.is_empty() && !problem.interrupted {
         lines.push(problem.message.clone());
     }
     lines.extend(problem.hint.clone());

@@ -4,7 +4,7 @@ use std::io::{self, BufRead as _};
 use std::time::Duration;
 
 use control::Control;
-use control::cancelling::{self, CancelError, Wish};
+use control::cancelling::{self, CancelError, Cancelling, Wish};
 use control::locks::held::Reason;
 use model::ids::{ChangeSetId, RunId};
 use model::run::{Outcome, Run, RunState};
@@ -77,23 +77,37 @@ pub(crate) async fn cancel(
         }
         None => {
             let run = read_run(&args.what)?;
-            if args.kill {
-                kill(args, run, wish, control, process).await?;
+            let ended = if args.kill {
+                kill(args, run, wish, control, process).await?
             } else {
-                let (found, _) = cancelling::find(control, run)
-                    .await
-                    .map_err(|err| refused(&err))?;
-                let done = cancelling::cancel_run(control, run, &wish).await;
-                done.map_err(|err| refused(&err))?;
-                report::say(&format!(
-                    "Cancelling run {run} of `{}`: its engine finishes what it is at and stores its state. \
-                     Ctrl-C leaves it to it.\n",
-                    found.stack
-                ))?;
-            }
-            let run = wait(control, run).await?;
-            tell(&run, global)
+                cancel_run(run, &wish, control).await?
+            };
+            tell(&ended, global)
         }
+    }
+}
+
+async fn cancel_run(id: RunId, wish: &Wish, control: &Control) -> Result<Run, CommandError> {
+    let (run, _) = cancelling::find(control, id)
+        .await
+        .map_err(|err| refused(&err))?;
+    let stack = &run.stack;
+    report::say(&if run.state.is_running() {
+        format!(
+            "Cancelling run {id} of `{stack}`: its engine finishes what it is at and stores its state. \
+             Ctrl-C leaves it to it.\n"
+        )
+    } else {
+        format!("Cancelling run {id} of `{stack}`, which has not begun.\n")
+    })?;
+    let begun = Cancelling::begin(control, id, wish).await;
+    let mut cancelling = begun.map_err(|err| refused(&err))?;
+    loop {
+        let seen = cancelling.look(control).await;
+        if let Some(run) = seen.map_err(|err| refused(&err))? {
+            return Ok(run);
+        }
+        tokio::time::sleep(LOOK).await;
     }
 }
 
@@ -103,7 +117,7 @@ async fn kill(
     wish: Wish,
     control: &Control,
     process: &Process,
-) -> Result<(), CommandError> {
+) -> Result<Run, CommandError> {
     let Some(text) = wish.reason else {
         return Err(CommandError::new("the reason is empty")
             .hint("say why, for who reads the record later: `--reason \"…\"`")
@@ -137,9 +151,15 @@ async fn kill(
         }
     }
     type_name(args, id, process)?;
-    cancelling::kill(control, &run, &reason)
-        .await
-        .map_err(|err| refused(&err))
+    let killed = cancelling::kill(control, &run, &reason).await;
+    killed.map_err(|err| refused(&err))?;
+    loop {
+        let ended = cancelling::ended(control, id).await;
+        if let Some(run) = ended.map_err(|err| refused(&err))? {
+            return Ok(run);
+        }
+        tokio::time::sleep(LOOK).await;
+    }
 }
 
 /// A kill wants the run's name, typed or given.
@@ -174,18 +194,6 @@ fn type_name(args: &CancelArgs, run: RunId, process: &Process) -> Result<(), Com
     }
 }
 
-async fn wait(control: &Control, id: RunId) -> Result<Run, CommandError> {
-    loop {
-        if let Some(run) = cancelling::ended(control, id)
-            .await
-            .map_err(|err| refused(&err))?
-        {
-            return Ok(run);
-        }
-        tokio::time::sleep(LOOK).await;
-    }
-}
-
 fn tell(run: &Run, global: &Global) -> Result<ExitStatus, CommandError> {
     if global.json {
         report::json(
@@ -201,7 +209,7 @@ fn tell(run: &Run, global: &Global) -> Result<ExitStatus, CommandError> {
             Some(serial) => format!("{}; state kept: serial {serial}", problem.message),
             None => problem.message.clone(),
         },
-        Outcome::Skipped { .. } => "skipped, it had not begun".to_owned(),
+        Outcome::Skipped { .. } => "skipped".to_owned(),
         Outcome::Unknown { .. } => "unknown: its runner was lost".to_owned(),
         Outcome::Planned { .. }
         | Outcome::Deferred { .. }
