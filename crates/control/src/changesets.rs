@@ -222,7 +222,7 @@ async fn prepare(
     })
 }
 
-/// The projects's stacks that a stopped change set is about, checked against what there is now.
+/// The project's stacks that a stopped change set is about, checked against what there is now.
 pub async fn find_stopped(
     control: &Control,
     project: &Project,
@@ -235,7 +235,7 @@ pub async fn find_stopped(
     };
     let what = what(&set);
     let runs = control.store.run_list(set.id).await?;
-    let again = reopen(&set, &runs, what).map_err(ChangeSetError::from)?;
+    let again = reopen(&set, &runs, what)?;
     for run in runs.iter().filter(|run| again.contains(&run.id)) {
         if !project.stacks.contains_key(&run.stack) {
             return Err(PrepareError::Gone {

@@ -492,9 +492,15 @@ pub(crate) async fn go_on_with(
     let begun = changesets::resume(&control, &open, &project, &engines, &process.env, &resumed)
         .await
         .map_err(|err| prepare_error(&err))?;
-    report::say(&format!("Resumed change set {}.\n", begun.id))?;
+    if !global.json {
+        report::say(&format!("Resumed change set {}.\n", begun.id))?;
+    }
+    let change = Change {
+        full: change.full,
+        ..Change::of(resumed.wanted.action)
+    };
     let mut watcher = Watcher::drive(&control, begun, global, process);
-    let status = follow(&mut watcher, change, &project, global, process).await;
+    let status = follow(&mut watcher, &change, &project, global, process).await;
     if status.is_ok() {
         recovery::tidy_after(&control, watcher.set(), watcher.runs()).await;
     }

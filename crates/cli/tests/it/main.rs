@@ -30,6 +30,7 @@ mod lost_engine;
 mod order;
 mod outage;
 mod output;
+mod people;
 mod project;
 mod quickstart;
 mod random_kills;
