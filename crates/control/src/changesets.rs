@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 
 use drivers::engine::Engine;
-use drivers::snapshot::{self, Extras};
 use model::approval::{ApprovalBlock, ApprovalScope, Requirement};
 use model::changeset::{Action, ChangeSet, Origin, Reopen, Request, Status, reopen};
 use model::engine::EngineRequirement;
@@ -183,7 +182,7 @@ async fn prepare(
     }
     checks::reserve_for_runs(control, project, wanted).await?;
     checks::check_upstreams(control, project, wanted).await?;
-    checks::check_downstreams(control, project, &graph, wanted).await?;
+    checks::check_downstreams(control, open, project, &graph, wanted).await?;
     let kept = source::hold_snapshots(control)?;
     let snapshot = source::keep_source(control, open, project).await?;
     let source = Source {
@@ -207,10 +206,11 @@ async fn prepare(
         }
     }
     let asker = Asker::gather(env, &open.root, &specs)?;
-    let commit = open
-        .git
-        .as_ref()
-        .and_then(|git| git.head_commit().ok().flatten());
+    let git = open.git.as_ref().filter(|_| open.commit.is_none());
+    let commit = match &open.commit {
+        Some(from) => Some((from.id.clone(), from.subject.clone())),
+        None => git.and_then(|git| git.head_commit().ok().flatten()),
+    };
     let request = Request {
         project: control.home.project().to_owned(),
         machine: control.home.machine().to_owned(),
@@ -225,10 +225,7 @@ async fn prepare(
         asker: Some(wanted.asker.clone()),
         identity: Some(wanted.who.identity.clone()),
         exec: wanted.exec.clone(),
-        dirty: open
-            .git
-            .as_ref()
-            .is_some_and(|git| git.is_dirty().unwrap_or(true)),
+        dirty: git.is_some_and(|git| git.is_dirty().unwrap_or(true)),
         origin: Origin::Person,
         approvals: approvals(project, wanted),
     };
@@ -302,7 +299,7 @@ pub async fn find_same(
         return Ok(None);
     };
     // After an edit it is another request, and waits for its turn.
-    let now = snapshot::collect(&open.root, open.git.as_ref(), &Extras::of(project))?;
+    let (now, _) = source::look(open, project)?;
     Ok((now.digest == set.request.source).then_some(set))
 }
 

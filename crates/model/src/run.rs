@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{ChangeSetId, RunId, StackName};
+use crate::import_proposal::Left;
 use crate::plan::PlanCounts;
 
 mod advance;
@@ -129,6 +130,8 @@ pub enum Outcome {
     /// The runner was lost while the engine was applying: what happened is not known.
     Unknown {
         kept: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        left: Option<Box<Left>>,
     },
 }
 
@@ -174,6 +177,9 @@ pub struct Problem {
     pub refused: bool,
     #[serde(default)]
     pub interrupted: bool,
+    /// What an engine that died had done, and no state knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left: Option<Box<Left>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -241,6 +247,17 @@ pub enum RunEvent {
     /// Its process is known to be gone; a plan simply starts again.
     RunnerLost {
         kept: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        left: Option<Box<Left>>,
+    },
+    /// Somebody wants it to end; what comes of that is another event.
+    CancelAsked {
+        by: String,
+        #[serde(default)]
+        reason: Option<String>,
+        /// Its engine was killed.
+        #[serde(default)]
+        kill: bool,
     },
     /// Tried again, or resumed, after it did not end well.
     Reopened,

@@ -106,6 +106,7 @@ fn problem() -> Problem {
         hint: None,
         refused: false,
         interrupted: false,
+        left: None,
     }
 }
 
@@ -543,13 +544,13 @@ proptest! {
             let event = match (&run.state, how % 6) {
                 (RunState::Planning { .. }, 0) => unchanged(),
                 (_, 1) => RunEvent::Failed { problem: problem() },
-                (RunState::Planning { .. }, 2) => RunEvent::RunnerLost { kept: None },
+                (RunState::Planning { .. }, 2) => RunEvent::RunnerLost { kept: None, left: None },
                 (RunState::Planning { .. }, n) => RunEvent::PlanFinished {
                     plan: record(&["x"], n == 3),
                     confirmed: n != 3,
                     review: action == Action::Plan,
                 },
-                (_, 2) => RunEvent::RunnerLost { kept: None },
+                (_, 2) => RunEvent::RunnerLost { kept: None, left: None },
                 (_, 3) => RunEvent::PlanVoided { why: String::new() },
                 _ => applied(),
             };
