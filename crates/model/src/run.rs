@@ -66,7 +66,8 @@ pub struct PlanRecord {
     pub seal: Seal,
     /// Made in another slot than the one applies use: good to look at, planned afresh at apply.
     pub preview: bool,
-    /// From when on a person's word is about this plan; the moment of an earlier one that it fits.
+    /// From when on a person's word is about this plan. None: it had to wait for an upstream, and what was
+    /// said of the change set covers it.
     #[serde(default)]
     pub since: Option<Timestamp>,
     /// Keyed digest of the values it takes from other stacks.

@@ -128,7 +128,7 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
             engine: caller.engine().to_string(),
         },
         preview: !workspace.is_first,
-        since: Some(job.control.now()),
+        since: (!is_said).then(|| job.control.now()),
         consumed,
     };
     drop(caller);
