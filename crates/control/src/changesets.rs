@@ -23,12 +23,14 @@ use crate::{Control, changed, kept_aside, runner};
 use source::Source;
 use watch::watch_path;
 
+mod bundled;
 mod checks;
 mod prepare_error;
 mod source;
 mod spec;
 mod watch;
 
+pub use bundled::{BeginBundleError, begin_bundled, find_bundled};
 pub use prepare_error::PrepareError;
 pub use spec::is_ours;
 pub(crate) use spec::spec_alone;
@@ -47,6 +49,8 @@ pub struct Wanted {
     pub refresh_only: bool,
     /// For a plan from an older version of the state.
     pub pinned: Option<i64>,
+    /// The plans are written into a bundle when they are made.
+    pub keeps_plans: bool,
     /// Who asks: a person of the operating system.
     pub asker: String,
     /// Whether a home was named, or the machine keeps its disk: states may be stored here.
@@ -123,6 +127,8 @@ pub async fn begin(
         commit: commit.as_ref().map(|(id, _)| id.clone()),
         subject: commit.map(|(_, subject)| subject),
         asker: Some(wanted.asker.clone()),
+        keeps_plans: wanted.keeps_plans,
+        bundle: None,
         dirty: open
             .git
             .as_ref()
@@ -136,6 +142,12 @@ pub async fn begin(
         path: watch_path(control, id),
         source,
     })?;
+    if request.keeps_plans {
+        crate::bundle::note_kept(control, id).map_err(|source| PrepareError::Keep {
+            path: control.home.kept_plans(),
+            source,
+        })?;
+    }
     Ok(Begun {
         id,
         asker,

@@ -5,9 +5,11 @@
 
 pub mod asker;
 pub mod backends;
+pub mod bundle;
 pub mod changed;
 pub mod changesets;
 pub mod engines;
+pub mod fit;
 pub mod formatting;
 pub mod home;
 pub mod kept_aside;

@@ -32,6 +32,7 @@ mod inputs;
 mod interrupts;
 mod logs;
 mod plan;
+mod seal;
 mod usage;
 mod workspace;
 
@@ -39,7 +40,7 @@ pub(crate) use inputs::for_backend;
 pub(crate) use logs::mask_lost as mask_lost_logs;
 pub(crate) use plan::{file_path as plan_file, view_path as plan_view};
 pub use usage::{USAGE_FILE, note_usage};
-pub(crate) use workspace::{scratch_dir, write_override};
+pub(crate) use workspace::{scratch_dir, write_override, write_private};
 
 /// Brings up a run's state endpoint; given by `cli`, which knows `server`.
 pub type Serve = fn(StateAccess, TcpListener) -> std::io::Result<Endpoint>;
@@ -67,6 +68,10 @@ pub(crate) struct Job<'a> {
     auto_approve: bool,
     /// Only a plan was asked for.
     review: bool,
+    /// Its plan goes into a bundle.
+    keeps_plan: bool,
+    /// Its plan was made and reviewed elsewhere, and is applied as it is.
+    is_bundled: bool,
 }
 
 impl Job<'_> {
@@ -209,6 +214,8 @@ pub async fn run(
         holds_lanes: set.status.holds_lanes(),
         auto_approve: set.request.auto_approve,
         review: set.request.action == model::changeset::Action::Plan,
+        keeps_plan: set.request.keeps_plans,
+        is_bundled: set.request.bundle.is_some(),
     };
     loop {
         let happened = match stage {

@@ -45,6 +45,23 @@ pub struct Request {
     /// Who asked: a person of the operating system.
     #[serde(default)]
     pub asker: Option<String>,
+    /// Its plans are kept when it is over, to be written into a bundle.
+    #[serde(default)]
+    pub keeps_plans: bool,
+    /// The bundle whose plans it applies.
+    #[serde(default)]
+    pub bundle: Option<BundleOrigin>,
+}
+
+/// Where the plans of a change set were made, if not by itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BundleOrigin {
+    /// Of the bundle: it is applied once.
+    pub id: String,
+    /// The change set that made the plans, in the home where it was made.
+    pub planned_as: String,
+    pub planned_by: Option<String>,
+    pub planned_at: jiff::Timestamp,
 }
 
 impl Request {

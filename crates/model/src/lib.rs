@@ -5,6 +5,7 @@
 
 pub mod backend;
 pub mod break_glass;
+pub mod bundle;
 pub mod changed;
 pub mod changeset;
 pub mod config;
@@ -22,6 +23,7 @@ pub mod project;
 pub mod proposal;
 pub mod retention;
 pub mod run;
+pub mod seal;
 pub mod secret;
 pub mod selector;
 pub mod state;

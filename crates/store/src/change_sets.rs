@@ -65,44 +65,8 @@ impl Store {
         specs: &[RunSpec],
         now: Timestamp,
     ) -> Result<ChangeSetId, ChangeSetError> {
-        let status = if request.auto_approve {
-            Status::Waiting
-        } else {
-            Status::Planning
-        };
-        let at = Value::from(now.as_microsecond());
         let mut tx = self.db.begin_write().await?;
-        let row = tx
-            .fetch_optional(
-                "INSERT INTO change_set (action, status, request, created_at, updated_at)
-                 VALUES ($1, $2, $3, $4, $4) RETURNING id",
-                &[
-                    request.action.word().into(),
-                    to_json(&status, "a change set")?.into(),
-                    to_json(request, "a change set")?.into(),
-                    at.clone(),
-                ],
-            )
-            .await?;
-        let id = ChangeSetId(expect_row(row)?.int(0)?);
-        for spec in specs {
-            tx.execute(
-                "INSERT INTO run (change_set, stack, spec, upstreams, state, created_at, updated_at)
-                 VALUES ($1, $2, $3, $4, $5, $6, $6)",
-                &[
-                    id.into(),
-                    spec.stack.name.as_str().into(),
-                    to_json(spec, "a run")?.into(),
-                    to_json(&spec.upstreams, "a run")?.into(),
-                    to_json(&RunState::Queued, "a run")?.into(),
-                    at.clone(),
-                ],
-            )
-            .await?;
-        }
-        if status == Status::Waiting {
-            lanes::queue(&mut tx, id, now).await?;
-        }
+        let id = insert(&mut tx, request, specs, now).await?;
         tx.commit().await?;
         Ok(id)
     }
@@ -229,6 +193,52 @@ impl Store {
         tx.commit().await?;
         Ok(())
     }
+}
+
+pub(crate) async fn insert(
+    tx: &mut Tx,
+    request: &Request,
+    specs: &[RunSpec],
+    now: Timestamp,
+) -> Result<ChangeSetId, ChangeSetError> {
+    let status = if request.auto_approve {
+        Status::Waiting
+    } else {
+        Status::Planning
+    };
+    let at = Value::from(now.as_microsecond());
+    let row = tx
+        .fetch_optional(
+            "INSERT INTO change_set (action, status, request, created_at, updated_at)
+             VALUES ($1, $2, $3, $4, $4) RETURNING id",
+            &[
+                request.action.word().into(),
+                to_json(&status, "a change set")?.into(),
+                to_json(request, "a change set")?.into(),
+                at.clone(),
+            ],
+        )
+        .await?;
+    let id = ChangeSetId(expect_row(row)?.int(0)?);
+    for spec in specs {
+        tx.execute(
+            "INSERT INTO run (change_set, stack, spec, upstreams, state, created_at, updated_at)
+             VALUES ($1, $2, $3, $4, $5, $6, $6)",
+            &[
+                id.into(),
+                spec.stack.name.as_str().into(),
+                to_json(spec, "a run")?.into(),
+                to_json(&spec.upstreams, "a run")?.into(),
+                to_json(&RunState::Queued, "a run")?.into(),
+                at.clone(),
+            ],
+        )
+        .await?;
+    }
+    if status == Status::Waiting {
+        lanes::queue(tx, id, now).await?;
+    }
+    Ok(id)
 }
 
 const SELECT_ONE: &str = "SELECT id, status, request, created_at FROM change_set WHERE id = $1";

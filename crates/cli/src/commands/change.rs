@@ -4,9 +4,11 @@
 use std::collections::BTreeSet;
 use std::io::{self, BufRead as _, Write as _};
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 
 use control::asker::Asker;
 use control::changesets::{self, PrepareError, Wanted};
+use control::home::Settings;
 use control::projects::OpenProject;
 use control::{Control, engines, recovery, worker};
 use model::changeset::{Action, ChangeSet, Status};
@@ -20,6 +22,7 @@ use crate::view::{Look, errors};
 use crate::watch::{Rest, Watcher};
 use crate::{CommandError, ExitStatus, Process, report};
 
+pub(crate) mod bundled;
 mod ending;
 mod planned;
 
@@ -34,6 +37,8 @@ pub(crate) struct Change {
     pub(crate) detailed_exitcode: bool,
     pub(crate) full: bool,
     pub(crate) jobs: Option<NonZeroUsize>,
+    /// Where a plan is written, to be applied later.
+    pub(crate) out: Option<PathBuf>,
 }
 
 /// Engines at once, as it is typed.
@@ -64,15 +69,14 @@ pub(crate) async fn carry_out(
         type_protected_names(&project, &stacks, process)?;
     }
     let settings = process.settings(global)?;
-    if stacks.iter().any(|name| keeps_state_here(&project, name)) {
+    if change.out.is_some() || stacks.iter().any(|name| keeps_state_here(&project, name)) {
         refuse_new_key(&settings)?;
     }
     let control = open_home(&settings, &open, process, look).await?;
     look_after_the_past(&control, &open, look, process).await?;
     say_abandoned(&control, &project, look).await?;
-    if settings.is_ci && settings.named_home.is_none() && change.action != Action::Plan {
-        let said = "no home is named: lanes and history reach no further than this job";
-        report::say(&errors::render_warning(said, &[], look))?;
+    if change.action != Action::Plan {
+        say_no_home(&settings, look)?;
     }
     let wanted = Wanted {
         action: change.action,
@@ -85,6 +89,7 @@ pub(crate) async fn carry_out(
         destroy: change.destroy,
         refresh_only: change.refresh_only,
         pinned: change.pinned,
+        keeps_plans: change.out.is_some(),
         asker: process.actor(),
         may_keep_state: !settings.is_ci || settings.named_home.is_some(),
         stacks,
@@ -99,6 +104,15 @@ pub(crate) async fn carry_out(
     }
     control::runner::note_usage("terminal");
     status
+}
+
+/// A CI job without a home of its own knows nothing of other jobs.
+fn say_no_home(settings: &Settings, look: Look) -> Result<(), CommandError> {
+    if settings.is_ci && settings.named_home.is_none() {
+        let said = "no home is named: lanes and history reach no further than this job";
+        report::say(&errors::render_warning(said, &[], look))?;
+    }
+    Ok(())
 }
 
 /// The stacks that differ from what was last applied, if a selector asks for them.
@@ -212,11 +226,18 @@ async fn follow(
     if change.action == Action::Plan {
         let set = planned::plan_set(watcher, project).await?;
         planned::show(&set, change.full, global, process)?;
-        let status = ending::plan_status(watcher.runs(), change.detailed_exitcode);
+        let mut status = ending::plan_status(watcher.runs(), change.detailed_exitcode);
+        let written = match &change.out {
+            Some(file) => bundled::write(watcher, file, global, process).await,
+            None => Ok(()),
+        };
+        if let Err(err) = &written {
+            status = status.max(err.status);
+        }
         if global.json {
             ending::say_outcome(watcher, status)?;
         }
-        return Ok(status);
+        return written.map(|()| status).map_err(|err| err.status(status));
     }
     ending::tell(watcher, global, process).await
 }

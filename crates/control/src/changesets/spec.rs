@@ -97,6 +97,7 @@ pub(crate) fn spec_alone(
         destroy: false,
         refresh_only: false,
         pinned: None,
+        keeps_plans: false,
         asker: String::new(),
         may_keep_state: false,
     };

@@ -21,6 +21,7 @@ use super::engine::Caller;
 use super::workspace::Scratch;
 use super::{Failure, Job};
 use crate::asker::Asker;
+use crate::bundle::digests::{Purpose, digester};
 use crate::{Control, outputs};
 
 pub(super) struct Inputs {
@@ -96,12 +97,10 @@ pub(super) async fn gather(job: &Job<'_>) -> Result<Inputs, Failure> {
         }
     }
     let canonical = Value::Object(variables.clone()).to_string();
-    let digest = job
-        .control
-        .store
-        .keyed_digest("inputs", canonical.into_bytes())
-        .await
-        .map_err(|err| Failure::because("could not digest the inputs", &err))?;
+    let digester = digester(job.control, job.run, spec, Purpose::Inputs).await;
+    let digest = digester
+        .map_err(|err| Failure::because("could not digest the inputs", &err))?
+        .digest(canonical.as_bytes());
     let hidden = known.hidden.into_inner();
     Ok(Inputs {
         variables,

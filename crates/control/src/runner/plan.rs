@@ -15,7 +15,8 @@ use model::engine_event::nothing_changes;
 use model::masking::Mask;
 use model::plan::Plan;
 use model::project::Backend;
-use model::run::{PlanRecord, RunEvent, RunSpec, Seal, SealedHead, Stage};
+use model::run::{PlanRecord, RunEvent, RunSpec, Stage};
+use model::seal::Seal;
 use model::state::{Contents, StateVersion};
 use store::Scope;
 
@@ -23,7 +24,8 @@ use super::apply::keep_copy;
 use super::engine::Caller;
 use super::inputs::{self, Inputs};
 use super::workspace::{Scratch, Workspace};
-use super::{Carried, Failure, Job, failed, logs};
+use super::{Carried, Failure, Job, failed, logs, seal};
+use crate::fit::{self, Judged};
 use crate::state::StateAccess;
 
 pub(super) async fn plan(job: &Job<'_>) -> RunEvent {
@@ -93,23 +95,32 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
         scratch.remove();
         return Ok(RunEvent::NothingToChange);
     }
-    let plan = show(&caller, &scratch, &var_files, mask).await?;
+    let (plan, shown) = show(&caller, &scratch, &var_files, mask).await?;
     if plan.is_empty() {
         scratch.remove();
         return Ok(RunEvent::NothingToChange);
     }
     keep_view(job, &plan).await?;
-    let confirmed = job.auto_approve || (!plan.destroys() && !job.review);
+    // Where nobody looks, nothing is approved that another plan could be compared with.
+    let judged = if job.auto_approve || (job.review && !job.keeps_plan) {
+        Judged::default()
+    } else {
+        let judged = fit::judge(job.control, job.run, job.spec, &shown).await;
+        judged.map_err(|err| Failure::because("could not compare the plan", &err))?
+    };
+    let needs_no_look = judged.fits.unwrap_or(!plan.destroys());
+    let confirmed = job.auto_approve || (needs_no_look && !job.review);
     let record = PlanRecord {
         counts: plan.counts(),
         destroys: plan.destroys(),
         outputs: changing_outputs(job.spec, &plan, head.is_none() && is_ours),
-        seal: Seal {
+        seal: Box::new(Seal {
             source: job.spec.source.clone(),
-            head: head.as_ref().map(sealed_head),
+            head: head.as_ref().map(seal::sealed_head),
             inputs: inputs.digest.clone(),
             engine: caller.engine().to_string(),
-        },
+            lock_file: seal::lock_file(&workspace),
+        }),
         preview: !workspace.is_first,
     };
     drop(caller);
@@ -122,7 +133,7 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
         };
         *job.carried.lock().await = Some(carried);
     } else {
-        if !job.review {
+        if !job.review || job.keeps_plan {
             keep_plan_file(job, &scratch.plan()).await?;
         }
         scratch.remove();
@@ -131,6 +142,8 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
         plan: record,
         confirmed,
         review: job.review,
+        fits: judged.fits,
+        novelties: judged.novelties,
     })
 }
 
@@ -253,12 +266,13 @@ fn write_back(job: &Job<'_>, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
+/// The plan as people may see it, and the engine's own words, which they may not.
 async fn show(
     caller: &Caller<'_>,
     scratch: &Scratch,
     var_files: &[std::path::PathBuf],
     mask: &Mask,
-) -> Result<Plan, Failure> {
+) -> Result<(Plan, Vec<u8>), Failure> {
     let call = EngineCall::Show {
         plan: &scratch.plan(),
         var_files,
@@ -275,15 +289,7 @@ async fn show(
     if plan.errored {
         return Err(Failure::new("the engine could not finish the plan"));
     }
-    Ok(plan)
-}
-
-pub(super) fn sealed_head(head: &StateVersion) -> SealedHead {
-    SealedHead {
-        version: head.version,
-        serial: i64::try_from(head.serial).unwrap_or(i64::MAX),
-        lineage: head.lineage.clone(),
-    }
+    Ok((plan, ended.output))
 }
 
 /// The plan as people see it, for watchers and for later.

@@ -166,7 +166,7 @@ async fn failure(
     let after = took(watcher, run).await?;
     let mut lines = Vec::new();
     if problem.diagnostics.is_empty() && !problem.interrupted {
-        lines.push(problem.message.clone());
+        lines.extend(problem.message.lines().map(str::to_owned));
     }
     lines.extend(problem.hint.clone());
     let kept = problem
