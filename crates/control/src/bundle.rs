@@ -232,9 +232,10 @@ fn planned_outcome(run: &Run) -> Result<Outcome, WriteBundleError> {
         return not_planned("is not finished");
     };
     match outcome {
-        Outcome::Planned { .. } | Outcome::Deferred { .. } | Outcome::Unchanged => {
-            Ok(outcome.clone())
-        }
+        Outcome::Planned { .. }
+        | Outcome::Deferred { .. }
+        | Outcome::Unchanged
+        | Outcome::Untouched => Ok(outcome.clone()),
         Outcome::Failed { .. } => not_planned("failed"),
         Outcome::Skipped { .. } => not_planned("was skipped"),
         Outcome::Applied { .. } | Outcome::Unknown { .. } => not_planned("was applied"),

@@ -6,10 +6,11 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
+use jiff::Timestamp;
 use model::ids::RunId;
 use model::plan::fit::{Difference, Fit, fits};
 use model::plan::{ParsePlanError, difference};
-use model::run::{RunEvent, RunSpec};
+use model::run::{PlanRecord, RunEvent, RunSpec};
 use store::{ChangeSetError, Scope, StoreError};
 
 use crate::Control;
@@ -40,6 +41,8 @@ pub struct Judged {
     pub fits: Option<bool>,
     /// What nobody approved, for people.
     pub novelties: Vec<String>,
+    /// If it fits: from when on what was said is about it.
+    pub since: Option<Timestamp>,
 }
 
 /// Judges a fresh plan, given as the engine's JSON. What was approved stays what others are compared with for as long
@@ -51,15 +54,21 @@ pub async fn judge(
     json: &[u8],
 ) -> Result<Judged, FitError> {
     let fresh = read(control, run, spec, json).await?;
-    let judged = if was_approved(control, run).await? {
-        compare(control, run, spec, &fresh).await?
-    } else {
-        Judged::default()
+    let judged = match last_approved(control, run).await? {
+        Some(plan) => Judged {
+            since: plan.since,
+            ..compare(control, run, spec, &fresh).await?
+        },
+        None => Judged::default(),
     };
-    if judged.fits != Some(true) {
-        keep(control, run, spec, &fresh).await?;
+    if judged.fits == Some(true) {
+        return Ok(judged);
     }
-    Ok(judged)
+    keep(control, run, spec, &fresh).await?;
+    Ok(Judged {
+        since: None,
+        ..judged
+    })
 }
 
 /// What a plan would change, its values as keyed digests.
@@ -86,17 +95,17 @@ pub async fn compare(
         return Ok(Judged {
             fits: Some(false),
             novelties: vec!["what was approved before is not known any more".to_owned()],
+            since: None,
         });
     };
-    Ok(match fits(fresh, &approved) {
-        Fit::Yes => Judged {
-            fits: Some(true),
-            novelties: Vec::new(),
-        },
-        Fit::No(novelties) => Judged {
-            fits: Some(false),
-            novelties: novelties.iter().map(ToString::to_string).collect(),
-        },
+    let novelties: Vec<String> = match fits(fresh, &approved) {
+        Fit::Yes => Vec::new(),
+        Fit::No(novelties) => novelties.iter().map(ToString::to_string).collect(),
+    };
+    Ok(Judged {
+        fits: Some(novelties.is_empty()),
+        novelties,
+        since: None,
     })
 }
 
@@ -130,19 +139,20 @@ async fn approved(
     Ok(serde_json::from_slice(&plain).ok())
 }
 
-/// Whether somebody said yes to the last plan of this run: an apply is started only then.
-async fn was_approved(control: &Control, run: RunId) -> Result<bool, FitError> {
+/// The last plan of this run, if somebody said yes to it: an apply is started only then.
+async fn last_approved(control: &Control, run: RunId) -> Result<Option<PlanRecord>, FitError> {
     let events = control.store.run_events(run).await;
     let events = events.map_err(|source| FitError::Events { run, source })?;
-    let mut approved = false;
+    let (mut last, mut approved) = (None, false);
     for (_, event) in events {
-        if let RunEvent::PlanFinished { fits, .. } = event {
+        if let RunEvent::PlanFinished { plan, fits, .. } = event {
             approved &= fits == Some(true);
+            last = Some(plan);
         } else if matches!(event, RunEvent::Confirmed | RunEvent::ApplyStarted) {
             approved = true;
         }
     }
-    Ok(approved)
+    Ok(last.filter(|_| approved))
 }
 
 /// Where it is kept, and for what it is sealed.

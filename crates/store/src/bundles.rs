@@ -6,12 +6,12 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use jiff::Timestamp;
-use model::changeset::{ChangeSet, Request};
+use model::changeset::{ChangeSet, Request, Status};
 use model::ids::ChangeSetId;
 use model::run::{RunEvent, RunSpec};
 use serde::{Deserialize, Serialize};
 
-use crate::change_sets::{self, ChangeSetError};
+use crate::change_sets::{self, ChangeSetError, to_json};
 use crate::keyring::Keyring;
 use crate::keys::{Key, KeyError};
 use crate::sealing::{self, UnsealError, header_line, open_file, seal_file};
@@ -103,6 +103,37 @@ impl Store {
         }
         tx.commit().await?;
         Ok(id)
+    }
+
+    /// Makes another machine the one that carries a change set out, as long as it waits for a person: nothing of it is
+    /// under way then. False if it does not wait any more.
+    pub async fn change_set_take_over(
+        &self,
+        id: ChangeSetId,
+        machine: &str,
+        specs: &[RunSpec],
+    ) -> Result<bool, ChangeSetError> {
+        let mut tx = self.db.begin_write().await?;
+        let mut set = change_sets::get(&mut tx, id).await?;
+        if set.status != Status::AwaitingConfirm {
+            return Ok(false);
+        }
+        machine.clone_into(&mut set.request.machine);
+        let request = to_json(&set.request, "a change set")?;
+        tx.execute(
+            "UPDATE change_set SET request = $2 WHERE id = $1",
+            &[id.into(), request.into()],
+        )
+        .await?;
+        for (run, spec) in runs::list(&mut tx, id).await?.iter().zip(specs) {
+            tx.execute(
+                "UPDATE run SET spec = $2 WHERE id = $1",
+                &[run.id.into(), to_json(spec, "a run")?.into()],
+            )
+            .await?;
+        }
+        tx.commit().await?;
+        Ok(true)
     }
 
     /// The change sets that apply this bundle, oldest first.

@@ -34,6 +34,9 @@ pub(crate) struct PlanArgs {
     /// Write the plans into FILE, sealed, to be applied by `terrane apply FILE`
     #[arg(long, value_name = "FILE", conflicts_with = "destroy")]
     out: Option<PathBuf>,
+    /// Plan also stacks of which nothing changed, and nothing they consume
+    #[arg(long)]
+    all: bool,
     /// Show every attribute
     #[arg(long)]
     full: bool,
@@ -48,16 +51,15 @@ pub(crate) async fn plan(
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
     let change = Change {
-        action: Action::Plan,
         selectors: args.selectors,
-        auto_approve: false,
+        all: args.all,
         destroy: args.destroy,
         refresh_only: args.refresh_only,
-        pinned: None,
         detailed_exitcode: args.detailed_exitcode,
         full: args.full,
         jobs: args.jobs,
         out: args.out,
+        ..Change::of(Action::Plan)
     };
     change::carry_out(change, global, process).await
 }

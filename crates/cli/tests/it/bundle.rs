@@ -4,7 +4,7 @@
 use std::fs;
 
 use insta::assert_snapshot;
-use testkit::{Minio, TestTerrane, engines};
+use testkit::{Minio, Postgres, TestTerrane, engines};
 
 use crate::project::{HEAD, shown, stack, terrane};
 
@@ -92,7 +92,7 @@ fn it_is_asked_about_as_any_apply_and_applied_once() {
     let said = test.cli(&["apply", "plan.terrane"]).expect(3);
     assert!(said.stdout.contains("+ terraform_data.a"), "{said}");
     assert!(said.stderr.contains("nobody is here to say yes"), "{said}");
-    // Nothing was applied, so it still can be.
+    // It waits; the same command attaches to it.
     let mut terminal = test.terminal(&["apply", "plan.terrane"]);
     terminal.wait_for("Only `yes`");
     terminal.type_line("yes");
@@ -102,8 +102,8 @@ fn it_is_asked_about_as_any_apply_and_applied_once() {
         .expect(4);
     assert_snapshot!(told(&test, &said), @"
     ── stderr
-    error: this bundle was applied already, as change set c3
-    hint: `terrane plan --out FILE` makes a fresh one; `terrane run list` shows what became of c3
+    error: this bundle was applied already, as change set c2
+    hint: `terrane plan --out FILE` makes a fresh one; `terrane run list` shows what became of c2
     [exit 4]
     ");
 }
@@ -186,6 +186,51 @@ fn another_machine_needs_only_the_key() {
             .expect(1);
         assert!(said.stderr.contains("stale"), "{said}");
     } }
+}
+
+/// A machine of its own with the same project, key and home.
+fn sharing(home: &str, minio: &Minio) -> TestTerrane {
+    let test = terrane()
+        .env("TERRANE_HOME", home)
+        .env("TERRANE_KEY", KEY)
+        .env("AWS_ENDPOINT_URL", &minio.endpoint())
+        .env("AWS_ALLOW_HTTP", "true")
+        .env("AWS_REGION", "us-east-1")
+        .env("AWS_ACCESS_KEY_ID", Minio::ACCESS_KEY)
+        .env("AWS_SECRET_ACCESS_KEY", Minio::SECRET_KEY);
+    write_project(
+        test,
+        "tofu",
+        "approval {\n    count  = 1\n    author = true\n  }",
+    )
+}
+
+#[test]
+fn what_people_said_on_one_machine_counts_on_another() {
+    let minio = Minio::start();
+    let bucket = minio.bucket();
+    let database = Postgres::start().database();
+    let home = format!("{database}&blobs=s3://{bucket}/states");
+    let one = sharing(&home, &minio);
+    let _ = one.cli(&["plan", "--out", "plan.terrane"]).expect(0);
+    let apply = ["apply", "plan.terrane", "--auto-approve"];
+    let said = one.cli(&apply).expect(3);
+    assert!(said.stderr.contains("awaits approval"), "{said}");
+    // The first machine is gone; a third job takes up what was begun.
+    let two = sharing(&home, &minio);
+    fs::write(two.project().join("plan.terrane"), bundle(&one)).unwrap();
+    let said = two.cli(&apply).expect(3);
+    assert!(said.stderr.contains("change set c2"), "{said}");
+    let three = sharing(&home, &minio);
+    fs::write(three.project().join("plan.terrane"), bundle(&one)).unwrap();
+    let _ = one.cli(&["run", "approve", "c2"]).expect(0);
+    let said = three.cli(&apply).expect(0);
+    assert!(said.stderr.contains("Done: 2 stacks applied"), "{said}");
+    let said = two.cli(&apply).expect(4);
+    assert!(
+        said.stderr.contains("applied already, as change set c2"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io;
 
-use model::changeset::{Action, ChangeSet, Request};
+use model::changeset::{Action, ChangeSet, Origin, Request};
 use model::engine::{Constraint, EngineRequirement};
-use model::ids::StackName;
+use model::ids::{ChangeSetId, StackName};
 use model::project::Project;
 use model::run::{Outcome, Run, RunEvent, RunSpec, RunState};
 use store::Scope;
 
-use super::{Begun, PrepareError, Wanted, checks, is_ours, source, watch, watch_path};
+use super::{Begun, PrepareError, Wanted, approvals, checks, is_ours, source, watch, watch_path};
 use crate::asker::Asker;
 use crate::backends::{self, BackendError, Seat, Which};
 use crate::bundle::{Bundle, LayOutBundleError, Planned};
@@ -87,9 +87,6 @@ pub async fn find_bundled(
     for set in sets.map_err(PrepareError::from)? {
         let name = set.id.to_string();
         if !set.status.is_over() {
-            if set.request.machine != control.home.machine() {
-                return Err(BeginBundleError::Elsewhere { set: name });
-            }
             return Ok(Some(set));
         }
         let runs = control.store.run_list(set.id).await;
@@ -114,11 +111,13 @@ fn was_applied(run: &Run) -> bool {
         Outcome::Planned { .. }
         | Outcome::Deferred { .. }
         | Outcome::Unchanged
+        | Outcome::Untouched
         | Outcome::Skipped { .. } => false,
     }
 }
 
-/// Puts a change set together from a bundle and stores it, its plans as if they had been made here.
+/// Puts a change set together from a bundle and stores it, its plans as if they had been made here. One that was `begun`
+/// on another machine, and waits for a person, goes on here, with what was said about it.
 pub async fn begin_bundled(
     control: &Control,
     open: &OpenProject,
@@ -126,7 +125,9 @@ pub async fn begin_bundled(
     env: &BTreeMap<String, String>,
     bundle: &Bundle,
     wanted: &Wanted,
+    begun: Option<&ChangeSet>,
 ) -> Result<Begun, BeginBundleError> {
+    checks::check_holds(control, project, wanted).await?;
     for name in &wanted.stacks {
         let Some(stack) = project.stacks.get(name) else {
             let stack = name.clone();
@@ -155,21 +156,10 @@ pub async fn begin_bundled(
     // Until the change set is stored, nobody may take its source for left over.
     let _kept = source::hold_snapshots(control)?;
     keep_source(control, bundle).await?;
-    let request = Request {
-        machine: control.home.machine().to_owned(),
-        action: Action::Apply,
-        auto_approve: wanted.auto_approve,
-        parallelism: wanted.parallelism.max(1),
-        asker: Some(wanted.asker.clone()),
-        keeps_plans: false,
-        bundle: Some(bundle.origin.clone()),
-        ..bundle.request.clone()
+    let id = match begun {
+        Some(set) => take_over(control, set, &specs).await?,
+        None => insert(control, project, bundle, wanted, planned).await?,
     };
-    let stored = control
-        .store
-        .change_set_insert_planned(&request, planned, control.now())
-        .await;
-    let id = stored.map_err(PrepareError::from)?;
     let watch = watch(control, id).map_err(|source| PrepareError::Keep {
         path: watch_path(control, id),
         source,
@@ -183,6 +173,48 @@ pub async fn begin_bundled(
         asker,
         watch,
         left_out: Vec::new(),
+    })
+}
+
+async fn insert(
+    control: &Control,
+    project: &Project,
+    bundle: &Bundle,
+    wanted: &Wanted,
+    planned: Vec<(RunSpec, Vec<RunEvent>)>,
+) -> Result<ChangeSetId, BeginBundleError> {
+    let request = Request {
+        machine: control.home.machine().to_owned(),
+        action: Action::Apply,
+        auto_approve: wanted.auto_approve,
+        parallelism: wanted.parallelism.max(1),
+        asker: Some(wanted.asker.clone()),
+        keeps_plans: false,
+        bundle: Some(bundle.origin.clone()),
+        origin: Origin::Person,
+        approvals: approvals(project, wanted),
+        ..bundle.request.clone()
+    };
+    let stored = control
+        .store
+        .change_set_insert_planned(&request, planned, control.now())
+        .await;
+    Ok(stored.map_err(PrepareError::from)?)
+}
+
+async fn take_over(
+    control: &Control,
+    set: &ChangeSet,
+    specs: &[RunSpec],
+) -> Result<ChangeSetId, BeginBundleError> {
+    let machine = control.home.machine();
+    let store = &control.store;
+    let taken = store.change_set_take_over(set.id, machine, specs).await;
+    if taken.map_err(PrepareError::from)? {
+        return Ok(set.id);
+    }
+    Err(BeginBundleError::Elsewhere {
+        set: set.id.to_string(),
     })
 }
 
@@ -223,7 +255,14 @@ fn events(planned: &Planned, confirmed: bool) -> Vec<RunEvent> {
                 novelties: Vec::new(),
             },
         ],
-        Outcome::Unchanged => vec![RunEvent::PlanStarted, RunEvent::NothingToChange],
+        Outcome::Unchanged => vec![
+            RunEvent::PlanStarted,
+            RunEvent::NothingToChange {
+                consumed: None,
+                serial: None,
+            },
+        ],
+        Outcome::Untouched => vec![RunEvent::NothingConsumed],
         Outcome::Deferred { .. }
         | Outcome::Applied { .. }
         | Outcome::Failed { .. }

@@ -10,11 +10,12 @@ use std::path::Path;
 use drivers::engine::{
     self, EngineCall, Init, InitInputs, LockFile, Plan as PlanCall, PlanMode, PluginCache,
 };
+use model::approval::{ApprovalBlock, ApprovalScope};
 use model::engine::Flavor;
 use model::engine_event::nothing_changes;
 use model::masking::Mask;
 use model::plan::Plan;
-use model::project::Backend;
+use model::project::{Backend, Confirm};
 use model::run::{PlanRecord, RunEvent, RunSpec, Stage};
 use model::seal::Seal;
 use model::state::{Contents, StateVersion};
@@ -52,7 +53,11 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
         .as_ref()
         .is_none_or(|head| head.contents == Contents::Nothing);
     if job.spec.destroy && is_ours && is_empty {
-        return Ok(RunEvent::NothingToChange); // nothing was ever made, or all of it is gone
+        // Nothing was ever made, or all of it is gone.
+        return Ok(RunEvent::NothingToChange {
+            consumed: None,
+            serial: None,
+        });
     }
     if is_ours && head.as_ref().is_some_and(StateVersion::is_copy) {
         let stack = &job.spec.stack.name;
@@ -91,14 +96,24 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
         return Err(ended.failure("could not plan"));
     }
     keep_copy(job, &caller, &scratch, &var_files, "planned").await?;
+    // Only a plan of everything, from the newest state, tells that a stack is as its source says.
+    let is_whole = !job.spec.destroy && !job.spec.refresh_only && job.spec.pinned.is_none();
+    let consumed = is_whole.then(|| inputs.consumed.clone());
+    let nothing = RunEvent::NothingToChange {
+        consumed: consumed.clone(),
+        serial: head
+            .as_ref()
+            .filter(|_| is_ours)
+            .map(|head| seal::sealed_head(head).serial),
+    };
     if nothing_changes(&ended.events(), ended.exit.code()) {
         scratch.remove();
-        return Ok(RunEvent::NothingToChange);
+        return Ok(nothing);
     }
     let (plan, shown) = show(&caller, &scratch, &var_files, mask).await?;
     if plan.is_empty() {
         scratch.remove();
-        return Ok(RunEvent::NothingToChange);
+        return Ok(nothing);
     }
     keep_view(job, &plan).await?;
     // Where nobody looks, nothing is approved that another plan could be compared with.
@@ -108,8 +123,12 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
         let judged = fit::judge(job.control, job.run, job.spec, &shown).await;
         judged.map_err(|err| Failure::because("could not compare the plan", &err))?
     };
-    let needs_no_look = judged.fits.unwrap_or(!plan.destroys());
-    let confirmed = job.auto_approve || (needs_no_look && !job.review);
+    // Who confirmed the change set said yes to what fits, and to what had to wait unless it destroys; not to what is
+    // asked for itself.
+    let was_seen = judged.fits.unwrap_or(job.holds_lanes && !plan.destroys());
+    let is_said = was_seen && !has_own_approval(job.spec);
+    let is_auto = job.spec.stack.confirm == Confirm::Auto;
+    let confirmed = !job.review && (job.auto_approve || is_auto || is_said);
     let record = PlanRecord {
         counts: plan.counts(),
         destroys: plan.destroys(),
@@ -122,10 +141,12 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
             lock_file: seal::lock_file(&workspace),
         }),
         preview: !workspace.is_first,
+        since: judged.since.or_else(|| Some(job.control.now())),
+        consumed,
     };
     drop(caller);
     // The same process goes on to apply it at once if it may; otherwise it must survive this process.
-    if job.auto_approve && !job.review {
+    if job.goes_on {
         let carried = Carried {
             inputs,
             workspace,
@@ -145,6 +166,12 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
         fits: judged.fits,
         novelties: judged.novelties,
     })
+}
+
+/// Whether its stack is approved by itself, whatever was said of the change set.
+fn has_own_approval(spec: &RunSpec) -> bool {
+    let rule = ApprovalBlock::rule(spec.target.approval.as_ref(), spec.stack.approval.as_ref());
+    rule.is_some_and(|rule| rule.scope == ApprovalScope::Stack)
 }
 
 /// The outputs that will differ. Before the first apply that is every one: one that will be null is in no

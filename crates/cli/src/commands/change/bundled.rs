@@ -110,6 +110,7 @@ pub(crate) async fn carry_out(
     say_no_home(&settings, look)?;
     let wanted = Wanted {
         action: Action::Apply,
+        in_any_case: bundle.stacks().cloned().collect(),
         stacks: bundle.stacks().cloned().collect(),
         auto_approve: change.auto_approve,
         parallelism: change
@@ -148,7 +149,12 @@ async fn start<'a>(
 ) -> Result<Watcher<'a>, CommandError> {
     let failed = |err: &dyn std::error::Error| CommandError::from_error(err);
     let found = changesets::find_bundled(control, bundle).await;
-    if let Some(set) = found.map_err(|err| begin_error(&err))? {
+    let found = found.map_err(|err| begin_error(&err))?;
+    let (here, elsewhere) = match found {
+        Some(set) if set.request.machine == control.home.machine() => (Some(set), None),
+        elsewhere => (None, elsewhere),
+    };
+    if let Some(set) = here {
         let asker = changesets::gather_again(control, open, &process.env, set.id).await;
         let asker = asker.map_err(|err| failed(&err))?;
         report::say(&format!(
@@ -158,8 +164,16 @@ async fn start<'a>(
         return Watcher::attach(control, set.id, asker, global, process)
             .map_err(|err| failed(&err));
     }
-    let begun =
-        changesets::begin_bundled(control, open, project, &process.env, bundle, wanted).await;
+    let begun = changesets::begin_bundled(
+        control,
+        open,
+        project,
+        &process.env,
+        bundle,
+        wanted,
+        elsewhere.as_ref(),
+    )
+    .await;
     let begun = begun.map_err(|err| begin_error(&err))?;
     if !global.json {
         let origin = &bundle.origin;
