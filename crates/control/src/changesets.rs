@@ -26,12 +26,14 @@ use crate::{Control, changed, kept_aside, runner};
 use source::Source;
 use watch::watch_path;
 
+mod bundled;
 mod checks;
 mod prepare_error;
 mod source;
 mod spec;
 mod watch;
 
+pub use bundled::{BeginBundleError, begin_bundled, find_bundled};
 pub use prepare_error::PrepareError;
 pub use spec::is_ours;
 pub(crate) use spec::spec_alone;
@@ -52,6 +54,8 @@ pub struct Wanted {
     pub refresh_only: bool,
     /// For a plan from an older version of the state.
     pub pinned: Option<i64>,
+    /// The plans are written into a bundle when they are made.
+    pub keeps_plans: bool,
     /// Who asks, by name.
     pub asker: String,
     /// Who asks, and which targets they may change.
@@ -147,6 +151,12 @@ impl Prepared {
             path: watch_path(control, id),
             source,
         })?;
+        if self.request.keeps_plans {
+            crate::bundle::note_kept(control, id).map_err(|source| PrepareError::Keep {
+                path: control.home.kept_plans(),
+                source,
+            })?;
+        }
         Ok(Begun {
             id,
             asker: self.asker,
@@ -225,6 +235,8 @@ async fn prepare(
         asker: Some(wanted.asker.clone()),
         identity: Some(wanted.who.identity.clone()),
         exec: wanted.exec.clone(),
+        keeps_plans: wanted.keeps_plans,
+        bundle: None,
         dirty: git.is_some_and(|git| git.is_dirty().unwrap_or(true)),
         origin: Origin::Person,
         approvals: approvals(project, wanted),

@@ -74,8 +74,9 @@ impl Who {
         project: &Project,
         stacks: &BTreeSet<StackName>,
     ) -> Result<(), NotAWriterError> {
-        for name in stacks {
-            self.check(&project.targets[&project.stacks[name].target])?;
+        // Of a bundle, a stack may be gone meanwhile; that is said elsewhere.
+        for stack in stacks.iter().filter_map(|name| project.stacks.get(name)) {
+            self.check(&project.targets[&stack.target])?;
         }
         Ok(())
     }
@@ -93,7 +94,8 @@ pub async fn identify(
     who.job = job(env);
     let targets = stacks
         .iter()
-        .map(|name| &project.targets[&project.stacks[name].target]);
+        .filter_map(|name| project.stacks.get(name))
+        .map(|stack| &project.targets[&stack.target]);
     let names = targets
         .filter(|target| !target.is_open())
         .flat_map(|target| &target.writers);

@@ -6,6 +6,7 @@
 pub mod approval;
 pub mod backend;
 pub mod break_glass;
+pub mod bundle;
 pub mod changed;
 pub mod changeset;
 pub mod config;
@@ -28,6 +29,7 @@ pub mod project;
 pub mod proposal;
 pub mod retention;
 pub mod run;
+pub mod seal;
 pub mod secret;
 pub mod selector;
 pub mod state;

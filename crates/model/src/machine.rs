@@ -9,7 +9,8 @@ use jiff::Timestamp;
 use crate::changeset::{self, SetEvent, Status};
 use crate::ids::ChangeSetId;
 use crate::plan::PlanCounts;
-use crate::run::{self, Outcome, PlanRecord, Problem, RunEvent, RunState, Seal, Skip, Stage};
+use crate::run::{self, Outcome, PlanRecord, Problem, RunEvent, RunState, Skip, Stage};
+use crate::seal::Seal;
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
@@ -121,6 +122,8 @@ fn run_events() -> Vec<(&'static str, RunEvent)> {
         plan: plan(),
         confirmed,
         review,
+        fits: None,
+        novelties: Vec::new(),
     };
     vec![
         ("plan started", RunEvent::PlanStarted),
@@ -248,12 +251,13 @@ fn plan() -> PlanRecord {
         counts: PlanCounts::default(),
         destroys: false,
         outputs: BTreeSet::new(),
-        seal: Seal {
+        seal: Box::new(Seal {
             source: String::new(),
             head: None,
             inputs: String::new(),
             engine: String::new(),
-        },
+            lock_file: None,
+        }),
         preview: false,
         since: None,
         consumed: None,

@@ -3,6 +3,7 @@
 //! Not here: drawing it (`cli::view::plan`).
 
 pub(crate) mod diff;
+pub mod fit;
 mod parse;
 #[cfg(test)]
 mod tests;
@@ -12,7 +13,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use parse::{ParsePlanError, parse};
+pub use parse::{ParsePlanError, difference, parse};
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Plan {

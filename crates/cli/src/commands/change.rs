@@ -4,9 +4,11 @@
 use std::collections::BTreeSet;
 use std::io::{self, BufRead as _, Write as _};
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 
 use control::asker::Asker;
 use control::changesets::{self, PrepareError, Wanted};
+use control::home::Settings;
 use control::projects::OpenProject;
 use control::{Control, engines, recovery, worker, writers};
 use model::changeset::{Action, ChangeSet, Reopen, Status};
@@ -20,6 +22,7 @@ use crate::view::{Look, errors};
 use crate::watch::{Rest, Watcher};
 use crate::{CommandError, ExitStatus, Process, report};
 
+pub(crate) mod bundled;
 mod ending;
 mod planned;
 
@@ -39,6 +42,8 @@ pub(crate) struct Change {
     pub(crate) full: bool,
     pub(crate) jobs: Option<NonZeroUsize>,
     pub(crate) destroying: Destroying,
+    /// Where a plan is written, to be applied later.
+    pub(crate) out: Option<PathBuf>,
 }
 
 /// What only a destroy is told.
@@ -87,7 +92,7 @@ pub(crate) async fn carry_out(
             .map_err(|err| prepare_error(&err.into()))?;
     }
     let settings = process.settings(global)?;
-    if stacks.iter().any(|name| keeps_state_here(&project, name)) {
+    if change.out.is_some() || stacks.iter().any(|name| keeps_state_here(&project, name)) {
         refuse_new_key(&settings)?;
     }
     let control = open_home(&settings, &open, process, look).await?;
@@ -95,9 +100,8 @@ pub(crate) async fn carry_out(
     if open.commit.is_none() {
         say_abandoned(&control, &project, look).await?;
     }
-    if settings.is_ci && settings.named_home.is_none() && change.action != Action::Plan {
-        let said = "no home is named: lanes and history reach no further than this job";
-        report::say(&errors::render_warning(said, &[], look))?;
+    if change.action != Action::Plan {
+        say_no_home(&settings, look)?;
     }
     let wanted = Wanted {
         action: change.action,
@@ -111,6 +115,7 @@ pub(crate) async fn carry_out(
         destroy: change.destroy,
         refresh_only: change.refresh_only,
         pinned: change.pinned,
+        keeps_plans: change.out.is_some(),
         asker: who.identity.name.clone(),
         who,
         exec: None,
@@ -127,6 +132,15 @@ pub(crate) async fn carry_out(
     }
     control::runner::note_usage("terminal");
     status
+}
+
+/// A CI job without a home of its own knows nothing of other jobs.
+fn say_no_home(settings: &Settings, look: Look) -> Result<(), CommandError> {
+    if settings.is_ci && settings.named_home.is_none() {
+        let said = "no home is named: lanes and history reach no further than this job";
+        report::say(&errors::render_warning(said, &[], look))?;
+    }
+    Ok(())
 }
 
 /// Those that somebody asked for by name: they are planned even if nothing they consume changed.
@@ -250,7 +264,14 @@ async fn follow(
                 if let Some(status) = waits_for_others(watcher, global).await? {
                     return Ok(status);
                 }
-                match confirm(change.action, watcher.set(), process).await? {
+                // A bundle may have been begun by somebody who left the yes to others.
+                let is_said = change.auto_approve && watcher.set().request.bundle.is_some();
+                let answer = if is_said {
+                    Answer::Yes
+                } else {
+                    confirm(change.action, watcher.set(), process).await?
+                };
+                match answer {
                     Answer::Yes => watcher.confirm().await?,
                     // It stays as it is: whoever may can say yes later, elsewhere.
                     answer @ Answer::Nobody => {
@@ -277,11 +298,18 @@ async fn follow(
     if change.action == Action::Plan {
         let set = planned::plan_set(watcher, project).await?;
         planned::show(&set, change.full, global, process)?;
-        let status = ending::plan_status(watcher.runs(), change.detailed_exitcode);
+        let mut status = ending::plan_status(watcher.runs(), change.detailed_exitcode);
+        let written = match &change.out {
+            Some(file) => bundled::write(watcher, file, global, process).await,
+            None => Ok(()),
+        };
+        if let Err(err) = &written {
+            status = status.max(err.status);
+        }
         if global.json {
             ending::say_outcome(watcher, status)?;
         }
-        return Ok(status);
+        return written.map(|()| status).map_err(|err| err.status(status));
     }
     ending::tell(watcher, global, process).await
 }
@@ -490,6 +518,7 @@ pub(crate) async fn go_on_with(
         destroy: false,
         refresh_only: false,
         pinned: None,
+        keeps_plans: false,
         asker: who.identity.name.clone(),
         who,
         exec: None,
@@ -534,6 +563,7 @@ impl Change {
             full: false,
             jobs: None,
             destroying: Destroying::default(),
+            out: None,
         }
     }
 }

@@ -72,6 +72,7 @@ pub(crate) async fn exec(
     look_after_the_past(&control, &open, look, process).await?;
     let wanted = Wanted {
         in_any_case: BTreeSet::new(),
+        keeps_plans: false,
         action: Action::Exec,
         auto_approve: exec.kind == ExecKind::Write,
         parallelism: 1,

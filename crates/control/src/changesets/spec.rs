@@ -101,6 +101,7 @@ pub(crate) fn spec_alone(
         destroy: false,
         refresh_only: false,
         pinned: None,
+        keeps_plans: false,
         asker: String::new(),
         who: Who::person(""),
         exec: None,

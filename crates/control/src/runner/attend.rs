@@ -76,6 +76,8 @@ pub async fn attend(
         holds_lanes: false,
         auto_approve: false,
         goes_on: false,
+        is_bundled: false,
+        keeps_plan: false,
         review: true,
     };
     let mut mask = Mask::default();

@@ -16,7 +16,8 @@ use model::engine_event::nothing_changes;
 use model::masking::Mask;
 use model::plan::Plan;
 use model::project::{Backend, Confirm};
-use model::run::{PlanRecord, RunEvent, RunSpec, Seal, SealedHead, Stage};
+use model::run::{PlanRecord, RunEvent, RunSpec, Stage};
+use model::seal::Seal;
 use model::state::{Contents, StateVersion};
 use store::Scope;
 
@@ -25,7 +26,8 @@ use super::engine::Caller;
 use super::inputs::{self, Inputs};
 use super::limit::Limit;
 use super::workspace::{Scratch, Workspace};
-use super::{Carried, Failure, Job, failed};
+use super::{Carried, Failure, Job, failed, seal};
+use crate::fit::{self, Judged};
 use crate::state::StateAccess;
 
 pub(super) async fn plan(job: &Job<'_>) -> RunEvent {
@@ -101,34 +103,46 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
         serial: head
             .as_ref()
             .filter(|_| is_ours)
-            .map(|head| sealed_head(head).serial),
+            .map(|head| seal::sealed_head(head).serial),
     };
     if nothing_changes(&ended.events(), ended.exit.code()) {
         scratch.remove();
         return Ok(nothing);
     }
-    let plan = show(&caller, &scratch, &var_files, mask, limit).await?;
+    let (plan, shown) = show(&caller, &scratch, &var_files, mask, limit).await?;
     if plan.is_empty() {
         scratch.remove();
         return Ok(nothing);
     }
     keep_view(job, &plan).await?;
-    // Who confirmed the change set said yes to what had to wait, unless it destroys or is asked for itself.
-    let is_said = job.holds_lanes && !plan.destroys() && !has_own_approval(job.spec);
+    // Where nobody looks, nothing is approved that another plan could be compared with.
+    let judged = if job.auto_approve || (job.review && !job.keeps_plan) {
+        Judged::default()
+    } else {
+        let judged = fit::judge(job.control, job.run, job.spec, &shown).await;
+        judged.map_err(|err| Failure::because("could not compare the plan", &err))?
+    };
+    // Who confirmed the change set said yes to what fits, and to what had to wait unless it destroys; not to what is
+    // asked for itself.
+    let was_seen = judged.fits.unwrap_or(job.holds_lanes && !plan.destroys());
+    let is_said = was_seen && !has_own_approval(job.spec);
     let is_auto = job.spec.stack.confirm == Confirm::Auto;
     let confirmed = !job.review && (job.auto_approve || is_auto || is_said);
     let record = PlanRecord {
         counts: plan.counts(),
         destroys: plan.destroys(),
         outputs: changing_outputs(job.spec, &plan, head.is_none() && is_ours),
-        seal: Seal {
+        seal: Box::new(Seal {
             source: job.spec.source.clone(),
-            head: head.as_ref().map(sealed_head),
+            head: head.as_ref().map(seal::sealed_head),
             inputs: inputs.digest.clone(),
             engine: caller.engine().to_string(),
-        },
+            lock_file: seal::lock_file(&workspace),
+        }),
         preview: !workspace.is_first,
-        since: (!is_said).then(|| job.control.now()),
+        since: judged
+            .since
+            .or_else(|| (!is_said).then(|| job.control.now())),
         consumed,
     };
     drop(caller);
@@ -141,7 +155,7 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
         };
         *job.carried.lock().await = Some(carried);
     } else {
-        if !job.review {
+        if !job.review || job.keeps_plan {
             keep_plan_file(job, &scratch.plan()).await?;
         }
         scratch.remove();
@@ -150,6 +164,8 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
         plan: record,
         confirmed,
         review: job.review,
+        fits: judged.fits,
+        novelties: judged.novelties,
     })
 }
 
@@ -282,13 +298,14 @@ fn write_back(job: &Job<'_>, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
+/// The plan as people may see it, and the engine's own words, which they may not.
 async fn show(
     caller: &Caller<'_>,
     scratch: &Scratch,
     var_files: &[std::path::PathBuf],
     mask: &Mask,
     limit: Option<Limit>,
-) -> Result<Plan, Failure> {
+) -> Result<(Plan, Vec<u8>), Failure> {
     let call = EngineCall::Show {
         plan: &scratch.plan(),
         var_files,
@@ -303,15 +320,7 @@ async fn show(
     if plan.errored {
         return Err(Failure::new("the engine could not finish the plan"));
     }
-    Ok(plan)
-}
-
-pub(super) fn sealed_head(head: &StateVersion) -> SealedHead {
-    SealedHead {
-        version: head.version,
-        serial: i64::try_from(head.serial).unwrap_or(i64::MAX),
-        lineage: head.lineage.clone(),
-    }
+    Ok((plan, ended.output))
 }
 
 /// The plan as people see it, for watchers and for later.

@@ -32,6 +32,7 @@ pub fn advance(state: &RunState, event: RunEvent, now: Timestamp) -> Result<RunS
                 plan,
                 confirmed,
                 review: false,
+                ..
             },
         ) => S::Planned { plan, confirmed },
         (S::Planning { .. }, E::RunnerLost { .. }) => S::Queued, // a plan holds nothing: it starts again

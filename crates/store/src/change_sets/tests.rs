@@ -12,9 +12,8 @@ use model::hold::HoldOn;
 use model::ids::{ChangeSetId, RunId, StackName};
 use model::plan::PlanCounts;
 use model::project::{Backend, Confirm, LaneScope, Stack, Target, Wait};
-use model::run::{
-    self, EnginePin, PlanRecord, Problem, RunEvent, RunSpec, RunState, Seal, Upstream,
-};
+use model::run::{self, EnginePin, PlanRecord, Problem, RunEvent, RunSpec, RunState, Upstream};
+use model::seal::Seal;
 
 use crate::testing::{Dice, TestHome};
 use crate::{ChangeSetError, NewHold, Store};
@@ -113,12 +112,13 @@ fn plan(now: Timestamp, destroys: bool) -> PlanRecord {
         counts: PlanCounts::default(),
         destroys,
         outputs: BTreeSet::from(["x".to_owned()]),
-        seal: Seal {
+        seal: Box::new(Seal {
             source: String::new(),
             head: None,
             inputs: String::new(),
             engine: String::new(),
-        },
+            lock_file: None,
+        }),
         preview: false,
         since: Some(now),
         consumed: Some("consumed".to_owned()),
@@ -167,6 +167,8 @@ impl World {
             commit: None,
             subject: None,
             dirty: false,
+            keeps_plans: false,
+            bundle: None,
             asker: Some("ada".to_owned()),
             origin: if self.dice.below(3) == 0 {
                 Origin::Push {
@@ -305,6 +307,8 @@ impl World {
                     plan: plan(self.now, how == 3),
                     confirmed: how == 4,
                     review: false,
+                    fits: None,
+                    novelties: Vec::new(),
                 },
             }),
             RunState::Applying { .. } => Some(match how {
