@@ -5,15 +5,18 @@ use std::collections::BTreeSet;
 use control::changesets::{self, Begun, Wanted};
 use control::projects::OpenProject;
 use control::runner::{self as runners, AttendError};
-use control::{Control, engines, recovery, writers};
-use model::changeset::Action;
+use control::writers::Who;
+use control::{Control, engines, recovery};
+use model::changeset::{Action, ChangeSet};
 use model::exec::{Exec, ExecKind, ExecRefusal};
 use model::ids::StackName;
 use model::project::Project;
 use model::run::{Outcome, Problem, Run, RunState, Stage};
 use serde_json::json;
 
-use super::change::{keeps_state_here, look_after_the_past, prepare_error, say_warnings, unknown};
+use super::change::{
+    as_writer, keeps_state_here, look_after_the_past, prepare_error, say_warnings, unknown,
+};
 use super::{open_home, refuse_new_key, runner, selection, sound_project};
 use crate::args::Global;
 use crate::watch::{Rest, Watcher};
@@ -58,11 +61,10 @@ pub(crate) async fn exec(
     let (open, project) = sound_project(global, process)?;
     let name = one_stack(&args.stack, &open, &project, process)?;
     let stacks = BTreeSet::from([name.clone()]);
-    let who = writers::identify(&project, &stacks, &process.env, &process.actor()).await;
-    if exec.kind == ExecKind::Write {
-        who.check_all(&project, &stacks)
-            .map_err(|err| prepare_error(&err.into()))?;
-    }
+    let who = match exec.kind {
+        ExecKind::Read => Who::person(process.actor()),
+        ExecKind::Write => as_writer(&project, &stacks, process).await?,
+    };
     let settings = process.settings(global)?;
     if keeps_state_here(&project, &name) {
         refuse_new_key(&settings)?;
@@ -72,6 +74,7 @@ pub(crate) async fn exec(
     look_after_the_past(&control, &open, look, process).await?;
     let wanted = Wanted {
         action: Action::Exec,
+        in_any_case: stacks.clone(),
         auto_approve: exec.kind == ExecKind::Write,
         parallelism: 1,
         destroy: false,
@@ -160,7 +163,8 @@ async fn follow(
     let mut watcher = Watcher::drive(control, begun, global, process);
     match watcher.until_rest().await? {
         Rest::Over => {}
-        Rest::AwaitsConfirm | Rest::Detached => return Ok(ExitStatus::Interrupted),
+        Rest::AwaitsConfirm => return waits(watcher.set()),
+        Rest::Detached => return Ok(ExitStatus::Interrupted),
     }
     recovery::tidy_after(control, watcher.set(), watcher.runs()).await;
     let Some(run) = watcher.runs().first() else {
@@ -168,6 +172,19 @@ async fn follow(
     };
     say_warnings(control, run, process.look(global))?;
     tell(&watcher, run, global)
+}
+
+/// Somebody else's word is missing.
+fn waits(set: &ChangeSet) -> Result<ExitStatus, CommandError> {
+    let said = format!(
+        "nothing was changed: change set {} waits for an approval",
+        set.id
+    );
+    let hint = format!(
+        "`terrane run approve {}` gives it, and the command goes on",
+        set.id
+    );
+    Err(CommandError::new(said).hint(hint).status(ExitStatus::Waits))
 }
 
 /// What the engine said, where it would have said it, and where the state stands now.
@@ -228,7 +245,7 @@ fn ending(run: &Run, code: Option<i32>) -> (ExitStatus, Option<i64>, Option<&Pro
             };
             (status, problem.serial, Some(problem))
         }
-        Outcome::Unchanged => (ExitStatus::Done, None, None),
+        Outcome::Unchanged | Outcome::Untouched => (ExitStatus::Done, None, None),
         Outcome::Skipped { .. } => (ExitStatus::Interrupted, None, None),
         Outcome::Planned { .. } | Outcome::Deferred { .. } | Outcome::Unknown { .. } => {
             (ExitStatus::Failed, None, None)

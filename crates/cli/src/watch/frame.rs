@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use model::changeset::{Action, ChangeSet, Status};
-use model::ids::ChangeSetId;
+use model::changeset::{Action, ChangeSet, Front, Status};
 use model::plan::PlanCounts;
 use model::run::{Outcome, Run, RunState, Skip};
 
@@ -17,7 +16,7 @@ pub(super) fn frame(
     set: &ChangeSet,
     runs: &[Run],
     tails: Option<&Tails>,
-    behind: Option<ChangeSetId>,
+    front: Option<&Front>,
     elapsed: Duration,
 ) -> Frame {
     let mut title = format!(
@@ -26,9 +25,9 @@ pub(super) fn frame(
         deed(set.request.action),
         lanes(set)
     );
-    match (&set.status, behind) {
-        (Status::Waiting, Some(behind)) => {
-            title = format!("{title}, waits for change set {behind} to release the lane");
+    match (&set.status, front) {
+        (Status::Waiting, Some(front)) => {
+            title = format!("{title}, waits: {}", front.words());
         }
         (Status::Interrupting, _) => title = format!("{title}, interrupting"),
         (Status::Stopped { why }, _) if why == "interrupted" => {
@@ -85,7 +84,13 @@ fn row(set: &ChangeSet, run: &Run, runs: &[Run], tails: Option<&Tails>) -> Row {
     };
     let (mark, text, elapsed) = match &run.state {
         RunState::Queued => (Mark::Waiting, why_queued(run, runs), None),
-        RunState::Planning { since: at } => (Mark::Running, busy("planning"), since(*at)),
+        RunState::Planning { since: at } => {
+            let verb = match set.request.action {
+                Action::Exec => "preparing",
+                Action::Plan | Action::Apply | Action::Destroy => "planning",
+            };
+            (Mark::Running, busy(verb), since(*at))
+        }
         RunState::Planned { plan, .. } if tails.is_none() => {
             (Mark::Done, format!("planned {}", counts(plan.counts)), None)
         }
@@ -99,10 +104,10 @@ fn row(set: &ChangeSet, run: &Run, runs: &[Run], tails: Option<&Tails>) -> Row {
             (Mark::Waiting, text.trim_end().to_owned(), None)
         }
         RunState::Applying { since: at, .. } => {
-            let verb = if set.request.action == Action::Destroy {
-                "destroying"
-            } else {
-                "applying"
+            let verb = match set.request.action {
+                Action::Destroy => "destroying",
+                Action::Exec => "the engine is at work",
+                Action::Plan | Action::Apply => "applying",
             };
             (Mark::Running, busy(verb), since(*at))
         }
@@ -124,11 +129,15 @@ fn finished(outcome: &Outcome, action: Action) -> (Mark, String) {
         Outcome::Planned { plan } => (Mark::Done, format!("planned {}", counts(plan.counts))),
         Outcome::Deferred { .. } => (Mark::Skipped, "deferred".to_owned()),
         Outcome::Unchanged => (Mark::Unchanged, "no changes".to_owned()),
+        Outcome::Untouched => (
+            Mark::Skipped,
+            "skipped: nothing it consumes changes".to_owned(),
+        ),
         Outcome::Applied { counts: done, .. } => {
-            let words = if action == Action::Destroy {
-                format!("destroyed {}", count(done.delete, "resource"))
-            } else {
-                format!("applied {}", counts(*done))
+            let words = match action {
+                Action::Destroy => format!("destroyed {}", count(done.delete, "resource")),
+                Action::Exec => "done".to_owned(),
+                Action::Plan | Action::Apply => format!("applied {}", counts(*done)),
             };
             (Mark::Done, words)
         }

@@ -1,6 +1,5 @@
 //! Which engine serves which stack, what is said if none does, and how often `init` runs.
 
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
 use insta::assert_snapshot;

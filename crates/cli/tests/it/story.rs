@@ -4,7 +4,6 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::ops::Deref;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 

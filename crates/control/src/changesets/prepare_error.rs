@@ -4,7 +4,8 @@ use std::io;
 use std::path::PathBuf;
 
 use drivers::snapshot::SnapshotError;
-use model::ids::StackName;
+use model::hold::Hold;
+use model::ids::{ChangeSetId, StackName};
 use store::ChangeSetError;
 
 use crate::asker::GatherError;
@@ -37,6 +38,14 @@ pub enum PrepareError {
         "stack `{stack}` has no state here, and `{file}` holds one: everything in it would be made again"
     )]
     StateFile { stack: StackName, file: String },
+    #[error("{} is {}", hold.on.words(), hold.words())]
+    Held { hold: Box<Hold> },
+    #[error("stack `{stack}` is no longer in the project")]
+    Gone { stack: StackName },
+    #[error("change set {set} is a command of the engine, which is not tried again by itself")]
+    ExecAgain { set: ChangeSetId },
+    #[error("there is no stopped change set to resume")]
+    NothingStopped,
     #[error("no engine is known for stack `{stack}`")]
     NoEngine { stack: StackName },
     #[error(transparent)]
@@ -59,6 +68,7 @@ impl PrepareError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::NotAWriter(refused) => Some(refused.hint()),
+            Self::ExecAgain { .. } => Some("give it anew: `terrane exec STACK -- …`".to_owned()),
             Self::NoHome { .. } => {
                 Some("name a home that outlives the job: `--data DIR` or `TERRANE_HOME`".to_owned())
             }
@@ -72,6 +82,12 @@ impl PrepareError {
             Self::StateFile { stack, file } => Some(format!(
                 "`terrane state import {stack} --from {file}` brings it in; if nothing of it exists any more, remove the file"
             )),
+            Self::Held { hold } => Some(format!(
+                "`terrane hold release {}` ends it; `terrane plan` works meanwhile",
+                hold.on.name()
+            )),
+            Self::Gone { .. } => Some("`terrane apply` starts a new change set".to_owned()),
+            Self::NothingStopped => Some("`terrane run list --all` shows them all".to_owned()),
             Self::Gather(GatherError::Unset { name, .. }) => {
                 Some(format!("set it: `export {name}=…`"))
             }
@@ -90,11 +106,15 @@ impl PrepareError {
     pub fn is_refusal(&self) -> bool {
         match self {
             Self::NotAWriter(_)
+            | Self::ExecAgain { .. }
             | Self::NoHome { .. }
             | Self::StillNeeded { .. }
-            | Self::StateFile { .. } => true,
+            | Self::StateFile { .. }
+            | Self::Held { .. } => true,
             Self::KeptAside { source, .. } => source.is_refusal(),
             Self::NotApplied { .. }
+            | Self::Gone { .. }
+            | Self::NothingStopped
             | Self::NoEngine { .. }
             | Self::Gather(_)
             | Self::Outputs(_)

@@ -74,6 +74,7 @@ pub async fn attend(
         carried: Mutex::new(None),
         holds_lanes: false,
         auto_approve: false,
+        goes_on: false,
         review: true,
     };
     let mut mask = Mask::default();
@@ -81,7 +82,7 @@ pub async fn attend(
     let ended = try_attend(&job, exec, &mut mask).await;
     logs::mask(&job, &mask);
     let (event, answer) = match ended {
-        Ok(exit) if exit.success() => (RunEvent::NothingToChange, Ok(exit)),
+        Ok(exit) if exit.success() => (nothing(), Ok(exit)),
         Ok(exit) => {
             let failure = Failure::new(format!("the engine ended with {exit}"));
             (failed(failure, Stage::Planning, None, &mask), Ok(exit))
@@ -93,13 +94,21 @@ pub async fn attend(
         }
     };
     let happened = Some((run, event));
-    let mut nothing = |_| false;
+    let mut none = |_| false;
     let ended = control
         .store
-        .change_set_turn(set, None, happened, control.now(), &mut nothing);
+        .change_set_turn(set, None, happened, control.now(), &mut none);
     let turn = ended.await.map_err(store)?;
     crate::recovery::tidy_after(control, &turn.set, &turn.runs).await;
     answer
+}
+
+/// It looked, and proves nothing about the stack.
+fn nothing() -> RunEvent {
+    RunEvent::NothingToChange {
+        consumed: None,
+        serial: None,
+    }
 }
 
 /// A problem as whoever waits is told it: the engine's own words are in it.

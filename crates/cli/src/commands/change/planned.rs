@@ -50,6 +50,11 @@ async fn status(watcher: &Watcher<'_>, run: &Run) -> Result<StackStatus, Command
         RunState::Finished { outcome, .. } => match outcome {
             Outcome::Planned { .. } => true,
             Outcome::Unchanged | Outcome::Applied { .. } => return Ok(StackStatus::NoChanges),
+            Outcome::Untouched => {
+                return Ok(StackStatus::Skipped {
+                    reason: "nothing it consumes changes".to_owned(),
+                });
+            }
             Outcome::Deferred { on } => {
                 return Ok(StackStatus::Deferred {
                     reason: deferred(on),
