@@ -241,7 +241,7 @@ async fn prepare(
     })
 }
 
-/// The projects's stacks that a stopped change set is about, checked against what there is now.
+/// The project's stacks that a stopped change set is about, checked against what there is now.
 pub async fn find_stopped(
     control: &Control,
     project: &Project,
@@ -257,7 +257,7 @@ pub async fn find_stopped(
     }
     let what = what(&set);
     let runs = control.store.run_list(set.id).await?;
-    let again = reopen(&set, &runs, what).map_err(ChangeSetError::from)?;
+    let again = reopen(&set, &runs, what)?;
     for run in runs.iter().filter(|run| again.contains(&run.id)) {
         if !project.stacks.contains_key(&run.stack) {
             return Err(PrepareError::Gone {
@@ -359,8 +359,10 @@ fn lanes(project: &Project, wanted: &Wanted) -> Vec<String> {
 /// Who must agree before anything is applied; a target's word is asked for once, a stack's by itself.
 fn approvals(project: &Project, wanted: &Wanted) -> Vec<Requirement> {
     let mut found: Vec<Requirement> = Vec::new();
-    if !wanted.changes() {
-        return found;
+    match wanted.action {
+        Action::Apply | Action::Destroy => {}
+        // What is done by hand has its own record.
+        Action::Plan | Action::Exec => return found,
     }
     for name in &wanted.stacks {
         let stack = &project.stacks[name];

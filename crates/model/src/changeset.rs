@@ -59,17 +59,17 @@ pub struct Request {
     /// Who asked, by name.
     #[serde(default)]
     pub asker: Option<String>,
+    #[serde(default)]
+    pub origin: Origin,
+    /// Who must agree, as the project said when it was asked for.
+    #[serde(default)]
+    pub approvals: Vec<Requirement>,
     /// What is known about who asked.
     #[serde(default)]
     pub identity: Option<Identity>,
     /// Which command of the engine's own, and why.
     #[serde(default)]
     pub exec: Option<Exec>,
-    #[serde(default)]
-    pub origin: Origin,
-    /// Who must agree, as the project said when it was asked for.
-    #[serde(default)]
-    pub approvals: Vec<Requirement>,
 }
 
 /// What started a change set.

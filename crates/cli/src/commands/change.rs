@@ -8,7 +8,6 @@ use std::num::NonZeroUsize;
 use control::asker::Asker;
 use control::changesets::{self, PrepareError, Wanted};
 use control::projects::OpenProject;
-use control::writers::Who;
 use control::{Control, engines, recovery, worker, writers};
 use model::changeset::{Action, ChangeSet, Reopen, Status};
 use model::ids::{ChangeSetId, StackName};
@@ -70,7 +69,8 @@ pub(crate) async fn carry_out(
     }
     let who = writers::identify(&project, &stacks, &process.env, &process.actor()).await;
     if change.action != Action::Plan {
-        check_writer(&who, &project, &stacks)?;
+        who.check_all(&project, &stacks)
+            .map_err(|err| prepare_error(&err.into()))?;
     }
     let settings = process.settings(global)?;
     if stacks.iter().any(|name| keeps_state_here(&project, name)) {
@@ -447,26 +447,6 @@ pub(super) async fn look_after_the_past(
         .map_err(|err| failed(&err))
 }
 
-/// Who asks, if they may change these stacks.
-pub(super) async fn as_writer(
-    project: &Project,
-    stacks: &BTreeSet<StackName>,
-    process: &Process,
-) -> Result<Who, CommandError> {
-    let who = writers::identify(project, stacks, &process.env, &process.actor()).await;
-    check_writer(&who, project, stacks)?;
-    Ok(who)
-}
-
-fn check_writer(
-    who: &Who,
-    project: &Project,
-    stacks: &BTreeSet<StackName>,
-) -> Result<(), CommandError> {
-    let checked = who.check_all(project, stacks);
-    checked.map_err(|err| prepare_error(&err.into()))
-}
-
 /// A change set that goes on after somebody's word, watched to its end.
 pub(crate) async fn go_on(
     watcher: &mut Watcher<'_>,
@@ -497,7 +477,7 @@ pub(crate) async fn go_on_with(
     look_after_the_past(&control, &open, look, process).await?;
     let stopped = changesets::find_stopped(&control, &project, id, what).await;
     let (set, what, stacks) = stopped.map_err(|err| prepare_error(&err))?;
-    let who = as_writer(&project, &stacks, process).await?;
+    let who = writers::identify(&project, &stacks, &process.env, &process.actor()).await;
     let wanted = Wanted {
         action: set.request.action,
         in_any_case: stacks.clone(),
@@ -522,9 +502,15 @@ pub(crate) async fn go_on_with(
     let begun = changesets::resume(&control, &open, &project, &engines, &process.env, &resumed)
         .await
         .map_err(|err| prepare_error(&err))?;
-    report::say(&format!("Resumed change set {}.\n", begun.id))?;
+    if !global.json {
+        report::say(&format!("Resumed change set {}.\n", begun.id))?;
+    }
+    let change = Change {
+        full: change.full,
+        ..Change::of(resumed.wanted.action)
+    };
     let mut watcher = Watcher::drive(&control, begun, global, process);
-    let status = follow(&mut watcher, change, &project, global, process).await;
+    let status = follow(&mut watcher, &change, &project, global, process).await;
     if status.is_ok() {
         recovery::tidy_after(&control, watcher.set(), watcher.runs()).await;
     }

@@ -6,7 +6,7 @@ use control::changesets::{self, Begun, Wanted};
 use control::projects::OpenProject;
 use control::runner::{self as runners, AttendError};
 use control::writers::Who;
-use control::{Control, engines, recovery};
+use control::{Control, engines, recovery, writers};
 use model::changeset::{Action, ChangeSet};
 use model::exec::{Exec, ExecKind, ExecRefusal};
 use model::ids::StackName;
@@ -14,9 +14,7 @@ use model::project::Project;
 use model::run::{Outcome, Problem, Run, RunState, Stage};
 use serde_json::json;
 
-use super::change::{
-    as_writer, keeps_state_here, look_after_the_past, prepare_error, say_warnings, unknown,
-};
+use super::change::{keeps_state_here, look_after_the_past, prepare_error, say_warnings, unknown};
 use super::{open_home, refuse_new_key, runner, selection, sound_project};
 use crate::args::Global;
 use crate::watch::{Rest, Watcher};
@@ -63,8 +61,14 @@ pub(crate) async fn exec(
     let stacks = BTreeSet::from([name.clone()]);
     let who = match exec.kind {
         ExecKind::Read => Who::person(process.actor()),
-        ExecKind::Write => as_writer(&project, &stacks, process).await?,
+        ExecKind::Write => {
+            writers::identify(&project, &stacks, &process.env, &process.actor()).await
+        }
     };
+    if exec.kind == ExecKind::Write {
+        who.check_all(&project, &stacks)
+            .map_err(|err| prepare_error(&err.into()))?;
+    }
     let settings = process.settings(global)?;
     if keeps_state_here(&project, &name) {
         refuse_new_key(&settings)?;

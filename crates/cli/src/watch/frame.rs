@@ -27,7 +27,7 @@ pub(super) fn frame(
     );
     match (&set.status, front) {
         (Status::Waiting, Some(front)) => {
-            title = format!("{title}, waits: {}", front.words());
+            title = format!("{title}, waits for {}", front.brief());
         }
         (Status::Interrupting, _) => title = format!("{title}, interrupting"),
         (Status::Stopped { why }, _) if why == "interrupted" => {

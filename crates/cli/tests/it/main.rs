@@ -29,6 +29,7 @@ mod locks;
 mod order;
 mod outage;
 mod output;
+mod people;
 mod project;
 mod quickstart;
 mod random_kills;

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use drivers::snapshot::SnapshotError;
+use model::changeset::ReopenError;
 use model::hold::Hold;
 use model::ids::{ChangeSetId, StackName};
 use store::ChangeSetError;
@@ -60,6 +61,8 @@ pub enum PrepareError {
     Seal(#[source] store::StoreError),
     #[error("could not look after a state")]
     Reserve(#[source] store::StoreError),
+    #[error(transparent)]
+    Reopen(#[from] ReopenError),
     #[error("could not store the change set")]
     Store(#[from] ChangeSetError),
 }
@@ -99,6 +102,7 @@ impl PrepareError {
             | Self::Seal(_)
             | Self::Reserve(_)
             | Self::Store(_) => None,
+            Self::Reopen(_) => Some("`terrane run list --all` shows them all".to_owned()),
         }
     }
 
@@ -122,6 +126,7 @@ impl PrepareError {
             | Self::Keep { .. }
             | Self::Seal(_)
             | Self::Reserve(_)
+            | Self::Reopen(_)
             | Self::Store(_) => false,
         }
     }

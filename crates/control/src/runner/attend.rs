@@ -82,7 +82,14 @@ pub async fn attend(
     let ended = try_attend(&job, exec, &mut mask).await;
     logs::mask(&job, &mask);
     let (event, answer) = match ended {
-        Ok(exit) if exit.success() => (nothing(), Ok(exit)),
+        Ok(exit) if exit.success() => {
+            // It read; whether the stack is as its source says, nobody looked.
+            let read = RunEvent::NothingToChange {
+                consumed: None,
+                serial: None,
+            };
+            (read, Ok(exit))
+        }
         Ok(exit) => {
             let failure = Failure::new(format!("the engine ended with {exit}"));
             (failed(failure, Stage::Planning, None, &mask), Ok(exit))
@@ -101,14 +108,6 @@ pub async fn attend(
     let turn = ended.await.map_err(store)?;
     crate::recovery::tidy_after(control, &turn.set, &turn.runs).await;
     answer
-}
-
-/// It looked, and proves nothing about the stack.
-fn nothing() -> RunEvent {
-    RunEvent::NothingToChange {
-        consumed: None,
-        serial: None,
-    }
 }
 
 /// A problem as whoever waits is told it: the engine's own words are in it.

@@ -54,7 +54,7 @@ async fn try_prepare(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure
             engine: format!("{} {}", job.spec.engine.flavor, job.spec.engine.version),
         },
         preview: false,
-        since: None,
+        since: Some(job.control.now()),
         // Who did this did not make the stack what its source says.
         consumed: None,
     };

@@ -8,7 +8,6 @@ use serde_json::json;
 
 use super::{About, Here};
 use crate::args::Global;
-use crate::commands::change;
 use crate::{CommandError, ExitStatus, Process, report};
 
 /// Agree that a change set, or one of its runs, may be applied
@@ -62,13 +61,11 @@ pub(super) async fn approve(
         .await
         .map_err(|err| failed(&err))?;
     let owed = after.owed();
-    // Who may not change its targets may agree, and leaves the start to those who may.
-    let stacks = after.set.request.stacks.iter().cloned().collect();
-    let is_writer = change::as_writer(&here.project, &stacks, process).await;
+    // Who approves need not be one who may apply.
     let goes_on = owed.is_empty()
-        && is_writer.is_ok()
         && after.set.request.auto_approve
-        && after.set.status == Status::AwaitingConfirm;
+        && after.set.status == Status::AwaitingConfirm
+        && here.check_writer(set, process).await.is_ok();
     if goes_on {
         let asker = changesets::gather_again(&here.control, &here.open, &process.env, set)
             .await

@@ -26,10 +26,7 @@ pub(super) async fn confirm(
     let here = Here::open(global, process).await?;
     let failed = |err: &dyn std::error::Error| CommandError::from_error(err);
     let (set, _) = About::read(&args.what)?.set(&here.control).await?;
-    let found = here.control.store.change_set_get(set).await;
-    let found = found.map_err(|err| failed(&err))?;
-    let stacks = found.request.stacks.into_iter().collect();
-    change::as_writer(&here.project, &stacks, process).await?;
+    here.check_writer(set, process).await?;
     let values = changesets::gather_again(&here.control, &here.open, &process.env, set)
         .await
         .map_err(|err| failed(&err))?;

@@ -61,10 +61,10 @@ fn change_set(action: Action, stacks: &[&str]) -> (ChangeSet, Vec<Run>) {
         subject: None,
         dirty: false,
         asker: None,
-        identity: None,
-        exec: None,
         origin: Origin::Person,
         approvals: Vec::new(),
+        identity: None,
+        exec: None,
     };
     (
         ChangeSet {
