@@ -261,6 +261,9 @@ pub async fn find_stopped(
         Some(id) => control.store.change_set_get(id).await?,
         None => newest_stopped(control).await?,
     };
+    if set.request.action == Action::Exec {
+        return Err(PrepareError::ExecAgain { set: set.id });
+    }
     let what = what(&set);
     let runs = control.store.run_list(set.id).await?;
     let again = reopen(&set, &runs, what)?;
@@ -283,7 +286,8 @@ async fn newest_stopped(control: &Control) -> Result<ChangeSet, PrepareError> {
     newest
         .into_iter()
         .find(|set| {
-            set.request.action != Action::Plan && matches!(set.status, Status::Stopped { .. })
+            !matches!(set.request.action, Action::Plan | Action::Exec)
+                && matches!(set.status, Status::Stopped { .. })
         })
         .ok_or(PrepareError::NothingStopped)
 }

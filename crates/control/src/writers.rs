@@ -74,11 +74,7 @@ impl Who {
         project: &Project,
         stacks: &BTreeSet<StackName>,
     ) -> Result<(), NotAWriterError> {
-        // Of a bundle, a stack may be gone meanwhile; that is said elsewhere.
-        for stack in stacks.iter().filter_map(|name| project.stacks.get(name)) {
-            self.check(&project.targets[&stack.target])?;
-        }
-        Ok(())
+        targets(project, stacks).try_for_each(|target| self.check(target))
     }
 }
 
@@ -92,13 +88,8 @@ pub async fn identify(
 ) -> Who {
     let mut who = Who::person(person);
     who.job = job(env);
-    let targets = stacks
-        .iter()
-        .filter_map(|name| project.stacks.get(name))
-        .map(|stack| &project.targets[&stack.target]);
-    let names = targets
-        .filter(|target| !target.is_open())
-        .flat_map(|target| &target.writers);
+    let closed = targets(project, stacks).filter(|target| !target.is_open());
+    let names = closed.flat_map(|target| &target.writers);
     let names: BTreeSet<&String> = names.collect();
     let mut tokens = Tokens {
         env,
@@ -118,6 +109,14 @@ pub async fn identify(
         }
     }
     who
+}
+
+fn targets<'a>(
+    project: &'a Project,
+    stacks: &'a BTreeSet<StackName>,
+) -> impl Iterator<Item = &'a Target> {
+    let stacks = stacks.iter().filter_map(|name| project.stacks.get(name));
+    stacks.filter_map(|stack| project.targets.get(&stack.target))
 }
 
 fn job(env: &BTreeMap<String, String>) -> JobKind {

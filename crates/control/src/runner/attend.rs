@@ -103,10 +103,10 @@ pub async fn attend(
         }
     };
     let happened = Some((run, event));
-    let mut nothing = |_| false;
+    let mut none = |_| false;
     let ended = control
         .store
-        .change_set_turn(set, None, happened, control.now(), &mut nothing);
+        .change_set_turn(set, None, happened, control.now(), &mut none);
     let turn = ended.await.map_err(store)?;
     crate::recovery::tidy_after(control, &turn.set, &turn.runs).await;
     answer

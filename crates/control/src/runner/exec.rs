@@ -58,15 +58,19 @@ async fn try_prepare(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure
         }),
         preview: false,
         since: Some(job.control.now()),
+        // Who did this did not make the stack what its source says.
         consumed: None,
     };
-    let workspace = Workspace::prepare(job).await?;
-    let scratch = Scratch::open(job)?;
-    *job.carried.lock().await = Some(Carried {
-        inputs,
-        workspace,
-        scratch,
-    });
+    if job.goes_on {
+        let workspace = Workspace::prepare(job).await?;
+        let scratch = Scratch::open(job)?;
+        let carried = Carried {
+            inputs,
+            workspace,
+            scratch,
+        };
+        *job.carried.lock().await = Some(carried);
+    }
     Ok(RunEvent::PlanFinished {
         plan,
         confirmed: true,
