@@ -16,7 +16,7 @@ use model::ids::{ChangeSetId, StackName};
 use model::project::{Backend, Project};
 use model::run::Run;
 
-use super::{destroy, open_home, refuse_new_key, say_abandoned, selection, sound_project};
+use super::{destroy, open_home, refuse_new_key, run, say_abandoned, selection, sound_project};
 use crate::args::Global;
 use crate::view::{Look, errors};
 use crate::watch::{Rest, Watcher};
@@ -99,6 +99,7 @@ pub(crate) async fn carry_out(
     look_after_the_past(&control, &open, look, process).await?;
     if open.commit.is_none() {
         say_abandoned(&control, &project, look).await?;
+        run::imports::say_left(&control, &stacks, look).await?;
     }
     if change.action != Action::Plan {
         say_no_home(&settings, look)?;
