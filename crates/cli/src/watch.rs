@@ -351,6 +351,7 @@ fn is_open(run: &Run) -> bool {
         RunState::Finished { .. } => false,
         RunState::Queued
         | RunState::Planning { .. }
+        | RunState::Deferred { .. }
         | RunState::Planned { .. }
         | RunState::Applying { .. } => true,
     }

@@ -13,7 +13,7 @@ use std::pin::Pin;
 
 use model::ids::RunId;
 use model::masking::Mask;
-use model::run::{EngineDiagnostic, Problem, Run, RunEvent, RunSpec, Stage};
+use model::run::{Awaited, EngineDiagnostic, Problem, Run, RunEvent, RunSpec, RunState, Stage};
 use model::secret::Secret;
 use tokio::net::TcpListener;
 use tokio::sync::Mutex;
@@ -26,15 +26,18 @@ use crate::state::StateAccess;
 use crate::worker::{self, Own};
 use interrupts::Interrupts;
 
+mod ahead;
 mod apply;
 mod engine;
 mod inputs;
 mod interrupts;
 mod logs;
 mod plan;
+mod preview;
 mod usage;
 mod workspace;
 
+pub(crate) use ahead::path as planned_outputs;
 pub(crate) use inputs::for_backend;
 pub(crate) use logs::mask_lost as mask_lost_logs;
 pub(crate) use plan::{file_path as plan_file, view_path as plan_view};
@@ -212,7 +215,10 @@ pub async fn run(
     };
     loop {
         let happened = match stage {
-            Stage::Preparing | Stage::Planning => plan::plan(&job).await,
+            Stage::Preparing | Stage::Planning => match awaits(control, run).await?.as_slice() {
+                [] => plan::plan(&job).await,
+                awaits => preview::preview(&job, awaits).await,
+            },
             Stage::Applying => apply::apply(&job).await,
         };
         // What happened must not be lost because the home does not answer now.
@@ -232,6 +238,16 @@ pub async fn run(
         };
         stage = next;
     }
+}
+
+/// The upstream values that a run is planned without.
+async fn awaits(control: &Control, run: RunId) -> Result<Vec<Awaited>, RunnerError> {
+    let found = control.store.run_get(run).await;
+    let found = found.map_err(|source| RunnerError::Read { run, source })?;
+    Ok(match found.map(|run| run.state) {
+        Some(RunState::Planning { awaits, .. }) => awaits,
+        _ => Vec::new(),
+    })
 }
 
 /// Writes this process's number into the lock it was started with.

@@ -3,6 +3,7 @@
 //! Not here: drawing it (`cli::view::plan`).
 
 pub(crate) mod diff;
+mod outputs;
 mod parse;
 #[cfg(test)]
 mod tests;
@@ -12,6 +13,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::ids::StackName;
+
+pub use outputs::{PlannedOutput, planned_outputs};
 pub use parse::{ParsePlanError, parse};
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -104,6 +108,10 @@ pub enum PlanValue {
     Known(Value),
     /// Known after apply.
     Unknown,
+    /// Known as soon as these upstream stacks are applied.
+    KnownAfter {
+        stacks: Vec<StackName>,
+    },
     Sensitive,
     /// Sensitive, with a keyed digest by which two can be compared.
     Masked {

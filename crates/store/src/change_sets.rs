@@ -174,6 +174,9 @@ impl Store {
                     }
                     Step::Record(run, event) => (run, event, None),
                     Step::StartPlan(run) => (run, RunEvent::PlanStarted, Some(Stage::Planning)),
+                    Step::StartPreview(run, on) => {
+                        (run, RunEvent::PreviewStarted { on }, Some(Stage::Planning))
+                    }
                     Step::StartApply(run) => (run, RunEvent::ApplyStarted, Some(Stage::Applying)),
                 };
                 if let Some(stage) = start {

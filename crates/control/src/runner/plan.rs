@@ -23,7 +23,7 @@ use super::apply::keep_copy;
 use super::engine::Caller;
 use super::inputs::{self, Inputs};
 use super::workspace::{Scratch, Workspace};
-use super::{Carried, Failure, Job, failed, logs};
+use super::{Carried, Failure, Job, ahead, failed, logs};
 use crate::state::StateAccess;
 
 pub(super) async fn plan(job: &Job<'_>) -> RunEvent {
@@ -37,13 +37,7 @@ pub(super) async fn plan(job: &Job<'_>) -> RunEvent {
 }
 
 async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
-    let store = &job.control.store;
-    let state = job.control.state_name(&job.spec.stack.state);
-    let access = match job.spec.pinned {
-        None => StateAccess::for_plan(store.clone(), state, job.run).await,
-        Some(older) => StateAccess::for_plan_from(store.clone(), state, job.run, older).await,
-    };
-    let access = access.map_err(|err| Failure::because("could not read the state", &err))?;
+    let access = read_state(job).await?;
     let head = access.pinned().cloned();
     let is_ours = job.spec.target.backend == Backend::Terrane;
     let is_empty = head
@@ -51,16 +45,6 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
         .is_none_or(|head| head.contents == Contents::Nothing);
     if job.spec.destroy && is_ours && is_empty {
         return Ok(RunEvent::NothingToChange); // nothing was ever made, or all of it is gone
-    }
-    if is_ours && head.as_ref().is_some_and(StateVersion::is_copy) {
-        let stack = &job.spec.stack.name;
-        return Err(Failure::new(
-            "its state lives in a backend of the engine, and what is here is a copy",
-        )
-        .hint(format!(
-            "`terrane state import {stack} --from …` brings it here"
-        ))
-        .refused());
     }
     let inputs = inputs::gather(job).await?;
     *mask = inputs.mask.clone();
@@ -74,11 +58,7 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
 
     let call = EngineCall::Plan(PlanCall {
         out: &scratch.plan(),
-        mode: match (job.spec.destroy, job.spec.refresh_only) {
-            (true, _) => PlanMode::Destroy,
-            (false, true) => PlanMode::RefreshOnly,
-            (false, false) => PlanMode::Normal,
-        },
+        mode: mode(job.spec),
         var_files: &var_files,
     });
     let ended = caller
@@ -93,12 +73,15 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
         scratch.remove();
         return Ok(RunEvent::NothingToChange);
     }
-    let plan = show(&caller, &scratch, &var_files, mask).await?;
+    let (plan, json) = show(&caller, &scratch, &var_files, mask).await?;
     if plan.is_empty() {
         scratch.remove();
         return Ok(RunEvent::NothingToChange);
     }
     keep_view(job, &plan).await?;
+    if !job.auto_approve {
+        ahead::keep(job, &json).await?;
+    }
     let confirmed = job.auto_approve || (!plan.destroys() && !job.review);
     let record = PlanRecord {
         counts: plan.counts(),
@@ -134,9 +117,40 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
     })
 }
 
+/// The state that a plan is made from: one version, whatever happens meanwhile.
+pub(super) async fn read_state(job: &Job<'_>) -> Result<StateAccess, Failure> {
+    let store = &job.control.store;
+    let state = job.control.state_name(&job.spec.stack.state);
+    let access = match job.spec.pinned {
+        None => StateAccess::for_plan(store.clone(), state, job.run).await,
+        Some(older) => StateAccess::for_plan_from(store.clone(), state, job.run, older).await,
+    };
+    let access = access.map_err(|err| Failure::because("could not read the state", &err))?;
+    let is_ours = job.spec.target.backend == Backend::Terrane;
+    if is_ours && access.pinned().is_some_and(StateVersion::is_copy) {
+        let stack = &job.spec.stack.name;
+        return Err(Failure::new(
+            "its state lives in a backend of the engine, and what is here is a copy",
+        )
+        .hint(format!(
+            "`terrane state import {stack} --from …` brings it here"
+        ))
+        .refused());
+    }
+    Ok(access)
+}
+
+pub(super) fn mode(spec: &RunSpec) -> PlanMode {
+    match (spec.destroy, spec.refresh_only) {
+        (true, _) => PlanMode::Destroy,
+        (false, true) => PlanMode::RefreshOnly,
+        (false, false) => PlanMode::Normal,
+    }
+}
+
 /// The outputs that will differ. Before the first apply that is every one: one that will be null is in no
 /// plan, and yet nobody knows it.
-fn changing_outputs(spec: &RunSpec, plan: &Plan, is_first: bool) -> BTreeSet<String> {
+pub(super) fn changing_outputs(spec: &RunSpec, plan: &Plan, is_first: bool) -> BTreeSet<String> {
     let mut outputs: BTreeSet<String> = plan.outputs.keys().cloned().collect();
     if is_first {
         outputs.extend(spec.outputs.iter().cloned());
@@ -253,12 +267,13 @@ fn write_back(job: &Job<'_>, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-async fn show(
+/// The plan as it may be shown, and the JSON it was read from, which may not.
+pub(super) async fn show(
     caller: &Caller<'_>,
     scratch: &Scratch,
     var_files: &[std::path::PathBuf],
     mask: &Mask,
-) -> Result<Plan, Failure> {
+) -> Result<(Plan, Vec<u8>), Failure> {
     let call = EngineCall::Show {
         plan: &scratch.plan(),
         var_files,
@@ -275,7 +290,7 @@ async fn show(
     if plan.errored {
         return Err(Failure::new("the engine could not finish the plan"));
     }
-    Ok(plan)
+    Ok((plan, ended.output))
 }
 
 pub(super) fn sealed_head(head: &StateVersion) -> SealedHead {
@@ -287,7 +302,7 @@ pub(super) fn sealed_head(head: &StateVersion) -> SealedHead {
 }
 
 /// The plan as people see it, for watchers and for later.
-async fn keep_view(job: &Job<'_>, plan: &Plan) -> Result<(), Failure> {
+pub(super) async fn keep_view(job: &Job<'_>, plan: &Plan) -> Result<(), Failure> {
     let failed = |err: &dyn std::error::Error| Failure::because("could not keep the plan", err);
     let bytes = serde_json::to_vec(plan).map_err(|err| failed(&err))?;
     seal_to(
@@ -310,7 +325,12 @@ async fn keep_plan_file(job: &Job<'_>, path: &Path) -> Result<(), Failure> {
     .await
 }
 
-async fn seal_to(job: &Job<'_>, purpose: &str, bytes: Vec<u8>, path: &Path) -> Result<(), Failure> {
+pub(super) async fn seal_to(
+    job: &Job<'_>,
+    purpose: &str,
+    bytes: Vec<u8>,
+    path: &Path,
+) -> Result<(), Failure> {
     let failed = |err: &dyn std::error::Error| Failure::because("could not keep the plan", err);
     let scope = Scope::State(job.control.state_name(&job.spec.stack.state));
     let sealed = job

@@ -23,6 +23,7 @@ pub(super) fn plan_status(runs: &[Run], detailed: bool) -> ExitStatus {
         }
         RunState::Queued
         | RunState::Planning { .. }
+        | RunState::Deferred { .. }
         | RunState::Planned { .. }
         | RunState::Applying { .. } => false,
     });
@@ -39,6 +40,7 @@ pub(super) fn something_was_applied(runs: &[Run]) -> bool {
         RunState::Finished { outcome, .. } => matches!(outcome, Outcome::Applied { .. }),
         RunState::Queued
         | RunState::Planning { .. }
+        | RunState::Deferred { .. }
         | RunState::Planned { .. }
         | RunState::Applying { .. } => false,
     };
@@ -118,6 +120,7 @@ fn exit_status(runs: &[Run]) -> ExitStatus {
         },
         RunState::Queued
         | RunState::Planning { .. }
+        | RunState::Deferred { .. }
         | RunState::Planned { .. }
         | RunState::Applying { .. } => ExitStatus::Failed,
     };

@@ -9,7 +9,7 @@ use super::*;
 use crate::changeset::Request;
 use crate::ids::ChangeSetId;
 use crate::plan::PlanCounts;
-use crate::run::{PlanRecord, Problem, Seal, Stage, Upstream, advance};
+use crate::run::{PlanRecord, Preview, Problem, Seal, Stage, Upstream, advance};
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
@@ -111,12 +111,14 @@ fn settle(set: &mut ChangeSet, runs: &mut [Run]) -> Vec<String> {
                     continue;
                 }
                 Step::StartPlan(id) => (id, RunEvent::PlanStarted),
+                Step::StartPreview(id, on) => (id, RunEvent::PreviewStarted { on }),
                 Step::StartApply(id) => (id, RunEvent::ApplyStarted),
                 Step::Record(id, event) => (id, event),
             };
             let run = runs.iter_mut().find(|run| run.id == id).unwrap();
             match event {
                 RunEvent::PlanStarted => started.push(format!("plan {}", run.stack)),
+                RunEvent::PreviewStarted { .. } => started.push(format!("preview {}", run.stack)),
                 RunEvent::ApplyStarted => started.push(format!("apply {}", run.stack)),
                 _ => {}
             }
@@ -141,6 +143,16 @@ fn planned(outputs: &[&str]) -> RunEvent {
     }
 }
 
+fn previewed(outputs: &[&str], review: bool) -> RunEvent {
+    RunEvent::Previewed {
+        on: Vec::new(),
+        preview: Preview::Planned {
+            plan: Box::new(record(outputs, false)),
+        },
+        review,
+    }
+}
+
 fn applied() -> RunEvent {
     RunEvent::ApplyFinished {
         counts: PlanCounts::default(),
@@ -161,6 +173,8 @@ fn a_dependent_is_planned_only_when_its_values_are_real() {
     let (mut set, mut runs) = change_set(Action::Apply, &["a", "b<a:x"]);
     assert_eq!(settle(&mut set, &mut runs), ["plan a"]);
     happen(&mut runs, "a", planned(&["x"]));
+    assert_eq!(settle(&mut set, &mut runs), ["preview b"]);
+    happen(&mut runs, "b", previewed(&["z"], false));
     assert!(settle(&mut set, &mut runs).is_empty());
     assert_eq!(set.status, Status::AwaitingConfirm);
     set.status = Status::Confirmed;
@@ -192,11 +206,77 @@ fn a_review_defers_what_needs_a_changed_output_and_plans_the_rest() {
         review: true,
     };
     happen(&mut runs, "a", review);
+    assert_eq!(settle(&mut set, &mut runs), ["preview b"]);
+    happen(&mut runs, "b", previewed(&["z"], true));
     assert_eq!(settle(&mut set, &mut runs), ["plan c"]);
+    happen(&mut runs, "d", RunEvent::NothingToChange);
+    assert_eq!(settle(&mut set, &mut runs), ["preview e"]);
+    happen(&mut runs, "e", previewed(&[], true));
     assert_eq!(
         words(&runs),
-        "a planned, b deferred, c planning, d planning, e deferred"
+        "a planned, b deferred, c planning, d unchanged, e deferred"
     );
+}
+
+#[test]
+fn who_said_yes_beforehand_sees_no_previews() {
+    let (mut set, mut runs) = change_set(Action::Apply, &["a", "b<a:x"]);
+    set.status = Status::Confirmed;
+    settle(&mut set, &mut runs);
+    happen(&mut runs, "a", planned(&["x"]));
+    assert_eq!(settle(&mut set, &mut runs), ["apply a"]);
+    happen(&mut runs, "a", applied());
+    assert_eq!(settle(&mut set, &mut runs), ["plan b"]);
+}
+
+#[test]
+fn a_preview_that_changes_no_output_defers_nobody_else() {
+    let (mut set, mut runs) = change_set(Action::Plan, &["a", "b<a:x", "c<b:y"]);
+    settle(&mut set, &mut runs);
+    let review = RunEvent::PlanFinished {
+        plan: record(&["x"], false),
+        confirmed: false,
+        review: true,
+    };
+    happen(&mut runs, "a", review);
+    settle(&mut set, &mut runs);
+    happen(&mut runs, "b", previewed(&["z"], true));
+    assert_eq!(settle(&mut set, &mut runs), ["plan c"]);
+}
+
+#[test]
+fn a_stack_that_cannot_be_previewed_neither_fails_nor_poisons() {
+    let (mut set, mut runs) = change_set(Action::Apply, &["a", "b<a:x", "c<b:y"]);
+    settle(&mut set, &mut runs);
+    happen(&mut runs, "a", planned(&["x"]));
+    settle(&mut set, &mut runs);
+    let impossible = RunEvent::Previewed {
+        on: Vec::new(),
+        preview: Preview::Impossible {
+            why: "unknown `for_each`".to_owned(),
+        },
+        review: false,
+    };
+    happen(&mut runs, "b", impossible);
+    assert_eq!(settle(&mut set, &mut runs), ["preview c"]);
+    let RunState::Planning { awaits, .. } = &runs[2].state else {
+        panic!("c is being looked at");
+    };
+    assert_eq!(awaits[0].outputs, ["y"], "all that it takes of b");
+}
+
+#[test]
+fn a_plan_made_without_its_values_is_never_applied() {
+    let (mut set, mut runs) = change_set(Action::Apply, &["a", "b<a:x"]);
+    settle(&mut set, &mut runs);
+    happen(&mut runs, "a", planned(&["x"]));
+    settle(&mut set, &mut runs);
+    let event = planned(&[]);
+    assert!(advance(&runs[1].state, event, NOW).is_err());
+    happen(&mut runs, "b", previewed(&[], false));
+    for event in [RunEvent::Confirmed, RunEvent::ApplyStarted] {
+        assert!(advance(&runs[1].state, event, NOW).is_err());
+    }
 }
 
 #[test]
@@ -232,6 +312,8 @@ fn a_later_plan_that_destroys_is_asked_about_again() {
     let (mut set, mut runs) = change_set(Action::Apply, &["a", "b<a:x"]);
     settle(&mut set, &mut runs);
     happen(&mut runs, "a", planned(&["x"]));
+    settle(&mut set, &mut runs);
+    happen(&mut runs, "b", previewed(&[], false));
     settle(&mut set, &mut runs);
     set.status = Status::Confirmed;
     settle(&mut set, &mut runs);
@@ -339,6 +421,22 @@ proptest! {
             }
             let run = &mut runs[busy[usize::from(which) % busy.len()]];
             let event = match (&run.state, how % 6) {
+                (RunState::Planning { awaits, .. }, n @ (0 | 3..)) if !awaits.is_empty() => {
+                    let review = action == Action::Plan;
+                    match n {
+                        0 => RunEvent::Previewed {
+                            on: Vec::new(),
+                            preview: Preview::Unchanged,
+                            review,
+                        },
+                        3 => RunEvent::Previewed {
+                            on: Vec::new(),
+                            preview: Preview::Impossible { why: String::new() },
+                            review,
+                        },
+                        _ => previewed(&["x"], review),
+                    }
+                }
                 (RunState::Planning { .. }, 0) => RunEvent::NothingToChange,
                 (_, 1) => RunEvent::Failed { problem: problem() },
                 (RunState::Planning { .. }, 2) => RunEvent::RunnerLost { kept: None },
