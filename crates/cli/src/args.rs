@@ -6,7 +6,7 @@ use clap::{CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
     apply::ApplyArgs, completions::CompletionsArgs, destroy::DestroyArgs, engine::EngineArgs,
-    fmt::FmtArgs, graph::GraphArgs, init::InitArgs, key::KeyArgs, lock::LockArgs,
+    fmt::FmtArgs, graph::GraphArgs, hold::HoldArgs, init::InitArgs, key::KeyArgs, lock::LockArgs,
     output::OutputArgs, plan::PlanArgs, run::RunArgs, runner::RunnerArgs, server::ServerArgs,
     state::StateArgs, token::TokenArgs, validate::ValidateArgs,
 };
@@ -82,6 +82,7 @@ pub(crate) enum Command {
     Server(ServerArgs),
     Token(TokenArgs),
     Lock(LockArgs),
+    Hold(HoldArgs),
     Run(RunArgs),
     Key(KeyArgs),
     Fmt(FmtArgs),

@@ -8,6 +8,7 @@ pub(crate) mod destroy;
 pub(crate) mod engine;
 pub(crate) mod fmt;
 pub(crate) mod graph;
+pub(crate) mod hold;
 pub(crate) mod init;
 pub(crate) mod key;
 pub(crate) mod lock;

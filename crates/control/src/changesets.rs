@@ -8,7 +8,8 @@ use std::fs::File;
 
 use drivers::engine::Engine;
 use drivers::snapshot::{self, Extras};
-use model::changeset::{Action, ChangeSet, Request, Status};
+use model::approval::{ApprovalBlock, ApprovalScope, Requirement};
+use model::changeset::{Action, ChangeSet, Origin, Reopen, Request, Status, reopen};
 use model::engine::EngineRequirement;
 use model::graph::Graph;
 use model::ids::{ChangeSetId, StackName};
@@ -19,6 +20,7 @@ use store::{ChangeSetError, Scope};
 
 use crate::asker::Asker;
 use crate::projects::OpenProject;
+use crate::settled::{self, KnownOutputs};
 use crate::{Control, changed, kept_aside, runner};
 use source::Source;
 use watch::watch_path;
@@ -40,6 +42,8 @@ pub use watch::watch;
 pub struct Wanted {
     pub action: Action,
     pub stacks: BTreeSet<StackName>,
+    /// Of these, those that are planned even if nothing that they consume changed.
+    pub in_any_case: BTreeSet<StackName>,
     pub auto_approve: bool,
     pub parallelism: usize,
     /// For `plan --destroy`; a destroy is one anyway.
@@ -72,7 +76,83 @@ pub async fn begin(
     env: &BTreeMap<String, String>,
     wanted: &Wanted,
 ) -> Result<Begun, PrepareError> {
+    let prepared = prepare(control, open, project, engines, env, wanted).await?;
+    let id = control
+        .store
+        .change_set_insert(&prepared.request, &prepared.specs, control.now())
+        .await?;
+    prepared.begun(control, id)
+}
+
+/// Opens runs of a stopped change set again, on the source as it is now.
+pub async fn resume(
+    control: &Control,
+    open: &OpenProject,
+    project: &Project,
+    engines: &BTreeMap<StackName, Engine>,
+    env: &BTreeMap<String, String>,
+    resumed: &Resumed,
+) -> Result<Begun, PrepareError> {
+    let wanted = &resumed.wanted;
+    let prepared = prepare(control, open, project, engines, env, wanted).await?;
+    let Prepared { request, specs, .. } = &prepared;
+    let set = control
+        .store
+        .change_set_reopen(
+            resumed.set.id,
+            resumed.what,
+            request,
+            specs,
+            &wanted.asker,
+            control.now(),
+        )
+        .await?;
+    prepared.begun(control, set.id)
+}
+
+/// What is opened again, and how it is asked for.
+#[derive(Clone, Debug)]
+pub struct Resumed {
+    pub set: ChangeSet,
+    pub what: Reopen,
+    pub wanted: Wanted,
+}
+
+/// A change set put together and checked, but not stored.
+struct Prepared {
+    request: Request,
+    specs: Vec<RunSpec>,
+    asker: Asker,
+    left_out: Vec<String>,
+    /// Until the change set is stored, nobody may take its source for left over.
+    _kept: File,
+}
+
+impl Prepared {
+    fn begun(self, control: &Control, id: ChangeSetId) -> Result<Begun, PrepareError> {
+        let watch = watch(control, id).map_err(|source| PrepareError::Keep {
+            path: watch_path(control, id),
+            source,
+        })?;
+        Ok(Begun {
+            id,
+            asker: self.asker,
+            watch,
+            left_out: self.left_out,
+        })
+    }
+}
+
+async fn prepare(
+    control: &Control,
+    open: &OpenProject,
+    project: &Project,
+    engines: &BTreeMap<StackName, Engine>,
+    env: &BTreeMap<String, String>,
+    wanted: &Wanted,
+) -> Result<Prepared, PrepareError> {
     let graph = Graph::new(project);
+    checks::check_holds(control, project, wanted).await?;
     for name in &wanted.stacks {
         checks::may(project, &project.stacks[name], wanted)?;
         if wanted.action != Action::Plan {
@@ -90,8 +170,7 @@ pub async fn begin(
     checks::reserve_for_runs(control, project, wanted).await?;
     checks::check_upstreams(control, project, wanted).await?;
     checks::check_downstreams(control, project, &graph, wanted).await?;
-    // Until the change set is stored, nobody may take its source for left over.
-    let _kept = source::hold_snapshots(control)?;
+    let kept = source::hold_snapshots(control)?;
     let snapshot = source::keep_source(control, open, project).await?;
     let source = Source {
         own: changed::own_sources(open, project, &snapshot),
@@ -101,11 +180,18 @@ pub async fn begin(
     if wanted.action == Action::Destroy {
         waves.reverse();
     }
-    let specs = waves
+    let mut specs = waves
         .into_iter()
         .flatten()
         .map(|name| spec::spec(open, project, &graph, engines, &source, &name, wanted))
         .collect::<Result<Vec<_>, _>>()?;
+    let mut known = KnownOutputs::default();
+    for spec in &mut specs {
+        // One that has no upstream here was asked for itself.
+        if !spec.upstreams.is_empty() && !wanted.in_any_case.contains(&spec.stack.name) {
+            spec.settled = settled::is_settled(control, spec, &mut known).await;
+        }
+    }
     let asker = Asker::gather(env, &open.root, &specs)?;
     let commit = open
         .git
@@ -127,21 +213,54 @@ pub async fn begin(
             .git
             .as_ref()
             .is_some_and(|git| git.is_dirty().unwrap_or(true)),
+        origin: Origin::Person,
+        approvals: approvals(project, wanted),
     };
-    let id = control
-        .store
-        .change_set_insert(&request, &specs, control.now())
-        .await?;
-    let watch = watch(control, id).map_err(|source| PrepareError::Keep {
-        path: watch_path(control, id),
-        source,
-    })?;
-    Ok(Begun {
-        id,
+    Ok(Prepared {
+        request,
+        specs,
         asker,
-        watch,
         left_out: snapshot.left_out,
+        _kept: kept,
     })
+}
+
+/// The projects's stacks that a stopped change set is about, checked against what there is now.
+pub async fn find_stopped(
+    control: &Control,
+    project: &Project,
+    id: Option<ChangeSetId>,
+    what: impl Fn(&ChangeSet) -> Reopen,
+) -> Result<(ChangeSet, Reopen, BTreeSet<StackName>), PrepareError> {
+    let set = match id {
+        Some(id) => control.store.change_set_get(id).await?,
+        None => newest_stopped(control).await?,
+    };
+    let what = what(&set);
+    let runs = control.store.run_list(set.id).await?;
+    let again = reopen(&set, &runs, what).map_err(ChangeSetError::from)?;
+    for run in runs.iter().filter(|run| again.contains(&run.id)) {
+        if !project.stacks.contains_key(&run.stack) {
+            return Err(PrepareError::Gone {
+                stack: run.stack.clone(),
+            });
+        }
+    }
+    let stacks = set.request.stacks.iter();
+    let stacks = stacks.filter(|stack| project.stacks.contains_key(*stack));
+    let stacks = stacks.cloned().collect();
+    Ok((set, what, stacks))
+}
+
+async fn newest_stopped(control: &Control) -> Result<ChangeSet, PrepareError> {
+    let project = control.home.project();
+    let newest = control.store.change_set_list_newest(project, 200).await?;
+    newest
+        .into_iter()
+        .find(|set| {
+            set.request.action != Action::Plan && matches!(set.status, Status::Stopped { .. })
+        })
+        .ok_or(PrepareError::NothingStopped)
 }
 
 /// A change set under way that does exactly what is asked for: the same command again attaches to it.
@@ -215,6 +334,38 @@ fn lanes(project: &Project, wanted: &Wanted) -> Vec<String> {
     };
     let all: BTreeSet<String> = wanted.stacks.iter().map(lane).collect();
     all.into_iter().collect()
+}
+
+/// Who must agree before anything is applied; a target's word is asked for once, a stack's by itself.
+fn approvals(project: &Project, wanted: &Wanted) -> Vec<Requirement> {
+    let mut found: Vec<Requirement> = Vec::new();
+    if wanted.action == Action::Plan {
+        return found;
+    }
+    for name in &wanted.stacks {
+        let stack = &project.stacks[name];
+        let target = &project.targets[&stack.target];
+        let rule = ApprovalBlock::rule(target.approval.as_ref(), stack.approval.as_ref());
+        let Some(rule) = rule.filter(|rule| rule.count > 0) else {
+            continue;
+        };
+        let by = if stack.approval.is_some() || rule.scope == ApprovalScope::Stack {
+            format!("stack `{name}`")
+        } else {
+            format!("target `{}`", target.name)
+        };
+        match found.iter_mut().find(|one| one.by == by) {
+            Some(known) => {
+                known.stacks.insert(name.clone());
+            }
+            None => found.push(Requirement {
+                by,
+                rule,
+                stacks: BTreeSet::from([name.clone()]),
+            }),
+        }
+    }
+    found
 }
 
 /// The distinct engines a set of stacks asks for.

@@ -92,9 +92,17 @@ pub async fn release_abandoned(control: &Control) -> Result<Vec<ChangeSet>, Chan
         if !is_at_work(control, &runs) && !crate::changesets::is_watched(control, &set) {
             let why = match set.status {
                 Status::Confirmed | Status::Interrupting => "its processes are gone",
-                Status::Planning | Status::AwaitingConfirm => "nobody waits for it any more",
-                // Somebody said yes: it goes on when its lanes are free (`worker::go_on_with_waiters`).
-                Status::Waiting | Status::Finished | Status::Stopped { .. } => continue,
+                Status::Planning => "nobody waits for it any more",
+                Status::AwaitingConfirm if is_stale(control, &set) => {
+                    "nobody decided within 30 days"
+                }
+                // It waits for a person, or somebody said yes and it goes on when its lanes are free
+                // (`worker::go_on_with_waiters`).
+                Status::AwaitingConfirm
+                | Status::Waiting
+                | Status::Finished
+                | Status::Stopped { .. }
+                | Status::Superseded { .. } => continue,
             };
             control
                 .store
@@ -133,6 +141,11 @@ pub(crate) async fn may_be_alive(store: &Store, home: &Home, run: RunId) -> bool
     let is_here = set.request.machine == home.machine();
     !is_here && !set.status.is_over()
         || is_here && RunLock::is_held(&home.seen_by(&set.request.project), run)
+}
+
+/// Plans and sources are not kept for ever.
+fn is_stale(control: &Control, set: &ChangeSet) -> bool {
+    control.now().duration_since(set.created_at).as_hours() >= 30 * 24
 }
 
 /// Whether its processes belong to another machine: a lock on this disk says nothing of them.

@@ -68,6 +68,8 @@ pub(crate) struct Job<'a> {
     holds_lanes: bool,
     /// Confirmed beforehand: a plan whose seal moved is made afresh instead of refused.
     auto_approve: bool,
+    /// Nobody has to be asked between plan and apply.
+    goes_on: bool,
     /// Only a plan was asked for.
     review: bool,
 }
@@ -211,6 +213,9 @@ pub async fn run(
         carried: Mutex::new(None),
         holds_lanes: set.status.holds_lanes(),
         auto_approve: set.request.auto_approve,
+        goes_on: set.status.holds_lanes()
+            && set.request.auto_approve
+            && set.request.approvals.is_empty(),
         review: set.request.action == model::changeset::Action::Plan,
     };
     loop {

@@ -38,6 +38,17 @@ impl Act {
             Self::Revealed => "revealed",
         }
     }
+
+    /// What people read.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::LockBroken => "lock broken",
+            Self::StatePushed => "state pushed",
+            Self::StateRolledBack => "state rolled back",
+            Self::StateEdited => "state edited",
+            Self::Revealed => "secrets shown",
+        }
+    }
 }
 
 /// One act, as it is recorded.

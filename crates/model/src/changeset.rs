@@ -4,11 +4,23 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::approval::{Approval, Requirement};
+use crate::hold::Hold;
 use crate::ids::{ChangeSetId, StackName};
 
+mod advance;
+mod hear;
 mod next;
+mod reopen;
+mod supersede;
+mod why;
 
+pub use advance::{Refusal, SetEvent, advance};
+pub use hear::{HearError, Say, hear};
 pub use next::{Step, next};
+pub use reopen::{Reopen, ReopenError, reopen};
+pub use supersede::superseded;
+pub use why::{Front, why, why_set};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChangeSet {
@@ -45,6 +57,33 @@ pub struct Request {
     /// Who asked: a person of the operating system.
     #[serde(default)]
     pub asker: Option<String>,
+    #[serde(default)]
+    pub origin: Origin,
+    /// Who must agree, as the project said when it was asked for.
+    #[serde(default)]
+    pub approvals: Vec<Requirement>,
+}
+
+/// What started a change set.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "by", rename_all = "snake_case")]
+pub enum Origin {
+    /// Somebody asked for it: it is never superseded.
+    #[default]
+    Person,
+    Push {
+        branch: String,
+    },
+}
+
+/// What else a decision about a change set looks at.
+#[derive(Clone, Copy, Debug)]
+pub struct Around<'a> {
+    /// Those that are in force.
+    pub holds: &'a [Hold],
+    /// Those given for this change set or one of its runs.
+    pub approvals: &'a [Approval],
+    pub now: jiff::Timestamp,
 }
 
 impl Request {
@@ -87,9 +126,13 @@ pub enum Status {
     /// No new run starts; those under way were interrupted.
     Interrupting,
     Finished,
-    /// Nothing goes on by itself; the way on is a new request.
+    /// Nothing goes on by itself; it can be resumed.
     Stopped {
         why: String,
+    },
+    /// A newer push took its place before it changed anything.
+    Superseded {
+        by: ChangeSetId,
     },
 }
 
@@ -101,18 +144,33 @@ impl Status {
             | Self::AwaitingConfirm
             | Self::Waiting
             | Self::Finished
-            | Self::Stopped { .. } => false,
+            | Self::Stopped { .. }
+            | Self::Superseded { .. } => false,
         }
     }
 
     pub fn is_over(&self) -> bool {
         match self {
-            Self::Finished | Self::Stopped { .. } => true,
+            Self::Finished | Self::Stopped { .. } | Self::Superseded { .. } => true,
             Self::Planning
             | Self::AwaitingConfirm
             | Self::Waiting
             | Self::Confirmed
             | Self::Interrupting => false,
+        }
+    }
+
+    /// The word people see.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Planning => "planning",
+            Self::AwaitingConfirm => "awaiting confirmation",
+            Self::Waiting => "queued",
+            Self::Confirmed => "applying",
+            Self::Interrupting => "interrupting",
+            Self::Finished => "finished",
+            Self::Stopped { .. } => "stopped",
+            Self::Superseded { .. } => "superseded",
         }
     }
 }

@@ -51,6 +51,8 @@ use stack_schema::{DISCOVER, STACK};
 use syntax::ParsedFile;
 use walk::{Dirs, join};
 
+pub use kinds::duration as read_duration;
+
 use crate::diagnostic::{Finding, Location, Severity};
 use crate::module::Module;
 use crate::project::Project;

@@ -3,6 +3,7 @@
 //! Not here: clocks, disks, sockets, environment, randomness. They come as arguments, and
 //! this crate's `clippy.toml` bans the rest.
 
+pub mod approval;
 pub mod backend;
 pub mod break_glass;
 pub mod changed;
@@ -13,8 +14,10 @@ pub mod digits;
 pub mod engine;
 pub mod engine_event;
 pub mod graph;
+pub mod hold;
 pub mod ids;
 pub mod lock;
+pub mod machine;
 pub mod masking;
 pub mod module;
 pub mod plan;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::approval::ApprovalBlock;
 use crate::diagnostic::Location;
 use crate::engine::EngineRequirement;
 use crate::ids::StackName;
@@ -39,6 +40,8 @@ pub struct Target {
     /// Allowed providers, `namespace/type`; empty: any.
     pub providers: Vec<String>,
     pub backend: Backend,
+    #[serde(default)]
+    pub approval: Option<ApprovalBlock>,
 }
 
 impl Target {
@@ -109,6 +112,8 @@ pub struct Stack {
     pub artifacts: Vec<String>,
     pub timeout_plan: Option<Duration>,
     pub timeout_apply: Option<Duration>,
+    #[serde(default)]
+    pub approval: Option<ApprovalBlock>,
     #[serde(skip)]
     pub declared_at: Location,
 }

@@ -135,6 +135,7 @@ mod tests {
             lane: LaneScope::Target,
             providers: providers.iter().map(|&name| name.to_owned()).collect(),
             backend: Backend::Terrane,
+            approval: None,
         }
     }
 

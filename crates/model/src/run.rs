@@ -23,6 +23,9 @@ pub struct Run {
     pub stack: StackName,
     pub state: RunState,
     pub upstreams: Vec<Upstream>,
+    /// Nothing of its own differs from when its stack last ended well: it runs only if an upstream changes
+    /// something that it consumes.
+    pub is_settled: bool,
 }
 
 /// Where a run is. States carry their data; readers match without `_`.
@@ -70,6 +73,12 @@ pub struct PlanRecord {
     pub seal: Seal,
     /// Made in another slot than the one applies use: good to look at, planned afresh at apply.
     pub preview: bool,
+    /// From when on a person's word is about this plan; the moment of an earlier one that it fits.
+    #[serde(default)]
+    pub since: Option<Timestamp>,
+    /// Keyed digest of the values it takes from other stacks.
+    #[serde(default)]
+    pub consumed: Option<String>,
 }
 
 impl PlanRecord {
@@ -112,9 +121,14 @@ pub enum Outcome {
         preview: Preview,
     },
     Unchanged,
+    /// Nothing that it consumes changed, and nothing of its own: it was not even planned.
+    Untouched,
     Applied {
         counts: PlanCounts,
         serial: Option<i64>,
+        /// The outputs that differ from before.
+        #[serde(default)]
+        outputs: BTreeSet<String>,
     },
     Failed {
         problem: Problem,
@@ -240,7 +254,15 @@ pub enum RunEvent {
         /// Only a plan was asked for.
         review: bool,
     },
-    NothingToChange,
+    NothingToChange {
+        /// Keyed digest of the values it takes from other stacks.
+        #[serde(default)]
+        consumed: Option<String>,
+        /// The state it was planned from.
+        #[serde(default)]
+        serial: Option<i64>,
+    },
+    NothingConsumed,
     PlanFinished {
         plan: PlanRecord,
         /// Whether it may be applied without another look.
@@ -271,6 +293,8 @@ pub enum RunEvent {
     RunnerLost {
         kept: Option<String>,
     },
+    /// Tried again, or resumed, after it did not end well.
+    Reopened,
 }
 
 impl RunState {
@@ -315,6 +339,7 @@ impl Outcome {
             Self::Planned { .. }
             | Self::Deferred { .. }
             | Self::Unchanged
+            | Self::Untouched
             | Self::Applied { .. } => true,
             Self::Failed { .. } | Self::Skipped { .. } | Self::Unknown { .. } => false,
         }
@@ -325,6 +350,7 @@ impl Outcome {
             Self::Planned { .. } => "planned",
             Self::Deferred { .. } => "deferred",
             Self::Unchanged => "unchanged",
+            Self::Untouched => "untouched",
             Self::Applied { .. } => "applied",
             Self::Failed { .. } => "failed",
             Self::Skipped { .. } => "skipped",

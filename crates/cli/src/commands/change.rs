@@ -9,8 +9,8 @@ use control::asker::Asker;
 use control::changesets::{self, PrepareError, Wanted};
 use control::projects::OpenProject;
 use control::{Control, engines, recovery, worker};
-use model::changeset::{Action, ChangeSet, Status};
-use model::ids::StackName;
+use model::changeset::{Action, ChangeSet, Reopen, Status};
+use model::ids::{ChangeSetId, StackName};
 use model::project::{Backend, Project};
 use model::run::Run;
 
@@ -26,6 +26,8 @@ mod planned;
 pub(crate) struct Change {
     pub(crate) action: Action,
     pub(crate) selectors: Vec<String>,
+    /// Plan also what nothing changes of.
+    pub(crate) all: bool,
     pub(crate) auto_approve: bool,
     pub(crate) destroy: bool,
     pub(crate) refresh_only: bool,
@@ -76,6 +78,7 @@ pub(crate) async fn carry_out(
     }
     let wanted = Wanted {
         action: change.action,
+        in_any_case: named(&change, &stacks, &project),
         auto_approve: change.auto_approve,
         parallelism: change
             .jobs
@@ -99,6 +102,18 @@ pub(crate) async fn carry_out(
     }
     control::runner::note_usage("terminal");
     status
+}
+
+/// Those that somebody asked for by name: they are planned even if nothing they consume changed.
+fn named(change: &Change, stacks: &BTreeSet<StackName>, project: &Project) -> BTreeSet<StackName> {
+    let is_everything = stacks.len() == project.stacks.len();
+    let is_named = |stack: &&StackName| {
+        change.all
+            || change.destroy
+            || change.selectors.iter().any(|word| word == stack.as_str())
+            || (change.selectors.is_empty() && !is_everything)
+    };
+    stacks.iter().filter(is_named).cloned().collect()
 }
 
 /// The stacks that differ from what was last applied, if a selector asks for them.
@@ -192,8 +207,18 @@ async fn follow(
             Rest::AwaitsConfirm => {
                 let set = planned::plan_set(watcher, project).await?;
                 planned::show(&set, change.full, global, process)?;
+                if let Some(status) = waits_for_others(watcher, global).await? {
+                    return Ok(status);
+                }
                 match confirm(change.action, watcher.set(), process).await? {
                     Answer::Yes => watcher.confirm().await?,
+                    // It stays as it is: whoever may can say yes later, elsewhere.
+                    answer @ Answer::Nobody => {
+                        if global.json {
+                            ending::say_outcome(watcher, answer.status())?;
+                        }
+                        return nobody(watcher.set());
+                    }
                     answer => {
                         watcher.discard().await?;
                         if ending::something_was_applied(watcher.runs()) {
@@ -272,13 +297,58 @@ impl Answer {
     }
 }
 
+fn nobody(set: &ChangeSet) -> Result<ExitStatus, CommandError> {
+    let said = CommandError::new(format!(
+        "change set {} waits: nobody is here to say yes",
+        set.id
+    ));
+    Err(said
+        .hint(format!(
+            "`terrane run confirm {}` starts it; `--auto-approve` applies without asking",
+            set.id
+        ))
+        .status(ExitStatus::Waits))
+}
+
+/// Whether other people have to speak first; then there is nothing to ask here.
+async fn waits_for_others(
+    watcher: &Watcher<'_>,
+    global: &Global,
+) -> Result<Option<ExitStatus>, CommandError> {
+    let id = watcher.set().id;
+    let explained = control::runs::explain(watcher.control(), id).await;
+    let explained = explained.map_err(|err| CommandError::from_error(&err))?;
+    let owed = explained.owed();
+    if owed.is_empty() {
+        return Ok(None);
+    }
+    if global.json {
+        ending::say_outcome(watcher, ExitStatus::Waits)?;
+        return Ok(Some(ExitStatus::Waits));
+    }
+    let mut said = format!("\nChange set {id} awaits approval:\n");
+    for one in &owed {
+        let what = one
+            .run
+            .map_or_else(|| id.to_string(), |run| run.to_string());
+        said.push_str(&format!(
+            "  {}: {}\n    `terrane run approve {what}`\n",
+            one.by,
+            one.words()
+        ));
+    }
+    let then = if watcher.set().request.auto_approve {
+        "It goes on by itself with the last one.\n".to_owned()
+    } else {
+        format!("Then `terrane run confirm {id}` starts it.\n")
+    };
+    said.push_str(&then);
+    report::say(&said)?;
+    Ok(Some(ExitStatus::Waits))
+}
+
 fn unconfirmed(answer: &Answer) -> Result<ExitStatus, CommandError> {
     match answer {
-        Answer::Nobody => {
-            let said = CommandError::new("nothing was applied: nobody is here to say yes")
-                .hint("`--auto-approve` applies without asking");
-            return Err(said.status(answer.status()));
-        }
         Answer::Interrupted => report::say("\nNothing was applied.\n")?,
         Answer::No(typed) if matches!(typed.to_lowercase().as_str(), "y" | "yes") => {
             report::say(
@@ -287,7 +357,7 @@ fn unconfirmed(answer: &Answer) -> Result<ExitStatus, CommandError> {
         }
         // After Ctrl-D the cursor is still behind the question.
         Answer::No(typed) if typed.is_empty() => report::say("\nNothing was applied.\n")?,
-        Answer::Yes | Answer::No(_) => report::say("Nothing was applied.\n")?,
+        Answer::Yes | Answer::No(_) | Answer::Nobody => report::say("Nothing was applied.\n")?,
     }
     Ok(answer.status())
 }
@@ -366,6 +436,85 @@ async fn look_after_the_past(
     worker::go_on_with_waiters(control, &asker)
         .await
         .map_err(|err| failed(&err))
+}
+
+/// A change set that goes on after somebody's word, watched to its end.
+pub(crate) async fn go_on(
+    watcher: &mut Watcher<'_>,
+    project: &Project,
+    global: &Global,
+    process: &Process,
+) -> Result<ExitStatus, CommandError> {
+    let change = Change::of(watcher.action());
+    let status = follow(watcher, &change, project, global, process).await;
+    if status.is_ok() {
+        recovery::tidy_after(watcher.control(), watcher.set(), watcher.runs()).await;
+    }
+    status
+}
+
+/// Opens runs of a stopped change set again and watches them.
+pub(crate) async fn go_on_with(
+    id: Option<ChangeSetId>,
+    what: impl Fn(&ChangeSet) -> Reopen,
+    change: &Change,
+    global: &Global,
+    process: &Process,
+) -> Result<ExitStatus, CommandError> {
+    let (open, project) = sound_project(global, process)?;
+    let look = process.look(global);
+    let settings = process.settings(global)?;
+    let control = open_home(&settings, &open, process, look).await?;
+    look_after_the_past(&control, &open, look, process).await?;
+    let stopped = changesets::find_stopped(&control, &project, id, what).await;
+    let (set, what, stacks) = stopped.map_err(|err| prepare_error(&err))?;
+    let wanted = Wanted {
+        action: set.request.action,
+        in_any_case: stacks.clone(),
+        auto_approve: change.auto_approve,
+        parallelism: change
+            .jobs
+            .map_or(set.request.parallelism, NonZeroUsize::get),
+        destroy: false,
+        refresh_only: false,
+        pinned: None,
+        asker: process.actor(),
+        may_keep_state: !settings.is_ci || settings.named_home.is_some(),
+        stacks,
+    };
+    let wishes = changesets::requirements(&project, &wanted.stacks);
+    let path = process.env.get("PATH").map(std::ffi::OsStr::new);
+    let engines = engines::find(wishes, path, &control.cache)
+        .map_err(|err| CommandError::from_error(&err).hint(err.hint()))?;
+    let resumed = changesets::Resumed { set, what, wanted };
+    let begun = changesets::resume(&control, &open, &project, &engines, &process.env, &resumed)
+        .await
+        .map_err(|err| prepare_error(&err))?;
+    report::say(&format!("Resumed change set {}.\n", begun.id))?;
+    let mut watcher = Watcher::drive(&control, begun, global, process);
+    let status = follow(&mut watcher, change, &project, global, process).await;
+    if status.is_ok() {
+        recovery::tidy_after(&control, watcher.set(), watcher.runs()).await;
+    }
+    status
+}
+
+impl Change {
+    /// As it is without any option.
+    pub(crate) fn of(action: Action) -> Self {
+        Self {
+            action,
+            selectors: Vec::new(),
+            all: false,
+            auto_approve: false,
+            destroy: false,
+            refresh_only: false,
+            pinned: None,
+            detailed_exitcode: false,
+            full: false,
+            jobs: None,
+        }
+    }
 }
 
 fn prepare_error(err: &PrepareError) -> CommandError {

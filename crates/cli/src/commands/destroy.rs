@@ -31,15 +31,12 @@ pub(crate) async fn destroy(
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
     let change = Change {
-        action: Action::Destroy,
         selectors: args.selectors,
         auto_approve: args.auto_approve,
         destroy: true,
-        refresh_only: false,
-        pinned: None,
-        detailed_exitcode: false,
         full: args.full,
         jobs: args.jobs,
+        ..Change::of(Action::Destroy)
     };
     change::carry_out(change, global, process).await
 }

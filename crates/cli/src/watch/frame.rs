@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use model::changeset::{Action, ChangeSet, Status};
-use model::ids::ChangeSetId;
+use model::changeset::{Action, ChangeSet, Front, Status};
 use model::plan::PlanCounts;
 use model::run::{Outcome, Preview, Run, RunState, Skip};
 
@@ -17,7 +16,7 @@ pub(super) fn frame(
     set: &ChangeSet,
     runs: &[Run],
     tails: Option<&Tails>,
-    behind: Option<ChangeSetId>,
+    front: Option<&Front>,
     elapsed: Duration,
 ) -> Frame {
     let mut title = format!(
@@ -26,9 +25,9 @@ pub(super) fn frame(
         deed(set.request.action),
         lanes(set)
     );
-    match (&set.status, behind) {
-        (Status::Waiting, Some(behind)) => {
-            title = format!("{title}, waits for change set {behind} to release the lane");
+    match (&set.status, front) {
+        (Status::Waiting, Some(front)) => {
+            title = format!("{title}, waits: {}", front.words());
         }
         (Status::Interrupting, _) => title = format!("{title}, interrupting"),
         (Status::Stopped { why }, _) if why == "interrupted" => {
@@ -126,6 +125,10 @@ fn finished(outcome: &Outcome, action: Action) -> (Mark, String) {
         Outcome::Planned { plan } => (Mark::Done, format!("planned {}", counts(plan.counts))),
         Outcome::Deferred { preview, .. } => (Mark::Skipped, previewed(preview)),
         Outcome::Unchanged => (Mark::Unchanged, "no changes".to_owned()),
+        Outcome::Untouched => (
+            Mark::Skipped,
+            "skipped: nothing it consumes changes".to_owned(),
+        ),
         Outcome::Applied { counts: done, .. } => {
             let words = if action == Action::Destroy {
                 format!("destroyed {}", count(done.delete, "resource"))

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::changeset::Action;
 use model::graph::Graph;
+use model::hold::HoldOn;
 use model::ids::StackName;
 use model::project::{Backend, EdgeKind, Project, Stack};
 use model::state::{Contents, StateFacts};
@@ -36,6 +37,31 @@ pub(super) fn may(project: &Project, stack: &Stack, wanted: &Wanted) -> Result<(
         });
     }
     Ok(())
+}
+
+/// Nothing is applied where a person said not to.
+pub(super) async fn check_holds(
+    control: &Control,
+    project: &Project,
+    wanted: &Wanted,
+) -> Result<(), PrepareError> {
+    if wanted.action == Action::Plan {
+        return Ok(());
+    }
+    let lanes = super::lanes(project, wanted);
+    let active = control
+        .store
+        .hold_list_active(control.home.project(), control.now());
+    let hold = active.await?.into_iter().find(|hold| match &hold.on {
+        HoldOn::Stack(stack) => wanted.stacks.contains(stack),
+        HoldOn::Lane(lane) => lanes.contains(lane),
+    });
+    match hold {
+        Some(hold) => Err(PrepareError::Held {
+            hold: Box::new(hold),
+        }),
+        None => Ok(()),
+    }
 }
 
 /// Where not anyone may apply, only runs write the state: a server on this home refuses its clients.

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use drivers::snapshot::SnapshotError;
+use model::hold::Hold;
 use model::ids::StackName;
 use store::ChangeSetError;
 
@@ -36,6 +37,12 @@ pub enum PrepareError {
         "stack `{stack}` has no state here, and `{file}` holds one: everything in it would be made again"
     )]
     StateFile { stack: StackName, file: String },
+    #[error("{} is {}", hold.on.words(), hold.words())]
+    Held { hold: Box<Hold> },
+    #[error("stack `{stack}` is no longer in the project")]
+    Gone { stack: StackName },
+    #[error("there is no stopped change set to resume")]
+    NothingStopped,
     #[error("no engine is known for stack `{stack}`")]
     NoEngine { stack: StackName },
     #[error(transparent)]
@@ -73,6 +80,12 @@ impl PrepareError {
             Self::StateFile { stack, file } => Some(format!(
                 "`terrane state import {stack} --from {file}` brings it in; if nothing of it exists any more, remove the file"
             )),
+            Self::Held { hold } => Some(format!(
+                "`terrane hold release {}` ends it; `terrane plan` works meanwhile",
+                hold.on.name()
+            )),
+            Self::Gone { .. } => Some("`terrane apply` starts a new change set".to_owned()),
+            Self::NothingStopped => Some("`terrane run list --all` shows them all".to_owned()),
             Self::Gather(GatherError::Unset { name, .. }) => {
                 Some(format!("set it: `export {name}=…`"))
             }
@@ -93,9 +106,12 @@ impl PrepareError {
             Self::NotAWriter { .. }
             | Self::NoHome { .. }
             | Self::StillNeeded { .. }
-            | Self::StateFile { .. } => true,
+            | Self::StateFile { .. }
+            | Self::Held { .. } => true,
             Self::KeptAside { source, .. } => source.is_refusal(),
             Self::NotApplied { .. }
+            | Self::Gone { .. }
+            | Self::NothingStopped
             | Self::NoEngine { .. }
             | Self::Gather(_)
             | Self::Outputs(_)

@@ -76,6 +76,7 @@ pub(super) fn spec(
             .map(|module| module.outputs.keys().cloned().collect())
             .unwrap_or_default(),
         own_source: source.own.get(name).cloned().unwrap_or_default(),
+        settled: false,
         destroy: wanted.destroy || wanted.action == Action::Destroy,
         refresh_only: wanted.refresh_only,
         pinned: wanted.pinned.filter(|_| wanted.action == Action::Plan),
@@ -92,6 +93,7 @@ pub(crate) fn spec_alone(
     let wanted = Wanted {
         action: Action::Plan,
         stacks: BTreeSet::from([name.clone()]),
+        in_any_case: BTreeSet::new(),
         auto_approve: false,
         parallelism: 1,
         destroy: false,

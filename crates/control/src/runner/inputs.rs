@@ -23,7 +23,7 @@ use super::engine::Caller;
 use super::workspace::Scratch;
 use super::{Failure, Job};
 use crate::asker::Asker;
-use crate::{Control, outputs};
+use crate::{Control, outputs, settled};
 
 pub(super) struct Inputs {
     pub(super) variables: Map<String, Value>,
@@ -32,6 +32,8 @@ pub(super) struct Inputs {
     hidden: Vec<Secret>,
     /// Keyed: equal values can be recognised, none can be guessed.
     pub(super) digest: String,
+    /// Keyed, of what it takes from other stacks alone.
+    pub(super) consumed: String,
     /// Settings of an engine backend, by name.
     pub(super) backend: BTreeMap<String, String>,
     /// Variables that have no value yet.
@@ -118,6 +120,15 @@ pub(super) async fn gather_ahead(job: &Job<'_>, ahead: &Ahead) -> Result<Inputs,
         .keyed_digest("inputs", canonical.into_bytes())
         .await
         .map_err(|err| Failure::because("could not digest the inputs", &err))?;
+    let consumed = settled::consumed(spec)
+        .into_iter()
+        .filter_map(|(stack, output)| {
+            let (value, _) = known.output(&stack, &output)?;
+            Some(((stack, output), value))
+        });
+    let consumed = settled::digest(job.control, &consumed.collect())
+        .await
+        .map_err(|err| Failure::because("could not digest the inputs", &err))?;
     let hidden = known.hidden.into_inner();
     Ok(Inputs {
         variables,
@@ -125,6 +136,7 @@ pub(super) async fn gather_ahead(job: &Job<'_>, ahead: &Ahead) -> Result<Inputs,
         mask: Mask::new(&hidden),
         hidden,
         digest,
+        consumed,
         backend,
         unknown,
     })
@@ -261,22 +273,14 @@ async fn resolve<'a>(
                 let Some(state) = spec.output_states.get(stack) else {
                     continue;
                 };
-                let found = outputs::of_state(control, &state.name, state.is_ours).await;
+                let found = outputs::with_nulls(control, stack, state).await;
                 let values = found.map_err(|err| {
                     Failure::because(&format!("could not read the outputs of `{stack}`"), &err)
                 })?;
-                let declared = outputs::declared(control, stack).await;
-                let declared = declared.map_err(|err| {
-                    Failure::because(&format!("could not read the outputs of `{stack}`"), &err)
-                })?;
-                let nulls = declared
+                let values = values
                     .into_iter()
-                    .map(|name| (name, (Value::Null, false)));
-                let stored = values.into_iter();
-                let stored = stored.map(|(name, output)| (name, (output.value, output.sensitive)));
-                known
-                    .outputs
-                    .insert(stack.clone(), nulls.chain(stored).collect());
+                    .map(|(name, output)| (name, (output.value, output.sensitive)));
+                known.outputs.insert(stack.clone(), values.collect());
             }
         }
         for (stack, name) in outputs {

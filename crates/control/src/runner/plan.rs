@@ -10,11 +10,12 @@ use std::path::Path;
 use drivers::engine::{
     self, EngineCall, Init, InitInputs, LockFile, Plan as PlanCall, PlanMode, PluginCache,
 };
+use model::approval::{ApprovalBlock, ApprovalScope};
 use model::engine::Flavor;
 use model::engine_event::nothing_changes;
 use model::masking::Mask;
 use model::plan::Plan;
-use model::project::Backend;
+use model::project::{Backend, Confirm};
 use model::run::{PlanRecord, RunEvent, RunSpec, Seal, SealedHead, Stage};
 use model::state::{Contents, StateVersion};
 use store::Scope;
@@ -44,7 +45,11 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
         .as_ref()
         .is_none_or(|head| head.contents == Contents::Nothing);
     if job.spec.destroy && is_ours && is_empty {
-        return Ok(RunEvent::NothingToChange); // nothing was ever made, or all of it is gone
+        // Nothing was ever made, or all of it is gone.
+        return Ok(RunEvent::NothingToChange {
+            consumed: None,
+            serial: None,
+        });
     }
     let inputs = inputs::gather(job).await?;
     *mask = inputs.mask.clone();
@@ -69,20 +74,33 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
         return Err(ended.failure("could not plan"));
     }
     keep_copy(job, &caller, &scratch, &var_files, "planned").await?;
+    // Only a plan of everything, from the newest state, tells that a stack is as its source says.
+    let is_whole = !job.spec.destroy && !job.spec.refresh_only && job.spec.pinned.is_none();
+    let consumed = is_whole.then(|| inputs.consumed.clone());
+    let nothing = RunEvent::NothingToChange {
+        consumed: consumed.clone(),
+        serial: head
+            .as_ref()
+            .filter(|_| is_ours)
+            .map(|head| sealed_head(head).serial),
+    };
     if nothing_changes(&ended.events(), ended.exit.code()) {
         scratch.remove();
-        return Ok(RunEvent::NothingToChange);
+        return Ok(nothing);
     }
     let (plan, json) = show(&caller, &scratch, &var_files, mask).await?;
     if plan.is_empty() {
         scratch.remove();
-        return Ok(RunEvent::NothingToChange);
+        return Ok(nothing);
     }
     keep_view(job, &plan).await?;
     if !job.auto_approve {
         ahead::keep(job, &json).await?;
     }
-    let confirmed = job.auto_approve || (!plan.destroys() && !job.review);
+    // Who confirmed the change set said yes to what had to wait, unless it destroys or is asked for itself.
+    let is_said = job.holds_lanes && !plan.destroys() && !has_own_approval(job.spec);
+    let is_auto = job.spec.stack.confirm == Confirm::Auto;
+    let confirmed = !job.review && (job.auto_approve || is_auto || is_said);
     let record = PlanRecord {
         counts: plan.counts(),
         destroys: plan.destroys(),
@@ -94,10 +112,12 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
             engine: caller.engine().to_string(),
         },
         preview: !workspace.is_first,
+        since: Some(job.control.now()),
+        consumed,
     };
     drop(caller);
     // The same process goes on to apply it at once if it may; otherwise it must survive this process.
-    if job.auto_approve && !job.review {
+    if job.goes_on {
         let carried = Carried {
             inputs,
             workspace,
@@ -146,6 +166,12 @@ pub(super) fn mode(spec: &RunSpec) -> PlanMode {
         (false, true) => PlanMode::RefreshOnly,
         (false, false) => PlanMode::Normal,
     }
+}
+
+/// Whether its stack is approved by itself, whatever was said of the change set.
+fn has_own_approval(spec: &RunSpec) -> bool {
+    let rule = ApprovalBlock::rule(spec.target.approval.as_ref(), spec.stack.approval.as_ref());
+    rule.is_some_and(|rule| rule.scope == ApprovalScope::Stack)
 }
 
 /// The outputs that will differ. Before the first apply that is every one: one that will be null is in no

@@ -101,6 +101,8 @@ async fn look(job: &Job<'_>, awaits: &[Awaited], mask: &mut Mask) -> Result<Look
             engine: caller.engine().to_string(),
         },
         preview: true,
+        since: None,
+        consumed: None,
     };
     Ok(Looked {
         on: ahead.unknown(awaits),

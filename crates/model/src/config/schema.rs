@@ -390,8 +390,7 @@ pub(crate) static APPROVAL: Block = Block {
         )
         .default("`\"changeset\"`"),
     ],
-    doc: "Who must approve before an apply.",
-    later: true,
+    doc: "Who must approve before an apply. What a stack's block leaves out is as its target says.",
     ..PLAIN
 };
 

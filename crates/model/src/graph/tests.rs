@@ -66,6 +66,7 @@ fn stack(name: StackName, layer: String, edges: Vec<Edge>) -> Stack {
         artifacts: Vec::new(),
         timeout_plan: None,
         timeout_apply: None,
+        approval: None,
         declared_at: crate::diagnostic::Location::default(),
         name,
     }

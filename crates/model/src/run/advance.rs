@@ -24,6 +24,7 @@ pub fn advance(state: &RunState, event: RunEvent, now: Timestamp) -> Result<RunS
             since: now,
             awaits: on,
         },
+        (S::Queued | S::Deferred { .. }, E::NothingConsumed) => finish(Outcome::Untouched),
         (
             S::Planning { awaits, .. },
             E::Previewed {
@@ -42,7 +43,7 @@ pub fn advance(state: &RunState, event: RunEvent, now: Timestamp) -> Result<RunS
             on,
             preview: Preview::None,
         }),
-        (S::Planning { awaits, .. }, E::NothingToChange) if awaits.is_empty() => {
+        (S::Planning { awaits, .. }, E::NothingToChange { .. }) if awaits.is_empty() => {
             finish(Outcome::Unchanged)
         }
         (
@@ -76,8 +77,12 @@ pub fn advance(state: &RunState, event: RunEvent, now: Timestamp) -> Result<RunS
         },
         // The seal is checked before anything is changed, so a voided plan is simply made again.
         (S::Applying { .. }, E::PlanVoided { .. }) => S::Queued,
-        (S::Applying { .. }, E::ApplyFinished { counts, serial }) => {
-            finish(Outcome::Applied { counts, serial })
+        (S::Applying { plan, .. }, E::ApplyFinished { counts, serial }) => {
+            finish(Outcome::Applied {
+                counts,
+                serial,
+                outputs: plan.outputs.clone(),
+            })
         }
         // Never repeated by itself: the way on is a fresh plan.
         (S::Applying { .. }, E::RunnerLost { kept }) => finish(Outcome::Unknown { kept }),
@@ -87,6 +92,13 @@ pub fn advance(state: &RunState, event: RunEvent, now: Timestamp) -> Result<RunS
         (S::Queued | S::Deferred { .. } | S::Planned { .. }, E::Skipped { because }) => {
             finish(Outcome::Skipped { because })
         }
+        (
+            S::Finished {
+                outcome: Outcome::Failed { .. } | Outcome::Skipped { .. } | Outcome::Unknown { .. },
+                ..
+            },
+            E::Reopened,
+        ) => S::Queued,
         (state, event) => {
             return Err(Refusal {
                 state: state.word(),
@@ -102,7 +114,8 @@ impl RunEvent {
             Self::PlanStarted => "plan started",
             Self::PreviewStarted { .. } => "preview started",
             Self::Previewed { .. } => "previewed",
-            Self::NothingToChange => "nothing to change",
+            Self::NothingToChange { .. } => "nothing to change",
+            Self::NothingConsumed => "nothing consumed",
             Self::PlanFinished { .. } => "plan finished",
             Self::Deferred { .. } => "deferred",
             Self::Confirmed => "confirmed",
@@ -112,6 +125,7 @@ impl RunEvent {
             Self::Failed { .. } => "failed",
             Self::Skipped { .. } => "skipped",
             Self::RunnerLost { .. } => "runner lost",
+            Self::Reopened => "reopened",
         }
     }
 }

@@ -42,6 +42,10 @@ pub struct RunSpec {
     /// Digest of what is this stack's own: its part of the source, and how the project describes it.
     #[serde(default)]
     pub own_source: String,
+    /// Nothing of its own, and nothing that it takes from outside its change set, differs from when its
+    /// stack last ended well.
+    #[serde(default)]
+    pub settled: bool,
     pub destroy: bool,
     pub refresh_only: bool,
     /// The version to plan from instead of the newest: only to see what it would lead to.

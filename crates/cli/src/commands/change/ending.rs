@@ -116,6 +116,7 @@ fn exit_status(runs: &[Run]) -> ExitStatus {
             | Outcome::Planned { .. }
             | Outcome::Deferred { .. }
             | Outcome::Unchanged
+            | Outcome::Untouched
             | Outcome::Applied { .. } => ExitStatus::Done,
         },
         RunState::Queued
@@ -132,9 +133,10 @@ async fn result(watcher: &Watcher<'_>, run: &Run) -> Result<StackResult, Command
         return Ok(StackResult::Skipped);
     };
     Ok(match outcome {
-        Outcome::Planned { .. } | Outcome::Deferred { .. } | Outcome::Unchanged => {
-            StackResult::Unchanged
-        }
+        Outcome::Planned { .. }
+        | Outcome::Deferred { .. }
+        | Outcome::Unchanged
+        | Outcome::Untouched => StackResult::Unchanged,
         Outcome::Applied { .. } => StackResult::Changed,
         Outcome::Skipped {
             because: Skip::Poisoned { by, through },

@@ -54,6 +54,11 @@ async fn status(watcher: &Watcher<'_>, run: &Run) -> Result<StackStatus, Command
                 Some(status) => return Ok(status),
                 None => true,
             },
+            Outcome::Untouched => {
+                return Ok(StackStatus::Skipped {
+                    reason: "nothing it consumes changes".to_owned(),
+                });
+            }
             Outcome::Skipped { because } => {
                 return Ok(StackStatus::Skipped {
                     reason: ending::skipped(because),
