@@ -392,6 +392,7 @@ fn is_open(run: &Run) -> bool {
         RunState::Finished { .. } => false,
         RunState::Queued
         | RunState::Planning { .. }
+        | RunState::Deferred { .. }
         | RunState::Planned { .. }
         | RunState::Applying { .. } => true,
     }

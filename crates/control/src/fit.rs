@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use model::ids::RunId;
 use model::plan::fit::{Difference, Fit, fits};
 use model::plan::{ParsePlanError, difference};
-use model::run::{PlanRecord, RunEvent, RunSpec};
+use model::run::{PlanRecord, Preview, RunEvent, RunSpec};
 use store::{ChangeSetError, Scope, StoreError};
 
 use crate::Control;
@@ -52,14 +52,17 @@ pub async fn judge(
     run: RunId,
     spec: &RunSpec,
     json: &[u8],
+    is_confirmed: bool,
 ) -> Result<Judged, FitError> {
     let fresh = read(control, run, spec, json).await?;
-    let judged = match last_approved(control, run).await? {
-        Some(plan) => Judged {
+    let judged = match last_seen(control, run).await? {
+        Seen::Approved(plan) => Judged {
             since: plan.since,
             ..compare(control, run, spec, &fresh).await?
         },
-        None => Judged::default(),
+        // Whoever confirmed the change set saw what could be seen of it.
+        Seen::Previewed if is_confirmed => compare(control, run, spec, &fresh).await?,
+        Seen::Previewed | Seen::Nothing => Judged::default(),
     };
     if judged.fits == Some(true) {
         return Ok(judged);
@@ -139,20 +142,40 @@ async fn approved(
     Ok(serde_json::from_slice(&plain).ok())
 }
 
+/// What people have seen of a run so far.
+enum Seen {
+    Nothing,
+    /// A preview, without the values that did not exist yet.
+    Previewed,
+    /// A plan that somebody said yes to.
+    Approved(PlanRecord),
+}
+
 /// The last plan of this run, if somebody said yes to it: an apply is started only then.
-async fn last_approved(control: &Control, run: RunId) -> Result<Option<PlanRecord>, FitError> {
+async fn last_seen(control: &Control, run: RunId) -> Result<Seen, FitError> {
     let events = control.store.run_events(run).await;
     let events = events.map_err(|source| FitError::Events { run, source })?;
-    let (mut last, mut approved) = (None, false);
+    let (mut last, mut approved, mut previewed) = (None, false, false);
     for (_, event) in events {
-        if let RunEvent::PlanFinished { plan, fits, .. } = event {
-            approved &= fits == Some(true);
-            last = Some(plan);
-        } else if matches!(event, RunEvent::Confirmed | RunEvent::ApplyStarted) {
-            approved = true;
+        match event {
+            RunEvent::PlanFinished { plan, fits, .. } => {
+                approved &= fits == Some(true);
+                previewed = false;
+                last = Some(plan);
+            }
+            RunEvent::Previewed { preview, .. } => {
+                previewed = matches!(preview, Preview::Planned { .. });
+            }
+            RunEvent::Confirmed | RunEvent::ApplyStarted => approved = true,
+            RunEvent::Reopened => previewed = false,
+            _ => {}
         }
     }
-    Ok(last.filter(|_| approved))
+    Ok(match last.filter(|_| approved) {
+        Some(plan) => Seen::Approved(plan),
+        None if previewed => Seen::Previewed,
+        None => Seen::Nothing,
+    })
 }
 
 /// Where it is kept, and for what it is sealed.

@@ -61,7 +61,10 @@ pub async fn recover(control: &Control, set: &ChangeSet) -> Result<Vec<Found>, C
                 kept
             }
             RunState::Planning { .. } => None,
-            RunState::Queued | RunState::Planned { .. } | RunState::Finished { .. } => continue,
+            RunState::Queued
+            | RunState::Deferred { .. }
+            | RunState::Planned { .. }
+            | RunState::Finished { .. } => continue,
         };
         let was = run.state.word();
         let event = RunEvent::RunnerLost {
@@ -182,6 +185,10 @@ pub(crate) async fn remove_plans(control: &Control, set: &ChangeSet, runs: &[Run
         )));
     }
     if set.status.is_over() {
+        for run in control.store.run_list(set.id).await.unwrap_or_default() {
+            let outputs = crate::runner::planned_outputs(&control.home.run_dir(run.id));
+            drop(fs::remove_file(outputs));
+        }
         // What cannot be removed now is removed after the next change set with the same source.
         drop(remove_source(control, &set.request.source).await);
     }

@@ -15,7 +15,7 @@ use std::pin::Pin;
 use model::ids::RunId;
 use model::import_proposal::Left;
 use model::masking::Mask;
-use model::run::{EngineDiagnostic, Problem, Run, RunEvent, RunSpec, Stage};
+use model::run::{Awaited, EngineDiagnostic, Problem, Run, RunEvent, RunSpec, RunState, Stage};
 use model::secret::Secret;
 use tokio::net::TcpListener;
 use tokio::sync::Mutex;
@@ -29,6 +29,7 @@ use crate::state::StateAccess;
 use crate::worker::{self, Own};
 use interrupts::Interrupts;
 
+mod ahead;
 mod apply;
 mod attend;
 mod engine;
@@ -38,10 +39,12 @@ mod interrupts;
 mod limit;
 mod logs;
 mod plan;
+mod preview;
 mod seal;
 mod usage;
 mod workspace;
 
+pub(crate) use ahead::path as planned_outputs;
 pub use attend::{AttendError, attend};
 pub use exec::exit_file;
 pub(crate) use inputs::for_backend;
@@ -235,7 +238,12 @@ pub async fn run(
     };
     loop {
         let happened = match (stage, &spec.exec) {
-            (Stage::Preparing | Stage::Planning, None) => plan::plan(&job).await,
+            (Stage::Preparing | Stage::Planning, None) => {
+                match awaits(control, run).await?.as_slice() {
+                    [] => plan::plan(&job).await,
+                    awaits => preview::preview(&job, awaits).await,
+                }
+            }
             (Stage::Applying, None) => apply::apply(&job).await,
             (Stage::Preparing | Stage::Planning, Some(_)) => exec::prepare(&job).await,
             (Stage::Applying, Some(exec)) => exec::exec(&job, exec).await,
@@ -258,6 +266,16 @@ pub async fn run(
         };
         stage = next;
     }
+}
+
+/// The upstream values that a run is planned without.
+async fn awaits(control: &Control, run: RunId) -> Result<Vec<Awaited>, RunnerError> {
+    let found = control.store.run_get(run).await;
+    let found = found.map_err(|source| RunnerError::Read { run, source })?;
+    Ok(match found.map(|run| run.state) {
+        Some(RunState::Planning { awaits, .. }) => awaits,
+        _ => Vec::new(),
+    })
 }
 
 /// Writes this process's number into the lock it was started with.

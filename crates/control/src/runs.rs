@@ -50,9 +50,10 @@ impl Explained {
     /// The word for a run's state, seen together with its change set's.
     pub fn word(&self, run: &Run) -> &'static str {
         match (&run.state, &self.set.status) {
-            (RunState::Queued | RunState::Planned { .. }, Status::Superseded { .. }) => {
-                "superseded"
-            }
+            (
+                RunState::Queued | RunState::Deferred { .. } | RunState::Planned { .. },
+                Status::Superseded { .. },
+            ) => "superseded",
             (RunState::Planned { .. }, Status::AwaitingConfirm) if !self.owed().is_empty() => {
                 "awaiting approval"
             }

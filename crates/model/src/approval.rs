@@ -221,6 +221,7 @@ fn plan_since(run: &Run) -> Option<Timestamp> {
         RunState::Planned { plan, .. } => plan.since,
         RunState::Queued
         | RunState::Planning { .. }
+        | RunState::Deferred { .. }
         | RunState::Applying { .. }
         | RunState::Finished { .. } => None,
     }

@@ -16,7 +16,7 @@ mod functions;
 mod kinds;
 mod operators;
 pub(crate) mod paths;
-mod prescan;
+pub(crate) mod prescan;
 mod project;
 mod reader;
 pub mod reference;

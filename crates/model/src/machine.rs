@@ -9,7 +9,9 @@ use jiff::Timestamp;
 use crate::changeset::{self, SetEvent, Status};
 use crate::ids::ChangeSetId;
 use crate::plan::PlanCounts;
-use crate::run::{self, Outcome, PlanRecord, Problem, RunEvent, RunState, Skip, Stage};
+use crate::run::{
+    self, Awaited, Outcome, PlanRecord, Preview, Problem, RunEvent, RunState, Skip, Stage,
+};
 use crate::seal::Seal;
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
@@ -73,8 +75,10 @@ fn name_of(state: &RunState) -> String {
         RunState::Planned {
             confirmed: true, ..
         } => "planned and confirmed".to_owned(),
+        RunState::Planning { awaits, .. } if !awaits.is_empty() => "previewing".to_owned(),
         RunState::Queued
         | RunState::Planning { .. }
+        | RunState::Deferred { .. }
         | RunState::Planned { .. }
         | RunState::Applying { .. }
         | RunState::Finished { .. } => state.word().to_owned(),
@@ -89,7 +93,18 @@ fn run_states() -> Vec<(String, RunState)> {
     };
     let states = vec![
         RunState::Queued,
-        RunState::Planning { since: NOW },
+        RunState::Planning {
+            since: NOW,
+            awaits: Vec::new(),
+        },
+        RunState::Planning {
+            since: NOW,
+            awaits: awaited(),
+        },
+        RunState::Deferred {
+            on: awaited(),
+            preview: Preview::Unchanged,
+        },
         planned(false),
         planned(true),
         RunState::Applying {
@@ -111,13 +126,21 @@ fn run_states() -> Vec<(String, RunState)> {
             kept: None,
             left: None,
         }),
-        finished(Outcome::Deferred { on: Vec::new() }),
+        finished(Outcome::Deferred {
+            on: awaited(),
+            preview: Preview::Unchanged,
+        }),
     ];
     let named = states.into_iter();
     named.map(|state| (name_of(&state), state)).collect()
 }
 
 fn run_events() -> Vec<(&'static str, RunEvent)> {
+    let previewed = |review| RunEvent::Previewed {
+        on: awaited(),
+        preview: Preview::Unchanged,
+        review,
+    };
     let finished = |confirmed, review| RunEvent::PlanFinished {
         plan: plan(),
         confirmed,
@@ -127,6 +150,12 @@ fn run_events() -> Vec<(&'static str, RunEvent)> {
     };
     vec![
         ("plan started", RunEvent::PlanStarted),
+        (
+            "preview started",
+            RunEvent::PreviewStarted { on: awaited() },
+        ),
+        ("previewed", previewed(false)),
+        ("previewed, for review", previewed(true)),
         (
             "nothing to change",
             RunEvent::NothingToChange {
@@ -138,7 +167,7 @@ fn run_events() -> Vec<(&'static str, RunEvent)> {
         ("plan finished", finished(false, false)),
         ("plan finished, approved beforehand", finished(true, false)),
         ("plan finished, for review", finished(false, true)),
-        ("deferred", RunEvent::Deferred { on: Vec::new() }),
+        ("deferred", RunEvent::Deferred { on: awaited() }),
         ("confirmed", RunEvent::Confirmed),
         ("apply started", RunEvent::ApplyStarted),
         ("plan voided", RunEvent::PlanVoided { why: String::new() }),
@@ -244,6 +273,15 @@ fn moves_of_a_set() -> Vec<Move> {
         }
     }
     moves
+}
+
+fn awaited() -> Vec<Awaited> {
+    let stack = "upstream".parse().ok();
+    let awaited = |stack| Awaited {
+        stack,
+        outputs: Vec::new(),
+    };
+    stack.map(awaited).into_iter().collect()
 }
 
 fn plan() -> PlanRecord {

@@ -167,6 +167,7 @@ impl Mask {
         match value {
             PlanValue::Absent
             | PlanValue::Unknown
+            | PlanValue::KnownAfter { .. }
             | PlanValue::Sensitive
             | PlanValue::Masked { .. } => {}
             PlanValue::Known(known @ (Value::Array(_) | Value::Object(_))) => {

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 pub use read::read;
-pub(crate) use read::{is_engine_file, read_listed, tfvars_names};
+pub(crate) use read::{engine_files, is_engine_file, is_json, read_listed, tfvars_names};
 
 use crate::diagnostic::Location;
 
@@ -28,8 +28,9 @@ pub struct Module {
     /// Constraints on the engine, as written.
     pub required_version: Vec<String>,
     pub required_providers: BTreeMap<String, RequiredProvider>,
-    /// Local names of providers that resources and data sources imply by their type.
-    pub implied_providers: BTreeSet<String>,
+    /// Local names of providers that resources and data sources imply by their type or name themselves, and
+    /// where that is first seen.
+    pub implied_providers: BTreeMap<String, Location>,
     /// The kind of its `backend` block, or `cloud`.
     pub backend: Option<String>,
     pub backend_at: Option<Location>,
@@ -94,6 +95,7 @@ pub struct RequiredProvider {
     /// `namespace/type`, as written.
     pub source: Option<String>,
     pub version: Option<String>,
+    pub at: Location,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -120,6 +122,11 @@ pub fn closure(modules: &BTreeMap<String, Module>, dir: &str) -> BTreeSet<String
     reached
 }
 
+/// The local name of the provider that a type of resources implies: what is before the first `_`.
+fn provider_of(resource_type: &str) -> &str {
+    resource_type.split('_').next().unwrap_or(resource_type)
+}
+
 impl Module {
     /// Whether it asks for a provider that is not built into the engine.
     pub fn needs_providers(&self) -> bool {
@@ -131,12 +138,10 @@ impl Module {
             || !self.implied_providers.is_empty()
     }
 
-    /// Notes the provider that a resource or data source of this type implies; the engine's own has
-    /// its name before the first `_` like all others.
-    pub(super) fn imply_provider(&mut self, resource_type: &str) {
-        let name = resource_type.split('_').next().unwrap_or(resource_type);
+    /// Notes a provider by its local name; the engine's own needs no note.
+    pub(super) fn imply_provider(&mut self, name: &str, at: Location) {
         if name != "terraform" {
-            self.implied_providers.insert(name.to_owned());
+            self.implied_providers.entry(name.to_owned()).or_insert(at);
         }
     }
 
@@ -153,7 +158,7 @@ impl Module {
                 provider.source, provider.version
             );
         }
-        for name in &self.implied_providers {
+        for name in self.implied_providers.keys() {
             _ = writeln!(out, "implied {name}");
         }
         let mut calls: Vec<&ModuleCall> = self.calls.iter().collect();

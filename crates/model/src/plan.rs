@@ -4,6 +4,7 @@
 
 pub(crate) mod diff;
 pub mod fit;
+mod outputs;
 mod parse;
 #[cfg(test)]
 mod tests;
@@ -13,6 +14,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::ids::StackName;
+
+pub use outputs::{PlannedOutput, planned_outputs};
 pub use parse::{ParsePlanError, difference, parse};
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -105,6 +109,10 @@ pub enum PlanValue {
     Known(Value),
     /// Known after apply.
     Unknown,
+    /// Known as soon as these upstream stacks are applied.
+    KnownAfter {
+        stacks: Vec<StackName>,
+    },
     Sensitive,
     /// Sensitive, with a keyed digest by which two can be compared.
     Masked {

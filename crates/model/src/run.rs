@@ -40,6 +40,14 @@ pub enum RunState {
     Queued,
     Planning {
         since: Timestamp,
+        /// Not empty: values it needs do not exist yet, so the plan is one to look at.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        awaits: Vec<Awaited>,
+    },
+    /// It was looked at as far as that goes, and is planned when its upstreams are applied.
+    Deferred {
+        on: Vec<Awaited>,
+        preview: Preview,
     },
     /// A plan lies ready. `confirmed`: somebody who saw it, or said so beforehand, wants it applied.
     Planned {
@@ -93,6 +101,8 @@ pub enum Outcome {
     /// Only a plan was asked for, and it needs values that do not exist yet.
     Deferred {
         on: Vec<Awaited>,
+        #[serde(default)]
+        preview: Preview,
     },
     Unchanged,
     /// Nothing that it consumes changed, and nothing of its own: it was not even planned.
@@ -124,6 +134,36 @@ pub struct Awaited {
     pub stack: StackName,
     /// The outputs that will differ; none: the stack merely comes first.
     pub outputs: Vec<String>,
+}
+
+/// What could be seen of a plan that must wait. It is never applied.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "preview", rename_all = "snake_case")]
+pub enum Preview {
+    /// Nobody looked.
+    #[default]
+    None,
+    Planned {
+        plan: Box<PlanRecord>,
+    },
+    /// Whatever the values will be, nothing changes.
+    Unchanged,
+    /// The engine cannot plan without the values.
+    Impossible {
+        why: String,
+    },
+}
+
+impl Preview {
+    /// Those of its outputs that will, or may, differ.
+    pub fn changing<'a>(&self, outputs: &'a BTreeSet<String>) -> Vec<&'a String> {
+        let may = |name: &&String| match self {
+            Self::Planned { plan } => plan.outputs.contains(*name),
+            Self::Unchanged => false,
+            Self::None | Self::Impossible { .. } => true,
+        };
+        outputs.iter().filter(may).collect()
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -192,6 +232,17 @@ pub enum Stage {
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum RunEvent {
     PlanStarted,
+    /// A plan to look at, since values it needs do not exist yet.
+    PreviewStarted {
+        on: Vec<Awaited>,
+    },
+    /// How far that went. `on` is what was not known.
+    Previewed {
+        on: Vec<Awaited>,
+        preview: Preview,
+        /// Only a plan was asked for.
+        review: bool,
+    },
     NothingToChange {
         /// Keyed digest of the values it takes from other stacks.
         #[serde(default)]
@@ -256,9 +307,11 @@ impl RunState {
     pub fn is_finished(&self) -> bool {
         match self {
             Self::Finished { .. } => true,
-            Self::Queued | Self::Planning { .. } | Self::Planned { .. } | Self::Applying { .. } => {
-                false
-            }
+            Self::Queued
+            | Self::Planning { .. }
+            | Self::Deferred { .. }
+            | Self::Planned { .. }
+            | Self::Applying { .. } => false,
         }
     }
 
@@ -266,7 +319,9 @@ impl RunState {
     pub fn is_running(&self) -> bool {
         match self {
             Self::Planning { .. } | Self::Applying { .. } => true,
-            Self::Queued | Self::Planned { .. } | Self::Finished { .. } => false,
+            Self::Queued | Self::Deferred { .. } | Self::Planned { .. } | Self::Finished { .. } => {
+                false
+            }
         }
     }
 
@@ -275,6 +330,7 @@ impl RunState {
         match self {
             Self::Queued => "queued",
             Self::Planning { .. } => "planning",
+            Self::Deferred { .. } => "deferred",
             Self::Planned { .. } => "planned",
             Self::Applying { .. } => "applying",
             Self::Finished { outcome, .. } => outcome.word(),

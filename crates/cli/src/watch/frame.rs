@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use model::changeset::{Action, ChangeSet, Front, Status};
 use model::plan::PlanCounts;
-use model::run::{Outcome, Run, RunState, Skip};
+use model::run::{Outcome, Preview, Run, RunState, Skip};
 
 use super::tail::Tails;
 use super::{deed, is_open};
@@ -84,12 +84,16 @@ fn row(set: &ChangeSet, run: &Run, runs: &[Run], tails: Option<&Tails>) -> Row {
     };
     let (mark, text, elapsed) = match &run.state {
         RunState::Queued => (Mark::Waiting, why_queued(run, runs), None),
-        RunState::Planning { since: at } => {
+        RunState::Planning { since: at, .. } => {
             let verb = match set.request.action {
                 Action::Exec => "preparing",
                 Action::Plan | Action::Apply | Action::Destroy => "planning",
             };
             (Mark::Running, busy(verb), since(*at))
+        }
+        RunState::Deferred { preview, .. } => {
+            let text = [previewed(preview), why_queued(run, runs)].join("   ");
+            (Mark::Waiting, text, None)
         }
         RunState::Planned { plan, .. } if tails.is_none() => {
             (Mark::Done, format!("planned {}", counts(plan.counts)), None)
@@ -127,7 +131,7 @@ fn row(set: &ChangeSet, run: &Run, runs: &[Run], tails: Option<&Tails>) -> Row {
 fn finished(outcome: &Outcome, action: Action) -> (Mark, String) {
     match outcome {
         Outcome::Planned { plan } => (Mark::Done, format!("planned {}", counts(plan.counts))),
-        Outcome::Deferred { .. } => (Mark::Skipped, "deferred".to_owned()),
+        Outcome::Deferred { preview, .. } => (Mark::Skipped, previewed(preview)),
         Outcome::Unchanged => (Mark::Unchanged, "no changes".to_owned()),
         Outcome::Untouched => (
             Mark::Skipped,
@@ -159,6 +163,16 @@ fn finished(outcome: &Outcome, action: Action) -> (Mark, String) {
         } => (Mark::Skipped, format!("skipped, poisoned by `{by}`")),
         Outcome::Skipped { .. } => (Mark::Skipped, "skipped".to_owned()),
         Outcome::Unknown { .. } => (Mark::Unknown, "unknown: its runner was lost".to_owned()),
+    }
+}
+
+/// How far a plan that must wait could be seen.
+fn previewed(preview: &Preview) -> String {
+    match preview {
+        Preview::None => "deferred".to_owned(),
+        Preview::Planned { plan } => format!("deferred, {} so far", counts(plan.counts)),
+        Preview::Unchanged => "deferred, no changes so far".to_owned(),
+        Preview::Impossible { .. } => "deferred, no preview".to_owned(),
     }
 }
 

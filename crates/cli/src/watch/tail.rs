@@ -27,7 +27,10 @@ impl Tails {
             let stage = match run.state {
                 RunState::Planning { .. } => Stage::Planning,
                 RunState::Applying { .. } => Stage::Applying,
-                RunState::Queued | RunState::Planned { .. } | RunState::Finished { .. } => {
+                RunState::Queued
+                | RunState::Deferred { .. }
+                | RunState::Planned { .. }
+                | RunState::Finished { .. } => {
                     self.0.remove(&run.id);
                     continue;
                 }

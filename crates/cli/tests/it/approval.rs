@@ -21,7 +21,7 @@ fn without_a_terminal_nothing_is_applied() {
     hint: `terrane run confirm c1` starts it; `--auto-approve` applies without asking
     [exit 3]
     ");
-    assert!(said.stdout.contains("Plan: 1 to add"), "{said}");
+    assert!(said.stdout.contains("Plan: 2 to add"), "{said}");
     let _ = story.cli(&["destroy"]).expect(0);
     assert_eq!(story.made(), Vec::<String>::new());
 }
@@ -41,9 +41,15 @@ fn a_plan_says_by_its_exit_code_whether_there_are_changes() {
         + id     (known after apply)
         + name   "base after nobody"
 
-    top   deferred, no preview: `name` is known after `base`
+    top   + 1 add                                deferred: planned after `base`
+      + terraform_data.top
+          input   "top"
+          known after apply: id, output
+      outputs
+        + id     (known after apply)
+        + name   "top after base after nobody"
 
-    Plan: 1 to add, 0 to change, 0 to replace, 0 to destroy, in 1 of 2 stacks; 1 deferred.
+    Plan: 2 to add, 0 to change, 0 to replace, 0 to destroy, in 2 of 2 stacks.
     "#);
     let _ = story.cli(&["plan"]).expect(0);
     let _ = story.cli(&["apply", "--auto-approve"]).expect(0);

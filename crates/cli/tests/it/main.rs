@@ -33,6 +33,7 @@ mod order;
 mod outage;
 mod output;
 mod people;
+mod preview;
 mod project;
 mod quickstart;
 mod random_kills;

@@ -176,6 +176,9 @@ fn waits_for(project: &Project, graph: &Graph, name: &StackName, wanted: &Wanted
             })
             .collect();
     }
+    if wanted.destroy {
+        return Vec::new(); // seen from the end, each goes away with the values it has now
+    }
     let mut needs: BTreeMap<StackName, BTreeSet<String>> = BTreeMap::new();
     for edge in &project.stacks[name].edges {
         if !wanted.stacks.contains(&edge.upstream) {

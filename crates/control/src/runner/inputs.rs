@@ -2,7 +2,7 @@
 //! exist here in memory, in the engine's environment and in one 0600 file, and nowhere else.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use drivers::process::{Environment, engine_environment};
@@ -12,11 +12,13 @@ use model::config::eval::{self, Values};
 use model::digits;
 use model::ids::StackName;
 use model::masking::Mask;
+use model::preview::Unknowns;
 use model::project::{Backend, Input, Needs};
 use model::run::RunSpec;
 use model::secret::Secret;
 use serde_json::{Map, Value};
 
+use super::ahead::Ahead;
 use super::engine::Caller;
 use super::workspace::Scratch;
 use super::{Failure, Job};
@@ -35,6 +37,8 @@ pub(super) struct Inputs {
     pub(super) consumed: String,
     /// Settings of an engine backend, by name.
     pub(super) backend: BTreeMap<String, String>,
+    /// Variables that have no value yet.
+    pub(super) unknown: Unknowns,
 }
 
 impl Inputs {
@@ -67,7 +71,7 @@ pub(crate) async fn for_backend(
     for context in &mut bare.contexts {
         context.vars.clear();
     }
-    let known = resolve(control, &bare, asker).await?;
+    let known = resolve(control, &bare, asker, &Ahead::default()).await?;
     let mut environment = environment(&bare, asker, &known)?;
     let settings = settings(&bare, &known, &mut environment)?;
     Ok(BackendValues {
@@ -78,8 +82,13 @@ pub(crate) async fn for_backend(
 
 /// Evaluates everything the run needs, in the order in which the stronger overrides the weaker.
 pub(super) async fn gather(job: &Job<'_>) -> Result<Inputs, Failure> {
+    gather_ahead(job, &Ahead::default()).await
+}
+
+/// The same before upstream stacks are applied: with what their plans say, as far as they do.
+pub(super) async fn gather_ahead(job: &Job<'_>, ahead: &Ahead) -> Result<Inputs, Failure> {
     let spec = job.spec;
-    let known = resolve(job.control, spec, job.asker).await?;
+    let known = resolve(job.control, spec, job.asker, ahead).await?;
     let mut environment = environment(spec, job.asker, &known)?;
     let mut variables = Map::new();
     for context in &spec.contexts {
@@ -90,7 +99,14 @@ pub(super) async fn gather(job: &Job<'_>) -> Result<Inputs, Failure> {
             }
         }
     }
+    let mut unknown = Unknowns::new();
     for (name, input) in &spec.stack.inputs {
+        let after = known.awaited(input);
+        if !after.is_empty() {
+            variables.remove(name);
+            unknown.insert(name.clone(), after);
+            continue;
+        }
         let value = known.evaluate(input, &format!("input `{name}`"))?;
         variables.insert(name.clone(), value);
     }
@@ -123,6 +139,7 @@ pub(super) async fn gather(job: &Job<'_>) -> Result<Inputs, Failure> {
         digest,
         consumed,
         backend,
+        unknown,
     })
 }
 
@@ -170,11 +187,22 @@ fn settings(
 struct Known<'a> {
     env: &'a BTreeMap<String, String>,
     outputs: BTreeMap<StackName, BTreeMap<String, (Value, bool)>>,
+    /// Outputs that nobody knows before their stack is applied.
+    unknown: BTreeSet<(StackName, String)>,
     secrets: BTreeMap<String, Secret>,
     hidden: RefCell<Vec<Secret>>,
 }
 
 impl Known<'_> {
+    /// The stacks that must be applied before this has a value.
+    fn awaited(&self, input: &Input) -> BTreeSet<StackName> {
+        let Input::Expression(expression) = input else {
+            return BTreeSet::new();
+        };
+        let outputs = expression.needs.outputs.intersection(&self.unknown);
+        outputs.map(|(stack, _)| stack.clone()).collect()
+    }
+
     fn evaluate(&self, input: &Input, what: &str) -> Result<Value, Failure> {
         let evaluated = eval::evaluate(input, self)
             .map_err(|err| Failure::because(&format!("could not work out {what}"), &err))?;
@@ -217,10 +245,12 @@ async fn resolve<'a>(
     control: &Control,
     spec: &RunSpec,
     asker: &'a Asker,
+    ahead: &Ahead,
 ) -> Result<Known<'a>, Failure> {
     let mut known = Known {
         env: asker.env(),
         outputs: BTreeMap::new(),
+        unknown: BTreeSet::new(),
         secrets: BTreeMap::new(),
         hidden: RefCell::new(Vec::new()),
     };
@@ -252,6 +282,18 @@ async fn resolve<'a>(
                     .into_iter()
                     .map(|(name, output)| (name, (output.value, output.sensitive)));
                 known.outputs.insert(stack.clone(), values.collect());
+            }
+        }
+        for (stack, name) in outputs {
+            match ahead.get(stack, name).map(|it| (&it.value, it.sensitive)) {
+                None => {}
+                Some((None, _)) => {
+                    known.unknown.insert((stack.clone(), name.clone()));
+                }
+                Some((Some(value), sensitive)) => {
+                    let outputs = known.outputs.entry(stack.clone()).or_default();
+                    outputs.insert(name.clone(), (value.clone(), sensitive));
+                }
             }
         }
         for reference in secrets {

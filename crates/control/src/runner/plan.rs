@@ -26,7 +26,7 @@ use super::engine::Caller;
 use super::inputs::{self, Inputs};
 use super::limit::Limit;
 use super::workspace::{Scratch, Workspace};
-use super::{Carried, Failure, Job, failed, seal};
+use super::{Carried, Failure, Job, ahead, failed, seal};
 use crate::fit::{self, Judged};
 use crate::state::StateAccess;
 
@@ -40,13 +40,7 @@ pub(super) async fn plan(job: &Job<'_>) -> RunEvent {
 }
 
 async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
-    let store = &job.control.store;
-    let state = job.control.state_name(&job.spec.stack.state);
-    let access = match job.spec.pinned {
-        None => StateAccess::for_plan(store.clone(), state, job.run).await,
-        Some(older) => StateAccess::for_plan_from(store.clone(), state, job.run, older).await,
-    };
-    let access = access.map_err(|err| Failure::because("could not read the state", &err))?;
+    let access = read_state(job).await?;
     let head = access.pinned().cloned();
     let is_ours = job.spec.target.backend == Backend::Terrane;
     let is_empty = head
@@ -58,16 +52,6 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
             consumed: None,
             serial: None,
         });
-    }
-    if is_ours && head.as_ref().is_some_and(StateVersion::is_copy) {
-        let stack = &job.spec.stack.name;
-        return Err(Failure::new(
-            "its state lives in a backend of the engine, and what is here is a copy",
-        )
-        .hint(format!(
-            "`terrane state import {stack} --from …` brings it here"
-        ))
-        .refused());
     }
     let inputs = inputs::gather(job).await?;
     *mask = inputs.mask.clone();
@@ -82,11 +66,7 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
 
     let call = EngineCall::Plan(PlanCall {
         out: &scratch.plan(),
-        mode: match (job.spec.destroy, job.spec.refresh_only) {
-            (true, _) => PlanMode::Destroy,
-            (false, true) => PlanMode::RefreshOnly,
-            (false, false) => PlanMode::Normal,
-        },
+        mode: mode(job.spec),
         var_files: &var_files,
     });
     let ended = caller.call(&call, Stage::Planning, limit).await?;
@@ -115,11 +95,14 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
         return Ok(nothing);
     }
     keep_view(job, &plan).await?;
+    if !job.auto_approve {
+        ahead::keep(job, &shown).await?;
+    }
     // Where nobody looks, nothing is approved that another plan could be compared with.
     let judged = if job.auto_approve || (job.review && !job.keeps_plan) {
         Judged::default()
     } else {
-        let judged = fit::judge(job.control, job.run, job.spec, &shown).await;
+        let judged = fit::judge(job.control, job.run, job.spec, &shown, job.holds_lanes).await;
         judged.map_err(|err| Failure::because("could not compare the plan", &err))?
     };
     // Who confirmed the change set said yes to what fits, and to what had to wait unless it destroys; not to what is
@@ -169,6 +152,37 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
     })
 }
 
+/// The state that a plan is made from: one version, whatever happens meanwhile.
+pub(super) async fn read_state(job: &Job<'_>) -> Result<StateAccess, Failure> {
+    let store = &job.control.store;
+    let state = job.control.state_name(&job.spec.stack.state);
+    let access = match job.spec.pinned {
+        None => StateAccess::for_plan(store.clone(), state, job.run).await,
+        Some(older) => StateAccess::for_plan_from(store.clone(), state, job.run, older).await,
+    };
+    let access = access.map_err(|err| Failure::because("could not read the state", &err))?;
+    let is_ours = job.spec.target.backend == Backend::Terrane;
+    if is_ours && access.pinned().is_some_and(StateVersion::is_copy) {
+        let stack = &job.spec.stack.name;
+        return Err(Failure::new(
+            "its state lives in a backend of the engine, and what is here is a copy",
+        )
+        .hint(format!(
+            "`terrane state import {stack} --from …` brings it here"
+        ))
+        .refused());
+    }
+    Ok(access)
+}
+
+pub(super) fn mode(spec: &RunSpec) -> PlanMode {
+    match (spec.destroy, spec.refresh_only) {
+        (true, _) => PlanMode::Destroy,
+        (false, true) => PlanMode::RefreshOnly,
+        (false, false) => PlanMode::Normal,
+    }
+}
+
 /// Whether its stack is approved by itself, whatever was said of the change set.
 fn has_own_approval(spec: &RunSpec) -> bool {
     let rule = ApprovalBlock::rule(spec.target.approval.as_ref(), spec.stack.approval.as_ref());
@@ -177,7 +191,7 @@ fn has_own_approval(spec: &RunSpec) -> bool {
 
 /// The outputs that will differ. Before the first apply that is every one: one that will be null is in no
 /// plan, and yet nobody knows it.
-fn changing_outputs(spec: &RunSpec, plan: &Plan, is_first: bool) -> BTreeSet<String> {
+pub(super) fn changing_outputs(spec: &RunSpec, plan: &Plan, is_first: bool) -> BTreeSet<String> {
     let mut outputs: BTreeSet<String> = plan.outputs.keys().cloned().collect();
     if is_first {
         outputs.extend(spec.outputs.iter().cloned());
@@ -299,7 +313,7 @@ fn write_back(job: &Job<'_>, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// The plan as people may see it, and the engine's own words, which they may not.
-async fn show(
+pub(super) async fn show(
     caller: &Caller<'_>,
     scratch: &Scratch,
     var_files: &[std::path::PathBuf],
@@ -324,7 +338,7 @@ async fn show(
 }
 
 /// The plan as people see it, for watchers and for later.
-async fn keep_view(job: &Job<'_>, plan: &Plan) -> Result<(), Failure> {
+pub(super) async fn keep_view(job: &Job<'_>, plan: &Plan) -> Result<(), Failure> {
     let failed = |err: &dyn std::error::Error| Failure::because("could not keep the plan", err);
     let bytes = serde_json::to_vec(plan).map_err(|err| failed(&err))?;
     seal_to(
@@ -347,7 +361,12 @@ async fn keep_plan_file(job: &Job<'_>, path: &Path) -> Result<(), Failure> {
     .await
 }
 
-async fn seal_to(job: &Job<'_>, purpose: &str, bytes: Vec<u8>, path: &Path) -> Result<(), Failure> {
+pub(super) async fn seal_to(
+    job: &Job<'_>,
+    purpose: &str,
+    bytes: Vec<u8>,
+    path: &Path,
+) -> Result<(), Failure> {
     let failed = |err: &dyn std::error::Error| Failure::because("could not keep the plan", err);
     let scope = Scope::State(job.control.state_name(&job.spec.stack.state));
     let sealed = job

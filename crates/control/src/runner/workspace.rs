@@ -20,6 +20,8 @@ use crate::Control;
 use crate::home::{OVERRIDE_FILE, make_private};
 use crate::locks::try_lock;
 
+mod apart;
+
 /// A place in a tree: nobody else's engine runs in this stack's directory, and nobody lays another source
 /// out, until this is dropped and the engine is gone.
 pub(super) struct Workspace {
@@ -45,17 +47,7 @@ impl Workspace {
     pub(super) async fn prepare(job: &Job<'_>) -> Result<Self, Failure> {
         let taking = Taking::of(job)?;
         let work = tokio::task::spawn_blocking(move || taking.take());
-        let mut interrupts = job.interrupts.lock().await;
-        let taken = tokio::select! {
-            () = interrupts.next() => return Err(Failure::interrupted()),
-            taken = work => taken,
-        };
-        drop(interrupts);
-        let failed =
-            |err: &dyn std::error::Error| Failure::because("could not lay out the source", err);
-        let (number, tree, locks) = taken
-            .map_err(|err| failed(&err))?
-            .map_err(|err| failed(&err))?;
+        let (number, tree, locks) = settled(job, work).await?;
         let dir = tree.join(&job.spec.stack.path);
         write_override(&dir, job.spec)
             .map_err(|err| Failure::because("could not point the stack at its state", &err))?;
@@ -67,6 +59,11 @@ impl Workspace {
         })
     }
 
+    /// Where the project's root is laid out.
+    pub(super) fn tree(&self) -> &Path {
+        &self.tree
+    }
+
     /// The stack's own variable files, then ours, which wins.
     pub(super) fn var_files(&self, job: &Job<'_>, scratch: &Scratch) -> Vec<PathBuf> {
         let own = job.spec.stack.var_files.iter();
@@ -74,6 +71,23 @@ impl Workspace {
         files.push(scratch.variables());
         files
     }
+}
+
+/// What came of looking for a place, unless a Ctrl-C comes first.
+async fn settled<T>(
+    job: &Job<'_>,
+    work: tokio::task::JoinHandle<io::Result<T>>,
+) -> Result<T, Failure> {
+    let mut interrupts = job.interrupts.lock().await;
+    let taken = tokio::select! {
+        () = interrupts.next() => return Err(Failure::interrupted()),
+        taken = work => taken,
+    };
+    let failed =
+        |err: &dyn std::error::Error| Failure::because("could not lay out the source", err);
+    taken
+        .map_err(|err| failed(&err))?
+        .map_err(|err| failed(&err))
 }
 
 /// What it takes to find a place, without waiting on the runtime's thread.
@@ -99,9 +113,11 @@ impl Taking {
         })
     }
 
+    /// Trees of one slot.
+    const MOST: usize = 64;
+
     fn take(&self) -> io::Result<(usize, PathBuf, Locks)> {
-        const MOST: usize = 64;
-        let most = if self.waits { 1 } else { MOST };
+        let most = if self.waits { 1 } else { Self::MOST };
         // Who only looks may do so for days: applies must not have to wait for tree 0.
         let first = usize::from(self.spec.only_reads());
         for number in first..most {
@@ -114,8 +130,9 @@ impl Taking {
                 return Ok((number, slot.tree().to_owned(), locks));
             }
         }
+        let most = Self::MOST;
         Err(io::Error::other(format!(
-            "{MOST} engines are at work on this stack already"
+            "{most} engines are at work on this stack already"
         )))
     }
 

@@ -245,6 +245,7 @@ impl<'a> Seeker<'a> {
             PlanValue::Known(_) => self.is_in(&text).then_some(shown),
             PlanValue::Absent
             | PlanValue::Unknown
+            | PlanValue::KnownAfter { .. }
             | PlanValue::Sensitive
             | PlanValue::Masked { .. } => None,
         }

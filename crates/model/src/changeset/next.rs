@@ -13,6 +13,8 @@ use crate::run::{Awaited, Outcome, Run, RunEvent, RunState, Skip};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     StartPlan(RunId),
+    /// A plan to look at: these values do not exist yet.
+    StartPreview(RunId, Vec<Awaited>),
     StartApply(RunId),
     Record(RunId, RunEvent),
     Move(SetEvent),
@@ -87,13 +89,14 @@ impl Board<'_> {
                 }
             }
         }
-        for run in self.runs.iter().filter(|run| run.state == RunState::Queued) {
+        for run in self.runs.iter().filter(|run| is_unplanned(run)) {
             match self.way_to_plan(run) {
                 Way::Poisoned(because) => {
                     steps.push(Step::Record(run.id, RunEvent::Skipped { because }));
                 }
-                Way::Deferred(on) if self.set.request.action == Action::Plan => {
-                    steps.push(Step::Record(run.id, RunEvent::Deferred { on }));
+                Way::Deferred(on) if run.state == RunState::Queued && places > 0 => {
+                    places -= 1;
+                    steps.push(Step::StartPreview(run.id, on));
                 }
                 Way::Untouched => {
                     steps.push(Step::Record(run.id, RunEvent::NothingConsumed));
@@ -140,6 +143,7 @@ impl Board<'_> {
                 },
                 RunState::Queued
                 | RunState::Planning { .. }
+                | RunState::Deferred { .. }
                 | RunState::Planned { .. }
                 | RunState::Applying { .. } => {}
             }
@@ -212,6 +216,7 @@ impl Board<'_> {
                 RunState::Finished { outcome, .. } => return poisoned(&upstream.stack, outcome),
                 RunState::Queued
                 | RunState::Planning { .. }
+                | RunState::Deferred { .. }
                 | RunState::Planned { .. }
                 | RunState::Applying { .. } => return Way::Waits,
             }
@@ -250,31 +255,47 @@ impl Board<'_> {
                             });
                         }
                     }
-                    Outcome::Deferred { .. } if need.outputs.is_empty() => {}
-                    Outcome::Deferred { .. } => awaited.push(Awaited {
-                        stack: need.stack.clone(),
-                        outputs: need.outputs.iter().cloned().collect(),
-                    }),
+                    Outcome::Deferred { preview, .. } => {
+                        let outputs = preview.changing(&need.outputs);
+                        if !outputs.is_empty() {
+                            awaited.push(Awaited {
+                                stack: need.stack.clone(),
+                                outputs: outputs.into_iter().cloned().collect(),
+                            });
+                        }
+                    }
                     Outcome::Failed { .. } | Outcome::Skipped { .. } | Outcome::Unknown { .. } => {
                         return poisoned(&upstream.stack, outcome);
                     }
                 },
                 // An `order` upstream gives no value: a review need not wait for what it will do.
-                RunState::Queued | RunState::Planning { .. } | RunState::Planned { .. }
+                RunState::Queued
+                | RunState::Planning { .. }
+                | RunState::Deferred { .. }
+                | RunState::Planned { .. }
                     if review && need.outputs.is_empty() => {}
                 RunState::Queued | RunState::Planning { .. } | RunState::Applying { .. } => {
                     waits = true;
                 }
+                RunState::Deferred { preview, .. } => awaited.push(Awaited {
+                    stack: need.stack.clone(),
+                    outputs: preview
+                        .changing(&need.outputs)
+                        .into_iter()
+                        .cloned()
+                        .collect(),
+                }),
                 RunState::Planned { plan, .. } => awaited.push(Awaited {
                     stack: need.stack.clone(),
                     outputs: need.outputs.intersection(&plan.outputs).cloned().collect(),
                 }),
             }
         }
-        match (awaited.is_empty(), waits) {
-            (false, _) => Way::Deferred(awaited),
-            (true, true) => Way::Waits,
-            (true, false) => Way::Open,
+        // A preview wants to know all that can be known.
+        match (waits, awaited.is_empty()) {
+            (true, _) => Way::Waits,
+            (false, true) => Way::Open,
+            (false, false) => Way::Deferred(awaited),
         }
     }
 
@@ -298,9 +319,11 @@ impl Board<'_> {
                     | Outcome::Unknown { .. } => return false,
                 },
                 RunState::Planned { plan, .. } => &plan.outputs,
-                RunState::Queued | RunState::Planning { .. } | RunState::Applying { .. } => {
-                    return false;
-                }
+                // What is deferred may turn out otherwise than it looked.
+                RunState::Queued
+                | RunState::Planning { .. }
+                | RunState::Deferred { .. }
+                | RunState::Applying { .. } => return false,
             };
             if need.outputs.is_empty() || !need.outputs.is_disjoint(changed) {
                 return false;
@@ -313,6 +336,17 @@ impl Board<'_> {
         run.upstreams
             .iter()
             .filter_map(|need| self.by_stack.get(&need.stack).copied())
+    }
+}
+
+/// Whether it has no plan that could be applied, and nobody is making one.
+fn is_unplanned(run: &Run) -> bool {
+    match run.state {
+        RunState::Queued | RunState::Deferred { .. } => true,
+        RunState::Planning { .. }
+        | RunState::Planned { .. }
+        | RunState::Applying { .. }
+        | RunState::Finished { .. } => false,
     }
 }
 

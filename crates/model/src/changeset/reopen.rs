@@ -42,6 +42,7 @@ pub fn reopen(set: &ChangeSet, runs: &[Run], what: Reopen) -> Result<Vec<RunId>,
         RunState::Finished { outcome, .. } => !outcome.is_good(),
         RunState::Queued
         | RunState::Planning { .. }
+        | RunState::Deferred { .. }
         | RunState::Planned { .. }
         | RunState::Applying { .. } => false,
     };
@@ -90,6 +91,7 @@ fn poisoned_by(run: &Run) -> Option<&StackName> {
         RunState::Finished { .. }
         | RunState::Queued
         | RunState::Planning { .. }
+        | RunState::Deferred { .. }
         | RunState::Planned { .. }
         | RunState::Applying { .. } => None,
     }

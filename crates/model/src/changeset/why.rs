@@ -104,19 +104,21 @@ pub fn why(
 ) -> Option<String> {
     match &run.state {
         RunState::Planning { .. } | RunState::Applying { .. } => None,
-        RunState::Queued | RunState::Planned { .. } => match &set.status {
-            Status::Planning | Status::Confirmed => Some(waits_inside(set, runs, run, around)),
-            Status::Waiting
-            | Status::AwaitingConfirm
-            | Status::Interrupting
-            | Status::Stopped { .. }
-            | Status::Superseded { .. } => why_set(set, runs, around, front),
-            Status::Finished => None,
-        },
+        RunState::Queued | RunState::Deferred { .. } | RunState::Planned { .. } => {
+            match &set.status {
+                Status::Planning | Status::Confirmed => Some(waits_inside(set, runs, run, around)),
+                Status::Waiting
+                | Status::AwaitingConfirm
+                | Status::Interrupting
+                | Status::Stopped { .. }
+                | Status::Superseded { .. } => why_set(set, runs, around, front),
+                Status::Finished => None,
+            }
+        }
         RunState::Finished { outcome, .. } => match outcome {
             Outcome::Planned { .. } | Outcome::Unchanged | Outcome::Applied { .. } => None,
             Outcome::Untouched => Some("nothing it consumes changes".to_owned()),
-            Outcome::Deferred { on } => {
+            Outcome::Deferred { on, .. } => {
                 let names: Vec<String> = on.iter().map(|one| format!("`{}`", one.stack)).collect();
                 Some(format!("known after {}", names.join(", ")))
             }
@@ -158,6 +160,7 @@ fn waits_inside(set: &ChangeSet, runs: &[Run], run: &Run, around: &Around<'_>) -
         }
         RunState::Queued
         | RunState::Planning { .. }
+        | RunState::Deferred { .. }
         | RunState::Planned { .. }
         | RunState::Applying { .. }
         | RunState::Finished { .. } => format!(

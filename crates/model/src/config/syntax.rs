@@ -90,10 +90,12 @@ pub(crate) struct ParsedFile {
 
 pub(crate) fn parse(tree: &dyn Tree, path: &str) -> Result<ParsedFile, Finding> {
     let source = open(tree, path)?;
-    match parse_text(source.code()) {
-        Ok(body) => Ok(ParsedFile { source, body }),
-        Err(flaw) => Err(flaw.finding(&source)),
-    }
+    let body = parse_source(&source)?;
+    Ok(ParsedFile { source, body })
+}
+
+pub(crate) fn parse_source(source: &Source) -> Result<Body, Finding> {
+    parse_text(source.code()).map_err(|flaw| flaw.finding(source))
 }
 
 /// Reads a file as text, or says why it is none.

@@ -6,7 +6,7 @@ use hcl_edit::structure::{Block, Body};
 
 use super::read::Draft;
 use super::scan::scan;
-use super::{ModuleCall, Output, RemoteState, RequiredProvider, Variable};
+use super::{ModuleCall, Output, RemoteState, RequiredProvider, Variable, provider_of};
 use crate::config::shape::{head, label_span};
 use crate::config::syntax::ParsedFile;
 use crate::config::syntax::Source;
@@ -42,7 +42,16 @@ pub(super) fn add(draft: &mut Draft, file: &ParsedFile) {
                 });
             }
             ("resource" | "data" | "ephemeral", [kind, _]) => {
-                draft.module.imply_provider(kind.as_str());
+                let named = block.body.get_attribute("provider");
+                let named = named.and_then(|attribute| provider_name(&attribute.value));
+                let name = named.unwrap_or_else(|| provider_of(kind.as_str()));
+                draft
+                    .module
+                    .imply_provider(name, source.location(head(block)));
+            }
+            ("provider", [name]) => {
+                let at = source.location(head(block));
+                draft.module.imply_provider(name.as_str(), at);
             }
             ("terraform", _) => read_terraform(draft, source, block),
             _ => {}
@@ -110,7 +119,9 @@ fn read_terraform(draft: &mut Draft, source: &Source, block: &Block) {
         match (inner.ident.as_str(), inner.labels.first()) {
             ("required_providers", _) => {
                 for attribute in inner.body.attributes() {
-                    let provider = read_provider(&attribute.value);
+                    let mut provider = read_provider(&attribute.value);
+                    let at = attribute.key.span().unwrap_or_else(|| head(inner));
+                    provider.at = source.location(at);
                     draft
                         .module
                         .required_providers
@@ -134,8 +145,8 @@ fn read_terraform(draft: &mut Draft, source: &Source, block: &Block) {
 fn read_provider(value: &Expression) -> RequiredProvider {
     if let Some(version) = value.as_str() {
         return RequiredProvider {
-            source: None,
             version: Some(version.to_owned()),
+            ..RequiredProvider::default()
         };
     }
     let mut provider = RequiredProvider::default();
@@ -156,6 +167,15 @@ fn read_provider(value: &Expression) -> RequiredProvider {
         }
     }
     provider
+}
+
+/// The local name in `google-beta.eu`.
+fn provider_name(value: &Expression) -> Option<&str> {
+    match value {
+        Expression::Variable(name) => Some(name.as_str()),
+        Expression::Traversal(traversal) => provider_name(&traversal.expr),
+        _ => None,
+    }
 }
 
 fn text(body: &Body, name: &str) -> Option<String> {

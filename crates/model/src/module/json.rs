@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::read::Draft;
-use super::{ModuleCall, RemoteState, RequiredProvider};
+use super::{ModuleCall, RemoteState, RequiredProvider, provider_of};
 use crate::config::syntax::Source;
 use crate::diagnostic::{Finding, Location};
 
@@ -66,7 +66,7 @@ pub(super) fn add(draft: &mut Draft, source: &Source) {
                 }
             }
             "data" => {
-                objects(body).for_each(|(kind, _)| draft.module.imply_provider(kind));
+                imply_providers(draft, source, body);
                 for (_, states) in
                     objects(body).filter(|(kind, _)| *kind == "terraform_remote_state")
                 {
@@ -83,11 +83,28 @@ pub(super) fn add(draft: &mut Draft, source: &Source) {
                     }
                 }
             }
-            "resource" | "ephemeral" => {
-                objects(body).for_each(|(kind, _)| draft.module.imply_provider(kind));
+            "resource" | "ephemeral" => imply_providers(draft, source, body),
+            "provider" => {
+                for (name, _) in objects(body) {
+                    let at = find(source, "provider", name);
+                    draft.module.imply_provider(name, at);
+                }
             }
             "terraform" => add_terraform(draft, source, body),
             _ => {}
+        }
+    }
+}
+
+fn imply_providers(draft: &mut Draft, source: &Source, body: &Value) {
+    for (kind, resources) in objects(body) {
+        for (_, resource) in objects(resources) {
+            let named = text(resource, "provider");
+            let named = named.as_deref().and_then(|name| name.split('.').next());
+            let name = named.unwrap_or_else(|| provider_of(kind));
+            draft
+                .module
+                .imply_provider(name, find(source, "resource", kind));
         }
     }
 }
@@ -103,6 +120,7 @@ fn add_terraform(draft: &mut Draft, source: &Source, body: &Value) {
                     let provider = RequiredProvider {
                         source: text(body, "source"),
                         version: text(body, "version"),
+                        at: find(source, "required_providers", name),
                     };
                     draft
                         .module

@@ -33,6 +33,21 @@ pub(crate) fn read_listed(
         overriding: false,
         call_places: BTreeMap::new(),
     };
+    let names = engine_files(entries, flavor);
+    let (last, first): (Vec<&str>, Vec<&str>) =
+        names.iter().copied().partition(|name| is_override(name));
+    draft.module.has_engine_files = !names.is_empty();
+    for (overriding, names) in [(false, first), (true, last)] {
+        draft.overriding = overriding;
+        for name in names {
+            draft.file(tree, name);
+        }
+    }
+    (draft.module, draft.findings)
+}
+
+/// The files that an engine of this flavor reads in a directory.
+pub(crate) fn engine_files(entries: &[Entry], flavor: Flavor) -> BTreeSet<&str> {
     let names: BTreeSet<&str> = entries
         .iter()
         .filter(|entry| !entry.is_dir && is_engine_file(&entry.name))
@@ -49,19 +64,11 @@ pub(crate) fn read_listed(
             });
         twin.is_some_and(|twin| names.contains(twin.as_str()))
     };
-    let (last, first): (Vec<&str>, Vec<&str>) = names
+    names
         .iter()
         .copied()
         .filter(|name| !shadowed(name))
-        .partition(|name| is_override(name));
-    draft.module.has_engine_files = !names.is_empty();
-    for (overriding, names) in [(false, first), (true, last)] {
-        draft.overriding = overriding;
-        for name in names {
-            draft.file(tree, name);
-        }
-    }
-    (draft.module, draft.findings)
+        .collect()
 }
 
 /// `.tf`, `.tofu` and their JSON forms; not editors' leftovers.
@@ -78,7 +85,7 @@ fn is_of_tofu(name: &str) -> bool {
         .any(|ending| name.ends_with(ending))
 }
 
-fn is_json(name: &str) -> bool {
+pub(crate) fn is_json(name: &str) -> bool {
     name.rsplit_once('.')
         .is_some_and(|(_, ending)| ending == "json")
 }

@@ -151,7 +151,7 @@ impl Side {
     fn new(value: &PlanValue, digest: Digest<'_>) -> Self {
         match value {
             PlanValue::Absent => Self::Absent,
-            PlanValue::Unknown => Self::Unknown,
+            PlanValue::Unknown | PlanValue::KnownAfter { .. } => Self::Unknown,
             PlanValue::Known(value) => Self::Value(digest(value)),
             PlanValue::Sensitive => Self::Value(String::new()),
             PlanValue::Masked { digest } => Self::Value(digest.clone()),

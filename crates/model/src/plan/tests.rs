@@ -80,6 +80,7 @@ fn show(value: &PlanValue) -> String {
         PlanValue::Known(Value::String(text)) if text.len() == 36 => "ID".to_owned(),
         PlanValue::Masked { digest } => format!("#{digest}"),
         PlanValue::Known(value) => value.to_string(),
+        PlanValue::KnownAfter { stacks } => format!("known after {stacks:?}"),
     }
 }
 

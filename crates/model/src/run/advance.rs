@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::{Outcome, RunEvent, RunState};
+use super::{Outcome, Preview, RunEvent, RunState};
 
 /// An event that cannot happen in the state the run is in.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -16,25 +16,51 @@ pub fn advance(state: &RunState, event: RunEvent, now: Timestamp) -> Result<RunS
     use {RunEvent as E, RunState as S};
     let finish = |outcome| S::Finished { outcome, at: now };
     Ok(match (state, event) {
-        (S::Queued, E::PlanStarted) => S::Planning { since: now },
-        (S::Queued, E::Deferred { on }) => finish(Outcome::Deferred { on }),
-        (S::Queued, E::NothingConsumed) => finish(Outcome::Untouched),
-        (S::Planning { .. }, E::NothingToChange { .. }) => finish(Outcome::Unchanged),
+        (S::Queued | S::Deferred { .. }, E::PlanStarted) => S::Planning {
+            since: now,
+            awaits: Vec::new(),
+        },
+        (S::Queued, E::PreviewStarted { on }) => S::Planning {
+            since: now,
+            awaits: on,
+        },
+        (S::Queued | S::Deferred { .. }, E::NothingConsumed) => finish(Outcome::Untouched),
         (
-            S::Planning { .. },
-            E::PlanFinished {
-                plan, review: true, ..
+            S::Planning { awaits, .. },
+            E::Previewed {
+                on,
+                preview,
+                review,
             },
-        ) => finish(Outcome::Planned { plan }),
+        ) if !awaits.is_empty() => {
+            if review {
+                finish(Outcome::Deferred { on, preview })
+            } else {
+                S::Deferred { on, preview }
+            }
+        }
+        (S::Queued, E::Deferred { on }) => finish(Outcome::Deferred {
+            on,
+            preview: Preview::None,
+        }),
+        (S::Planning { awaits, .. }, E::NothingToChange { .. }) if awaits.is_empty() => {
+            finish(Outcome::Unchanged)
+        }
         (
-            S::Planning { .. },
+            S::Planning { awaits, .. },
             E::PlanFinished {
                 plan,
                 confirmed,
-                review: false,
+                review,
                 ..
             },
-        ) => S::Planned { plan, confirmed },
+        ) if awaits.is_empty() => {
+            if review {
+                finish(Outcome::Planned { plan })
+            } else {
+                S::Planned { plan, confirmed }
+            }
+        }
         (S::Planning { .. }, E::RunnerLost { .. }) => S::Queued, // a plan holds nothing: it starts again
         (S::Planned { plan, .. }, E::Confirmed) => S::Planned {
             plan: plan.clone(),
@@ -67,7 +93,7 @@ pub fn advance(state: &RunState, event: RunEvent, now: Timestamp) -> Result<RunS
         (S::Planning { .. } | S::Applying { .. }, E::Failed { problem }) => {
             finish(Outcome::Failed { problem })
         }
-        (S::Queued | S::Planned { .. }, E::Skipped { because }) => {
+        (S::Queued | S::Deferred { .. } | S::Planned { .. }, E::Skipped { because }) => {
             finish(Outcome::Skipped { because })
         }
         (
@@ -90,6 +116,8 @@ impl RunEvent {
     fn word(&self) -> &'static str {
         match self {
             Self::PlanStarted => "plan started",
+            Self::PreviewStarted { .. } => "preview started",
+            Self::Previewed { .. } => "previewed",
             Self::NothingToChange { .. } => "nothing to change",
             Self::NothingConsumed => "nothing consumed",
             Self::PlanFinished { .. } => "plan finished",

@@ -144,6 +144,9 @@ impl Table {
                 }
                 Step::Record(run, event) => (run, event, None),
                 Step::StartPlan(run) => (run, RunEvent::PlanStarted, Some(Stage::Planning)),
+                Step::StartPreview(run, on) => {
+                    (run, RunEvent::PreviewStarted { on }, Some(Stage::Planning))
+                }
                 Step::StartApply(run) => (run, RunEvent::ApplyStarted, Some(Stage::Applying)),
             };
             if let Some(stage) = start {

@@ -25,6 +25,7 @@ pub(super) fn plan_status(runs: &[Run], detailed: bool) -> ExitStatus {
         }
         RunState::Queued
         | RunState::Planning { .. }
+        | RunState::Deferred { .. }
         | RunState::Planned { .. }
         | RunState::Applying { .. } => false,
     });
@@ -41,6 +42,7 @@ pub(super) fn something_was_applied(runs: &[Run]) -> bool {
         RunState::Finished { outcome, .. } => matches!(outcome, Outcome::Applied { .. }),
         RunState::Queued
         | RunState::Planning { .. }
+        | RunState::Deferred { .. }
         | RunState::Planned { .. }
         | RunState::Applying { .. } => false,
     };
@@ -121,6 +123,7 @@ fn exit_status(runs: &[Run]) -> ExitStatus {
         },
         RunState::Queued
         | RunState::Planning { .. }
+        | RunState::Deferred { .. }
         | RunState::Planned { .. }
         | RunState::Applying { .. } => ExitStatus::Failed,
     };

@@ -2,7 +2,7 @@
 
 use control::changesets;
 use model::project::Project;
-use model::run::{Awaited, Outcome, Run, RunEvent, RunState};
+use model::run::{Awaited, Outcome, Preview, Run, RunEvent, RunState};
 use serde_json::{Value, json};
 
 use super::ending;
@@ -35,7 +35,10 @@ pub(super) async fn plan_set(
         stacks.push(StackPlan {
             stack: run.stack.to_string(),
             status,
-            remark: novelties(watcher, run).await?,
+            remark: match remark(run) {
+                Some(remark) => Some(remark),
+                None => novelties(watcher, run).await?,
+            },
         });
     }
     Ok(PlanSet {
@@ -65,14 +68,13 @@ async fn status(watcher: &Watcher<'_>, run: &Run) -> Result<StackStatus, Command
         RunState::Finished { outcome, .. } => match outcome {
             Outcome::Planned { .. } => true,
             Outcome::Unchanged | Outcome::Applied { .. } => return Ok(StackStatus::NoChanges),
+            Outcome::Deferred { on, preview } => match seen(on, preview) {
+                Some(status) => return Ok(status),
+                None => true,
+            },
             Outcome::Untouched => {
                 return Ok(StackStatus::Skipped {
                     reason: "nothing it consumes changes".to_owned(),
-                });
-            }
-            Outcome::Deferred { on } => {
-                return Ok(StackStatus::Deferred {
-                    reason: deferred(on),
                 });
             }
             Outcome::Skipped { because } => {
@@ -93,6 +95,10 @@ async fn status(watcher: &Watcher<'_>, run: &Run) -> Result<StackStatus, Command
             }
             Outcome::Unknown { .. } => false,
         },
+        RunState::Deferred { on, preview } => match seen(on, preview) {
+            Some(status) => return Ok(status),
+            None => true,
+        },
         RunState::Queued | RunState::Planning { .. } => false,
     };
     if !has_plan {
@@ -109,6 +115,38 @@ async fn status(watcher: &Watcher<'_>, run: &Run) -> Result<StackStatus, Command
     }
 }
 
+/// Of a plan that must wait: what there is to see without the plan itself; none if there is one.
+fn seen(on: &[Awaited], preview: &Preview) -> Option<StackStatus> {
+    let reason = match preview {
+        Preview::Planned { .. } => return None,
+        Preview::Unchanged => return Some(StackStatus::NoChanges),
+        Preview::None => deferred(on),
+        Preview::Impossible { why } => why.clone(),
+    };
+    Some(StackStatus::Deferred { reason })
+}
+
+/// ``deferred: `subnet_id` is known after `network` ``, beside what could be seen.
+fn remark(run: &Run) -> Option<String> {
+    let (on, preview) = match &run.state {
+        RunState::Deferred { on, preview }
+        | RunState::Finished {
+            outcome: Outcome::Deferred { on, preview },
+            ..
+        } => (on, preview),
+        RunState::Finished { .. }
+        | RunState::Queued
+        | RunState::Planning { .. }
+        | RunState::Planned { .. }
+        | RunState::Applying { .. } => return None,
+    };
+    match preview {
+        Preview::None => None, // said already
+        Preview::Impossible { .. } => Some(deferred(on)),
+        Preview::Planned { .. } | Preview::Unchanged => Some(format!("deferred: {}", deferred(on))),
+    }
+}
+
 /// What a run that could not be planned yet waits for.
 fn awaited(run: &Run, runs: &[Run]) -> Vec<Awaited> {
     let mut awaited = Vec::new();
@@ -121,7 +159,9 @@ fn awaited(run: &Run, runs: &[Run]) -> Vec<Awaited> {
             RunState::Planned { plan, .. } | RunState::Applying { plan, .. } => {
                 need.outputs.intersection(&plan.outputs).cloned().collect()
             }
-            RunState::Queued | RunState::Planning { .. } => need.outputs.iter().cloned().collect(),
+            RunState::Queued | RunState::Planning { .. } | RunState::Deferred { .. } => {
+                need.outputs.iter().cloned().collect()
+            }
         };
         awaited.push(Awaited {
             stack: need.stack.clone(),
@@ -165,15 +205,24 @@ pub(super) fn show(
         return report::data(&plan::render(set, full, process.data_look(global)));
     }
     for stack in &set.stacks {
-        let (word, plan, reason) = match &stack.status {
-            StackStatus::Planned(plan) => ("planned", json!(plan), Value::Null),
-            StackStatus::NoChanges => ("unchanged", Value::Null, Value::Null),
-            StackStatus::Deferred { reason } => ("deferred", Value::Null, json!(reason)),
-            StackStatus::Skipped { reason } => ("skipped", Value::Null, json!(reason)),
-            StackStatus::Failed { lines, .. } if lines.is_empty() => {
+        // A plan with a remark is one to look at only.
+        let deferred = stack.remark.as_deref().map(|remark| {
+            let words = remark.strip_prefix("deferred: ");
+            json!(words.unwrap_or(remark))
+        });
+        let (word, plan, reason) = match (&stack.status, deferred) {
+            (StackStatus::Planned(plan), Some(why)) => ("deferred", json!(plan), why),
+            (StackStatus::NoChanges, Some(why)) => ("deferred", Value::Null, why),
+            (StackStatus::Planned(plan), None) => ("planned", json!(plan), Value::Null),
+            (StackStatus::NoChanges, None) => ("unchanged", Value::Null, Value::Null),
+            (StackStatus::Deferred { reason }, _) => ("deferred", Value::Null, json!(reason)),
+            (StackStatus::Skipped { reason }, _) => ("skipped", Value::Null, json!(reason)),
+            (StackStatus::Failed { lines, .. }, _) if lines.is_empty() => {
                 ("failed", Value::Null, Value::Null)
             }
-            StackStatus::Failed { lines, .. } => ("failed", Value::Null, json!(lines.join("\n"))),
+            (StackStatus::Failed { lines, .. }, _) => {
+                ("failed", Value::Null, json!(lines.join("\n")))
+            }
         };
         let mut event = json!({ "event": "plan", "stack": stack.stack, "status": word });
         if !plan.is_null() {

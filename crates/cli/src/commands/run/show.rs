@@ -4,7 +4,7 @@ use control::runs::{self, Explained, Happened};
 use jiff::Timestamp;
 use model::changeset::SetEvent;
 use model::ids::RunId;
-use model::run::RunEvent;
+use model::run::{Preview, RunEvent};
 use serde_json::json;
 
 use super::imports::left_of;
@@ -181,6 +181,16 @@ fn set_words(event: &SetEvent) -> String {
 fn run_words(event: &RunEvent) -> String {
     match event {
         RunEvent::PlanStarted => "planning began".to_owned(),
+        RunEvent::PreviewStarted { .. } => "looked at before its upstreams are applied".to_owned(),
+        RunEvent::Previewed { preview, .. } => match preview {
+            Preview::None => "deferred".to_owned(),
+            Preview::Planned { plan } => format!(
+                "deferred: {} to add, {} to change, {} to replace, {} to destroy so far",
+                plan.counts.create, plan.counts.update, plan.counts.replace, plan.counts.delete
+            ),
+            Preview::Unchanged => "deferred: no changes so far".to_owned(),
+            Preview::Impossible { why } => format!("deferred, no preview: {why}"),
+        },
         RunEvent::NothingToChange { .. } => "planned: no changes".to_owned(),
         RunEvent::NothingConsumed => "skipped: nothing it consumes changes".to_owned(),
         RunEvent::PlanFinished { plan, .. } => format!(

@@ -1,5 +1,6 @@
 //! One attribute or output of a plan: its name, the value before and the value after.
 
+use model::ids::StackName;
 use model::plan::PlanValue;
 use serde_json::Value;
 
@@ -197,6 +198,7 @@ fn flat(value: &PlanValue, room: usize, sheet: Sheet) -> String {
     let whole = match value {
         PlanValue::Absent => return String::new(),
         PlanValue::Unknown => return "(known after apply)".to_owned(),
+        PlanValue::KnownAfter { stacks } => return known_after(stacks),
         PlanValue::Sensitive => return "(sensitive)".to_owned(),
         PlanValue::Masked { digest } => return format!("(sensitive #{digest})"),
         PlanValue::Known(known) => value::one_line(known),
@@ -213,6 +215,12 @@ fn flat(value: &PlanValue, room: usize, sheet: Sheet) -> String {
         "{}{size}",
         text::cut(&whole, room.saturating_sub(size.len()), sheet.look)
     )
+}
+
+/// ``(known after `network`)``
+fn known_after(stacks: &[StackName]) -> String {
+    let stacks: Vec<String> = stacks.iter().map(|stack| format!("`{stack}`")).collect();
+    format!("(known after {})", text::list(&stacks))
 }
 
 /// Two strings: side by side, or as the lines that differ.

@@ -138,7 +138,10 @@ fn attribute_lines(change: &ResourceChange, indent: usize, sheet: Sheet) -> Vec<
     let shown = |after: &PlanValue| match after {
         PlanValue::Known(value) => !(is_new && value.is_null()),
         PlanValue::Unknown => !is_new,
-        PlanValue::Absent | PlanValue::Sensitive | PlanValue::Masked { .. } => true,
+        PlanValue::Absent
+        | PlanValue::KnownAfter { .. }
+        | PlanValue::Sensitive
+        | PlanValue::Masked { .. } => true,
     };
     let mut entries: Vec<Entry<'_>> = change
         .attributes

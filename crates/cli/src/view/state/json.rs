@@ -14,6 +14,7 @@ pub(super) fn value(shown: &PlanValue) -> Value {
         PlanValue::Absent => Value::Null,
         PlanValue::Known(known) => json!({ "value": known }),
         PlanValue::Unknown => json!({ "unknown": true }),
+        PlanValue::KnownAfter { stacks } => json!({ "unknown": true, "known_after": stacks }),
         PlanValue::Sensitive => json!({ "sensitive": true }),
         PlanValue::Masked { digest } => json!({ "sensitive": true, "digest": digest }),
     }

@@ -9,7 +9,7 @@ use super::*;
 use crate::changeset::{self, HearError, Origin, Reopen, Request, Say};
 use crate::ids::ChangeSetId;
 use crate::plan::PlanCounts;
-use crate::run::{PlanRecord, Problem, Stage, Upstream, advance};
+use crate::run::{PlanRecord, Preview, Problem, Stage, Upstream, advance};
 use crate::seal::Seal;
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
@@ -132,12 +132,14 @@ fn settle(set: &mut ChangeSet, runs: &mut [Run]) -> Vec<String> {
                     continue;
                 }
                 Step::StartPlan(id) => (id, RunEvent::PlanStarted),
+                Step::StartPreview(id, on) => (id, RunEvent::PreviewStarted { on }),
                 Step::StartApply(id) => (id, RunEvent::ApplyStarted),
                 Step::Record(id, event) => (id, event),
             };
             let run = runs.iter_mut().find(|run| run.id == id).unwrap();
             match event {
                 RunEvent::PlanStarted => started.push(format!("plan {}", run.stack)),
+                RunEvent::PreviewStarted { .. } => started.push(format!("preview {}", run.stack)),
                 RunEvent::ApplyStarted => started.push(format!("apply {}", run.stack)),
                 _ => {}
             }
@@ -164,7 +166,9 @@ fn say_around(
                 let run = runs.iter_mut().find(|run| run.id == id).unwrap();
                 run.state = advance(&run.state, event, NOW).unwrap();
             }
-            Step::StartPlan(_) | Step::StartApply(_) => panic!("a word starts nothing by itself"),
+            Step::StartPlan(_) | Step::StartPreview(..) | Step::StartApply(_) => {
+                panic!("a word starts nothing by itself")
+            }
         }
     }
     Ok(())
@@ -204,6 +208,16 @@ fn said(outputs: &[&str]) -> RunEvent {
     }
 }
 
+fn previewed(outputs: &[&str], review: bool) -> RunEvent {
+    RunEvent::Previewed {
+        on: Vec::new(),
+        preview: Preview::Planned {
+            plan: Box::new(record(outputs, false)),
+        },
+        review,
+    }
+}
+
 fn unchanged() -> RunEvent {
     RunEvent::NothingToChange {
         consumed: None,
@@ -231,6 +245,8 @@ fn a_dependent_is_planned_only_when_its_values_are_real() {
     let (mut set, mut runs) = change_set(Action::Apply, &["a", "b<a:x"]);
     assert_eq!(settle(&mut set, &mut runs), ["plan a"]);
     happen(&mut runs, "a", planned(&["x"]));
+    assert_eq!(settle(&mut set, &mut runs), ["preview b"]);
+    happen(&mut runs, "b", previewed(&["z"], false));
     assert!(settle(&mut set, &mut runs).is_empty());
     assert_eq!(set.status, Status::AwaitingConfirm);
     confirm(&mut set, &mut runs);
@@ -264,11 +280,77 @@ fn a_review_defers_what_needs_a_changed_output_and_plans_the_rest() {
         novelties: Vec::new(),
     };
     happen(&mut runs, "a", review);
+    assert_eq!(settle(&mut set, &mut runs), ["preview b"]);
+    happen(&mut runs, "b", previewed(&["z"], true));
     assert_eq!(settle(&mut set, &mut runs), ["plan c"]);
+    happen(&mut runs, "d", unchanged());
+    assert_eq!(settle(&mut set, &mut runs), ["preview e"]);
+    happen(&mut runs, "e", previewed(&[], true));
     assert_eq!(
         words(&runs),
-        "a planned, b deferred, c planning, d planning, e deferred"
+        "a planned, b deferred, c planning, d unchanged, e deferred"
     );
+}
+
+#[test]
+fn who_said_yes_beforehand_sees_no_previews() {
+    let (mut set, mut runs) = change_set(Action::Apply, &["a", "b<a:x"]);
+    set.status = Status::Confirmed;
+    settle(&mut set, &mut runs);
+    happen(&mut runs, "a", said(&["x"]));
+    assert_eq!(settle(&mut set, &mut runs), ["apply a"]);
+    happen(&mut runs, "a", applied());
+    assert_eq!(settle(&mut set, &mut runs), ["plan b"]);
+}
+
+#[test]
+fn a_preview_that_changes_no_output_defers_nobody_else() {
+    let (mut set, mut runs) = change_set(Action::Plan, &["a", "b<a:x", "c<b:y"]);
+    settle(&mut set, &mut runs);
+    let review = RunEvent::PlanFinished {
+        plan: record(&["x"], false),
+        confirmed: false,
+        review: true,
+    };
+    happen(&mut runs, "a", review);
+    settle(&mut set, &mut runs);
+    happen(&mut runs, "b", previewed(&["z"], true));
+    assert_eq!(settle(&mut set, &mut runs), ["plan c"]);
+}
+
+#[test]
+fn a_stack_that_cannot_be_previewed_neither_fails_nor_poisons() {
+    let (mut set, mut runs) = change_set(Action::Apply, &["a", "b<a:x", "c<b:y"]);
+    settle(&mut set, &mut runs);
+    happen(&mut runs, "a", planned(&["x"]));
+    settle(&mut set, &mut runs);
+    let impossible = RunEvent::Previewed {
+        on: Vec::new(),
+        preview: Preview::Impossible {
+            why: "unknown `for_each`".to_owned(),
+        },
+        review: false,
+    };
+    happen(&mut runs, "b", impossible);
+    assert_eq!(settle(&mut set, &mut runs), ["preview c"]);
+    let RunState::Planning { awaits, .. } = &runs[2].state else {
+        panic!("c is being looked at");
+    };
+    assert_eq!(awaits[0].outputs, ["y"], "all that it takes of b");
+}
+
+#[test]
+fn a_plan_made_without_its_values_is_never_applied() {
+    let (mut set, mut runs) = change_set(Action::Apply, &["a", "b<a:x"]);
+    settle(&mut set, &mut runs);
+    happen(&mut runs, "a", planned(&["x"]));
+    settle(&mut set, &mut runs);
+    let event = planned(&[]);
+    assert!(advance(&runs[1].state, event, NOW).is_err());
+    happen(&mut runs, "b", previewed(&[], false));
+    for event in [RunEvent::Confirmed, RunEvent::ApplyStarted] {
+        assert!(advance(&runs[1].state, event, NOW).is_err());
+    }
 }
 
 #[test]
@@ -304,6 +386,8 @@ fn a_later_plan_that_destroys_is_asked_about_again() {
     let (mut set, mut runs) = change_set(Action::Apply, &["a", "b<a:x"]);
     settle(&mut set, &mut runs);
     happen(&mut runs, "a", planned(&["x"]));
+    settle(&mut set, &mut runs);
+    happen(&mut runs, "b", previewed(&[], false));
     settle(&mut set, &mut runs);
     confirm(&mut set, &mut runs);
     settle(&mut set, &mut runs);
@@ -554,6 +638,22 @@ proptest! {
             }
             let run = &mut runs[busy[usize::from(which) % busy.len()]];
             let event = match (&run.state, how % 6) {
+                (RunState::Planning { awaits, .. }, n @ (0 | 3..)) if !awaits.is_empty() => {
+                    let review = action == Action::Plan;
+                    match n {
+                        0 => RunEvent::Previewed {
+                            on: Vec::new(),
+                            preview: Preview::Unchanged,
+                            review,
+                        },
+                        3 => RunEvent::Previewed {
+                            on: Vec::new(),
+                            preview: Preview::Impossible { why: String::new() },
+                            review,
+                        },
+                        _ => previewed(&["x"], review),
+                    }
+                }
                 (RunState::Planning { .. }, 0) => unchanged(),
                 (_, 1) => RunEvent::Failed { problem: problem() },
                 (RunState::Planning { .. }, 2) => RunEvent::RunnerLost { kept: None, left: None },

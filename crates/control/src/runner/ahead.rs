@@ -1,0 +1,90 @@
+//! Outputs of upstream stacks as their plans say they will be: what a dependent is looked at with before
+//! anything is applied.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use model::ids::StackName;
+use model::plan::{PlannedOutput, planned_outputs};
+use model::run::Awaited;
+use store::Scope;
+
+use super::plan::seal_to;
+use super::{Failure, Job};
+
+/// By stack and name. What is not here is as it was last applied.
+#[derive(Debug, Default)]
+pub(super) struct Ahead(BTreeMap<(StackName, String), PlannedOutput>);
+
+impl Ahead {
+    /// What the plans of upstream runs say about the awaited outputs; of what they do not say, nothing is
+    /// known.
+    pub(super) async fn of(job: &Job<'_>, awaits: &[Awaited]) -> Result<Self, Failure> {
+        let failed = |err: &dyn std::error::Error| {
+            Failure::because("could not read what upstream stacks plan", err)
+        };
+        let mut ahead = BTreeMap::new();
+        let set = job.control.store.run_get(job.run).await;
+        let Some(own) = set.map_err(|err| failed(&err))? else {
+            return Ok(Self::default());
+        };
+        let runs = job.control.store.run_list(own.change_set).await;
+        let runs = runs.map_err(|err| failed(&err))?;
+        for awaited in awaits {
+            let run = runs.iter().find(|run| run.stack == awaited.stack);
+            let state = job.spec.output_states.get(&awaited.stack);
+            let mut planned: BTreeMap<String, PlannedOutput> = BTreeMap::new();
+            if let (Some(run), Some(state)) = (run, state)
+                && let Ok(sealed) = std::fs::read(path(&job.control.home.run_dir(run.id)))
+            {
+                let scope = Scope::State(job.control.state_name(&state.name));
+                let purpose = format!("plan-outputs {}", run.id);
+                let plain = job.control.store.unseal(scope, &purpose, sealed).await;
+                let plain = plain.map_err(|err| failed(&err))?;
+                planned = serde_json::from_slice(&plain).map_err(|err| failed(&err))?;
+            }
+            for name in &awaited.outputs {
+                let output = planned.remove(name).unwrap_or(PlannedOutput {
+                    value: None,
+                    sensitive: false,
+                });
+                ahead.insert((awaited.stack.clone(), name.clone()), output);
+            }
+        }
+        Ok(Self(ahead))
+    }
+
+    pub(super) fn get(&self, stack: &StackName, output: &str) -> Option<&PlannedOutput> {
+        self.0.get(&(stack.clone(), output.to_owned()))
+    }
+
+    /// What remains to be awaited: outputs that no plan could tell.
+    pub(super) fn unknown(&self, awaits: &[Awaited]) -> Vec<Awaited> {
+        let is_unknown = |stack: &StackName, name: &String| {
+            self.get(stack, name).is_none_or(|it| it.value.is_none())
+        };
+        let left = awaits.iter().map(|awaited| Awaited {
+            stack: awaited.stack.clone(),
+            outputs: awaited
+                .outputs
+                .iter()
+                .filter(|name| is_unknown(&awaited.stack, name))
+                .cloned()
+                .collect(),
+        });
+        left.collect()
+    }
+}
+
+/// Keeps what this run's plan says about its outputs, for those who take them.
+pub(super) async fn keep(job: &Job<'_>, plan_json: &[u8]) -> Result<(), Failure> {
+    let failed = |err: &dyn std::error::Error| Failure::because("could not keep the plan", err);
+    let outputs = planned_outputs(plan_json).map_err(|err| failed(&err))?;
+    let bytes = serde_json::to_vec(&outputs).map_err(|err| failed(&err))?;
+    let path = path(&job.control.home.run_dir(job.run));
+    seal_to(job, "plan-outputs", bytes, &path).await
+}
+
+pub(crate) fn path(run_dir: &Path) -> PathBuf {
+    run_dir.join("plan.outputs")
+}

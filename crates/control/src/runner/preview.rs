@@ -1,0 +1,189 @@
+//! A plan to look at, of a stack whose inputs do not all exist yet: made in a tree apart, from a rewritten
+//! copy of the source, and never kept as a plan.
+//!
+//! Not here: the rewriting (`model::preview`), which runs are looked at and when (`model::changeset`).
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use drivers::engine::{EngineCall, Plan as PlanCall};
+use drivers::tree::DirTree;
+use model::masking::Mask;
+use model::plan::Plan;
+use model::preview::{Rewritten, Unknowns, rewrite};
+use model::run::{Awaited, PlanRecord, Preview, RunEvent, Stage};
+use model::seal::Seal;
+
+use super::ahead::{self, Ahead};
+use super::engine::Caller;
+use super::limit::Limit;
+use super::plan::{changing_outputs, initialise, keep_view, mode, read_state, show};
+use super::workspace::{Scratch, Workspace};
+use super::{Failure, Job, failed, inputs, seal};
+use crate::fit;
+
+/// For a run that waits for its upstreams: what could be seen of its plan by now.
+pub(super) async fn preview(job: &Job<'_>, awaits: &[Awaited]) -> RunEvent {
+    let mut mask = Mask::default();
+    let looked = look(job, awaits, &mut mask).await;
+    let (on, preview) = match looked {
+        Ok(looked) if looked.plan.is_empty() => (looked.on, Preview::Unchanged),
+        Ok(looked) => {
+            let plan = Box::new(looked.record);
+            (looked.on, Preview::Planned { plan })
+        }
+        Err(failure) if failure.interrupted || failure.refused => {
+            return failed(failure, Stage::Planning, None, &mask);
+        }
+        // It neither fails nor poisons: with the real values it may well work.
+        Err(failure) => {
+            let why = mask.mask_text(&reason(job, &failure));
+            (awaits.to_vec(), Preview::Impossible { why })
+        }
+    };
+    RunEvent::Previewed {
+        on,
+        preview,
+        review: job.review,
+    }
+}
+
+struct Looked {
+    /// What was not known.
+    on: Vec<Awaited>,
+    plan: Plan,
+    record: PlanRecord,
+}
+
+async fn look(job: &Job<'_>, awaits: &[Awaited], mask: &mut Mask) -> Result<Looked, Failure> {
+    let access = read_state(job).await?;
+    let head = access.pinned().cloned();
+    let ahead = Ahead::of(job, awaits).await?;
+    let inputs = inputs::gather_ahead(job, &ahead).await?;
+    *mask = inputs.mask.clone();
+    let workspace = Workspace::prepare_apart(job).await?;
+    let rewritten = rewrite_source(job, &workspace, &inputs.unknown)?;
+    let scratch = Scratch::open(job)?;
+    scratch.write_variables(&inputs.variables)?;
+    let mut caller = Caller::new(job, &workspace, inputs.environment.clone(), access).await?;
+    *mask = inputs.hide(&mut caller, &scratch)?;
+    let var_files = workspace.var_files(job, &scratch);
+    let planned = async {
+        let limit = Limit::from_now("plan", job.spec.stack.timeout_plan);
+        initialise(job, &caller, &workspace, &inputs, &var_files, limit).await?;
+        let call = EngineCall::Plan(PlanCall {
+            out: &scratch.plan(),
+            mode: mode(job.spec),
+            var_files: &var_files,
+        });
+        let ended = caller.call(&call, Stage::Planning, limit).await?;
+        if !matches!(ended.exit.code(), Some(0 | 2)) {
+            return Err(ended.failure("could not plan"));
+        }
+        show(&caller, &scratch, &var_files, mask, limit).await
+    };
+    let planned = planned.await;
+    scratch.remove(); // the plan file above all: nobody may apply it
+    let (mut plan, json) = planned.map_err(|failure| in_words_of_source(failure, &rewritten))?;
+    if let Some(rewritten) = &rewritten {
+        let explained = rewritten.origins.explain(&mut plan, &json);
+        explained.map_err(|err| Failure::because("could not understand the plan", &err))?;
+    }
+    keep_view(job, &plan).await?;
+    ahead::keep(job, &json).await?;
+    if !job.review {
+        // Whoever confirms has seen this: the real plan is compared with it.
+        let kept = async {
+            let seen = fit::read(job.control, job.run, job.spec, &json).await?;
+            fit::keep(job.control, job.run, job.spec, &seen).await
+        };
+        let kept = kept.await;
+        kept.map_err(|err| Failure::because("could not keep the preview", &err))?;
+    }
+    let record = PlanRecord {
+        counts: plan.counts(),
+        destroys: plan.destroys(),
+        outputs: changing_outputs(job.spec, &plan, head.is_none()),
+        seal: Box::new(Seal {
+            source: job.spec.source.clone(),
+            head: head.as_ref().map(seal::sealed_head),
+            inputs: inputs.digest.clone(),
+            engine: caller.engine().to_string(),
+            lock_file: None,
+        }),
+        preview: true,
+        since: None,
+        consumed: None,
+    };
+    Ok(Looked {
+        on: ahead.unknown(awaits),
+        plan,
+        record,
+    })
+}
+
+/// Puts something unknown in the place of what is unknown. With all values at hand the source is as good
+/// as it is.
+fn rewrite_source(
+    job: &Job<'_>,
+    workspace: &Workspace,
+    unknown: &Unknowns,
+) -> Result<Option<Rewritten>, Failure> {
+    if unknown.is_empty() {
+        return Ok(None);
+    }
+    let failed = |err: &dyn std::error::Error| {
+        Failure::because("could not make a copy without the missing values", err)
+    };
+    let tree = DirTree::new(workspace.tree()).map_err(|err| failed(&err))?;
+    let path = &job.spec.stack.path;
+    let rewritten = rewrite(&tree, path, job.spec.engine.flavor, unknown);
+    let rewritten = rewritten.map_err(|err| Failure::new(err.to_string()))?;
+    for (name, text) in &rewritten.files {
+        replace(&workspace.dir.join(name), text).map_err(|err| failed(&err))?;
+    }
+    Ok(Some(rewritten))
+}
+
+/// Never written through a link: what it leads to is source as well.
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(err) if err.kind() != io::ErrorKind::NotFound => return Err(err),
+        _ => {}
+    }
+    fs::write(path, text)
+}
+
+fn in_words_of_source(mut failure: Failure, rewritten: &Option<Rewritten>) -> Failure {
+    if let Some(rewritten) = rewritten {
+        let say = |text: &mut String| *text = rewritten.in_words_of_source(text);
+        say(&mut failure.message);
+        for diagnostic in &mut failure.diagnostics {
+            say(&mut diagnostic.summary);
+            say(&mut diagnostic.detail);
+        }
+    }
+    failure
+}
+
+/// Why the engine could not plan, on one line.
+fn reason(job: &Job<'_>, failure: &Failure) -> String {
+    let Some(first) = failure.diagnostics.first() else {
+        return failure.message.clone();
+    };
+    let at = match (&first.file, first.line) {
+        (Some(file), Some(line)) if job.spec.stack.path.is_empty() => format!(" ({file}:{line})"),
+        (Some(file), Some(line)) => format!(" ({}/{file}:{line})", job.spec.stack.path),
+        _ => String::new(),
+    };
+    let summary = first.summary.lines().next().unwrap_or_default();
+    let mut letters = summary.chars();
+    let summary: String = letters
+        .next()
+        .into_iter()
+        .flat_map(char::to_lowercase)
+        .chain(letters)
+        .collect();
+    format!("{summary}{at}")
+}

@@ -1,0 +1,50 @@
+//! A tree of one's own: for a source that is rewritten before it is planned, which no other engine may see.
+
+use std::io;
+use std::path::PathBuf;
+
+use super::{Locks, Taking, Workspace, settled, write_override};
+use crate::home::make_private;
+use crate::locks::try_lock;
+use crate::runner::{Failure, Job};
+
+impl Workspace {
+    /// Takes a whole tree with the run's source laid out; what its last user wrote into it is gone.
+    pub(in crate::runner) async fn prepare_apart(job: &Job<'_>) -> Result<Self, Failure> {
+        let mut taking = Taking::of(job)?;
+        taking.spec.slot = format!("_{}.preview", job.spec.target.name);
+        make_private(&job.control.home.slots(&taking.spec.slot))
+            .map_err(|err| Failure::because("could not make a slot", &err))?;
+        let work = tokio::task::spawn_blocking(move || taking.take_alone());
+        let (tree, locks) = settled(job, work).await?;
+        let dir = tree.join(&job.spec.stack.path);
+        write_override(&dir, job.spec)
+            .map_err(|err| Failure::because("could not point the stack at its state", &err))?;
+        Ok(Self {
+            dir,
+            tree,
+            locks,
+            is_first: false,
+        })
+    }
+}
+
+impl Taking {
+    fn take_alone(&self) -> io::Result<(PathBuf, Locks)> {
+        let slots = self.control.home.slots(&self.spec.slot);
+        for number in 0..Self::MOST {
+            let Some(tree) = try_lock(&slots.join(format!("{number}.lock")))? else {
+                continue;
+            };
+            let slot = self.control.home.slot(&self.spec.slot, number);
+            let slot = slot.map_err(io::Error::other)?;
+            self.lay_out(&slot)?;
+            let stack = tree.try_clone()?;
+            return Ok((slot.tree().to_owned(), Locks { tree, stack }));
+        }
+        let most = Self::MOST;
+        Err(io::Error::other(format!(
+            "{most} previews are made already"
+        )))
+    }
+}

@@ -1,0 +1,65 @@
+//! What a plan says its outputs will be: for dependents that are looked at before it is applied.
+//!
+//! Unlike a [`Plan`](super::Plan) this holds values that may not be shown.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::ParsePlanError;
+use super::diff::has_mark;
+use crate::digits;
+
+/// An output as it will be.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+pub struct PlannedOutput {
+    /// None if it is known only after the apply, in whole or in part.
+    pub value: Option<Value>,
+    pub sensitive: bool,
+}
+
+impl std::fmt::Debug for PlannedOutput {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let known = if self.value.is_some() {
+            "known"
+        } else {
+            "unknown"
+        };
+        f.debug_tuple("PlannedOutput").field(&known).finish()
+    }
+}
+
+/// Outputs by name, from the engine's plan JSON.
+pub fn planned_outputs(json: &[u8]) -> Result<BTreeMap<String, PlannedOutput>, ParsePlanError> {
+    let raw: RawPlan = serde_json::from_slice(json).map_err(ParsePlanError::NotPlanJson)?;
+    let outputs = raw.output_changes.into_iter();
+    let planned = outputs.map(|(name, change)| {
+        let is_known = !has_mark(&change.after_unknown);
+        // As they are read from a state: no digit is lost on the way to a dependent.
+        let text = change.after.as_ref().map_or("null", |after| after.get());
+        let value = digits::read(text).map_err(ParsePlanError::NotPlanJson)?;
+        let planned = PlannedOutput {
+            value: is_known.then_some(value),
+            sensitive: has_mark(&change.after_sensitive),
+        };
+        Ok((name, planned))
+    });
+    planned.collect()
+}
+
+#[derive(Deserialize)]
+struct RawPlan {
+    #[serde(default)]
+    output_changes: BTreeMap<String, RawChange>,
+}
+
+#[derive(Deserialize)]
+struct RawChange {
+    after: Option<Box<RawValue>>,
+    #[serde(default)]
+    after_unknown: Value,
+    #[serde(default)]
+    after_sensitive: Value,
+}

@@ -1,0 +1,197 @@
+//! Which providers the stacks of a target may use, and which they do.
+//!
+//! Not here: fetching them (`drivers`), when it is checked (`control`).
+
+use std::collections::BTreeMap;
+
+use crate::config::syntax::{Source, parse_source};
+use crate::diagnostic::{Finding, Location};
+use crate::module::{self, Module};
+use crate::project::{Stack, Target};
+
+/// The lock file that the engines keep beside a root module.
+pub const LOCK_FILE: &str = ".terraform.lock.hcl";
+
+/// It comes with the engine and touches nothing.
+const BUILT_IN: &str = "terraform.io/builtin/terraform";
+
+/// A provider that a stack needs and its target does not list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unlisted {
+    /// `namespace/type`, with its host if that is not the usual one.
+    pub provider: String,
+    pub at: Location,
+}
+
+impl Unlisted {
+    pub fn finding(&self, stack: &Stack, target: &Target) -> Finding {
+        let provider = &self.provider;
+        let name = &target.name;
+        Finding::error(
+            "unlisted-provider",
+            format!(
+                "stack `{}` needs the provider `{provider}`, which target `{name}` does not list",
+                stack.name
+            ),
+        )
+        .at(self.at.clone(), "needed here")
+        .hint(format!(
+            "add it to `providers` of target `{name}`, if its stacks may use it"
+        ))
+    }
+}
+
+/// What a stack needs beyond the list of its target, as far as its source says: its module, those it calls
+/// in the project, and its lock file. Each provider once.
+pub fn unlisted(
+    target: &Target,
+    modules: &BTreeMap<String, Module>,
+    dir: &str,
+    lock_file: Option<&str>,
+) -> Vec<Unlisted> {
+    if target.providers.is_empty() {
+        return Vec::new();
+    }
+    let mut found: Vec<Unlisted> = Vec::new();
+    let mut see = |address: &str, at: &Location| {
+        let provider = short(address);
+        let is_new = found.iter().all(|known| known.provider != provider);
+        if is_new && !is_listed(&target.providers, address) {
+            let at = at.clone();
+            found.push(Unlisted { provider, at });
+        }
+    };
+    for dir in module::closure(modules, dir) {
+        let Some(module) = modules.get(&dir) else {
+            continue;
+        };
+        for (name, required) in &module.required_providers {
+            see(required.source.as_deref().unwrap_or(name), &required.at);
+        }
+        for (name, at) in &module.implied_providers {
+            if !module.required_providers.contains_key(name) {
+                see(name, at);
+            }
+        }
+    }
+    let path = crate::config::walk::join(dir, LOCK_FILE);
+    for (address, at) in lock_file.map_or_else(Vec::new, |text| locked(&path, text)) {
+        see(&address, &at);
+    }
+    found
+}
+
+/// The providers that a lock file names; one that cannot be read names none, and the engine says why.
+pub fn locked(path: &str, text: &str) -> Vec<(String, Location)> {
+    let source = Source::new(path, text.to_owned());
+    let Ok(body) = parse_source(&source) else {
+        return Vec::new();
+    };
+    let blocks = body
+        .blocks()
+        .filter(|block| block.ident.as_str() == "provider");
+    let named = blocks.filter_map(|block| {
+        let label = block.labels.first()?;
+        let at = source.location(crate::config::shape::label_span(label));
+        Some((label.as_str().to_owned(), at))
+    });
+    named.collect()
+}
+
+/// Whether a target that lists these providers allows one; an empty list allows all.
+pub fn is_listed(list: &[String], address: &str) -> bool {
+    let wanted = short(address);
+    list.is_empty() || wanted == BUILT_IN || list.iter().any(|listed| short(listed) == wanted)
+}
+
+/// An address as people write it: without the host that an engine adds, with the namespace it adds.
+pub fn short(address: &str) -> String {
+    let address = address.to_lowercase();
+    let parts: Vec<&str> = address.split('/').collect();
+    match parts.as_slice() {
+        ["terraform"] => BUILT_IN.to_owned(),
+        [name] => format!("hashicorp/{name}"),
+        [host, namespace, name] if is_default_host(host) => format!("{namespace}/{name}"),
+        _ => address,
+    }
+}
+
+/// Either engine's own registry.
+fn is_default_host(host: &str) -> bool {
+    let domain = host.strip_prefix("registry.");
+    matches!(domain, Some("terraform.io" | "opentofu.org"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::project::{Backend, LaneScope};
+    use crate::tree::MemoryTree;
+
+    fn target(providers: &[&str]) -> Target {
+        Target {
+            name: "local".to_owned(),
+            writers: Vec::new(),
+            lane: LaneScope::Target,
+            providers: providers.iter().map(|&name| name.to_owned()).collect(),
+            backend: Backend::Terrane,
+            approval: None,
+        }
+    }
+
+    #[test]
+    fn addresses_are_compared_as_people_write_them() {
+        let list = ["hashicorp/random", "example.io/acme/cloud"].map(str::to_owned);
+        for listed in [
+            "random",
+            "Hashicorp/Random",
+            "registry.opentofu.org/hashicorp/random",
+            "example.io/acme/cloud",
+            "terraform",
+            "terraform.io/builtin/terraform",
+        ] {
+            assert!(is_listed(&list, listed), "{listed}");
+        }
+        for unlisted in ["aws", "acme/cloud", "example.io/hashicorp/random"] {
+            assert!(!is_listed(&list, unlisted), "{unlisted}");
+        }
+        assert!(is_listed(&[], "aws"));
+    }
+
+    #[test]
+    fn modules_and_the_lock_file_are_looked_through() {
+        let tree: MemoryTree = [
+            (
+                "a/main.tf",
+                "terraform {\n  required_providers {\n    cloud = { source = \"acme/cloud\" }\n  }\n}\n\
+                 module \"b\" {\n  source = \"../b\"\n}\nresource \"terraform_data\" \"x\" {}\nresource \"cloud_net\" \"x\" {}\n",
+            ),
+            (
+                "b/main.tf.json",
+                r#"{ "resource": { "random_id": { "x": { "byte_length": 1 } } } }"#,
+            ),
+            (
+                "b/other.tf",
+                "provider \"aws\" {}\ndata \"google_net\" \"x\" {\n  provider = beta.eu\n}\n",
+            ),
+        ]
+        .into_iter()
+        .collect();
+        let modules = ["a", "b"].map(|dir| (dir.to_owned(), module::read(&tree, dir).0));
+        let modules = BTreeMap::from(modules);
+        let lock =
+            "# made by init\nprovider \"example.io/acme/other\" {\n  version = \"1.0.0\"\n}\n";
+        let found = unlisted(&target(&["acme/cloud"]), &modules, "a", Some(lock));
+        let found: Vec<String> = found
+            .iter()
+            .map(|it| format!("{} {}:{}", it.provider, it.at.file, it.at.line))
+            .collect();
+        insta::assert_snapshot!(found.join("\n"), @"
+        hashicorp/aws b/other.tf:1
+        hashicorp/beta b/other.tf:2
+        hashicorp/random b/main.tf.json:1
+        example.io/acme/other a/.terraform.lock.hcl:2
+        ");
+        assert_eq!(unlisted(&target(&[]), &modules, "a", Some(lock)), []);
+    }
+}
