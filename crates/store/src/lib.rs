@@ -82,6 +82,7 @@ pub struct Store {
     pub(crate) recent: Arc<Recent>,
     /// Who encodes a large body holds one of these.
     pub(crate) large: Arc<Semaphore>,
+    how: Use,
     /// The database, where it is a file.
     file: Option<PathBuf>,
 }
@@ -248,8 +249,24 @@ impl Store {
             blobs,
             recent: Arc::default(),
             large: Arc::new(Semaphore::new(LARGE_AT_ONCE)),
+            how,
             file,
         })
+    }
+
+    /// As `blocking`, for work on `size` bytes that reads or writes no more than small files. A brief process has
+    /// nobody else to serve: a thread would cost it more than the work.
+    pub(crate) async fn nearby<T: Send + 'static>(
+        &self,
+        size: usize,
+        deed: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let is_disk = matches!(self.blobs, Blobs::Disk(_));
+        if is_disk && self.how == Use::Brief && size as u64 <= SMALL_WORK {
+            deed()
+        } else {
+            blocking(deed).await
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::keys::{DataKey, Key, KeyError, Keys, Scope, random};
 use crate::segments::frame::{DIGEST, Digest};
 use crate::states::name_args;
-use crate::{Store, StoreError, blocking};
+use crate::{Store, StoreError};
 
 const NONCE: usize = 12;
 const TAG: usize = 16;
@@ -69,7 +69,7 @@ impl Store {
         plain: Vec<u8>,
     ) -> Result<Vec<u8>, StoreError> {
         let (key, purpose) = (self.data_key(&scope).await?, purpose.to_owned());
-        blocking(move || {
+        self.nearby(plain.len(), move || {
             let header = PieceHeader::new(&scope, key.generation, purpose);
             Ok(seal_file(&key.key, &header, &plain)?)
         })
@@ -83,7 +83,7 @@ impl Store {
         sealed: Vec<u8>,
     ) -> Result<Vec<u8>, StoreError> {
         let (keys, purpose) = (self.keys.clone(), purpose.to_owned());
-        blocking(move || {
+        self.nearby(sealed.len(), move || {
             let key = keys.get(&scope)?;
             open_piece(&key, &scope, &purpose, sealed)
         })
@@ -99,7 +99,7 @@ impl Store {
             return Ok(key);
         }
         let (keys, own) = (self.keys.clone(), scope.clone());
-        if let Some(key) = blocking(move || keys.lookup(&own)).await? {
+        if let Some(key) = self.nearby(0, move || keys.lookup(&own)).await? {
             return Ok(key);
         }
         let (keys, own) = (self.keys.clone(), scope.clone());
@@ -111,22 +111,23 @@ impl Store {
             }
         };
         if used {
-            blocking(move || keys.get(&own)).await
+            self.nearby(0, move || keys.get(&own)).await
         } else {
-            blocking(move || keys.get_or_create(&own)).await
+            self.nearby(0, move || keys.get_or_create(&own)).await
         }
     }
 
     /// One digest by `keyed_digester`.
     pub async fn keyed_digest(&self, purpose: &str, bytes: Vec<u8>) -> Result<String, StoreError> {
-        let (keys, purpose) = (self.keys.clone(), purpose.to_owned());
-        blocking(move || keys.keyed_digest(&purpose, &bytes)).await
+        let (keys, purpose, size) = (self.keys.clone(), purpose.to_owned(), bytes.len());
+        let digest = move || keys.keyed_digest(&purpose, &bytes);
+        self.nearby(size, digest).await
     }
 
     /// For many digests of one purpose, without waiting for each.
     pub async fn keyed_digester(&self, purpose: &'static str) -> Result<KeyedDigester, StoreError> {
         let keys = self.keys.clone();
-        blocking(move || keys.digester(purpose)).await
+        self.nearby(0, move || keys.digester(purpose)).await
     }
 }
 

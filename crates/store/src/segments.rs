@@ -109,6 +109,12 @@ impl Segments {
         if end >= self.full || metadata.nlink() == 0 {
             return Ok(None);
         }
+        if end == 0 {
+            // Its name must outlast a crash before anything in it counts. Who finds bytes in it need not ask: they were
+            // written after this.
+            self.watch.before(Step::SyncDirectory(&self.dir))?;
+            File::open(&self.dir)?.sync_all()?;
+        }
         self.watch.before(Step::Append(&segment.path))?;
         let written = frames
             .iter()
@@ -147,9 +153,6 @@ impl Segments {
         let mut options = File::options();
         options.read(true).append(true).create(true).mode(0o600);
         let file = options.open(&path)?;
-        // Even if another process made it: it may not have come as far as this line.
-        self.watch.before(Step::SyncDirectory(&self.dir))?;
-        File::open(&self.dir)?.sync_all()?;
         let name = format!("{DIR}/{number}");
         let watch = self.watch.clone();
         Ok(Segment {

@@ -17,7 +17,7 @@ use crate::sealing::{KeyedDigester, UnsealError};
 use crate::segments::Place;
 use crate::segments::frame::Digest;
 use crate::states::{name_args, read_time};
-use crate::{Store, StoreError, blocking};
+use crate::{Store, StoreError};
 
 mod adopt;
 mod append;
@@ -170,14 +170,15 @@ impl Store {
             None => None,
         };
         let (keys, blobs) = (self.keys.clone(), self.blobs.clone());
-        let body = blocking(move || {
+        let size = usize::try_from(stored.version.size).unwrap_or(usize::MAX);
+        let read = move || {
             let newest = &chain[0];
             let key = keys.get(&Scope::State(newest.version.state.clone()))?;
             let body = blob::read_chain(&blobs, &key, &chain, base)?;
             newest.check_content(&keys, &blobs, &body)?;
             Ok(Arc::new(body))
-        })
-        .await?;
+        };
+        let body = self.nearby(size, read).await?;
         self.recent.put(*stored.blob_digest, &body);
         Ok(body)
     }
