@@ -7,8 +7,8 @@ use clap::{CommandFactory as _, Parser, Subcommand, ValueEnum};
 use crate::commands::{
     apply::ApplyArgs, completions::CompletionsArgs, destroy::DestroyArgs, engine::EngineArgs,
     fmt::FmtArgs, graph::GraphArgs, init::InitArgs, key::KeyArgs, lock::LockArgs,
-    output::OutputArgs, plan::PlanArgs, run::RunArgs, runner::RunnerArgs, server::ServerArgs,
-    state::StateArgs, token::TokenArgs, validate::ValidateArgs,
+    output::OutputArgs, plan::PlanArgs, policy::PolicyArgs, run::RunArgs, runner::RunnerArgs,
+    server::ServerArgs, state::StateArgs, token::TokenArgs, validate::ValidateArgs,
 };
 use crate::{ExitStatus, Process, report};
 
@@ -83,6 +83,7 @@ pub(crate) enum Command {
     Token(TokenArgs),
     Lock(LockArgs),
     Run(RunArgs),
+    Policy(PolicyArgs),
     Key(KeyArgs),
     Fmt(FmtArgs),
     Engine(EngineArgs),

@@ -51,6 +51,8 @@ pub struct Wanted {
     pub asker: String,
     /// Whether a home was named, or the machine keeps its disk: states may be stored here.
     pub may_keep_state: bool,
+    /// Why what policies deny is applied all the same.
+    pub policy_override: Option<String>,
 }
 
 /// A stored change set, and the values its runners get from the asker's side.
@@ -127,6 +129,7 @@ pub async fn begin(
             .git
             .as_ref()
             .is_some_and(|git| git.is_dirty().unwrap_or(true)),
+        policy_override: wanted.policy_override.clone(),
     };
     let id = control
         .store
@@ -157,6 +160,7 @@ pub async fn find_same(
         .await?;
     sets.retain(|set| {
         set.request.action == wanted.action
+            && set.request.policy_override == wanted.policy_override
             && matches!(
                 set.status,
                 Status::Waiting | Status::Confirmed | Status::Interrupting

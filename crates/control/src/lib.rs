@@ -15,6 +15,7 @@ pub mod keys;
 pub mod locks;
 pub mod outputs;
 pub mod patience;
+pub mod policy;
 pub mod projects;
 pub mod proposals;
 pub mod recovery;

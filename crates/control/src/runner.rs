@@ -11,8 +11,10 @@ use std::io::Write as _;
 use std::os::fd::AsFd as _;
 use std::pin::Pin;
 
+use model::changeset::ChangeSet;
 use model::ids::RunId;
 use model::masking::Mask;
+use model::policy::Verdict;
 use model::run::{EngineDiagnostic, Problem, Run, RunEvent, RunSpec, Stage};
 use model::secret::Secret;
 use tokio::net::TcpListener;
@@ -27,6 +29,7 @@ use crate::worker::{self, Own};
 use interrupts::Interrupts;
 
 mod apply;
+mod check;
 mod engine;
 mod inputs;
 mod interrupts;
@@ -39,7 +42,7 @@ pub(crate) use inputs::for_backend;
 pub(crate) use logs::mask_lost as mask_lost_logs;
 pub(crate) use plan::{file_path as plan_file, view_path as plan_view};
 pub use usage::{USAGE_FILE, note_usage};
-pub(crate) use workspace::{scratch_dir, write_override};
+pub(crate) use workspace::{scratch_dir, write_override, write_private};
 
 /// Brings up a run's state endpoint; given by `cli`, which knows `server`.
 pub type Serve = fn(StateAccess, TcpListener) -> std::io::Result<Endpoint>;
@@ -54,6 +57,7 @@ pub struct Endpoint {
 /// What a stage works with.
 pub(crate) struct Job<'a> {
     control: &'a Control,
+    set: &'a ChangeSet,
     run: RunId,
     spec: &'a RunSpec,
     asker: &'a Asker,
@@ -117,6 +121,7 @@ pub(crate) struct Failure {
     diagnostics: Vec<EngineDiagnostic>,
     refused: bool,
     interrupted: bool,
+    policy: Verdict,
 }
 
 impl Failure {
@@ -127,6 +132,7 @@ impl Failure {
             diagnostics: Vec::new(),
             refused: false,
             interrupted: false,
+            policy: Verdict::default(),
         }
     }
 
@@ -181,6 +187,7 @@ impl Failure {
             hint: self.hint,
             refused: self.refused,
             interrupted: self.interrupted,
+            policy: self.policy,
         }
     }
 }
@@ -200,6 +207,7 @@ pub async fn run(
     let (set, spec) = brief.map_err(|source| RunnerError::Read { run, source })?;
     let job = Job {
         control,
+        set: &set,
         run,
         spec: &spec,
         asker,

@@ -18,15 +18,18 @@ pub enum Act {
     StateEdited,
     /// Sensitive values were shown.
     Revealed,
+    /// What a policy denies was applied all the same.
+    PolicyOverridden,
 }
 
 impl Act {
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::LockBroken,
         Self::StatePushed,
         Self::StateRolledBack,
         Self::StateEdited,
         Self::Revealed,
+        Self::PolicyOverridden,
     ];
 
     pub fn as_str(self) -> &'static str {
@@ -36,6 +39,7 @@ impl Act {
             Self::StateRolledBack => "state_rolled_back",
             Self::StateEdited => "state_edited",
             Self::Revealed => "revealed",
+            Self::PolicyOverridden => "policy_overridden",
         }
     }
 }

@@ -45,6 +45,9 @@ pub struct Request {
     /// Who asked: a person of the operating system.
     #[serde(default)]
     pub asker: Option<String>,
+    /// Why what policies deny is applied all the same.
+    #[serde(default)]
+    pub policy_override: Option<String>,
 }
 
 impl Request {

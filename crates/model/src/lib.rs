@@ -18,6 +18,7 @@ pub mod lock;
 pub mod masking;
 pub mod module;
 pub mod plan;
+pub mod policy;
 pub mod project;
 pub mod proposal;
 pub mod retention;

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub(crate) use parse::sensitive_in;
 pub use parse::{ParsePlanError, parse};
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -12,6 +12,7 @@ use serde_json::Value;
 use crate::diagnostic::Location;
 use crate::engine::EngineRequirement;
 use crate::ids::StackName;
+use crate::policy::Policy;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Project {
@@ -27,6 +28,7 @@ pub struct Project {
     pub layers: BTreeMap<String, i64>,
     pub targets: BTreeMap<String, Target>,
     pub contexts: BTreeMap<String, Context>,
+    pub policies: BTreeMap<String, Policy>,
     /// Enabled stacks only, `for_each` and `discover` expanded, by name.
     pub stacks: BTreeMap<StackName, Stack>,
 }

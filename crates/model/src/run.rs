@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{ChangeSetId, RunId, StackName};
 use crate::plan::PlanCounts;
+use crate::policy::Verdict;
 
 mod advance;
 mod spec;
@@ -62,6 +63,9 @@ pub struct PlanRecord {
     pub seal: Seal,
     /// Made in another slot than the one applies use: good to look at, planned afresh at apply.
     pub preview: bool,
+    /// What policies said of it.
+    #[serde(default)]
+    pub policy: Verdict,
 }
 
 impl PlanRecord {
@@ -160,6 +164,9 @@ pub struct Problem {
     pub refused: bool,
     #[serde(default)]
     pub interrupted: bool,
+    /// What policies said, if that is why.
+    #[serde(default)]
+    pub policy: Verdict,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -62,6 +62,13 @@ impl Store {
         from_json(expect_row(row)?.text(0)?, || format!("run `{id}`"))
     }
 
+    /// The runs of a stack, newest first, as far as anybody looks back.
+    pub async fn run_list_of_stack(&self, stack: &StackName) -> Result<Vec<RunId>, ChangeSetError> {
+        let sql = "SELECT id FROM run WHERE stack = $1 ORDER BY id DESC LIMIT 100";
+        let rows = self.db.fetch_all(sql, &[stack.as_str().into()]).await?;
+        rows.iter().map(|row| Ok(RunId(row.int(0)?))).collect()
+    }
+
     /// What the last run of a stack was about that left everything as the source says.
     pub async fn run_last_settled(
         &self,

@@ -34,6 +34,8 @@ pub(crate) struct Change {
     pub(crate) detailed_exitcode: bool,
     pub(crate) full: bool,
     pub(crate) jobs: Option<NonZeroUsize>,
+    /// Why what policies deny is applied all the same.
+    pub(crate) policy_override: Option<String>,
 }
 
 /// Engines at once, as it is typed.
@@ -87,6 +89,7 @@ pub(crate) async fn carry_out(
         pinned: change.pinned,
         asker: process.actor(),
         may_keep_state: !settings.is_ci || settings.named_home.is_some(),
+        policy_override: change.policy_override.clone(),
         stacks,
     };
     let mut watcher = start(&control, &open, &project, &wanted, global, process).await?;

@@ -40,6 +40,7 @@ pub(crate) async fn destroy(
         detailed_exitcode: false,
         full: args.full,
         jobs: args.jobs,
+        policy_override: None,
     };
     change::carry_out(change, global, process).await
 }

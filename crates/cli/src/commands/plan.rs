@@ -52,6 +52,7 @@ pub(crate) async fn plan(
         detailed_exitcode: args.detailed_exitcode,
         full: args.full,
         jobs: args.jobs,
+        policy_override: None,
     };
     change::carry_out(change, global, process).await
 }

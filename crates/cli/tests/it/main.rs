@@ -28,6 +28,7 @@ mod locks;
 mod order;
 mod outage;
 mod output;
+mod policy;
 mod project;
 mod quickstart;
 mod random_kills;

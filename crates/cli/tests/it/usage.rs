@@ -58,6 +58,7 @@ fn the_first_page_lists_every_command() {
       token        Make, list and revoke tokens of a state server
       lock         See who holds which state, and break a lock that nobody will release
       run          Decide about what a run left behind
+      policy       Ask policies about a plan that was made
       key          See which master keys a home needs, and replace one
       fmt          Format the project file and the stacks
       engine       Find, install and pin engines
@@ -94,7 +95,7 @@ fn wrong_usage_ends_with_its_own_code() {
     ── stderr
     error: unrecognized subcommand 'aply'
 
-      tip: a similar subcommand exists: 'apply'
+      tip: some similar subcommands exist: 'policy', 'apply'
 
     Usage: terrane [OPTIONS] <COMMAND>
 

@@ -79,6 +79,7 @@ pub(super) fn spec(
         destroy: wanted.destroy || wanted.action == Action::Destroy,
         refresh_only: wanted.refresh_only,
         pinned: wanted.pinned.filter(|_| wanted.action == Action::Plan),
+        policies: crate::policy::applied(project, name),
     })
 }
 
@@ -99,6 +100,7 @@ pub(crate) fn spec_alone(
         pinned: None,
         asker: String::new(),
         may_keep_state: false,
+        policy_override: None,
     };
     let graph = Graph::new(project);
     let source = Source::default();

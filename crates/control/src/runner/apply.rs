@@ -13,7 +13,7 @@ use store::Scope;
 use super::engine::Caller;
 use super::plan::{file_path, initialise};
 use super::workspace::{Scratch, Workspace, write_private};
-use super::{Failure, Job, failed, inputs, logs};
+use super::{Failure, Job, check, failed, inputs, logs};
 use crate::backends;
 use crate::kept_aside::{self, Leftovers};
 use crate::patience::insist;
@@ -63,6 +63,10 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
     };
     let left = Leftovers::of(job.run, job.spec, &workspace.dir, &plan);
     nothing_left_over(job, left).await?;
+    if let Err(denied) = check::at_apply(job, &plan.policy).await {
+        scratch.remove();
+        return Err(denied);
+    }
     scratch.write_variables(&inputs.variables)?;
     let expected = ExpectedHead::Exactly(plan.seal.head.as_ref().map(|head| head.version));
     let store = &job.control.store;

@@ -23,7 +23,7 @@ use super::apply::keep_copy;
 use super::engine::Caller;
 use super::inputs::{self, Inputs};
 use super::workspace::{Scratch, Workspace};
-use super::{Carried, Failure, Job, failed, logs};
+use super::{Carried, Failure, Job, check, failed, logs};
 use crate::state::StateAccess;
 
 pub(super) async fn plan(job: &Job<'_>) -> RunEvent {
@@ -93,12 +93,19 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
         scratch.remove();
         return Ok(RunEvent::NothingToChange);
     }
-    let plan = show(&caller, &scratch, &var_files, mask).await?;
+    let (plan, shown) = show(&caller, &scratch, &var_files, mask).await?;
     if plan.is_empty() {
         scratch.remove();
         return Ok(RunEvent::NothingToChange);
     }
     keep_view(job, &plan).await?;
+    let policy = match check::at_plan(job, &shown, mask, &workspace).await {
+        Ok(policy) => policy,
+        Err(denied) => {
+            scratch.remove();
+            return Err(denied);
+        }
+    };
     let confirmed = job.auto_approve || (!plan.destroys() && !job.review);
     let record = PlanRecord {
         counts: plan.counts(),
@@ -111,6 +118,7 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
             engine: caller.engine().to_string(),
         },
         preview: !workspace.is_first,
+        policy,
     };
     drop(caller);
     // The same process goes on to apply it at once if it may; otherwise it must survive this process.
@@ -253,12 +261,13 @@ fn write_back(job: &Job<'_>, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
+/// The plan that was made, and the engine's JSON of it.
 async fn show(
     caller: &Caller<'_>,
     scratch: &Scratch,
     var_files: &[std::path::PathBuf],
     mask: &Mask,
-) -> Result<Plan, Failure> {
+) -> Result<(Plan, Vec<u8>), Failure> {
     let call = EngineCall::Show {
         plan: &scratch.plan(),
         var_files,
@@ -275,7 +284,7 @@ async fn show(
     if plan.errored {
         return Err(Failure::new("the engine could not finish the plan"));
     }
-    Ok(plan)
+    Ok((plan, ended.output))
 }
 
 pub(super) fn sealed_head(head: &StateVersion) -> SealedHead {

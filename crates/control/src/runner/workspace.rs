@@ -66,6 +66,11 @@ impl Workspace {
         })
     }
 
+    /// A file of the source, from the project's root.
+    pub(super) fn read(&self, path: &str) -> io::Result<String> {
+        fs::read_to_string(self.tree.join(path))
+    }
+
     /// The stack's own variable files, then ours, which wins.
     pub(super) fn var_files(&self, job: &Job<'_>, scratch: &Scratch) -> Vec<PathBuf> {
         let own = job.spec.stack.var_files.iter();
@@ -329,7 +334,7 @@ pub(super) fn hidden_path(home: &crate::home::Home, run: RunId) -> PathBuf {
     scratch_dir(home, run).join(HIDDEN)
 }
 
-pub(super) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = File::options()
         .create(true)
         .write(true)

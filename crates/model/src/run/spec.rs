@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::Flavor;
 use crate::ids::StackName;
+use crate::policy::AppliedPolicy;
 use crate::project::{Context, Stack, Target};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -47,6 +48,9 @@ pub struct RunSpec {
     /// The version to plan from instead of the newest: only to see what it would lead to.
     #[serde(default)]
     pub pinned: Option<i64>,
+    /// The policies that apply to its stack.
+    #[serde(default)]
+    pub policies: Vec<AppliedPolicy>,
 }
 
 /// Where another stack's outputs are.

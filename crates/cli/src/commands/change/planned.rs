@@ -1,6 +1,7 @@
 //! The plans of a change set, as one page or as events.
 
 use control::changesets;
+use model::policy::Verdict;
 use model::project::Project;
 use model::run::{Awaited, Outcome, Run, RunState};
 use serde_json::{Value, json};
@@ -9,6 +10,7 @@ use super::ending;
 use crate::args::Global;
 use crate::view::diagnostics::EngineDiagnostic;
 use crate::view::plan::{self, PlanSet, StackPlan, StackStatus};
+use crate::view::policy::StackVerdict;
 use crate::watch::Watcher;
 use crate::{CommandError, Process, report};
 
@@ -29,19 +31,43 @@ pub(super) async fn plan_set(
             run.id,
         )
     });
-    let mut stacks = Vec::new();
+    let (mut stacks, mut policy) = (Vec::new(), Vec::new());
     for run in runs {
         let status = status(watcher, run).await?;
+        let verdict = verdict(run);
+        let denied = verdict.is_some_and(Verdict::denies);
+        policy.extend(verdict.map(|verdict| StackVerdict {
+            stack: run.stack.to_string(),
+            verdict: verdict.clone(),
+        }));
         stacks.push(StackPlan {
             stack: run.stack.to_string(),
             status,
-            remark: None,
+            remark: denied.then(|| "denied by policy".to_owned()),
         });
     }
     Ok(PlanSet {
         heading: watcher.heading(),
         stacks,
+        policy,
     })
+}
+
+/// What policies said of a run's plan.
+fn verdict(run: &Run) -> Option<&Verdict> {
+    match &run.state {
+        RunState::Planned { plan, .. } | RunState::Applying { plan, .. } => Some(&plan.policy),
+        RunState::Finished { outcome, .. } => match outcome {
+            Outcome::Planned { plan } => Some(&plan.policy),
+            Outcome::Failed { problem } => Some(&problem.policy),
+            Outcome::Deferred { .. }
+            | Outcome::Unchanged
+            | Outcome::Applied { .. }
+            | Outcome::Skipped { .. }
+            | Outcome::Unknown { .. } => None,
+        },
+        RunState::Queued | RunState::Planning { .. } => None,
+    }
 }
 
 async fn status(watcher: &Watcher<'_>, run: &Run) -> Result<StackStatus, CommandError> {
@@ -60,6 +86,8 @@ async fn status(watcher: &Watcher<'_>, run: &Run) -> Result<StackStatus, Command
                     reason: ending::skipped(because),
                 });
             }
+            // What is denied was planned, and is worth seeing.
+            Outcome::Failed { problem } if problem.policy.denies() => true,
             Outcome::Failed { problem } => {
                 let mut lines = Vec::new();
                 if problem.diagnostics.is_empty() {
@@ -158,6 +186,13 @@ pub(super) fn show(
         let mut event = json!({ "event": "plan", "stack": stack.stack, "status": word });
         if !plan.is_null() {
             event["plan"] = plan;
+        }
+        let said = set.policy.iter().find(|it| it.stack == stack.stack);
+        if let Some(said) = said.filter(|it| !it.verdict.asked.is_empty()) {
+            if said.verdict.denies() {
+                event["status"] = json!("denied");
+            }
+            event["policy"] = json!(said.verdict);
         }
         if !reason.is_null() {
             event["reason"] = reason;

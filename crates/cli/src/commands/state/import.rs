@@ -116,6 +116,7 @@ pub(crate) async fn import(
         detailed_exitcode: true,
         full: false,
         jobs: None,
+        policy_override: None,
     };
     let status = change::carry_out(change, global, process).await?;
     if status == ExitStatus::Changes {

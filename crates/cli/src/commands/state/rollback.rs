@@ -82,6 +82,7 @@ async fn plan(
         detailed_exitcode: false,
         full: false,
         jobs: None,
+        policy_override: None,
     };
     change::carry_out(change, global, process).await
 }

@@ -54,6 +54,7 @@ fn change_set(action: Action, stacks: &[&str]) -> (ChangeSet, Vec<Run>) {
         subject: None,
         dirty: false,
         asker: None,
+        policy_override: None,
     };
     (
         ChangeSet {
@@ -81,6 +82,7 @@ fn record(outputs: &[&str], destroys: bool) -> PlanRecord {
             engine: String::new(),
         },
         preview: false,
+        policy: crate::policy::Verdict::default(),
     }
 }
 
@@ -93,6 +95,7 @@ fn problem() -> Problem {
         hint: None,
         refused: false,
         interrupted: false,
+        policy: crate::policy::Verdict::default(),
     }
 }
 
