@@ -24,6 +24,10 @@ const PAGES: &[Page] = &[
         path: "docs/reference/project-file.md",
         render: model::config::reference::render,
     },
+    Page {
+        path: "docs/reference/runs.md",
+        render: model::machine::render,
+    },
 ];
 
 /// Writes every page.

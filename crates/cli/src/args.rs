@@ -6,9 +6,10 @@ use clap::{CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
     apply::ApplyArgs, completions::CompletionsArgs, destroy::DestroyArgs, engine::EngineArgs,
-    fmt::FmtArgs, graph::GraphArgs, init::InitArgs, key::KeyArgs, lock::LockArgs,
-    output::OutputArgs, plan::PlanArgs, policy::PolicyArgs, run::RunArgs, runner::RunnerArgs,
-    server::ServerArgs, state::StateArgs, token::TokenArgs, validate::ValidateArgs,
+    exec::ExecArgs, fmt::FmtArgs, graph::GraphArgs, hold::HoldArgs, init::InitArgs, key::KeyArgs,
+    lock::LockArgs, output::OutputArgs, plan::PlanArgs, policy::PolicyArgs, run::RunArgs,
+    runner::RunnerArgs, server::ServerArgs, state::StateArgs, token::TokenArgs,
+    validate::ValidateArgs,
 };
 use crate::{ExitStatus, Process, report};
 
@@ -78,10 +79,12 @@ pub(crate) enum Command {
     Apply(ApplyArgs),
     Destroy(DestroyArgs),
     Output(OutputArgs),
+    Exec(ExecArgs),
     State(StateArgs),
     Server(ServerArgs),
     Token(TokenArgs),
     Lock(LockArgs),
+    Hold(HoldArgs),
     Run(RunArgs),
     Policy(PolicyArgs),
     Key(KeyArgs),

@@ -32,11 +32,13 @@ pub fn run(args: Args, process: &Process) -> Result<ExitStatus, CommandError> {
         Command::Apply(args) => block_on(commands::apply::apply(args, global, process))?,
         Command::Destroy(args) => block_on(commands::destroy::destroy(args, global, process))?,
         Command::Output(args) => block_on(commands::output::output(args, global, process))?,
+        Command::Exec(args) => block_on(commands::exec::exec(args, global, process))?,
         Command::State(args) => block_on(commands::state::state(args, global, process))?,
         Command::Server(args) => block_on_all(commands::server::server(args, global, process))?,
         Command::Token(args) => block_on(commands::token::token(args, global, process))?,
         Command::Lock(args) => block_on(commands::lock::lock(args, global, process))?,
         Command::Policy(args) => block_on(commands::policy::policy(args, global, process))?,
+        Command::Hold(args) => block_on(commands::hold::hold(args, global, process))?,
         Command::Run(args) => block_on(commands::run::run(args, global, process))?,
         Command::Key(args) => block_on(commands::key::key(args, global, process))?,
         Command::Runner(args) => {

@@ -52,8 +52,14 @@ impl Process {
             .filter(|value| !value.is_empty())
     }
 
-    /// Who runs this: a person of the operating system.
+    /// Who runs this: a person of the operating system or, in a CI job, whoever it says started it.
     pub(crate) fn actor(&self) -> String {
+        let claimed = ["GITHUB_ACTOR", "GITLAB_USER_LOGIN"];
+        if self.var("CI").is_some()
+            && let Some(name) = claimed.iter().find_map(|name| self.var(name))
+        {
+            return name.to_owned();
+        }
         let uid = rustix::process::getuid().as_raw().to_string();
         let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
         let known = users.lines().find_map(|line| {

@@ -10,14 +10,14 @@ use control::asker::Asker;
 use control::changesets::{self, Begun};
 use control::worker::{self, ChangeMark, Say};
 use control::{Control, recovery};
-use model::changeset::{Action, ChangeSet, Status};
+use model::changeset::{Action, ChangeSet, Front, HearError, Status};
 use model::ids::{ChangeSetId, RunId, StackName};
 use model::run::{Run, RunState};
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::args::Global;
-use crate::{CommandError, Process, report};
+use crate::{CommandError, ExitStatus, Process, report};
 
 mod display;
 mod frame;
@@ -43,7 +43,10 @@ pub(crate) struct Watcher<'a> {
     mark: Option<ChangeMark>,
     /// Up to which change the runs were read; none is before the first.
     revision: i64,
-    behind: Option<ChangeSetId>,
+    /// While it waits for its lanes: who stands in front.
+    front: Option<Front>,
+    /// Who watches, and says yes or no.
+    actor: String,
     tails: Tails,
     display: Display,
     json: bool,
@@ -106,7 +109,8 @@ impl<'a> Watcher<'a> {
             state: None,
             mark: None,
             revision: -1,
-            behind: None,
+            front: None,
+            actor: process.actor(),
             tails: Tails::default(),
             display: Display::new(global, process),
             json: global.json,
@@ -127,6 +131,10 @@ impl<'a> Watcher<'a> {
             .0
     }
 
+    pub(crate) fn action(&self) -> Action {
+        self.set().request.action
+    }
+
     pub(crate) fn runs(&self) -> &[Run] {
         self.state.as_ref().map_or(&[], |(_, runs)| runs)
     }
@@ -141,13 +149,15 @@ impl<'a> Watcher<'a> {
     }
 
     pub(crate) async fn confirm(&mut self) -> Result<(), CommandError> {
-        self.turn(Some(Say::Confirm)).await?;
+        let by = self.actor.clone();
+        self.turn(Some(Say::Confirm { by })).await?;
         self.begun = Instant::now(); // how long a person thought is not how long it took
         self.look().await
     }
 
     pub(crate) async fn discard(&mut self) -> Result<(), CommandError> {
-        self.turn(Some(Say::Discard)).await?;
+        let (by, reason) = (self.actor.clone(), None);
+        self.turn(Some(Say::Discard { by, reason })).await?;
         self.look().await
     }
 
@@ -206,7 +216,9 @@ impl<'a> Watcher<'a> {
 
     fn rest(&self) -> Option<Rest> {
         match &self.set().status {
-            Status::Finished | Status::Stopped { .. } => Some(Rest::Over),
+            Status::Finished | Status::Stopped { .. } | Status::Superseded { .. } => {
+                Some(Rest::Over)
+            }
             Status::AwaitingConfirm => Some(Rest::AwaitsConfirm),
             Status::Planning | Status::Waiting | Status::Confirmed | Status::Interrupting => None,
         }
@@ -220,7 +232,9 @@ impl<'a> Watcher<'a> {
         let failed =
             |err: &dyn std::error::Error| CommandError::because("could not interrupt", err);
         let asker = self.asker.clone().unwrap_or_default();
-        worker::turn(self.control, self.id, Some(Say::Interrupt), &asker, None)
+        let by = self.actor.clone();
+        let say = Say::Interrupt { by };
+        worker::turn(self.control, self.id, Some(say), &asker, None)
             .await
             .map_err(|err| failed(&err))?;
         self.look().await
@@ -268,8 +282,8 @@ impl<'a> Watcher<'a> {
         let asker = self.asker.clone().unwrap_or_default();
         let standing = worker::turn(self.control, self.id, say, &asker, None)
             .await
-            .map_err(|err| CommandError::from_error(&err))?;
-        self.behind = standing.behind;
+            .map_err(|err| turn_error(&err))?;
+        self.front = standing.front;
         Ok(())
     }
 
@@ -289,7 +303,7 @@ impl<'a> Watcher<'a> {
                 self.tails.follow(self.control, runs);
                 &self.tails
             });
-            let frame = frame::frame(set, runs, tails, self.behind, self.begun.elapsed());
+            let frame = frame::frame(set, runs, tails, self.front.as_ref(), self.begun.elapsed());
             self.display.draw(&frame)?;
         }
         Ok(())
@@ -338,10 +352,37 @@ impl<'a> Watcher<'a> {
     }
 }
 
+/// What a person may not say now is told with what is missing.
+pub(crate) fn turn_error(err: &worker::TurnError) -> CommandError {
+    let shown = CommandError::from_error(err);
+    match err.heard() {
+        Some(HearError::Owes { set, owed }) => {
+            let mut shown = CommandError::new(format!("change set {set} may not be confirmed yet"))
+                .status(ExitStatus::Waits);
+            for one in owed {
+                shown = shown.cause(format!("{} ({})", one.words(), one.by));
+            }
+            let what = owed
+                .iter()
+                .find_map(|one| one.run)
+                .map_or_else(|| set.to_string(), |run| run.to_string());
+            shown.hint(format!("`terrane run approve {what}` approves it"))
+        }
+        Some(heard @ HearError::Held { hold, .. }) => CommandError::from_error(heard)
+            .hint(format!("`terrane hold release {}` ends it", hold.on.name()))
+            .status(ExitStatus::Refused),
+        Some(heard @ HearError::Refused { set, .. }) => CommandError::from_error(heard)
+            .hint(format!("`terrane run show {set}` says how it came to this"))
+            .status(ExitStatus::Refused),
+        None => shown,
+    }
+}
+
 fn say_begin(set: &ChangeSet) -> Result<(), CommandError> {
     report::json_line(&json!({
         "event": "change_set", "change_set": set.id.to_string(),
         "action": set.request.action.word(), "stacks": set.request.stacks,
+        "identity": set.request.identity,
     }))
 }
 
@@ -362,5 +403,6 @@ fn deed(action: Action) -> &'static str {
         Action::Plan => "plan",
         Action::Apply => "apply",
         Action::Destroy => "destroy",
+        Action::Exec => "exec",
     }
 }

@@ -195,6 +195,18 @@ pub(crate) fn wants(specs: &[RunSpec]) -> Option<&str> {
     })
 }
 
+/// Whether some of its values come from outside the project and the states.
+pub(crate) fn takes_secrets_or_environment(spec: &RunSpec) -> bool {
+    let passes = spec
+        .contexts
+        .iter()
+        .any(|context| !context.pass_env.is_empty());
+    passes
+        || needs_of(spec).any(|needs| {
+            !needs.secrets.is_empty() || !needs.env.is_empty() || !needs.env_if_set.is_empty()
+        })
+}
+
 /// Everything a run's values need from elsewhere.
 fn needs_of(spec: &RunSpec) -> impl Iterator<Item = &Needs> {
     let inputs = spec.stack.inputs.values();

@@ -51,12 +51,15 @@ pub async fn since_applied(
     let now = snapshot::collect(&open.root, open.git.as_ref(), &Extras::of(project))?;
     let mut touched = BTreeSet::new();
     for (stack, own) in own_sources(open, project, &now) {
-        let last = control.store.run_last_settled(&stack).await;
+        let last = control
+            .store
+            .run_last_settled(control.home.project(), &stack)
+            .await;
         let last = last.map_err(|source| ChangedError::History {
             stack: stack.clone(),
             source,
         })?;
-        if last.is_none_or(|last| last.destroy || last.own_source != own) {
+        if last.is_none_or(|last| last.spec.own_source != own) {
             touched.insert(stack);
         }
     }

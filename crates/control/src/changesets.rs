@@ -7,9 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 
 use drivers::engine::Engine;
-use drivers::snapshot::{self, Extras};
-use model::changeset::{Action, ChangeSet, Request, Status};
+use model::approval::{ApprovalBlock, ApprovalScope, Requirement};
+use model::changeset::{Action, ChangeSet, Origin, Reopen, Request, Status, reopen};
 use model::engine::EngineRequirement;
+use model::exec::{Exec, ExecKind};
 use model::graph::Graph;
 use model::ids::{ChangeSetId, StackName};
 use model::plan::Plan;
@@ -19,6 +20,8 @@ use store::{ChangeSetError, Scope};
 
 use crate::asker::Asker;
 use crate::projects::OpenProject;
+use crate::settled::{self, KnownOutputs};
+use crate::writers::Who;
 use crate::{Control, changed, kept_aside, runner};
 use source::Source;
 use watch::watch_path;
@@ -40,6 +43,8 @@ pub use watch::watch;
 pub struct Wanted {
     pub action: Action,
     pub stacks: BTreeSet<StackName>,
+    /// Of these, those that are planned even if nothing that they consume changed.
+    pub in_any_case: BTreeSet<StackName>,
     pub auto_approve: bool,
     pub parallelism: usize,
     /// For `plan --destroy`; a destroy is one anyway.
@@ -47,12 +52,24 @@ pub struct Wanted {
     pub refresh_only: bool,
     /// For a plan from an older version of the state.
     pub pinned: Option<i64>,
-    /// Who asks: a person of the operating system.
+    /// Who asks, by name.
     pub asker: String,
+    /// Who asks, and which targets they may change.
+    pub who: Who,
+    /// For a command of the engine's own.
+    pub exec: Option<Exec>,
     /// Whether a home was named, or the machine keeps its disk: states may be stored here.
     pub may_keep_state: bool,
     /// Why what policies deny is applied all the same.
     pub policy_override: Option<String>,
+}
+
+impl Wanted {
+    /// Whether it may change anything, rather than only look.
+    pub fn changes(&self) -> bool {
+        let exec = self.exec.as_ref().map(|exec| exec.kind);
+        self.action != Action::Plan && exec != Some(ExecKind::Read)
+    }
 }
 
 /// A stored change set, and the values its runners get from the asker's side.
@@ -74,10 +91,86 @@ pub async fn begin(
     env: &BTreeMap<String, String>,
     wanted: &Wanted,
 ) -> Result<Begun, PrepareError> {
+    let prepared = prepare(control, open, project, engines, env, wanted).await?;
+    let id = control
+        .store
+        .change_set_insert(&prepared.request, &prepared.specs, control.now())
+        .await?;
+    prepared.begun(control, id)
+}
+
+/// Opens runs of a stopped change set again, on the source as it is now.
+pub async fn resume(
+    control: &Control,
+    open: &OpenProject,
+    project: &Project,
+    engines: &BTreeMap<StackName, Engine>,
+    env: &BTreeMap<String, String>,
+    resumed: &Resumed,
+) -> Result<Begun, PrepareError> {
+    let wanted = &resumed.wanted;
+    let prepared = prepare(control, open, project, engines, env, wanted).await?;
+    let Prepared { request, specs, .. } = &prepared;
+    let set = control
+        .store
+        .change_set_reopen(
+            resumed.set.id,
+            resumed.what,
+            request,
+            specs,
+            &wanted.asker,
+            control.now(),
+        )
+        .await?;
+    prepared.begun(control, set.id)
+}
+
+/// What is opened again, and how it is asked for.
+#[derive(Clone, Debug)]
+pub struct Resumed {
+    pub set: ChangeSet,
+    pub what: Reopen,
+    pub wanted: Wanted,
+}
+
+/// A change set put together and checked, but not stored.
+struct Prepared {
+    request: Request,
+    specs: Vec<RunSpec>,
+    asker: Asker,
+    left_out: Vec<String>,
+    /// Until the change set is stored, nobody may take its source for left over.
+    _kept: File,
+}
+
+impl Prepared {
+    fn begun(self, control: &Control, id: ChangeSetId) -> Result<Begun, PrepareError> {
+        let watch = watch(control, id).map_err(|source| PrepareError::Keep {
+            path: watch_path(control, id),
+            source,
+        })?;
+        Ok(Begun {
+            id,
+            asker: self.asker,
+            watch,
+            left_out: self.left_out,
+        })
+    }
+}
+
+async fn prepare(
+    control: &Control,
+    open: &OpenProject,
+    project: &Project,
+    engines: &BTreeMap<StackName, Engine>,
+    env: &BTreeMap<String, String>,
+    wanted: &Wanted,
+) -> Result<Prepared, PrepareError> {
     let graph = Graph::new(project);
+    checks::check_holds(control, project, wanted).await?;
     for name in &wanted.stacks {
         checks::may(project, &project.stacks[name], wanted)?;
-        if wanted.action != Action::Plan {
+        if wanted.changes() {
             let state = control.state_name(&project.stacks[name].state);
             let checked = kept_aside::check(control, &state).await;
             checked.map_err(|source| PrepareError::KeptAside {
@@ -91,9 +184,8 @@ pub async fn begin(
     }
     checks::reserve_for_runs(control, project, wanted).await?;
     checks::check_upstreams(control, project, wanted).await?;
-    checks::check_downstreams(control, project, &graph, wanted).await?;
-    // Until the change set is stored, nobody may take its source for left over.
-    let _kept = source::hold_snapshots(control)?;
+    checks::check_downstreams(control, open, project, &graph, wanted).await?;
+    let kept = source::hold_snapshots(control)?;
     let snapshot = source::keep_source(control, open, project).await?;
     let source = Source {
         own: changed::own_sources(open, project, &snapshot),
@@ -103,16 +195,24 @@ pub async fn begin(
     if wanted.action == Action::Destroy {
         waves.reverse();
     }
-    let specs = waves
+    let mut specs = waves
         .into_iter()
         .flatten()
         .map(|name| spec::spec(open, project, &graph, engines, &source, &name, wanted))
         .collect::<Result<Vec<_>, _>>()?;
+    let mut known = KnownOutputs::default();
+    for spec in &mut specs {
+        // One that has no upstream here was asked for itself.
+        if !spec.upstreams.is_empty() && !wanted.in_any_case.contains(&spec.stack.name) {
+            spec.settled = settled::is_settled(control, spec, &mut known).await;
+        }
+    }
     let asker = Asker::gather(env, &open.root, &specs)?;
-    let commit = open
-        .git
-        .as_ref()
-        .and_then(|git| git.head_commit().ok().flatten());
+    let git = open.git.as_ref().filter(|_| open.commit.is_none());
+    let commit = match &open.commit {
+        Some(from) => Some((from.id.clone(), from.subject.clone())),
+        None => git.and_then(|git| git.head_commit().ok().flatten()),
+    };
     let request = Request {
         project: control.home.project().to_owned(),
         machine: control.home.machine().to_owned(),
@@ -125,26 +225,58 @@ pub async fn begin(
         commit: commit.as_ref().map(|(id, _)| id.clone()),
         subject: commit.map(|(_, subject)| subject),
         asker: Some(wanted.asker.clone()),
-        dirty: open
-            .git
-            .as_ref()
-            .is_some_and(|git| git.is_dirty().unwrap_or(true)),
+        identity: Some(wanted.who.identity.clone()),
+        exec: wanted.exec.clone(),
+        dirty: git.is_some_and(|git| git.is_dirty().unwrap_or(true)),
+        origin: Origin::Person,
+        approvals: approvals(project, wanted),
         policy_override: wanted.policy_override.clone(),
     };
-    let id = control
-        .store
-        .change_set_insert(&request, &specs, control.now())
-        .await?;
-    let watch = watch(control, id).map_err(|source| PrepareError::Keep {
-        path: watch_path(control, id),
-        source,
-    })?;
-    Ok(Begun {
-        id,
+    Ok(Prepared {
+        request,
+        specs,
         asker,
-        watch,
         left_out: snapshot.left_out,
+        _kept: kept,
     })
+}
+
+/// The project's stacks that a stopped change set is about, checked against what there is now.
+pub async fn find_stopped(
+    control: &Control,
+    project: &Project,
+    id: Option<ChangeSetId>,
+    what: impl Fn(&ChangeSet) -> Reopen,
+) -> Result<(ChangeSet, Reopen, BTreeSet<StackName>), PrepareError> {
+    let set = match id {
+        Some(id) => control.store.change_set_get(id).await?,
+        None => newest_stopped(control).await?,
+    };
+    let what = what(&set);
+    let runs = control.store.run_list(set.id).await?;
+    let again = reopen(&set, &runs, what)?;
+    for run in runs.iter().filter(|run| again.contains(&run.id)) {
+        if !project.stacks.contains_key(&run.stack) {
+            return Err(PrepareError::Gone {
+                stack: run.stack.clone(),
+            });
+        }
+    }
+    let stacks = set.request.stacks.iter();
+    let stacks = stacks.filter(|stack| project.stacks.contains_key(*stack));
+    let stacks = stacks.cloned().collect();
+    Ok((set, what, stacks))
+}
+
+async fn newest_stopped(control: &Control) -> Result<ChangeSet, PrepareError> {
+    let project = control.home.project();
+    let newest = control.store.change_set_list_newest(project, 200).await?;
+    newest
+        .into_iter()
+        .find(|set| {
+            set.request.action != Action::Plan && matches!(set.status, Status::Stopped { .. })
+        })
+        .ok_or(PrepareError::NothingStopped)
 }
 
 /// A change set under way that does exactly what is asked for: the same command again attaches to it.
@@ -171,7 +303,7 @@ pub async fn find_same(
         return Ok(None);
     };
     // After an edit it is another request, and waits for its turn.
-    let now = snapshot::collect(&open.root, open.git.as_ref(), &Extras::of(project))?;
+    let (now, _) = source::look(open, project)?;
     Ok((now.digest == set.request.source).then_some(set))
 }
 
@@ -219,6 +351,40 @@ fn lanes(project: &Project, wanted: &Wanted) -> Vec<String> {
     };
     let all: BTreeSet<String> = wanted.stacks.iter().map(lane).collect();
     all.into_iter().collect()
+}
+
+/// Who must agree before anything is applied; a target's word is asked for once, a stack's by itself.
+fn approvals(project: &Project, wanted: &Wanted) -> Vec<Requirement> {
+    let mut found: Vec<Requirement> = Vec::new();
+    match wanted.action {
+        Action::Apply | Action::Destroy => {}
+        // What is done by hand has its own record.
+        Action::Plan | Action::Exec => return found,
+    }
+    for name in &wanted.stacks {
+        let stack = &project.stacks[name];
+        let target = &project.targets[&stack.target];
+        let rule = ApprovalBlock::rule(target.approval.as_ref(), stack.approval.as_ref());
+        let Some(rule) = rule.filter(|rule| rule.count > 0) else {
+            continue;
+        };
+        let by = if stack.approval.is_some() || rule.scope == ApprovalScope::Stack {
+            format!("stack `{name}`")
+        } else {
+            format!("target `{}`", target.name)
+        };
+        match found.iter_mut().find(|one| one.by == by) {
+            Some(known) => {
+                known.stacks.insert(name.clone());
+            }
+            None => found.push(Requirement {
+                by,
+                rule,
+                stacks: BTreeSet::from([name.clone()]),
+            }),
+        }
+    }
+    found
 }
 
 /// The distinct engines a set of stacks asks for.

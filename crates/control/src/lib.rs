@@ -3,15 +3,19 @@
 //!
 //! Not here: SQL (`store`), processes and Git (`drivers`), decisions (`model`), words for people (`cli`).
 
+pub mod abandoned;
 pub mod asker;
 pub mod backends;
+pub mod cancelling;
 pub mod changed;
 pub mod changesets;
 pub mod engines;
 pub mod formatting;
+pub mod holds;
 pub mod home;
 pub mod kept_aside;
 pub mod keys;
+mod left_behind;
 pub mod locks;
 pub mod outputs;
 pub mod patience;
@@ -19,7 +23,10 @@ pub mod policy;
 pub mod projects;
 pub mod proposals;
 pub mod recovery;
+pub mod run_logs;
 pub mod runner;
+pub mod runs;
+mod settled;
 pub mod spool;
 pub mod state;
 pub mod state_export;
@@ -30,6 +37,7 @@ pub mod surgery;
 pub mod tokens;
 pub mod validation;
 pub mod worker;
+pub mod writers;
 
 use std::path::PathBuf;
 

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::digits;
 use model::ids::StackName;
+use model::run::OutputState;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use store::{ChangeSetError, StoreError};
@@ -67,19 +68,39 @@ pub async fn of_state(
     known.into_iter().map(read).collect()
 }
 
+/// The outputs of a stack as its dependents see them: what it declares and its state does not hold is null.
+pub(crate) async fn with_nulls(
+    control: &Control,
+    stack: &StackName,
+    state: &OutputState,
+) -> Result<BTreeMap<String, Output>, OutputsError> {
+    let stored = of_state(control, &state.name, state.is_ours).await?;
+    let null = Output {
+        value: Value::Null,
+        sensitive: false,
+    };
+    let nulls = declared(control, stack)
+        .await?
+        .into_iter()
+        .map(|name| (name, null.clone()));
+    Ok(nulls.chain(stored).collect())
+}
+
 /// The outputs that a stack declared when all of it was last as its source says. One of them that its
 /// state does not hold is null: engines store no null.
 pub(crate) async fn declared(
     control: &Control,
     stack: &StackName,
 ) -> Result<BTreeSet<String>, OutputsError> {
-    let last = control.store.run_last_settled(stack).await;
+    let last = control
+        .store
+        .run_last_settled(control.home.project(), stack)
+        .await;
     let last = last.map_err(|source| OutputsError::History {
         stack: stack.clone(),
         source,
     })?;
-    let last = last.filter(|spec| !spec.destroy && !spec.refresh_only);
-    Ok(last.map(|spec| spec.outputs).unwrap_or_default())
+    Ok(last.map(|last| last.spec.outputs).unwrap_or_default())
 }
 
 fn exact(state: &str, value: &RawValue, sensitive: bool) -> Result<Output, OutputsError> {

@@ -15,6 +15,7 @@ use drivers::rego::{self, AskError, Rego, RegoError};
 use drivers::snapshot::sha256;
 use jiff::Timestamp;
 use model::changeset::{ChangeSet, Request};
+use model::identity::IdentityKind;
 use model::ids::{RunId, StackName};
 use model::plan::PlanCounts;
 use model::policy::{
@@ -29,6 +30,7 @@ use store::Scope;
 
 use crate::Control;
 use crate::runner::write_private;
+use crate::runs::{Explained, NewApproval};
 
 pub use findings::{check, check_deeply};
 
@@ -156,14 +158,75 @@ pub async fn at_approval(
     ask(control, &case, asking).await
 }
 
+/// What policies deny about an approval, for each plan that it is about.
+pub async fn denials_of_approval(
+    control: &Control,
+    before: &Explained,
+    new: &NewApproval,
+) -> Result<Vec<Remark>, PolicyError> {
+    let now = control.now();
+    let mut given = approvals(&before.approvals);
+    given.push(Approval {
+        person: new.person.clone(),
+        role: new.role.clone(),
+        verified: false,
+        verdict: "approve".to_owned(),
+        comment: new.comment.clone(),
+        at: now,
+    });
+    let mut denials = Vec::new();
+    for run in &before.runs {
+        let is_meant = new.run.is_none_or(|meant| meant == run.id);
+        if is_meant && matches!(run.state, RunState::Planned { .. }) {
+            let actor = Actor {
+                name: new.person.clone(),
+                kind: "person".to_owned(),
+                ..Actor::default()
+            };
+            let said = at_approval(control, &before.set, run, &given, actor, now).await?;
+            denials.extend(said.denials);
+        }
+    }
+    Ok(denials)
+}
+
 /// Who asked for a change.
 pub fn author(request: &Request) -> Actor {
-    Actor {
-        name: request.asker.clone().unwrap_or_default(),
-        kind: "person".to_owned(),
-        verified: false,
-        claims: std::collections::BTreeMap::new(),
+    match &request.identity {
+        None => Actor {
+            name: request.asker.clone().unwrap_or_default(),
+            kind: "person".to_owned(),
+            ..Actor::default()
+        },
+        Some(who) => Actor {
+            name: who.name.clone(),
+            kind: match who.kind {
+                IdentityKind::Person => "person".to_owned(),
+                IdentityKind::Ci => "ci".to_owned(),
+            },
+            verified: who.verified,
+            claims: who
+                .claims
+                .iter()
+                .map(|(name, value)| (name.clone(), Value::String(value.clone())))
+                .collect(),
+        },
     }
+}
+
+/// The approvals of a change set, as policies see them.
+pub fn approvals(given: &[model::approval::Approval]) -> Vec<Approval> {
+    let given = given.iter();
+    given
+        .map(|it| Approval {
+            person: it.person.clone(),
+            role: it.role.clone(),
+            verified: it.verified,
+            verdict: "approve".to_owned(),
+            comment: it.comment.clone(),
+            at: it.at,
+        })
+        .collect()
 }
 
 /// On what occasion policies are asked.
@@ -282,6 +345,7 @@ fn counts(state: &RunState) -> PlanCounts {
             Outcome::Applied { counts, .. } => *counts,
             Outcome::Deferred { .. }
             | Outcome::Unchanged
+            | Outcome::Untouched
             | Outcome::Failed { .. }
             | Outcome::Skipped { .. }
             | Outcome::Unknown { .. } => PlanCounts::default(),

@@ -6,6 +6,7 @@
 //!
 //! Not here: which run starts when (`worker`), the state endpoint's wire (`server`).
 
+use std::fs::File;
 use std::future::Future;
 use std::io::Write as _;
 use std::os::fd::AsFd as _;
@@ -13,6 +14,7 @@ use std::pin::Pin;
 
 use model::changeset::ChangeSet;
 use model::ids::RunId;
+use model::import_proposal::Left;
 use model::masking::Mask;
 use model::policy::Verdict;
 use model::run::{EngineDiagnostic, Problem, Run, RunEvent, RunSpec, Stage};
@@ -22,6 +24,7 @@ use tokio::sync::Mutex;
 
 use crate::Control;
 use crate::asker::Asker;
+use crate::cancelling;
 use crate::locks::RunLock;
 use crate::patience::insist;
 use crate::state::StateAccess;
@@ -29,17 +32,22 @@ use crate::worker::{self, Own};
 use interrupts::Interrupts;
 
 mod apply;
+mod attend;
 mod check;
 mod engine;
+mod exec;
 mod inputs;
 mod interrupts;
+mod limit;
 mod logs;
 mod plan;
 mod usage;
 mod workspace;
 
+pub use attend::{AttendError, attend};
+pub use exec::exit_file;
 pub(crate) use inputs::for_backend;
-pub(crate) use logs::mask_lost as mask_lost_logs;
+pub(crate) use logs::{finish_lost as finish_lost_logs, lost_events};
 pub(crate) use plan::{file_path as plan_file, view_path as plan_view};
 pub use usage::{USAGE_FILE, note_usage};
 pub(crate) use workspace::{scratch_dir, write_override, write_private};
@@ -62,6 +70,8 @@ pub(crate) struct Job<'a> {
     spec: &'a RunSpec,
     asker: &'a Asker,
     serve: Serve,
+    /// The run's lock, which its engines inherit.
+    lock: File,
     interrupts: Mutex<Interrupts>,
     /// What the plan was made with, if the same process goes on to apply it.
     carried: Mutex<Option<Carried>>,
@@ -69,6 +79,8 @@ pub(crate) struct Job<'a> {
     holds_lanes: bool,
     /// Confirmed beforehand: a plan whose seal moved is made afresh instead of refused.
     auto_approve: bool,
+    /// Nobody has to be asked between plan and apply.
+    goes_on: bool,
     /// Only a plan was asked for.
     review: bool,
 }
@@ -77,10 +89,7 @@ impl Job<'_> {
     /// Something its asker should hear of, although nothing fails: a line beside the run's logs.
     fn warn(&self, words: &str) {
         let path = self.control.home.run_warnings(self.run);
-        let file = std::fs::File::options()
-            .create(true)
-            .append(true)
-            .open(path);
+        let file = File::options().create(true).append(true).open(path);
         // A warning that cannot be kept is not worth a failure.
         drop(file.and_then(|mut file| writeln!(file, "{words}")));
     }
@@ -122,6 +131,7 @@ pub(crate) struct Failure {
     refused: bool,
     interrupted: bool,
     policy: Verdict,
+    left: Option<Box<Left>>,
 }
 
 impl Failure {
@@ -133,6 +143,7 @@ impl Failure {
             refused: false,
             interrupted: false,
             policy: Verdict::default(),
+            left: None,
         }
     }
 
@@ -188,6 +199,7 @@ impl Failure {
             refused: self.refused,
             interrupted: self.interrupted,
             policy: self.policy,
+            left: self.left,
         }
     }
 }
@@ -202,7 +214,7 @@ pub async fn run(
 ) -> Result<(), RunnerError> {
     // First the ears, then the name: nobody sends a signal that would end us.
     let interrupts = Interrupts::listen().map_err(RunnerError::Session)?;
-    sign(run)?;
+    let lock = sign(run)?;
     let brief = control.store.run_brief(run).await;
     let (set, spec) = brief.map_err(|source| RunnerError::Read { run, source })?;
     let job = Job {
@@ -212,17 +224,24 @@ pub async fn run(
         spec: &spec,
         asker,
         serve,
+        lock,
         interrupts: Mutex::new(interrupts),
         carried: Mutex::new(None),
         holds_lanes: set.status.holds_lanes(),
         auto_approve: set.request.auto_approve,
+        goes_on: set.status.holds_lanes()
+            && set.request.auto_approve
+            && set.request.approvals.is_empty(),
         review: set.request.action == model::changeset::Action::Plan,
     };
     loop {
-        let happened = match stage {
-            Stage::Preparing | Stage::Planning => plan::plan(&job).await,
-            Stage::Applying => apply::apply(&job).await,
+        let happened = match (stage, &spec.exec) {
+            (Stage::Preparing | Stage::Planning, None) => plan::plan(&job).await,
+            (Stage::Applying, None) => apply::apply(&job).await,
+            (Stage::Preparing | Stage::Planning, Some(_)) => exec::prepare(&job).await,
+            (Stage::Applying, Some(exec)) => exec::exec(&job, exec).await,
         };
+        let happened = cancelling::name_who_asked(control, run, happened).await;
         // What happened must not be lost because the home does not answer now.
         let commit = async || {
             let happened = happened.clone();
@@ -243,13 +262,15 @@ pub async fn run(
 }
 
 /// Writes this process's number into the lock it was started with.
-fn sign(run: RunId) -> Result<(), RunnerError> {
+fn sign(run: RunId) -> Result<File, RunnerError> {
     let fail = |source| RunnerError::Sign { run, source };
     let lock = std::io::stdout()
         .as_fd()
         .try_clone_to_owned()
         .map_err(fail)?;
-    RunLock::sign(&std::fs::File::from(lock), std::process::id()).map_err(fail)
+    let lock = File::from(lock);
+    RunLock::sign(&lock, std::process::id()).map_err(fail)?;
+    Ok(lock)
 }
 
 /// The event that ends a stage badly.

@@ -8,12 +8,13 @@ use std::ffi::OsString;
 use std::io;
 
 use drivers::process::{self, Environment, StartError};
-use model::changeset::{ChangeSet, Status};
+use model::changeset::{ChangeSet, Front, HearError, Status};
 use model::ids::{ChangeSetId, RunId};
 use model::run::{Problem, Run, RunEvent, Stage};
 use store::ChangeSetError;
 
-pub use store::{ChangeMark, Say};
+pub use model::changeset::Say;
+pub use store::ChangeMark;
 
 use crate::asker::{self, Asker};
 use crate::locks::RunLock;
@@ -24,8 +25,8 @@ use crate::{Control, changesets};
 pub struct Standing {
     pub set: ChangeSet,
     pub runs: Vec<Run>,
-    /// While it waits for its lanes: behind which change set.
-    pub behind: Option<ChangeSetId>,
+    /// While it waits for its lanes: who stands in front.
+    pub front: Option<Front>,
     /// The caller's own run was claimed for its next stage.
     pub own: Option<Stage>,
 }
@@ -44,6 +45,17 @@ pub enum TurnError {
 }
 
 impl TurnError {
+    /// What a person said and may not say now.
+    pub fn heard(&self) -> Option<&HearError> {
+        match self {
+            Self::Store {
+                source: ChangeSetError::Heard(heard),
+                ..
+            } => Some(heard),
+            Self::Store { .. } | Self::Queue(_) | Self::Values(_) => None,
+        }
+    }
+
     /// Whether the home did not answer: the same look may work later.
     pub(crate) fn is_outage(&self) -> bool {
         match self {
@@ -106,7 +118,7 @@ pub async fn turn(
     Ok(Standing {
         set: done.set,
         runs: done.runs,
-        behind: done.behind,
+        front: done.front,
         own: own_stage,
     })
 }
@@ -194,6 +206,7 @@ fn could_not_start(stage: Stage, failure: &StartError) -> Problem {
         refused: false,
         interrupted: false,
         policy: model::policy::Verdict::default(),
+        left: None,
     }
 }
 

@@ -18,17 +18,20 @@ pub enum Act {
     StateEdited,
     /// Sensitive values were shown.
     Revealed,
+    /// The engine of a run was killed.
+    EngineKilled,
     /// What a policy denies was applied all the same.
     PolicyOverridden,
 }
 
 impl Act {
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::LockBroken,
         Self::StatePushed,
         Self::StateRolledBack,
         Self::StateEdited,
         Self::Revealed,
+        Self::EngineKilled,
         Self::PolicyOverridden,
     ];
 
@@ -39,7 +42,21 @@ impl Act {
             Self::StateRolledBack => "state_rolled_back",
             Self::StateEdited => "state_edited",
             Self::Revealed => "revealed",
+            Self::EngineKilled => "engine_killed",
             Self::PolicyOverridden => "policy_overridden",
+        }
+    }
+
+    /// What people read.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::LockBroken => "lock broken",
+            Self::StatePushed => "state pushed",
+            Self::StateRolledBack => "state rolled back",
+            Self::StateEdited => "state edited",
+            Self::Revealed => "secrets shown",
+            Self::EngineKilled => "engine killed",
+            Self::PolicyOverridden => "policy overridden",
         }
     }
 }

@@ -4,11 +4,25 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::approval::{Approval, Requirement};
+use crate::exec::Exec;
+use crate::hold::Hold;
+use crate::identity::Identity;
 use crate::ids::{ChangeSetId, StackName};
 
+mod advance;
+mod hear;
 mod next;
+mod reopen;
+mod supersede;
+mod why;
 
+pub use advance::{Refusal, SetEvent, advance};
+pub use hear::{HearError, Say, hear};
 pub use next::{Step, next};
+pub use reopen::{Reopen, ReopenError, reopen};
+pub use supersede::superseded;
+pub use why::{Front, why, why_set};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChangeSet {
@@ -42,12 +56,45 @@ pub struct Request {
     #[serde(default)]
     pub subject: Option<String>,
     pub dirty: bool,
-    /// Who asked: a person of the operating system.
+    /// Who asked, by name.
     #[serde(default)]
     pub asker: Option<String>,
     /// Why what policies deny is applied all the same.
     #[serde(default)]
     pub policy_override: Option<String>,
+    #[serde(default)]
+    pub origin: Origin,
+    /// Who must agree, as the project said when it was asked for.
+    #[serde(default)]
+    pub approvals: Vec<Requirement>,
+    /// What is known about who asked.
+    #[serde(default)]
+    pub identity: Option<Identity>,
+    /// Which command of the engine's own, and why.
+    #[serde(default)]
+    pub exec: Option<Exec>,
+}
+
+/// What started a change set.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "by", rename_all = "snake_case")]
+pub enum Origin {
+    /// Somebody asked for it: it is never superseded.
+    #[default]
+    Person,
+    Push {
+        branch: String,
+    },
+}
+
+/// What else a decision about a change set looks at.
+#[derive(Clone, Copy, Debug)]
+pub struct Around<'a> {
+    /// Those that are in force.
+    pub holds: &'a [Hold],
+    /// Those given for this change set or one of its runs.
+    pub approvals: &'a [Approval],
+    pub now: jiff::Timestamp,
 }
 
 impl Request {
@@ -63,6 +110,8 @@ pub enum Action {
     Plan,
     Apply,
     Destroy,
+    /// A command of the engine's own.
+    Exec,
 }
 
 impl Action {
@@ -71,6 +120,7 @@ impl Action {
             Self::Plan => "plan",
             Self::Apply => "apply",
             Self::Destroy => "destroy",
+            Self::Exec => "exec",
         }
     }
 }
@@ -90,9 +140,13 @@ pub enum Status {
     /// No new run starts; those under way were interrupted.
     Interrupting,
     Finished,
-    /// Nothing goes on by itself; the way on is a new request.
+    /// Nothing goes on by itself; it can be resumed.
     Stopped {
         why: String,
+    },
+    /// A newer push took its place before it changed anything.
+    Superseded {
+        by: ChangeSetId,
     },
 }
 
@@ -104,18 +158,33 @@ impl Status {
             | Self::AwaitingConfirm
             | Self::Waiting
             | Self::Finished
-            | Self::Stopped { .. } => false,
+            | Self::Stopped { .. }
+            | Self::Superseded { .. } => false,
         }
     }
 
     pub fn is_over(&self) -> bool {
         match self {
-            Self::Finished | Self::Stopped { .. } => true,
+            Self::Finished | Self::Stopped { .. } | Self::Superseded { .. } => true,
             Self::Planning
             | Self::AwaitingConfirm
             | Self::Waiting
             | Self::Confirmed
             | Self::Interrupting => false,
+        }
+    }
+
+    /// The word people see.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Planning => "planning",
+            Self::AwaitingConfirm => "awaiting confirmation",
+            Self::Waiting => "queued",
+            Self::Confirmed => "applying",
+            Self::Interrupting => "interrupting",
+            Self::Finished => "finished",
+            Self::Stopped { .. } => "stopped",
+            Self::Superseded { .. } => "superseded",
         }
     }
 }

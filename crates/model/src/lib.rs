@@ -3,6 +3,7 @@
 //! Not here: clocks, disks, sockets, environment, randomness. They come as arguments, and
 //! this crate's `clippy.toml` bans the rest.
 
+pub mod approval;
 pub mod backend;
 pub mod break_glass;
 pub mod changed;
@@ -12,9 +13,14 @@ pub mod diagnostic;
 pub mod digits;
 pub mod engine;
 pub mod engine_event;
+pub mod exec;
 pub mod graph;
+pub mod hold;
+pub mod identity;
 pub mod ids;
+pub mod import_proposal;
 pub mod lock;
+pub mod machine;
 pub mod masking;
 pub mod module;
 pub mod plan;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::approval::ApprovalBlock;
 use crate::diagnostic::Location;
 use crate::engine::EngineRequirement;
 use crate::ids::StackName;
@@ -29,6 +30,8 @@ pub struct Project {
     pub targets: BTreeMap<String, Target>,
     pub contexts: BTreeMap<String, Context>,
     pub policies: BTreeMap<String, Policy>,
+    /// Who counts as CI, by name.
+    pub writers: BTreeMap<String, Writer>,
     /// Enabled stacks only, `for_each` and `discover` expanded, by name.
     pub stacks: BTreeMap<StackName, Stack>,
 }
@@ -41,6 +44,8 @@ pub struct Target {
     /// Allowed providers, `namespace/type`; empty: any.
     pub providers: Vec<String>,
     pub backend: Backend,
+    #[serde(default)]
+    pub approval: Option<ApprovalBlock>,
 }
 
 impl Target {
@@ -48,6 +53,20 @@ impl Target {
     pub fn is_open(&self) -> bool {
         self.writers.iter().any(|writer| writer == "anyone")
     }
+}
+
+/// Jobs that may apply to the targets which name it: whose tokens come from this issuer, for this
+/// audience, with these claims.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Writer {
+    pub name: String,
+    pub issuer: String,
+    pub audience: String,
+    /// The environment variable that holds the token of a job which is given one.
+    pub token_env: String,
+    /// By claim: patterns, one of which must fit.
+    pub claims: BTreeMap<String, Vec<String>>,
+    pub declared_at: Location,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -111,6 +130,8 @@ pub struct Stack {
     pub artifacts: Vec<String>,
     pub timeout_plan: Option<Duration>,
     pub timeout_apply: Option<Duration>,
+    #[serde(default)]
+    pub approval: Option<ApprovalBlock>,
     #[serde(skip)]
     pub declared_at: Location,
 }

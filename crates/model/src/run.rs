@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{ChangeSetId, RunId, StackName};
+use crate::import_proposal::Left;
 use crate::plan::PlanCounts;
 use crate::policy::Verdict;
 
@@ -24,6 +25,9 @@ pub struct Run {
     pub stack: StackName,
     pub state: RunState,
     pub upstreams: Vec<Upstream>,
+    /// Nothing of its own differs from when its stack last ended well: it runs only if an upstream changes
+    /// something that it consumes.
+    pub is_settled: bool,
 }
 
 /// Where a run is. States carry their data; readers match without `_`.
@@ -66,6 +70,13 @@ pub struct PlanRecord {
     /// What policies said of it.
     #[serde(default)]
     pub policy: Verdict,
+    /// From when on a person's word is about this plan. None: it had to wait for an upstream, and what was
+    /// said of the change set covers it.
+    #[serde(default)]
+    pub since: Option<Timestamp>,
+    /// Keyed digest of the values it takes from other stacks.
+    #[serde(default)]
+    pub consumed: Option<String>,
 }
 
 impl PlanRecord {
@@ -106,9 +117,14 @@ pub enum Outcome {
         on: Vec<Awaited>,
     },
     Unchanged,
+    /// Nothing that it consumes changed, and nothing of its own: it was not even planned.
+    Untouched,
     Applied {
         counts: PlanCounts,
         serial: Option<i64>,
+        /// The outputs that differ from before.
+        #[serde(default)]
+        outputs: BTreeSet<String>,
     },
     Failed {
         problem: Problem,
@@ -119,6 +135,8 @@ pub enum Outcome {
     /// The runner was lost while the engine was applying: what happened is not known.
     Unknown {
         kept: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        left: Option<Box<Left>>,
     },
 }
 
@@ -167,6 +185,9 @@ pub struct Problem {
     /// What policies said, if that is why.
     #[serde(default)]
     pub policy: Verdict,
+    /// What an engine that died had done, and no state knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left: Option<Box<Left>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -196,7 +217,15 @@ pub enum Stage {
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum RunEvent {
     PlanStarted,
-    NothingToChange,
+    NothingToChange {
+        /// Keyed digest of the values it takes from other stacks.
+        #[serde(default)]
+        consumed: Option<String>,
+        /// The state it was planned from.
+        #[serde(default)]
+        serial: Option<i64>,
+    },
+    NothingConsumed,
     PlanFinished {
         plan: PlanRecord,
         /// Whether it may be applied without another look.
@@ -226,7 +255,20 @@ pub enum RunEvent {
     /// Its process is known to be gone; a plan simply starts again.
     RunnerLost {
         kept: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        left: Option<Box<Left>>,
     },
+    /// Somebody wants it to end; what comes of that is another event.
+    CancelAsked {
+        by: String,
+        #[serde(default)]
+        reason: Option<String>,
+        /// Its engine was killed.
+        #[serde(default)]
+        kill: bool,
+    },
+    /// Tried again, or resumed, after it did not end well.
+    Reopened,
 }
 
 impl RunState {
@@ -244,6 +286,24 @@ impl RunState {
         match self {
             Self::Planning { .. } | Self::Applying { .. } => true,
             Self::Queued | Self::Planned { .. } | Self::Finished { .. } => false,
+        }
+    }
+
+    /// What policies said of its plan, or of one that they denied.
+    pub fn policy(&self) -> Option<&Verdict> {
+        match self {
+            Self::Planned { plan, .. } | Self::Applying { plan, .. } => Some(&plan.policy),
+            Self::Finished { outcome, .. } => match outcome {
+                Outcome::Planned { plan } => Some(&plan.policy),
+                Outcome::Failed { problem } => Some(&problem.policy),
+                Outcome::Deferred { .. }
+                | Outcome::Unchanged
+                | Outcome::Untouched
+                | Outcome::Applied { .. }
+                | Outcome::Skipped { .. }
+                | Outcome::Unknown { .. } => None,
+            },
+            Self::Queued | Self::Planning { .. } => None,
         }
     }
 
@@ -266,6 +326,7 @@ impl Outcome {
             Self::Planned { .. }
             | Self::Deferred { .. }
             | Self::Unchanged
+            | Self::Untouched
             | Self::Applied { .. } => true,
             Self::Failed { .. } | Self::Skipped { .. } | Self::Unknown { .. } => false,
         }
@@ -276,6 +337,7 @@ impl Outcome {
             Self::Planned { .. } => "planned",
             Self::Deferred { .. } => "deferred",
             Self::Unchanged => "unchanged",
+            Self::Untouched => "untouched",
             Self::Applied { .. } => "applied",
             Self::Failed { .. } => "failed",
             Self::Skipped { .. } => "skipped",

@@ -2,26 +2,18 @@
 //!
 //! Not here: what may happen next (`model::changeset`, `model::run`), lanes (`lanes`).
 
-use std::collections::BTreeSet;
-
 use jiff::Timestamp;
-use model::changeset::{ChangeSet, Request, Status, Step};
+use model::changeset::{
+    ChangeSet, Front, HearError, ReopenError, Request, SetEvent, Status, advance, superseded,
+};
 use model::ids::{ChangeSetId, RunId};
-use model::run::{Run, RunEvent, RunSpec, RunState, Skip, Stage};
+use model::run::{Run, RunSpec, Stage};
 
-use crate::db::{DbError, Row, Tx, Value};
+use crate::db::{DbError, Row, Tx};
 use crate::{Store, lanes, runs};
 
-/// What a person said about a change set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Say {
-    /// Apply what was planned.
-    Confirm,
-    /// Do not; nothing has been applied since the plans were made.
-    Discard,
-    /// Start nothing more.
-    Interrupt,
-}
+mod reopening;
+mod turning;
 
 /// What one look at a change set led to.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,8 +22,8 @@ pub struct Turn {
     pub runs: Vec<Run>,
     /// Claimed by this turn: whoever took it starts a runner for each.
     pub starts: Vec<(RunId, Stage)>,
-    /// While it waits for its lanes: behind which change set.
-    pub behind: Option<ChangeSetId>,
+    /// While it waits for its lanes: who stands in front.
+    pub front: Option<Front>,
     /// It gave its lanes up: whoever waits for them can go on.
     pub released: bool,
 }
@@ -40,75 +32,77 @@ pub struct Turn {
 pub enum ChangeSetError {
     #[error("there is no change set `{0}`")]
     Missing(ChangeSetId),
-    #[error("change set `{id}` is {status}: it cannot be {deed} now")]
-    Refused {
-        id: ChangeSetId,
-        status: String,
-        deed: &'static str,
-    },
     #[error("the record of {what} cannot be read")]
     Record {
         what: String,
         source: serde_json::Error,
     },
     #[error(transparent)]
+    Heard(#[from] HearError),
+    #[error(transparent)]
+    Reopen(#[from] ReopenError),
+    #[error(transparent)]
     Run(#[from] model::run::Refusal),
+    #[error(transparent)]
+    Set(#[from] model::changeset::Refusal),
     #[error(transparent)]
     Db(#[from] DbError),
 }
 
+macro_rules! change_set_sql {
+    ($rest:literal) => {
+        concat!(
+            "SELECT id, status, request, created_at FROM change_set ",
+            $rest
+        )
+    };
+}
+
 impl Store {
-    /// Everything of one request in one commit.
+    /// Everything of one request in one commit. A change set that somebody approved beforehand stands in
+    /// line at once, unless others have to agree, too.
     pub async fn change_set_insert(
         &self,
         request: &Request,
         specs: &[RunSpec],
         now: Timestamp,
     ) -> Result<ChangeSetId, ChangeSetError> {
-        let status = if request.auto_approve {
-            Status::Waiting
-        } else {
-            Status::Planning
-        };
-        let at = Value::from(now.as_microsecond());
         let mut tx = self.db.begin_write().await?;
         let row = tx
             .fetch_optional(
-                "INSERT INTO change_set (action, status, request, created_at, updated_at)
-                 VALUES ($1, $2, $3, $4, $4) RETURNING id",
+                "INSERT INTO change_set
+                 (action, status, request, project, created_at, updated_at)
+                 VALUES ($1, $2, $3, $4, $5, $5) RETURNING id",
                 &[
                     request.action.word().into(),
-                    to_json(&status, "a change set")?.into(),
+                    to_json(&Status::Planning, "a change set")?.into(),
                     to_json(request, "a change set")?.into(),
-                    at.clone(),
+                    request.project.as_str().into(),
+                    now.as_microsecond().into(),
                 ],
             )
             .await?;
-        let id = ChangeSetId(expect_row(row)?.int(0)?);
+        let mut set = ChangeSet {
+            id: ChangeSetId(expect_row(row)?.int(0)?),
+            request: request.clone(),
+            status: Status::Planning,
+            created_at: now,
+        };
         for spec in specs {
-            tx.execute(
-                "INSERT INTO run (change_set, stack, spec, upstreams, state, created_at, updated_at)
-                 VALUES ($1, $2, $3, $4, $5, $6, $6)",
-                &[
-                    id.into(),
-                    spec.stack.name.as_str().into(),
-                    to_json(spec, "a run")?.into(),
-                    to_json(&spec.upstreams, "a run")?.into(),
-                    to_json(&RunState::Queued, "a run")?.into(),
-                    at.clone(),
-                ],
-            )
-            .await?;
+            runs::insert(&mut tx, set.id, spec, now).await?;
         }
-        if status == Status::Waiting {
-            lanes::queue(&mut tx, id, now).await?;
-        }
+        let confirmed = request.auto_approve && request.approvals.is_empty();
+        record(&mut tx, &mut set, SetEvent::Requested { confirmed }, now).await?;
+        supersede_older(&mut tx, &set, now).await?;
         tx.commit().await?;
-        Ok(id)
+        Ok(set.id)
     }
 
     pub async fn change_set_get(&self, id: ChangeSetId) -> Result<ChangeSet, ChangeSetError> {
-        let row = self.db.fetch_optional(SELECT_ONE, &[id.into()]).await?;
+        let row = self
+            .db
+            .fetch_optional(change_set_sql!("WHERE id = $1"), &[id.into()])
+            .await?;
         read(&row.ok_or(ChangeSetError::Missing(id))?)
     }
 
@@ -117,194 +111,112 @@ impl Store {
         &self,
         project: &str,
     ) -> Result<Vec<ChangeSet>, ChangeSetError> {
+        let rows = self.db.fetch_all(SELECT_OPEN, &[project.into()]).await?;
+        rows.iter().map(read).collect()
+    }
+
+    /// The newest of a project, newest first.
+    pub async fn change_set_list_newest(
+        &self,
+        project: &str,
+        limit: i64,
+    ) -> Result<Vec<ChangeSet>, ChangeSetError> {
+        let sql = change_set_sql!("WHERE project = $1 ORDER BY id DESC LIMIT $2");
         let rows = self
             .db
-            .fetch_all(
-                "SELECT id, status, request, created_at FROM change_set
-                 WHERE status NOT LIKE '{\"status\":\"finished\"%'
-                 AND status NOT LIKE '{\"status\":\"stopped\"%' ORDER BY id",
-                &[],
-            )
+            .fetch_all(sql, &[project.into(), limit.into()])
             .await?;
-        let mut sets = rows.iter().map(read).collect::<Result<Vec<_>, _>>()?;
-        sets.retain(|set| set.request.project == project && !set.status.is_over());
-        Ok(sets)
+        rows.iter().map(read).collect()
     }
 
-    /// Looks at a change set and commits everything that can happen now, in one transaction, together with
-    /// what just happened to one of its runs. A run is claimed only if `claim` agrees (it takes the run's
-    /// lock); two callers never start the same run.
-    pub async fn change_set_turn(
+    /// What happened to it, oldest first.
+    pub async fn change_set_events(
         &self,
         id: ChangeSetId,
-        say: Option<Say>,
-        happened: Option<(RunId, RunEvent)>,
-        now: Timestamp,
-        claim: &mut (dyn FnMut(RunId) -> bool + Send),
-    ) -> Result<Turn, ChangeSetError> {
-        let mut tx = self.db.begin_write().await?;
-        let row = tx.fetch_optional(SELECT_ONE, &[id.into()]).await?;
-        let mut set = read(&row.ok_or(ChangeSetError::Missing(id))?)?;
-        let mut members = runs::list(&mut tx, id).await?;
-        let before = set.status.clone();
-        if let Some((run, event)) = happened {
-            runs::record(&mut tx, &mut members, run, event, now).await?;
-        }
-        if let Some(say) = say {
-            hear(&mut tx, &mut set, &mut members, say, now).await?;
-        }
-        let mut behind = None;
-        if set.status == Status::Waiting {
-            behind = lanes::take(&mut tx, &set, now).await?;
-            if behind.is_none() {
-                set.status = Status::Confirmed;
-            }
-        }
-        let mut starts = Vec::new();
-        let mut refused = BTreeSet::new();
-        loop {
-            let steps = model::changeset::next(&set, &members);
-            let mut moved = false;
-            for step in steps {
-                let (run, event, start) = match step {
-                    Step::Become(status) => {
-                        moved |= set.status != status;
-                        set.status = status;
-                        continue;
-                    }
-                    Step::Record(run, event) => (run, event, None),
-                    Step::StartPlan(run) => (run, RunEvent::PlanStarted, Some(Stage::Planning)),
-                    Step::StartApply(run) => (run, RunEvent::ApplyStarted, Some(Stage::Applying)),
-                };
-                if let Some(stage) = start {
-                    if refused.contains(&run) || !claim(run) {
-                        refused.insert(run);
-                        continue;
-                    }
-                    starts.push((run, stage));
-                }
-                runs::record(&mut tx, &mut members, run, event, now).await?;
-                moved = true;
-            }
-            if !moved {
-                break;
-            }
-        }
-        let mut released = false;
-        if set.status != before {
-            write_status(&mut tx, &set, now).await?;
-            if !set.status.holds_lanes() {
-                released = lanes::release(&mut tx, id).await?;
-            }
-        }
-        tx.commit().await?;
-        Ok(Turn {
-            set,
-            runs: members,
-            starts,
-            behind,
-            released,
-        })
-    }
-
-    /// Ends a change set that nobody drives any more and gives its lanes up.
-    pub async fn change_set_stop(
-        &self,
-        id: ChangeSetId,
-        why: &str,
-        now: Timestamp,
-    ) -> Result<(), ChangeSetError> {
-        let mut tx = self.db.begin_write().await?;
-        let row = tx.fetch_optional(SELECT_ONE, &[id.into()]).await?;
-        let mut set = read(&row.ok_or(ChangeSetError::Missing(id))?)?;
-        if !set.status.is_over() {
-            let mut members = runs::list(&mut tx, id).await?;
-            skip_open(&mut tx, &mut members, &Skip::Abandoned, now).await?;
-            set.status = Status::Stopped {
-                why: why.to_owned(),
-            };
-            write_status(&mut tx, &set, now).await?;
-            lanes::release(&mut tx, id).await?;
-        }
-        tx.commit().await?;
-        Ok(())
+    ) -> Result<Vec<(Timestamp, SetEvent)>, ChangeSetError> {
+        let sql = "SELECT at, body FROM change_set_event WHERE change_set = $1 ORDER BY seq";
+        let rows = self.db.fetch_all(sql, &[id.into()]).await?;
+        rows.iter()
+            .map(|row| {
+                let event = from_json(row.text(1)?, || format!("an event of `{id}`"))?;
+                Ok((timestamp(row.int(0)?), event))
+            })
+            .collect()
     }
 }
 
-const SELECT_ONE: &str = "SELECT id, status, request, created_at FROM change_set WHERE id = $1";
-
-async fn hear(
+/// Commits what happened to a change set: event and new status together; who stops going on gives its
+/// lanes up, who is confirmed stands in line. Says whether lanes, or a place in a line, were given up.
+async fn record(
     tx: &mut Tx,
     set: &mut ChangeSet,
-    members: &mut [Run],
-    say: Say,
+    event: SetEvent,
     now: Timestamp,
-) -> Result<(), ChangeSetError> {
-    let refused = |deed| {
-        let status = format!("{:?}", set.status).to_lowercase();
-        ChangeSetError::Refused {
-            id: set.id,
-            status,
-            deed,
-        }
-    };
-    match (say, &set.status) {
-        (Say::Confirm, Status::AwaitingConfirm) => {
-            let planned: Vec<RunId> = members
-                .iter()
-                .filter(|run| matches!(run.state, RunState::Planned { .. }))
-                .map(|run| run.id)
-                .collect();
-            for run in planned {
-                runs::record(tx, members, run, RunEvent::Confirmed, now).await?;
-            }
-            set.status = Status::Waiting;
-            lanes::queue(tx, set.id, now).await?;
-        }
-        (Say::Discard, Status::Planning | Status::AwaitingConfirm | Status::Waiting) => {
-            skip_open(tx, members, &Skip::NotConfirmed, now).await?;
-            set.status = Status::Stopped {
-                why: "not confirmed".to_owned(),
-            };
-        }
-        (Say::Interrupt, status) if !status.is_over() => set.status = Status::Interrupting,
-        (Say::Interrupt, _) => {}
-        (Say::Confirm, _) => return Err(refused("confirmed")),
-        (Say::Discard, _) => return Err(refused("discarded")),
-    }
-    Ok(())
-}
-
-/// What has not begun does not begin any more.
-async fn skip_open(
-    tx: &mut Tx,
-    members: &mut [Run],
-    because: &Skip,
-    now: Timestamp,
-) -> Result<(), ChangeSetError> {
-    let open: Vec<RunId> = members
-        .iter()
-        .filter(|run| !run.state.is_finished() && !run.state.is_running())
-        .map(|run| run.id)
-        .collect();
-    for run in open {
-        let because = because.clone();
-        runs::record(tx, members, run, RunEvent::Skipped { because }, now).await?;
-    }
-    Ok(())
-}
-
-async fn write_status(tx: &mut Tx, set: &ChangeSet, now: Timestamp) -> Result<(), ChangeSetError> {
+) -> Result<bool, ChangeSetError> {
+    let before = set.status.clone();
+    set.status = advance(&before, &event)?;
     tx.execute(
-        "UPDATE change_set SET status = $2, updated_at = $3 WHERE id = $1",
+        "INSERT INTO change_set_event (change_set, seq, at, body) VALUES ($1,
+         (SELECT COALESCE(MAX(seq), 0) + 1 FROM change_set_event WHERE change_set = $1), $2, $3)",
+        &[
+            set.id.into(),
+            now.as_microsecond().into(),
+            to_json(&event, "an event")?.into(),
+        ],
+    )
+    .await?;
+    if set.status == before {
+        return Ok(false);
+    }
+    tx.execute(
+        "UPDATE change_set SET status = $2, is_over = $3, updated_at = $4 WHERE id = $1",
         &[
             set.id.into(),
             to_json(&set.status, "a change set")?.into(),
+            i64::from(set.status.is_over()).into(),
             now.as_microsecond().into(),
         ],
     )
     .await?;
+    if set.status == Status::Waiting {
+        lanes::queue(tx, set.id, now).await?;
+        return Ok(false);
+    }
+    if set.status.holds_lanes() {
+        return Ok(false);
+    }
+    Ok(lanes::release(tx, set.id).await?)
+}
+
+async fn supersede_older(
+    tx: &mut Tx,
+    new: &ChangeSet,
+    now: Timestamp,
+) -> Result<(), ChangeSetError> {
+    let mut open = list_open(tx, &new.request.project).await?;
+    for id in superseded(new, &open) {
+        let Some(set) = open.iter_mut().find(|set| set.id == id) else {
+            continue;
+        };
+        let mut members = runs::list(tx, id).await?;
+        turning::skip_open(tx, &mut members, now).await?;
+        record(tx, set, SetEvent::Superseded { by: new.id }, now).await?;
+    }
     Ok(())
+}
+
+async fn list_open(tx: &mut Tx, project: &str) -> Result<Vec<ChangeSet>, ChangeSetError> {
+    let rows = tx.fetch_all(SELECT_OPEN, &[project.into()]).await?;
+    rows.iter().map(read).collect()
+}
+
+const SELECT_OPEN: &str = change_set_sql!("WHERE is_over = 0 AND project = $1 ORDER BY id");
+
+async fn get(tx: &mut Tx, id: ChangeSetId) -> Result<ChangeSet, ChangeSetError> {
+    let row = tx
+        .fetch_optional(change_set_sql!("WHERE id = $1"), &[id.into()])
+        .await?;
+    read(&row.ok_or(ChangeSetError::Missing(id))?)
 }
 
 pub(crate) fn read(row: &Row) -> Result<ChangeSet, ChangeSetError> {
@@ -347,3 +259,6 @@ pub(crate) fn expect_row(row: Option<Row>) -> Result<Row, DbError> {
         expected: "a row",
     })
 }
+
+#[cfg(test)]
+mod tests;

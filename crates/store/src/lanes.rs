@@ -2,10 +2,11 @@
 //! in which they were asked for.
 
 use jiff::Timestamp;
-use model::changeset::ChangeSet;
+use model::changeset::{ChangeSet, Front, Request};
+use model::hold::{Hold, HoldOn};
 use model::ids::ChangeSetId;
 
-use crate::change_sets::ChangeSetError;
+use crate::change_sets::{ChangeSetError, from_json};
 use crate::db::{DbError, Tx};
 
 /// Stands in line.
@@ -18,41 +19,15 @@ pub(crate) async fn queue(tx: &mut Tx, set: ChangeSetId, now: Timestamp) -> Resu
     Ok(())
 }
 
-/// Takes all lanes of a change set or none; says behind whom it stands if it is none.
+/// Takes all lanes of a change set or none; says who stands in front if it is none.
 pub(crate) async fn take(
     tx: &mut Tx,
     set: &ChangeSet,
+    holds: &[Hold],
     now: Timestamp,
-) -> Result<Option<ChangeSetId>, ChangeSetError> {
-    for lane in &set.request.lanes {
-        let row = tx
-            .fetch_optional(
-                "SELECT change_set FROM lane
-                 WHERE name = $1 AND change_set IS NOT NULL AND change_set <> $2",
-                &[set.request.lane_key(lane).into(), set.id.into()],
-            )
-            .await?;
-        if let Some(row) = row {
-            return Ok(Some(ChangeSetId(row.int(0)?)));
-        }
-        // Whoever asked earlier for the same lane goes first, even if it is free at this moment.
-        let rows = tx
-            .fetch_all(
-                "SELECT w.change_set, c.request FROM lane_wait w JOIN change_set c ON c.id = w.change_set
-                 JOIN lane_wait own ON own.change_set = $1
-                 WHERE w.since < own.since OR (w.since = own.since AND w.change_set < $1)
-                 ORDER BY w.since, w.change_set",
-                &[set.id.into()],
-            )
-            .await?;
-        for row in rows {
-            let earlier = ChangeSetId(row.int(0)?);
-            let request: model::changeset::Request =
-                crate::change_sets::from_json(row.text(1)?, || format!("change set `{earlier}`"))?;
-            if request.project == set.request.project && request.lanes.contains(lane) {
-                return Ok(Some(earlier));
-            }
-        }
+) -> Result<Option<Front>, ChangeSetError> {
+    if let Some(front) = front(tx, set, holds).await? {
+        return Ok(Some(front));
     }
     for lane in &set.request.lanes {
         tx.execute(
@@ -72,6 +47,81 @@ pub(crate) async fn take(
         &[set.id.into()],
     )
     .await?;
+    Ok(None)
+}
+
+/// Who stands between a change set and its lanes.
+pub(crate) async fn front(
+    tx: &mut Tx,
+    set: &ChangeSet,
+    holds: &[Hold],
+) -> Result<Option<Front>, ChangeSetError> {
+    for lane in &set.request.lanes {
+        let held = holds
+            .iter()
+            .find(|hold| matches!(&hold.on, HoldOn::Lane(held) if held == lane));
+        if let Some(hold) = held {
+            return Ok(Some(Front::Hold(Box::new(hold.clone()))));
+        }
+        if let Some(front) = holder(tx, set, lane).await? {
+            return Ok(Some(front));
+        }
+        if let Some(front) = earlier(tx, set, lane).await? {
+            return Ok(Some(front));
+        }
+    }
+    Ok(None)
+}
+
+async fn holder(tx: &mut Tx, set: &ChangeSet, lane: &str) -> Result<Option<Front>, ChangeSetError> {
+    let row = tx
+        .fetch_optional(
+            "SELECT l.change_set,
+             (SELECT COUNT(*) FROM run r WHERE r.change_set = l.change_set
+              AND r.state LIKE '{\"stage\":\"finished\"%'),
+             (SELECT COUNT(*) FROM run r WHERE r.change_set = l.change_set)
+             FROM lane l
+             WHERE l.name = $1 AND l.change_set IS NOT NULL AND l.change_set <> $2",
+            &[set.request.lane_key(lane).into(), set.id.into()],
+        )
+        .await?;
+    let Some(row) = row else {
+        return Ok(None);
+    };
+    let count = |number: i64| usize::try_from(number).unwrap_or(0);
+    Ok(Some(Front::Holder {
+        lane: lane.to_owned(),
+        set: ChangeSetId(row.int(0)?),
+        done: count(row.int(1)?),
+        of: count(row.int(2)?),
+    }))
+}
+
+/// Whoever asked earlier for the same lane goes first, even if it is free at this moment.
+async fn earlier(
+    tx: &mut Tx,
+    set: &ChangeSet,
+    lane: &str,
+) -> Result<Option<Front>, ChangeSetError> {
+    let rows = tx
+        .fetch_all(
+            "SELECT w.change_set, c.request FROM lane_wait w JOIN change_set c ON c.id = w.change_set
+             JOIN lane_wait own ON own.change_set = $1
+             WHERE w.since < own.since OR (w.since = own.since AND w.change_set < $1)
+             ORDER BY w.since, w.change_set",
+            &[set.id.into()],
+        )
+        .await?;
+    for row in rows {
+        let earlier = ChangeSetId(row.int(0)?);
+        let request: Request = from_json(row.text(1)?, || format!("change set `{earlier}`"))?;
+        if request.project == set.request.project && request.lanes.iter().any(|one| one == lane) {
+            return Ok(Some(Front::Earlier {
+                lane: lane.to_owned(),
+                set: earlier,
+            }));
+        }
+    }
     Ok(None)
 }
 

@@ -66,7 +66,12 @@ impl ChangeSetError {
     pub fn is_outage(&self) -> bool {
         match self {
             Self::Db(err) => err.is_outage(),
-            Self::Missing(_) | Self::Refused { .. } | Self::Record { .. } | Self::Run(_) => false,
+            Self::Missing(_)
+            | Self::Record { .. }
+            | Self::Heard(_)
+            | Self::Reopen(_)
+            | Self::Run(_)
+            | Self::Set(_) => false,
         }
     }
 }

@@ -3,13 +3,24 @@
 //! Not here: what an event does to a run (`model::run::advance`).
 
 use jiff::Timestamp;
-use model::changeset::ChangeSet;
+use model::changeset::{ChangeSet, Request};
 use model::ids::{ChangeSetId, RunId, StackName};
-use model::run::{Run, RunEvent, RunSpec, advance};
+use model::run::{Run, RunEvent, RunSpec, RunState, advance};
 
 use crate::change_sets::{ChangeSetError, expect_row, from_json, timestamp, to_json};
 use crate::db::{Row, Tx};
 use crate::{Store, change_sets};
+
+/// How a stack last ended well.
+#[derive(Clone, Debug)]
+pub struct Settled {
+    pub run: RunId,
+    pub spec: RunSpec,
+    /// Keyed digest of the values it took from other stacks.
+    pub consumed: Option<String>,
+    /// The state it left, where it is ours.
+    pub serial: Option<i64>,
+}
 
 impl Store {
     /// Those that changed after a revision, and the newest revision: what a watcher has to read again.
@@ -22,14 +33,14 @@ impl Store {
         let rows = self
             .db
             .fetch_all(
-                "SELECT id, change_set, stack, state, upstreams, revision FROM run
+                "SELECT id, change_set, stack, state, upstreams, settled, revision FROM run
                  WHERE change_set = $1 AND revision > $2 ORDER BY id",
                 &[set.into(), revision.into()],
             )
             .await?;
         let mut newest = revision;
         for row in &rows {
-            newest = newest.max(row.int(5)?);
+            newest = newest.max(row.int(6)?);
         }
         Ok((rows.iter().map(read).collect::<Result<_, _>>()?, newest))
     }
@@ -47,7 +58,7 @@ impl Store {
         let row = self
             .db
             .fetch_optional(
-                "SELECT id, change_set, stack, state, upstreams FROM run WHERE id = $1",
+                "SELECT id, change_set, stack, state, upstreams, settled FROM run WHERE id = $1",
                 &[id.into()],
             )
             .await?;
@@ -72,23 +83,52 @@ impl Store {
     /// What the last run of a stack was about that left everything as the source says.
     pub async fn run_last_settled(
         &self,
+        project: &str,
         stack: &StackName,
-    ) -> Result<Option<RunSpec>, ChangeSetError> {
+    ) -> Result<Option<Settled>, ChangeSetError> {
         let row = self
             .db
             .fetch_optional(
-                "SELECT id, spec FROM run WHERE stack = $1 AND
-                 (state LIKE '{\"stage\":\"finished\",\"outcome\":{\"kind\":\"applied\"%'
-                 OR state LIKE '{\"stage\":\"finished\",\"outcome\":{\"kind\":\"unchanged\"%')
-                 ORDER BY id DESC LIMIT 1",
-                &[stack.as_str().into()],
+                "SELECT r.id, r.spec, s.consumed, s.serial FROM stack_settled s
+                 JOIN run r ON r.id = s.run WHERE s.project = $1 AND s.stack = $2",
+                &[project.into(), stack.as_str().into()],
             )
             .await?;
         let Some(row) = row else {
             return Ok(None);
         };
         let id = RunId(row.int(0)?);
-        from_json(row.text(1)?, || format!("run `{id}`")).map(Some)
+        Ok(Some(Settled {
+            run: id,
+            spec: from_json(row.text(1)?, || format!("run `{id}`"))?,
+            consumed: row.opt_text(2)?.map(str::to_owned),
+            serial: row.opt_int(3)?,
+        }))
+    }
+
+    /// The newest run of a stack.
+    pub async fn run_newest(
+        &self,
+        project: &str,
+        stack: &str,
+    ) -> Result<Option<Run>, ChangeSetError> {
+        // Several projects may share a home, and have stacks of one name.
+        let rows = self
+            .db
+            .fetch_all(
+                "SELECT r.id, c.request
+                 FROM run AS r JOIN change_set AS c ON c.id = r.change_set
+                 WHERE r.stack = $1 ORDER BY r.id DESC LIMIT 100",
+                &[stack.into()],
+            )
+            .await?;
+        for row in &rows {
+            let request: Request = from_json(row.text(1)?, || "a change set".to_owned())?;
+            if request.project == project {
+                return self.run_get(RunId(row.int(0)?)).await;
+            }
+        }
+        Ok(None)
     }
 
     /// What happened to it, oldest first.
@@ -136,7 +176,7 @@ impl Store {
         let mut tx = self.db.begin_write().await?;
         let row = tx
             .fetch_optional(
-                "SELECT id, change_set, stack, state, upstreams FROM run WHERE id = $1",
+                "SELECT id, change_set, stack, state, upstreams, settled FROM run WHERE id = $1",
                 &[id.into()],
             )
             .await?;
@@ -147,8 +187,7 @@ impl Store {
     }
 }
 
-const SELECT_OF_SET: &str =
-    "SELECT id, change_set, stack, state, upstreams FROM run WHERE change_set = $1 ORDER BY id";
+const SELECT_OF_SET: &str = "SELECT id, change_set, stack, state, upstreams, settled FROM run WHERE change_set = $1 ORDER BY id";
 
 pub(crate) async fn list(tx: &mut Tx, set: ChangeSetId) -> Result<Vec<Run>, ChangeSetError> {
     tx.fetch_all(SELECT_OF_SET, &[set.into()])
@@ -169,7 +208,8 @@ pub(crate) async fn record(
         return Ok(());
     };
     let body = to_json(&event, "an event")?;
-    run.state = advance(&run.state, event, now)?;
+    let before = run.state.clone();
+    run.state = advance(&before, event.clone(), now)?;
     let at = now.as_microsecond();
     tx.execute(
         "INSERT INTO run_event (run, seq, at, body)
@@ -182,6 +222,100 @@ pub(crate) async fn record(
          (SELECT MAX(other.revision) + 1 FROM run AS other WHERE other.change_set = run.change_set)
          WHERE id = $1",
         &[id.into(), to_json(&run.state, "a run")?.into(), at.into()],
+    )
+    .await?;
+    match (&before, &event) {
+        (_, RunEvent::NothingToChange { consumed, serial }) => match consumed {
+            Some(consumed) => settle(tx, id, consumed, *serial, now).await,
+            None => Ok(()),
+        },
+        (RunState::Applying { plan, .. }, RunEvent::ApplyFinished { serial, .. }) => {
+            match &plan.consumed {
+                Some(consumed) => settle(tx, id, consumed, *serial, now).await,
+                None => unsettle(tx, id).await,
+            }
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The stack is as its source says: remembered, and what was done by hand meanwhile is caught up with; not by a
+/// run that goes past policies itself.
+async fn settle(
+    tx: &mut Tx,
+    run: RunId,
+    consumed: &str,
+    serial: Option<i64>,
+    now: Timestamp,
+) -> Result<(), ChangeSetError> {
+    tx.execute(
+        "INSERT INTO stack_settled (project, stack, run, consumed, serial)
+         SELECT c.project, r.stack, r.id, $2, $3
+         FROM run r JOIN change_set c ON c.id = r.change_set WHERE r.id = $1
+         ON CONFLICT (project, stack) DO UPDATE
+         SET run = excluded.run, consumed = excluded.consumed, serial = excluded.serial",
+        &[run.into(), consumed.into(), serial.into()],
+    )
+    .await?;
+    tx.execute(
+        "UPDATE break_glass SET closed_at = $2 WHERE closed_at IS NULL AND reason IS NOT NULL
+         AND EXISTS (SELECT 1 FROM run r JOIN change_set c ON c.id = r.change_set
+                     WHERE r.id = $1 AND c.action = 'apply' AND c.project = break_glass.project
+                     AND r.state_name = break_glass.state
+                     AND c.request NOT LIKE '%\"policy_override\":\"%')",
+        &[run.into(), now.as_microsecond().into()],
+    )
+    .await?;
+    Ok(())
+}
+
+/// It was destroyed, or only refreshed: nobody knows it as its source says.
+async fn unsettle(tx: &mut Tx, run: RunId) -> Result<(), ChangeSetError> {
+    tx.execute(
+        "DELETE FROM stack_settled WHERE EXISTS
+         (SELECT 1 FROM run r JOIN change_set c ON c.id = r.change_set
+          WHERE r.id = $1 AND c.project = stack_settled.project AND r.stack = stack_settled.stack)",
+        &[run.into()],
+    )
+    .await?;
+    Ok(())
+}
+
+pub(crate) async fn insert(
+    tx: &mut Tx,
+    set: ChangeSetId,
+    spec: &RunSpec,
+    now: Timestamp,
+) -> Result<(), ChangeSetError> {
+    tx.execute(
+        "INSERT INTO run
+         (change_set, stack, spec, upstreams, state, settled, state_name, created_at, updated_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8)",
+        &[
+            set.into(),
+            spec.stack.name.as_str().into(),
+            to_json(spec, "a run")?.into(),
+            to_json(&spec.upstreams, "a run")?.into(),
+            to_json(&RunState::Queued, "a run")?.into(),
+            i64::from(spec.settled).into(),
+            spec.stack.state.as_str().into(),
+            now.as_microsecond().into(),
+        ],
+    )
+    .await?;
+    Ok(())
+}
+
+/// What a run is about, as the project says now.
+pub(crate) async fn renew(tx: &mut Tx, id: RunId, spec: &RunSpec) -> Result<(), ChangeSetError> {
+    tx.execute(
+        "UPDATE run SET spec = $2, upstreams = $3, settled = 0, state_name = $4 WHERE id = $1",
+        &[
+            id.into(),
+            to_json(spec, "a run")?.into(),
+            to_json(&spec.upstreams, "a run")?.into(),
+            spec.stack.state.as_str().into(),
+        ],
     )
     .await?;
     Ok(())
@@ -201,5 +335,6 @@ fn read(row: &Row) -> Result<Run, ChangeSetError> {
         })?,
         state: from_json(row.text(3)?, what)?,
         upstreams: from_json(row.text(4)?, what)?,
+        is_settled: row.int(5)? != 0,
     })
 }

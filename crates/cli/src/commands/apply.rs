@@ -2,9 +2,10 @@
 
 use std::num::NonZeroUsize;
 
-use model::changeset::Action;
+use model::changeset::{Action, Reopen};
 
 use super::change::{self, Change};
+use super::run::read_set;
 use crate::args::Global;
 use crate::{CommandError, ExitStatus, Process};
 
@@ -15,7 +16,7 @@ use crate::{CommandError, ExitStatus, Process};
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  terrane apply\n  terrane apply network cluster\n  terrane apply changed:main --auto-approve\n  \
-    terrane apply 'target:local & !label:stateful'"
+    terrane apply 'target:local & !label:stateful'\n  terrane apply --resume c42"
 )]
 pub(crate) struct ApplyArgs {
     /// Stacks to apply: `NAME`, `web-*`, `target:T`, `layer:L`, `label:L`, `changed:REF`, `+NAME`, `NAME+`, `!NAME`
@@ -23,6 +24,12 @@ pub(crate) struct ApplyArgs {
     /// Apply without asking
     #[arg(long)]
     auto_approve: bool,
+    /// Go on with a change set that stopped, on the source as it is now [default: the newest]
+    #[arg(long, value_name = "CHANGESET", num_args = 0..=1, conflicts_with = "selectors")]
+    resume: Option<Option<String>>,
+    /// Plan also stacks of which nothing changed, and nothing they consume
+    #[arg(long)]
+    all: bool,
     /// Show every attribute
     #[arg(long)]
     full: bool,
@@ -43,18 +50,21 @@ pub(crate) async fn apply(
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
     let change = Change {
-        action: Action::Apply,
         selectors: args.selectors,
+        all: args.all,
         auto_approve: args.auto_approve,
-        destroy: false,
-        refresh_only: false,
-        pinned: None,
-        detailed_exitcode: false,
         full: args.full,
         jobs: args.jobs,
         policy_override: policy_override(args.override_policy, args.reason)?,
+        ..Change::of(Action::Apply)
     };
-    change::carry_out(change, global, process).await
+    match args.resume {
+        None => change::carry_out(change, global, process).await,
+        Some(id) => {
+            let id = id.as_deref().map(read_set).transpose()?;
+            change::go_on_with(id, |_| Reopen::Rest, &change, global, process).await
+        }
+    }
 }
 
 fn policy_override(wanted: bool, reason: Option<String>) -> Result<Option<String>, CommandError> {

@@ -8,13 +8,13 @@ use std::num::NonZeroUsize;
 use control::asker::Asker;
 use control::changesets::{self, PrepareError, Wanted};
 use control::projects::OpenProject;
-use control::{Control, engines, recovery, worker};
-use model::changeset::{Action, ChangeSet, Status};
-use model::ids::StackName;
+use control::{Control, engines, recovery, worker, writers};
+use model::changeset::{Action, ChangeSet, Reopen, Status};
+use model::ids::{ChangeSetId, StackName};
 use model::project::{Backend, Project};
 use model::run::Run;
 
-use super::{open_home, refuse_new_key, say_abandoned, selection, sound_project};
+use super::{destroy, open_home, refuse_new_key, say_abandoned, selection, sound_project};
 use crate::args::Global;
 use crate::view::{Look, errors};
 use crate::watch::{Rest, Watcher};
@@ -23,9 +23,13 @@ use crate::{CommandError, ExitStatus, Process, report};
 mod ending;
 mod planned;
 
+pub(super) use ending::unknown;
+
 pub(crate) struct Change {
     pub(crate) action: Action,
     pub(crate) selectors: Vec<String>,
+    /// Plan also what nothing changes of.
+    pub(crate) all: bool,
     pub(crate) auto_approve: bool,
     pub(crate) destroy: bool,
     pub(crate) refresh_only: bool,
@@ -36,6 +40,16 @@ pub(crate) struct Change {
     pub(crate) jobs: Option<NonZeroUsize>,
     /// Why what policies deny is applied all the same.
     pub(crate) policy_override: Option<String>,
+    pub(crate) destroying: Destroying,
+}
+
+/// What only a destroy is told.
+#[derive(Default)]
+pub(crate) struct Destroying {
+    /// Names of protected stacks, in place of typing them.
+    pub(crate) confirm: Vec<String>,
+    /// The commit whose code is used.
+    pub(crate) from: Option<String>,
 }
 
 /// Engines at once, as it is typed.
@@ -49,6 +63,10 @@ pub(crate) async fn carry_out(
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
     let (open, project) = sound_project(global, process)?;
+    let (open, project) = match &change.destroying.from {
+        None => (open, project),
+        Some(commit) => destroy::as_of(commit, open, &project, process)?,
+    };
     let look = process.look(global);
     let applied = differing(&change, &open, &project, global, process).await?;
     let stacks = selection::resolve(
@@ -63,7 +81,12 @@ pub(crate) async fn carry_out(
         return Ok(ExitStatus::Done);
     }
     if change.action == Action::Destroy {
-        type_protected_names(&project, &stacks, process)?;
+        destroy::check(&change.destroying, &open, &project, &stacks, process)?;
+    }
+    let who = writers::identify(&project, &stacks, &process.env, &process.actor()).await;
+    if change.action != Action::Plan {
+        who.check_all(&project, &stacks)
+            .map_err(|err| prepare_error(&err.into()))?;
     }
     let settings = process.settings(global)?;
     if stacks.iter().any(|name| keeps_state_here(&project, name)) {
@@ -71,13 +94,16 @@ pub(crate) async fn carry_out(
     }
     let control = open_home(&settings, &open, process, look).await?;
     look_after_the_past(&control, &open, look, process).await?;
-    say_abandoned(&control, &project, look).await?;
+    if open.commit.is_none() {
+        say_abandoned(&control, &project, look).await?;
+    }
     if settings.is_ci && settings.named_home.is_none() && change.action != Action::Plan {
         let said = "no home is named: lanes and history reach no further than this job";
         report::say(&errors::render_warning(said, &[], look))?;
     }
     let wanted = Wanted {
         action: change.action,
+        in_any_case: named(&change, &stacks, &project),
         auto_approve: change.auto_approve,
         parallelism: change
             .jobs
@@ -87,7 +113,9 @@ pub(crate) async fn carry_out(
         destroy: change.destroy,
         refresh_only: change.refresh_only,
         pinned: change.pinned,
-        asker: process.actor(),
+        asker: who.identity.name.clone(),
+        who,
+        exec: None,
         may_keep_state: !settings.is_ci || settings.named_home.is_some(),
         policy_override: change.policy_override.clone(),
         stacks,
@@ -102,6 +130,18 @@ pub(crate) async fn carry_out(
     }
     control::runner::note_usage("terminal");
     status
+}
+
+/// Those that somebody asked for by name: they are planned even if nothing they consume changed.
+fn named(change: &Change, stacks: &BTreeSet<StackName>, project: &Project) -> BTreeSet<StackName> {
+    let is_everything = stacks.len() == project.stacks.len();
+    let is_named = |stack: &&StackName| {
+        change.all
+            || change.destroy
+            || change.selectors.iter().any(|word| word == stack.as_str())
+            || (change.selectors.is_empty() && !is_everything)
+    };
+    stacks.iter().filter(is_named).cloned().collect()
 }
 
 /// The stacks that differ from what was last applied, if a selector asks for them.
@@ -125,7 +165,7 @@ async fn differing(
 }
 
 /// What went wrong on the way without failing anything.
-fn say_warnings(control: &Control, run: &Run, look: Look) -> Result<(), CommandError> {
+pub(super) fn say_warnings(control: &Control, run: &Run, look: Look) -> Result<(), CommandError> {
     let kept = std::fs::read_to_string(control.home.run_warnings(run.id)).unwrap_or_default();
     for line in kept.lines() {
         report::say(&errors::render_warning(line, &[], look))?;
@@ -179,6 +219,21 @@ async fn start<'a>(
     Ok(Watcher::drive(control, begun, global, process))
 }
 
+/// Watches a change set that was told to end, until it has, and tells how.
+pub(crate) async fn watch_to_the_end(
+    control: &Control,
+    id: ChangeSetId,
+    global: &Global,
+    process: &Process,
+) -> Result<ExitStatus, CommandError> {
+    let attached = Watcher::attach(control, id, None, global, process);
+    let mut watcher = attached.map_err(|err| CommandError::from_error(&err))?;
+    match watcher.until_rest().await? {
+        Rest::Detached => Ok(ExitStatus::Interrupted),
+        Rest::Over | Rest::AwaitsConfirm => ending::tell(&watcher, global, process).await,
+    }
+}
+
 /// Watches until nothing goes on by itself, asks when it must, and tells the end.
 async fn follow(
     watcher: &mut Watcher<'_>,
@@ -195,8 +250,18 @@ async fn follow(
             Rest::AwaitsConfirm => {
                 let set = planned::plan_set(watcher, project).await?;
                 planned::show(&set, change.full, global, process)?;
+                if let Some(status) = waits_for_others(watcher, global).await? {
+                    return Ok(status);
+                }
                 match confirm(change.action, watcher.set(), process).await? {
                     Answer::Yes => watcher.confirm().await?,
+                    // It stays as it is: whoever may can say yes later, elsewhere.
+                    answer @ Answer::Nobody => {
+                        if global.json {
+                            ending::say_outcome(watcher, answer.status())?;
+                        }
+                        return nobody(watcher.set());
+                    }
                     answer => {
                         watcher.discard().await?;
                         if ending::something_was_applied(watcher.runs()) {
@@ -246,7 +311,7 @@ async fn confirm(
     }
     let deed = match action {
         Action::Destroy => "Destroy all of this?",
-        Action::Plan | Action::Apply => "Apply this?",
+        Action::Plan | Action::Apply | Action::Exec => "Apply this?",
     };
     report::say(&format!(
         "\n{deed} Only `yes` starts change set {}: ",
@@ -275,13 +340,58 @@ impl Answer {
     }
 }
 
+fn nobody(set: &ChangeSet) -> Result<ExitStatus, CommandError> {
+    let said = CommandError::new(format!(
+        "change set {} waits: nobody is here to say yes",
+        set.id
+    ));
+    Err(said
+        .hint(format!(
+            "`terrane run confirm {}` starts it; `--auto-approve` applies without asking",
+            set.id
+        ))
+        .status(ExitStatus::Waits))
+}
+
+/// Whether other people have to speak first; then there is nothing to ask here.
+async fn waits_for_others(
+    watcher: &Watcher<'_>,
+    global: &Global,
+) -> Result<Option<ExitStatus>, CommandError> {
+    let id = watcher.set().id;
+    let explained = control::runs::explain(watcher.control(), id).await;
+    let explained = explained.map_err(|err| CommandError::from_error(&err))?;
+    let owed = explained.owed();
+    if owed.is_empty() {
+        return Ok(None);
+    }
+    if global.json {
+        ending::say_outcome(watcher, ExitStatus::Waits)?;
+        return Ok(Some(ExitStatus::Waits));
+    }
+    let mut said = format!("\nChange set {id} awaits approval:\n");
+    for one in &owed {
+        let what = one
+            .run
+            .map_or_else(|| id.to_string(), |run| run.to_string());
+        said.push_str(&format!(
+            "  {}: {}\n    `terrane run approve {what}`\n",
+            one.by,
+            one.words()
+        ));
+    }
+    let then = if watcher.set().request.auto_approve {
+        "It goes on by itself with the last one.\n".to_owned()
+    } else {
+        format!("Then `terrane run confirm {id}` starts it.\n")
+    };
+    said.push_str(&then);
+    report::say(&said)?;
+    Ok(Some(ExitStatus::Waits))
+}
+
 fn unconfirmed(answer: &Answer) -> Result<ExitStatus, CommandError> {
     match answer {
-        Answer::Nobody => {
-            let said = CommandError::new("nothing was applied: nobody is here to say yes")
-                .hint("`--auto-approve` applies without asking");
-            return Err(said.status(answer.status()));
-        }
         Answer::Interrupted => report::say("\nNothing was applied.\n")?,
         Answer::No(typed) if matches!(typed.to_lowercase().as_str(), "y" | "yes") => {
             report::say(
@@ -290,45 +400,16 @@ fn unconfirmed(answer: &Answer) -> Result<ExitStatus, CommandError> {
         }
         // After Ctrl-D the cursor is still behind the question.
         Answer::No(typed) if typed.is_empty() => report::say("\nNothing was applied.\n")?,
-        Answer::Yes | Answer::No(_) => report::say("Nothing was applied.\n")?,
+        Answer::Yes | Answer::No(_) | Answer::Nobody => report::say("Nothing was applied.\n")?,
     }
     Ok(answer.status())
 }
 
-fn keeps_state_here(project: &Project, stack: &StackName) -> bool {
+pub(super) fn keeps_state_here(project: &Project, stack: &StackName) -> bool {
     project.targets[&project.stacks[stack].target].backend == Backend::Terrane
 }
 
-/// A protected stack is destroyed only by who types its name.
-fn type_protected_names(
-    project: &Project,
-    stacks: &BTreeSet<StackName>,
-    process: &Process,
-) -> Result<(), CommandError> {
-    for name in stacks.iter().filter(|name| project.stacks[*name].protected) {
-        let refused = |why: &str| {
-            CommandError::new(format!("stack `{name}` is protected: {why}"))
-                .hint(format!(
-                    "leave it out with `!{name}`, or set `protected = false` first"
-                ))
-                .status(ExitStatus::Refused)
-        };
-        if !process.stdin_is_terminal {
-            return Err(refused(
-                "its name must be typed, and nobody is here to type it",
-            ));
-        }
-        report::say(&format!(
-            "Stack `{name}` is protected. Type its name to destroy it: "
-        ))?;
-        if read_line()? != name.as_str() {
-            return Err(refused("its name was not typed"));
-        }
-    }
-    Ok(())
-}
-
-fn read_line() -> Result<String, CommandError> {
+pub(crate) fn read_line() -> Result<String, CommandError> {
     let mut line = String::new();
     io::stderr()
         .flush()
@@ -341,7 +422,7 @@ fn read_line() -> Result<String, CommandError> {
 }
 
 /// Ends what a crash left open, and says so.
-async fn look_after_the_past(
+pub(super) async fn look_after_the_past(
     control: &Control,
     open: &OpenProject,
     look: Look,
@@ -360,7 +441,7 @@ async fn look_after_the_past(
             .await
             .map_err(|err| failed(&err))?;
         for run in runs {
-            if let Some(text) = ending::unknown(&run) {
+            if let Some(text) = unknown(&run) {
                 report::say(&errors::render_warning(&text, &[], look))?;
             }
         }
@@ -371,7 +452,98 @@ async fn look_after_the_past(
         .map_err(|err| failed(&err))
 }
 
-fn prepare_error(err: &PrepareError) -> CommandError {
+/// A change set that goes on after somebody's word, watched to its end.
+pub(crate) async fn go_on(
+    watcher: &mut Watcher<'_>,
+    project: &Project,
+    global: &Global,
+    process: &Process,
+) -> Result<ExitStatus, CommandError> {
+    let change = Change::of(watcher.action());
+    let status = follow(watcher, &change, project, global, process).await;
+    if status.is_ok() {
+        recovery::tidy_after(watcher.control(), watcher.set(), watcher.runs()).await;
+    }
+    status
+}
+
+/// Opens runs of a stopped change set again and watches them.
+pub(crate) async fn go_on_with(
+    id: Option<ChangeSetId>,
+    what: impl Fn(&ChangeSet) -> Reopen,
+    change: &Change,
+    global: &Global,
+    process: &Process,
+) -> Result<ExitStatus, CommandError> {
+    let (open, project) = sound_project(global, process)?;
+    let look = process.look(global);
+    let settings = process.settings(global)?;
+    let control = open_home(&settings, &open, process, look).await?;
+    look_after_the_past(&control, &open, look, process).await?;
+    let stopped = changesets::find_stopped(&control, &project, id, what).await;
+    let (set, what, stacks) = stopped.map_err(|err| prepare_error(&err))?;
+    let who = writers::identify(&project, &stacks, &process.env, &process.actor()).await;
+    let wanted = Wanted {
+        policy_override: change.policy_override.clone(),
+        action: set.request.action,
+        in_any_case: stacks.clone(),
+        auto_approve: change.auto_approve,
+        parallelism: change
+            .jobs
+            .map_or(set.request.parallelism, NonZeroUsize::get),
+        destroy: false,
+        refresh_only: false,
+        pinned: None,
+        asker: who.identity.name.clone(),
+        who,
+        exec: None,
+        may_keep_state: !settings.is_ci || settings.named_home.is_some(),
+        stacks,
+    };
+    let wishes = changesets::requirements(&project, &wanted.stacks);
+    let path = process.env.get("PATH").map(std::ffi::OsStr::new);
+    let engines = engines::find(wishes, path, &control.cache)
+        .map_err(|err| CommandError::from_error(&err).hint(err.hint()))?;
+    let resumed = changesets::Resumed { set, what, wanted };
+    let begun = changesets::resume(&control, &open, &project, &engines, &process.env, &resumed)
+        .await
+        .map_err(|err| prepare_error(&err))?;
+    if !global.json {
+        report::say(&format!("Resumed change set {}.\n", begun.id))?;
+    }
+    let change = Change {
+        full: change.full,
+        ..Change::of(resumed.wanted.action)
+    };
+    let mut watcher = Watcher::drive(&control, begun, global, process);
+    let status = follow(&mut watcher, &change, &project, global, process).await;
+    if status.is_ok() {
+        recovery::tidy_after(&control, watcher.set(), watcher.runs()).await;
+    }
+    status
+}
+
+impl Change {
+    /// As it is without any option.
+    pub(crate) fn of(action: Action) -> Self {
+        Self {
+            action,
+            selectors: Vec::new(),
+            all: false,
+            auto_approve: false,
+            destroy: false,
+            refresh_only: false,
+            pinned: None,
+            detailed_exitcode: false,
+            full: false,
+            jobs: None,
+            destroying: Destroying::default(),
+            policy_override: None,
+        }
+    }
+}
+
+pub(super) fn prepare_error(err: &PrepareError) -> CommandError {
     let status = if err.is_refusal() {
         ExitStatus::Refused
     } else {

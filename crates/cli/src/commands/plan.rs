@@ -29,6 +29,9 @@ pub(crate) struct PlanArgs {
     /// Exit with 2 if there are changes
     #[arg(long)]
     detailed_exitcode: bool,
+    /// Plan also stacks of which nothing changed, and nothing they consume
+    #[arg(long)]
+    all: bool,
     /// Show every attribute
     #[arg(long)]
     full: bool,
@@ -43,16 +46,14 @@ pub(crate) async fn plan(
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
     let change = Change {
-        action: Action::Plan,
         selectors: args.selectors,
-        auto_approve: false,
+        all: args.all,
         destroy: args.destroy,
         refresh_only: args.refresh_only,
-        pinned: None,
         detailed_exitcode: args.detailed_exitcode,
         full: args.full,
         jobs: args.jobs,
-        policy_override: None,
+        ..Change::of(Action::Plan)
     };
     change::carry_out(change, global, process).await
 }

@@ -1,15 +1,30 @@
-//! `terrane run`: what runs left behind.
+//! `terrane run`: what goes on, why it waits, and what people say about it.
 
-use control::kept_aside;
-use model::ids::RunId;
-use serde_json::json;
+use std::collections::BTreeSet;
 
-use super::by_hand::ReasonArg;
-use super::place::Place;
+use control::Control;
+use control::projects::OpenProject;
+use control::writers;
+use model::ids::{ChangeSetId, RunId, StackName};
+use model::project::Project;
+
+use super::change::prepare_error;
+use super::{open_home, sound_project};
 use crate::args::Global;
-use crate::{CommandError, ExitStatus, Process, report};
+use crate::{CommandError, ExitStatus, Process};
 
-/// Decide about what a run left behind
+mod approve;
+mod cancel;
+mod confirm;
+mod discard;
+pub(crate) mod imports;
+mod list;
+mod logs;
+mod reject;
+mod retry;
+mod show;
+
+/// See what runs and why it waits; approve, confirm, try again
 #[derive(Debug, clap::Args)]
 pub(crate) struct RunArgs {
     #[command(subcommand)]
@@ -18,21 +33,16 @@ pub(crate) struct RunArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum RunCommand {
-    Discard(DiscardArgs),
-}
-
-/// Go on without the state that a run could not deliver
-///
-/// Its stack may be applied again. The bytes stay in the home, sealed.
-#[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Examples:\n  terrane run discard r7 --reason \"its resources were imported again\""
-)]
-struct DiscardArgs {
-    /// The run, such as `r7`
-    run: String,
-    #[command(flatten)]
-    reason: ReasonArg,
+    List(list::ListArgs),
+    Show(show::ShowArgs),
+    Approve(approve::ApproveArgs),
+    Reject(reject::RejectArgs),
+    Confirm(confirm::ConfirmArgs),
+    Retry(retry::RetryArgs),
+    Logs(logs::LogsArgs),
+    Cancel(cancel::CancelArgs),
+    Imports(imports::ImportsArgs),
+    Discard(discard::DiscardArgs),
 }
 
 pub(crate) async fn run(
@@ -40,24 +50,95 @@ pub(crate) async fn run(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let RunCommand::Discard(args) = args.command;
-    let reason = args.reason.read(process)?;
-    let run = read_run(&args.run)?;
-    let place = Place::open(global, process).await?;
-    let left = kept_aside::discard(&place.control, run, &reason).await;
-    let left = left.map_err(|err| CommandError::from_error(&err))?;
-    if global.json {
-        let kept: Vec<_> = left.iter().map(|one| &one.kept).collect();
-        report::json(&json!({ "run": run.to_string(), "discarded": kept, "reason": reason.text }))?;
-    } else {
-        report::say(&format!(
-            "Discarded what run {run} left aside; its stack may be applied again.\n"
-        ))?;
+    match args.command {
+        RunCommand::Logs(args) => logs::logs(&args, global, process).await,
+        RunCommand::Cancel(args) => cancel::cancel(&args, global, process).await,
+        RunCommand::Imports(args) => imports::imports(&args, global, process).await,
+        RunCommand::List(args) => list::list(&args, global, process).await,
+        RunCommand::Show(args) => show::show(&args, global, process).await,
+        RunCommand::Approve(args) => approve::approve(args, global, process).await,
+        RunCommand::Reject(args) => reject::reject(&args, global, process).await,
+        RunCommand::Confirm(args) => confirm::confirm(&args, global, process).await,
+        RunCommand::Retry(args) => retry::retry(&args, global, process).await,
+        RunCommand::Discard(args) => discard::discard(&args, global, process).await,
     }
-    Ok(ExitStatus::Done)
+}
+
+/// A project here and its home.
+struct Here {
+    open: OpenProject,
+    project: Project,
+    control: Control,
+}
+
+impl Here {
+    async fn open(global: &Global, process: &Process) -> Result<Self, CommandError> {
+        let (open, project) = sound_project(global, process)?;
+        let settings = process.settings(global)?;
+        let control = open_home(&settings, &open, process, process.look(global)).await?;
+        Ok(Self {
+            open,
+            project,
+            control,
+        })
+    }
+
+    /// Whoever starts runs applies: only a writer of their targets may.
+    async fn check_writer(&self, set: ChangeSetId, process: &Process) -> Result<(), CommandError> {
+        let set = self.control.store.change_set_get(set).await;
+        let set = set.map_err(|err| CommandError::from_error(&err))?;
+        let stacks = set.request.stacks.into_iter();
+        let stacks = stacks.filter(|stack| self.project.stacks.contains_key(stack));
+        let stacks: BTreeSet<StackName> = stacks.collect();
+        let actor = process.actor();
+        let who = writers::identify(&self.project, &stacks, &process.env, &actor).await;
+        who.check_all(&self.project, &stacks)
+            .map_err(|err| prepare_error(&err.into()))
+    }
+}
+
+/// What a word is about: `c42` or `r44`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum About {
+    Set(ChangeSetId),
+    Run(RunId),
+}
+
+impl About {
+    fn read(word: &str) -> Result<Self, CommandError> {
+        if let Ok(set) = word.parse() {
+            return Ok(Self::Set(set));
+        }
+        word.parse().map(Self::Run).map_err(|_| {
+            CommandError::new(format!("`{word}` is neither a change set nor a run"))
+                .hint("change sets are `c42`, runs `r44`: `terrane run list`")
+                .status(ExitStatus::Usage)
+        })
+    }
+
+    /// The change set it belongs to, and the run if it is one.
+    async fn set(self, control: &Control) -> Result<(ChangeSetId, Option<RunId>), CommandError> {
+        match self {
+            Self::Set(set) => Ok((set, None)),
+            Self::Run(run) => {
+                let found = control.store.run_get(run).await;
+                let found = found.map_err(|err| CommandError::from_error(&err))?;
+                let found = found.ok_or_else(|| {
+                    CommandError::new(format!("there is no run `{run}`"))
+                        .hint("`terrane run list --all` shows them all")
+                })?;
+                Ok((found.change_set, Some(run)))
+            }
+        }
+    }
 }
 
 pub(crate) fn read_run(word: &str) -> Result<RunId, CommandError> {
     let run = word.parse();
     run.map_err(|err| CommandError::from_error(&err).status(ExitStatus::Usage))
+}
+
+pub(crate) fn read_set(word: &str) -> Result<ChangeSetId, CommandError> {
+    let set = word.parse();
+    set.map_err(|err| CommandError::from_error(&err).status(ExitStatus::Usage))
 }

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use model::changeset::{Action, ChangeSet, Status};
-use model::ids::ChangeSetId;
+use model::changeset::{Action, ChangeSet, Front, Status};
 use model::plan::PlanCounts;
 use model::run::{Outcome, Run, RunState, Skip};
 
@@ -17,7 +16,7 @@ pub(super) fn frame(
     set: &ChangeSet,
     runs: &[Run],
     tails: Option<&Tails>,
-    behind: Option<ChangeSetId>,
+    front: Option<&Front>,
     elapsed: Duration,
 ) -> Frame {
     let mut title = format!(
@@ -26,9 +25,9 @@ pub(super) fn frame(
         deed(set.request.action),
         lanes(set)
     );
-    match (&set.status, behind) {
-        (Status::Waiting, Some(behind)) => {
-            title = format!("{title}, waits for change set {behind} to release the lane");
+    match (&set.status, front) {
+        (Status::Waiting, Some(front)) => {
+            title = format!("{title}, waits for {}", front.brief());
         }
         (Status::Interrupting, _) => title = format!("{title}, interrupting"),
         (Status::Stopped { why }, _) if why == "interrupted" => {
@@ -62,7 +61,9 @@ pub(super) fn heading(set: &ChangeSet) -> String {
         }
         None => String::new(),
     };
-    format!("change set {} on {}{source}", set.id, lanes(set))
+    let by = set.request.identity.as_ref().filter(|by| by.verified);
+    let by = by.map_or_else(String::new, |by| format!(", by {by}"));
+    format!("change set {} on {}{source}{by}", set.id, lanes(set))
 }
 
 fn lanes(set: &ChangeSet) -> String {
@@ -122,6 +123,10 @@ fn finished(outcome: &Outcome, action: Action) -> (Mark, String) {
         Outcome::Planned { plan } => (Mark::Done, format!("planned {}", counts(plan.counts))),
         Outcome::Deferred { .. } => (Mark::Skipped, "deferred".to_owned()),
         Outcome::Unchanged => (Mark::Unchanged, "no changes".to_owned()),
+        Outcome::Untouched => (
+            Mark::Skipped,
+            "skipped: nothing it consumes changes".to_owned(),
+        ),
         Outcome::Applied { counts: done, .. } => {
             let words = if action == Action::Destroy {
                 format!("destroyed {}", count(done.delete, "resource"))

@@ -78,7 +78,7 @@ fn what_a_policy_denies_is_shown_and_not_applied() {
               top     skipped, poisoned by `bad`
 
             error: change set c2 stopped: 1 failed, 1 skipped, 1 applied
-            hint: fix the cause, then the same command again applies what is left
+            hint: fix the cause, then `terrane apply --resume c2` runs what is left
             [exit 4]
             "#);
         }
@@ -191,6 +191,9 @@ fn an_override_wants_a_reason_and_goes_past_a_denial() {
     ]);
     let _ = said.expect(0);
     assert_eq!(story.made(), ["bad"]);
+    let open = story.cli(&["run", "list", "--open"]).expect(0);
+    assert!(open.stdout.contains("policy overridden"), "{open}");
+    assert!(open.stdout.contains("the owner is on holiday"), "{open}");
 }
 
 #[test]
@@ -207,9 +210,20 @@ require_approval contains {"msg": "somebody else looks at it", "count": 2, "role
         ),
         "{plan}"
     );
-    let said = story.cli(&["apply", "--auto-approve"]);
-    assert_ne!(said.code, Some(0), "{said}");
+    let said = story.cli(&["apply", "--auto-approve"]).expect(3);
+    assert!(
+        said.stderr
+            .contains("policy `owners`: 0 of 2 approvals; role `dba`, not the author"),
+        "{said}"
+    );
+    let approve = |person: &str| {
+        let args = ["run", "approve", "c2", "--role", "dba"];
+        story.cli_with(&[("CI", "true"), ("GITHUB_ACTOR", person)], &args)
+    };
+    let _ = approve("eve").expect(0);
     assert_eq!(story.made(), Vec::<String>::new());
+    let _ = approve("bob").expect(0);
+    story.wait_until("the apply", || story.made() == ["base"]);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::changeset::Action;
 use model::graph::Graph;
+use model::hold::HoldOn;
 use model::ids::StackName;
 use model::project::{Backend, EdgeKind, Project, Stack};
 use model::state::{Contents, StateFacts};
@@ -13,29 +14,44 @@ use crate::Control;
 use crate::outputs::{self, OutputsError};
 use crate::projects::OpenProject;
 
-/// Whether this machine may do it at all.
+/// Whether who asks, and this machine, may do it at all.
 pub(super) fn may(project: &Project, stack: &Stack, wanted: &Wanted) -> Result<(), PrepareError> {
     let target = &project.targets[&stack.target];
-    if wanted.action == Action::Plan {
+    if !wanted.changes() {
         return Ok(());
     }
-    if !target.is_open() {
-        let writers: Vec<String> = target
-            .writers
-            .iter()
-            .map(|name| format!("`{name}`"))
-            .collect();
-        return Err(PrepareError::NotAWriter {
-            target: target.name.clone(),
-            writers: writers.join(" or "),
-        });
-    }
+    wanted.who.check(target)?;
     if !wanted.may_keep_state && target.backend == Backend::Terrane {
         return Err(PrepareError::NoHome {
             stack: stack.name.clone(),
         });
     }
     Ok(())
+}
+
+/// Nothing is applied where a person said not to.
+pub(super) async fn check_holds(
+    control: &Control,
+    project: &Project,
+    wanted: &Wanted,
+) -> Result<(), PrepareError> {
+    if !wanted.changes() {
+        return Ok(());
+    }
+    let lanes = super::lanes(project, wanted);
+    let active = control
+        .store
+        .hold_list_active(control.home.project(), control.now());
+    let hold = active.await?.into_iter().find(|hold| match &hold.on {
+        HoldOn::Stack(stack) => wanted.stacks.contains(stack),
+        HoldOn::Lane(lane) => lanes.contains(lane),
+    });
+    match hold {
+        Some(hold) => Err(PrepareError::Held {
+            hold: Box::new(hold),
+        }),
+        None => Ok(()),
+    }
 }
 
 /// Where not anyone may apply, only runs write the state: a server on this home refuses its clients.
@@ -131,6 +147,7 @@ pub(super) async fn check_upstreams(
 /// Nothing is destroyed that something else still stands on.
 pub(super) async fn check_downstreams(
     control: &Control,
+    open: &OpenProject,
     project: &Project,
     graph: &Graph,
     wanted: &Wanted,
@@ -140,6 +157,12 @@ pub(super) async fn check_downstreams(
     }
     for name in &wanted.stacks {
         for other in graph.downstreams(name) {
+            if let Some(from) = &open.commit
+                && let Some(stack) = from.now.stacks.get(other)
+                && stack.edges.iter().all(|edge| edge.upstream != *name)
+            {
+                continue; // it stood on it then, and does no longer
+            }
             if !wanted.stacks.contains(other) && has_resources(control, project, other).await? {
                 return Err(PrepareError::StillNeeded {
                     stack: name.clone(),

@@ -4,17 +4,20 @@ use std::io;
 use std::path::PathBuf;
 
 use drivers::snapshot::SnapshotError;
+use model::changeset::ReopenError;
+use model::hold::Hold;
 use model::ids::StackName;
 use store::ChangeSetError;
 
 use crate::asker::GatherError;
 use crate::kept_aside::KeptAsideError;
 use crate::outputs::OutputsError;
+use crate::writers::NotAWriterError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum PrepareError {
-    #[error("target `{target}` is applied by {writers} only")]
-    NotAWriter { target: String, writers: String },
+    #[error(transparent)]
+    NotAWriter(#[from] NotAWriterError),
     #[error(
         "stack `{stack}` would keep its state on the disk of this CI job, which goes when the job ends"
     )]
@@ -36,6 +39,12 @@ pub enum PrepareError {
         "stack `{stack}` has no state here, and `{file}` holds one: everything in it would be made again"
     )]
     StateFile { stack: StackName, file: String },
+    #[error("{} is {}", hold.on.words(), hold.words())]
+    Held { hold: Box<Hold> },
+    #[error("stack `{stack}` is no longer in the project")]
+    Gone { stack: StackName },
+    #[error("there is no stopped change set to resume")]
+    NothingStopped,
     #[error("no engine is known for stack `{stack}`")]
     NoEngine { stack: StackName },
     #[error(transparent)]
@@ -50,6 +59,8 @@ pub enum PrepareError {
     Seal(#[source] store::StoreError),
     #[error("could not look after a state")]
     Reserve(#[source] store::StoreError),
+    #[error(transparent)]
+    Reopen(#[from] ReopenError),
     #[error("could not store the change set")]
     Store(#[from] ChangeSetError),
 }
@@ -57,9 +68,7 @@ pub enum PrepareError {
 impl PrepareError {
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::NotAWriter { .. } => {
-                Some("`terrane plan` works here; the apply runs where one of them runs".to_owned())
-            }
+            Self::NotAWriter(refused) => Some(refused.hint()),
             Self::NoHome { .. } => {
                 Some("name a home that outlives the job: `--data DIR` or `TERRANE_HOME`".to_owned())
             }
@@ -73,6 +82,12 @@ impl PrepareError {
             Self::StateFile { stack, file } => Some(format!(
                 "`terrane state import {stack} --from {file}` brings it in; if nothing of it exists any more, remove the file"
             )),
+            Self::Held { hold } => Some(format!(
+                "`terrane hold release {}` ends it; `terrane plan` works meanwhile",
+                hold.on.name()
+            )),
+            Self::Gone { .. } => Some("`terrane apply` starts a new change set".to_owned()),
+            Self::NothingStopped => Some("`terrane run list --all` shows them all".to_owned()),
             Self::Gather(GatherError::Unset { name, .. }) => {
                 Some(format!("set it: `export {name}=…`"))
             }
@@ -84,18 +99,22 @@ impl PrepareError {
             | Self::Seal(_)
             | Self::Reserve(_)
             | Self::Store(_) => None,
+            Self::Reopen(_) => Some("`terrane run list --all` shows them all".to_owned()),
         }
     }
 
     /// Whether a rule refused it, rather than something breaking.
     pub fn is_refusal(&self) -> bool {
         match self {
-            Self::NotAWriter { .. }
+            Self::NotAWriter(_)
             | Self::NoHome { .. }
             | Self::StillNeeded { .. }
-            | Self::StateFile { .. } => true,
+            | Self::StateFile { .. }
+            | Self::Held { .. } => true,
             Self::KeptAside { source, .. } => source.is_refusal(),
             Self::NotApplied { .. }
+            | Self::Gone { .. }
+            | Self::NothingStopped
             | Self::NoEngine { .. }
             | Self::Gather(_)
             | Self::Outputs(_)
@@ -103,6 +122,7 @@ impl PrepareError {
             | Self::Keep { .. }
             | Self::Seal(_)
             | Self::Reserve(_)
+            | Self::Reopen(_)
             | Self::Store(_) => false,
         }
     }

@@ -15,6 +15,7 @@ use model::run::{DeclaredVariable, EnginePin, OutputState, RunSpec, Upstream};
 use super::source::Source;
 use super::{PrepareError, Wanted};
 use crate::projects::OpenProject;
+use crate::writers::Who;
 
 pub(super) fn spec(
     open: &OpenProject,
@@ -76,10 +77,12 @@ pub(super) fn spec(
             .map(|module| module.outputs.keys().cloned().collect())
             .unwrap_or_default(),
         own_source: source.own.get(name).cloned().unwrap_or_default(),
+        settled: false,
         destroy: wanted.destroy || wanted.action == Action::Destroy,
         refresh_only: wanted.refresh_only,
         pinned: wanted.pinned.filter(|_| wanted.action == Action::Plan),
         policies: crate::policy::applied(project, name),
+        exec: wanted.exec.clone(),
     })
 }
 
@@ -93,12 +96,15 @@ pub(crate) fn spec_alone(
     let wanted = Wanted {
         action: Action::Plan,
         stacks: BTreeSet::from([name.clone()]),
+        in_any_case: BTreeSet::new(),
         auto_approve: false,
         parallelism: 1,
         destroy: false,
         refresh_only: false,
         pinned: None,
         asker: String::new(),
+        who: Who::person(""),
+        exec: None,
         may_keep_state: false,
         policy_override: None,
     };

@@ -40,8 +40,9 @@ pub(super) async fn at_apply(job: &Job<'_>, at_plan: &Verdict) -> Result<(), Fai
     }
     let case = policy::recall(job.control, job.run, job.spec).await;
     let case = case.map_err(|err| failure(&err))?;
-    // Nobody's approval is stored so far.
-    let approvals = Vec::new();
+    let given = job.control.store.approval_list(job.set.id).await;
+    let given = given.map_err(|err| Failure::because("could not read the approvals", &err))?;
+    let approvals = policy::approvals(&given);
     let mut verdict = ask(job, &case, Point::Apply, approvals.clone()).await?;
     // What a plan policy wants is wanted by then, asked again or not.
     for wanted in &at_plan.approvals {

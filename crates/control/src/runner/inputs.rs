@@ -21,7 +21,7 @@ use super::engine::Caller;
 use super::workspace::Scratch;
 use super::{Failure, Job};
 use crate::asker::Asker;
-use crate::{Control, outputs};
+use crate::{Control, outputs, settled};
 
 pub(super) struct Inputs {
     pub(super) variables: Map<String, Value>,
@@ -30,6 +30,8 @@ pub(super) struct Inputs {
     hidden: Vec<Secret>,
     /// Keyed: equal values can be recognised, none can be guessed.
     pub(super) digest: String,
+    /// Keyed, of what it takes from other stacks alone.
+    pub(super) consumed: String,
     /// Settings of an engine backend, by name.
     pub(super) backend: BTreeMap<String, String>,
 }
@@ -37,10 +39,12 @@ pub(super) struct Inputs {
 impl Inputs {
     /// What is masked in all that an engine says: its values, and the key to its state. It is noted, too,
     /// for whoever has to do that in our place.
-    pub(super) fn hide(&self, caller: &Caller<'_>, scratch: &Scratch) -> Result<Mask, Failure> {
-        scratch.write_hidden(&self.hidden)?;
+    pub(super) fn hide(&self, caller: &mut Caller<'_>, scratch: &Scratch) -> Result<Mask, Failure> {
         let all: Vec<Secret> = self.hidden.iter().chain(caller.token()).cloned().collect();
-        Ok(Mask::new(&all))
+        scratch.write_hidden(&all)?;
+        let mask = Mask::new(&all);
+        caller.hide(mask.clone());
+        Ok(mask)
     }
 }
 
@@ -102,6 +106,15 @@ pub(super) async fn gather(job: &Job<'_>) -> Result<Inputs, Failure> {
         .keyed_digest("inputs", canonical.into_bytes())
         .await
         .map_err(|err| Failure::because("could not digest the inputs", &err))?;
+    let consumed = settled::consumed(spec)
+        .into_iter()
+        .filter_map(|(stack, output)| {
+            let (value, _) = known.output(&stack, &output)?;
+            Some(((stack, output), value))
+        });
+    let consumed = settled::digest(job.control, &consumed.collect())
+        .await
+        .map_err(|err| Failure::because("could not digest the inputs", &err))?;
     let hidden = known.hidden.into_inner();
     Ok(Inputs {
         variables,
@@ -109,6 +122,7 @@ pub(super) async fn gather(job: &Job<'_>) -> Result<Inputs, Failure> {
         mask: Mask::new(&hidden),
         hidden,
         digest,
+        consumed,
         backend,
     })
 }
@@ -231,22 +245,14 @@ async fn resolve<'a>(
                 let Some(state) = spec.output_states.get(stack) else {
                     continue;
                 };
-                let found = outputs::of_state(control, &state.name, state.is_ours).await;
+                let found = outputs::with_nulls(control, stack, state).await;
                 let values = found.map_err(|err| {
                     Failure::because(&format!("could not read the outputs of `{stack}`"), &err)
                 })?;
-                let declared = outputs::declared(control, stack).await;
-                let declared = declared.map_err(|err| {
-                    Failure::because(&format!("could not read the outputs of `{stack}`"), &err)
-                })?;
-                let nulls = declared
+                let values = values
                     .into_iter()
-                    .map(|name| (name, (Value::Null, false)));
-                let stored = values.into_iter();
-                let stored = stored.map(|(name, output)| (name, (output.value, output.sensitive)));
-                known
-                    .outputs
-                    .insert(stack.clone(), nulls.chain(stored).collect());
+                    .map(|(name, output)| (name, (output.value, output.sensitive)));
+                known.outputs.insert(stack.clone(), values.collect());
             }
         }
         for reference in secrets {

@@ -10,11 +10,12 @@ use std::path::Path;
 use drivers::engine::{
     self, EngineCall, Init, InitInputs, LockFile, Plan as PlanCall, PlanMode, PluginCache,
 };
+use model::approval::{ApprovalBlock, ApprovalScope};
 use model::engine::Flavor;
 use model::engine_event::nothing_changes;
 use model::masking::Mask;
 use model::plan::Plan;
-use model::project::Backend;
+use model::project::{Backend, Confirm};
 use model::run::{PlanRecord, RunEvent, RunSpec, Seal, SealedHead, Stage};
 use model::state::{Contents, StateVersion};
 use store::Scope;
@@ -22,14 +23,14 @@ use store::Scope;
 use super::apply::keep_copy;
 use super::engine::Caller;
 use super::inputs::{self, Inputs};
+use super::limit::Limit;
 use super::workspace::{Scratch, Workspace};
-use super::{Carried, Failure, Job, check, failed, logs};
+use super::{Carried, Failure, Job, check, failed};
 use crate::state::StateAccess;
 
 pub(super) async fn plan(job: &Job<'_>) -> RunEvent {
     let mut mask = Mask::default();
     let planned = try_plan(job, &mut mask).await;
-    logs::mask(job, &mask);
     match planned {
         Ok(event) => event,
         Err(failure) => failed(failure, Stage::Planning, None, &mask),
@@ -50,7 +51,11 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
         .as_ref()
         .is_none_or(|head| head.contents == Contents::Nothing);
     if job.spec.destroy && is_ours && is_empty {
-        return Ok(RunEvent::NothingToChange); // nothing was ever made, or all of it is gone
+        // Nothing was ever made, or all of it is gone.
+        return Ok(RunEvent::NothingToChange {
+            consumed: None,
+            serial: None,
+        });
     }
     if is_ours && head.as_ref().is_some_and(StateVersion::is_copy) {
         let stack = &job.spec.stack.name;
@@ -67,10 +72,11 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
     let workspace = Workspace::prepare(job).await?;
     let scratch = Scratch::open(job)?;
     scratch.write_variables(&inputs.variables)?;
-    let caller = Caller::new(job, &workspace, inputs.environment.clone(), access).await?;
-    *mask = inputs.hide(&caller, &scratch)?;
+    let mut caller = Caller::new(job, &workspace, inputs.environment.clone(), access).await?;
+    *mask = inputs.hide(&mut caller, &scratch)?;
+    let limit = Limit::from_now("plan", job.spec.stack.timeout_plan);
     let var_files = workspace.var_files(job, &scratch);
-    initialise(job, &caller, &workspace, &inputs, &var_files).await?;
+    initialise(job, &caller, &workspace, &inputs, &var_files, limit).await?;
 
     let call = EngineCall::Plan(PlanCall {
         out: &scratch.plan(),
@@ -81,22 +87,30 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
         },
         var_files: &var_files,
     });
-    let ended = caller
-        .call(&call, Stage::Planning, job.spec.stack.timeout_plan)
-        .await?;
+    let ended = caller.call(&call, Stage::Planning, limit).await?;
     if !matches!(ended.exit.code(), Some(0 | 2)) {
         scratch.remove();
         return Err(ended.failure("could not plan"));
     }
-    keep_copy(job, &caller, &scratch, &var_files, "planned").await?;
+    keep_copy(job, &caller, &scratch, &var_files, "planned", limit).await?;
+    // Only a plan of everything, from the newest state, tells that a stack is as its source says.
+    let is_whole = !job.spec.destroy && !job.spec.refresh_only && job.spec.pinned.is_none();
+    let consumed = is_whole.then(|| inputs.consumed.clone());
+    let nothing = RunEvent::NothingToChange {
+        consumed: consumed.clone(),
+        serial: head
+            .as_ref()
+            .filter(|_| is_ours)
+            .map(|head| sealed_head(head).serial),
+    };
     if nothing_changes(&ended.events(), ended.exit.code()) {
         scratch.remove();
-        return Ok(RunEvent::NothingToChange);
+        return Ok(nothing);
     }
-    let (plan, shown) = show(&caller, &scratch, &var_files, mask).await?;
+    let (plan, shown) = show(&caller, &scratch, &var_files, mask, limit).await?;
     if plan.is_empty() {
         scratch.remove();
-        return Ok(RunEvent::NothingToChange);
+        return Ok(nothing);
     }
     keep_view(job, &plan).await?;
     let policy = match check::at_plan(job, &shown, mask, &workspace).await {
@@ -106,7 +120,11 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
             return Err(denied);
         }
     };
-    let confirmed = job.auto_approve || (!plan.destroys() && !job.review);
+    // Who confirmed the change set said yes to what had to wait, unless it destroys or is asked for itself.
+    let is_owed = !policy.approvals.is_empty() && job.set.request.policy_override.is_none();
+    let is_said = job.holds_lanes && !plan.destroys() && !has_own_approval(job.spec) && !is_owed;
+    let is_auto = job.spec.stack.confirm == Confirm::Auto;
+    let confirmed = !job.review && (job.auto_approve || is_auto || is_said);
     let record = PlanRecord {
         counts: plan.counts(),
         destroys: plan.destroys(),
@@ -119,10 +137,12 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
         },
         preview: !workspace.is_first,
         policy,
+        since: (!is_said).then(|| job.control.now()),
+        consumed,
     };
     drop(caller);
     // The same process goes on to apply it at once if it may; otherwise it must survive this process.
-    if job.auto_approve && !job.review {
+    if job.goes_on && !is_owed {
         let carried = Carried {
             inputs,
             workspace,
@@ -142,6 +162,12 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
     })
 }
 
+/// Whether its stack is approved by itself, whatever was said of the change set.
+fn has_own_approval(spec: &RunSpec) -> bool {
+    let rule = ApprovalBlock::rule(spec.target.approval.as_ref(), spec.stack.approval.as_ref());
+    rule.is_some_and(|rule| rule.scope == ApprovalScope::Stack)
+}
+
 /// The outputs that will differ. Before the first apply that is every one: one that will be null is in no
 /// plan, and yet nobody knows it.
 fn changing_outputs(spec: &RunSpec, plan: &Plan, is_first: bool) -> BTreeSet<String> {
@@ -159,6 +185,7 @@ pub(super) async fn initialise(
     workspace: &Workspace,
     inputs: &Inputs,
     var_files: &[std::path::PathBuf],
+    limit: Option<Limit>,
 ) -> Result<(), Failure> {
     let backend_config: Vec<(String, String)> = inputs
         .backend
@@ -196,7 +223,6 @@ pub(super) async fn initialise(
         var_files,
         backend: true,
     });
-    let stdout = job.control.home.engine_events(job.run, Stage::Preparing);
     let mut environment = caller.environment();
     let cache = if job.spec.needs_providers {
         let cache = shared_providers(job, caller.engine().flavor).await?;
@@ -205,13 +231,17 @@ pub(super) async fn initialise(
     } else {
         None
     };
-    let ended = caller.call_to(&call, &stdout, &environment, None).await?;
+    let ended = caller
+        .call_logged(&call, Stage::Preparing, &environment, limit)
+        .await?;
     drop(cache);
     if !ended.exit.success() {
         return Err(ended.failure("could not initialise"));
     }
     let lock_after = fs::read(&lock_path).ok();
+    // What goes away leaves the source as it is; its module may be gone from there already.
     if is_open
+        && !job.spec.destroy
         && lock_after != lock_before
         && let Some(bytes) = &lock_after
         && let Err(err) = write_back(job, bytes)
@@ -267,14 +297,13 @@ async fn show(
     scratch: &Scratch,
     var_files: &[std::path::PathBuf],
     mask: &Mask,
+    limit: Option<Limit>,
 ) -> Result<(Plan, Vec<u8>), Failure> {
     let call = EngineCall::Show {
         plan: &scratch.plan(),
         var_files,
     };
-    let ended = caller
-        .call_to(&call, &scratch.shown(), &caller.environment(), None)
-        .await?;
+    let ended = caller.call_to(&call, &scratch.shown(), limit).await?;
     if !ended.exit.success() {
         return Err(ended.failure("could not read the plan"));
     }

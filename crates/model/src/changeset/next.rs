@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::{Action, ChangeSet, Status};
+use super::hear::skip_open;
+use super::{Action, Around, ChangeSet, SetEvent, Status};
+use crate::approval::{self, Owed, owed};
+use crate::hold::{Hold, HoldOn};
 use crate::ids::{RunId, StackName};
 use crate::run::{Awaited, Outcome, Run, RunEvent, RunState, Skip};
 
@@ -12,30 +15,42 @@ pub enum Step {
     StartPlan(RunId),
     StartApply(RunId),
     Record(RunId, RunEvent),
-    Become(Status),
+    Move(SetEvent),
 }
 
 /// Everything that can happen now without anybody's word. The caller commits the steps and asks again
-/// until there are none.
-pub fn next(set: &ChangeSet, runs: &[Run]) -> Vec<Step> {
+/// until there are none. Taking lanes is the store's: they belong to all change sets.
+pub fn next(set: &ChangeSet, runs: &[Run], around: &Around<'_>) -> Vec<Step> {
     let board = Board {
         set,
         runs,
         by_stack: runs.iter().map(|run| (&run.stack, run)).collect(),
+        owed: owed(set, runs, around.approvals, around.now),
+        around,
     };
     match set.status {
         Status::Planning | Status::Confirmed => board.steps(),
+        Status::AwaitingConfirm => board.confirm_itself(),
         Status::Interrupting => board.wind_down(),
-        Status::AwaitingConfirm | Status::Waiting | Status::Finished | Status::Stopped { .. } => {
+        Status::Waiting | Status::Finished | Status::Stopped { .. } | Status::Superseded { .. } => {
             Vec::new()
         }
     }
+}
+
+/// The hold that keeps a stack from being applied.
+pub(super) fn is_held<'a>(around: &Around<'a>, stack: &StackName) -> Option<&'a Hold> {
+    around.holds.iter().find(|hold| {
+        hold.is_active(around.now) && matches!(&hold.on, HoldOn::Stack(held) if held == stack)
+    })
 }
 
 struct Board<'a> {
     set: &'a ChangeSet,
     runs: &'a [Run],
     by_stack: BTreeMap<&'a StackName, &'a Run>,
+    owed: Vec<Owed>,
+    around: &'a Around<'a>,
 }
 
 /// What stands between a run and its start.
@@ -44,6 +59,8 @@ enum Way {
     Waits,
     Poisoned(Skip),
     Deferred(Vec<Awaited>),
+    /// Nothing that it consumes has changed: there is nothing to plan.
+    Untouched,
 }
 
 impl Board<'_> {
@@ -57,16 +74,16 @@ impl Board<'_> {
         let mut places = self.set.request.parallelism.saturating_sub(running);
         // Applies first: a place used for them frees dependents sooner than another plan does.
         for run in self.runs {
-            if let RunState::Planned { confirmed, .. } = run.state {
+            if matches!(run.state, RunState::Planned { .. }) {
                 match self.way_to_apply(run) {
                     Way::Poisoned(because) => {
                         steps.push(Step::Record(run.id, RunEvent::Skipped { because }));
                     }
-                    Way::Open if confirmed && self.is_confirmed() && places > 0 => {
+                    Way::Open if self.is_confirmed() && self.may_start(run) && places > 0 => {
                         places -= 1;
                         steps.push(Step::StartApply(run.id));
                     }
-                    Way::Open | Way::Waits | Way::Deferred(_) => {}
+                    Way::Open | Way::Waits | Way::Deferred(_) | Way::Untouched => {}
                 }
             }
         }
@@ -78,6 +95,9 @@ impl Board<'_> {
                 Way::Deferred(on) if self.set.request.action == Action::Plan => {
                     steps.push(Step::Record(run.id, RunEvent::Deferred { on }));
                 }
+                Way::Untouched => {
+                    steps.push(Step::Record(run.id, RunEvent::NothingConsumed));
+                }
                 Way::Open if places > 0 => {
                     places -= 1;
                     steps.push(Step::StartPlan(run.id));
@@ -86,38 +106,99 @@ impl Board<'_> {
             }
         }
         if steps.is_empty() && running == 0 {
-            steps.push(Step::Become(self.rest()));
+            steps.push(Step::Move(self.rest()));
         }
         steps
     }
 
     /// After an interrupt: what has not begun does not begin; the end comes when the last engine ended.
     fn wind_down(&self) -> Vec<Step> {
-        let skip = |run: &Run| {
-            let because = Skip::Interrupted;
-            Step::Record(run.id, RunEvent::Skipped { because })
-        };
-        let mut steps: Vec<Step> = self
-            .runs
-            .iter()
-            .filter(|run| !run.state.is_running() && !run.state.is_finished())
-            .map(skip)
-            .collect();
+        let mut steps: Vec<Step> = skip_open(self.runs, &Skip::Interrupted).collect();
         if steps.is_empty() && !self.runs.iter().any(|run| run.state.is_running()) {
-            steps.push(Step::Become(Status::Stopped {
-                why: "interrupted".to_owned(),
-            }));
+            steps.push(Step::Move(SetEvent::WoundDown));
         }
         steps
     }
 
-    /// Where the change set comes to rest when nothing runs and nothing can start.
-    fn rest(&self) -> Status {
-        if self.runs.iter().all(|run| run.state.is_finished()) {
-            Status::Finished
-        } else {
-            Status::AwaitingConfirm
+    /// How the change set comes to rest when nothing runs and nothing can start.
+    fn rest(&self) -> SetEvent {
+        if !self.runs.iter().all(|run| run.state.is_finished()) {
+            return SetEvent::CameToRest;
         }
+        let (mut failed, mut unknown, mut skipped) = (0, 0, 0);
+        for run in self.runs {
+            match &run.state {
+                RunState::Finished { outcome, .. } => match outcome {
+                    Outcome::Failed { .. } => failed += 1,
+                    Outcome::Unknown { .. } => unknown += 1,
+                    Outcome::Skipped { .. } => skipped += 1,
+                    Outcome::Planned { .. }
+                    | Outcome::Deferred { .. }
+                    | Outcome::Unchanged
+                    | Outcome::Untouched
+                    | Outcome::Applied { .. } => {}
+                },
+                RunState::Queued
+                | RunState::Planning { .. }
+                | RunState::Planned { .. }
+                | RunState::Applying { .. } => {}
+            }
+        }
+        let counts = [
+            (failed, "failed"),
+            (unknown, "unknown"),
+            (skipped, "skipped"),
+        ];
+        let words: Vec<String> = counts
+            .iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, word)| format!("{count} {word}"))
+            .collect();
+        if words.is_empty() {
+            SetEvent::Completed
+        } else {
+            SetEvent::Failed {
+                why: words.join(", "),
+            }
+        }
+    }
+
+    /// Goes on without anybody's word if every plan has it already and at least one may start.
+    fn confirm_itself(&self) -> Vec<Step> {
+        let mut ready = self
+            .runs
+            .iter()
+            .filter(|run| matches!(run.state, RunState::Planned { .. }))
+            .peekable();
+        let is_said = |run: &Run| {
+            matches!(
+                run.state,
+                RunState::Planned {
+                    confirmed: true,
+                    ..
+                }
+            )
+        };
+        let may_go_on = ready.peek().is_some()
+            && ready.clone().all(is_said)
+            && ready.any(|run| self.may_start(run) && matches!(self.way_to_apply(run), Way::Open));
+        if may_go_on {
+            vec![Step::Move(SetEvent::Confirmed { by: None })]
+        } else {
+            Vec::new()
+        }
+    }
+
+    /// Whether nobody's word is missing for a plan, and nobody holds its stack.
+    fn may_start(&self, run: &Run) -> bool {
+        let is_said = matches!(
+            run.state,
+            RunState::Planned {
+                confirmed: true,
+                ..
+            }
+        );
+        is_said && approval::is_free(&self.owed, run) && is_held(self.around, &run.stack).is_none()
     }
 
     fn is_confirmed(&self) -> bool {
@@ -143,6 +224,9 @@ impl Board<'_> {
         if self.set.request.action == Action::Destroy {
             return Way::Open;
         }
+        if self.is_untouched(run) {
+            return Way::Untouched;
+        }
         if self.is_confirmed() {
             return self.way_to_apply(run);
         }
@@ -155,7 +239,7 @@ impl Board<'_> {
             let review = self.set.request.action == Action::Plan;
             match &upstream.state {
                 RunState::Finished { outcome, .. } => match outcome {
-                    Outcome::Unchanged | Outcome::Applied { .. } => {}
+                    Outcome::Unchanged | Outcome::Untouched | Outcome::Applied { .. } => {}
                     Outcome::Planned { plan } => {
                         let outputs: Vec<String> =
                             need.outputs.intersection(&plan.outputs).cloned().collect();
@@ -194,6 +278,37 @@ impl Board<'_> {
         }
     }
 
+    /// Whether its code is as it was when it last ended well, and none of its upstreams here changed
+    /// anything that it consumes. One that has no upstream here was asked for itself.
+    fn is_untouched(&self, run: &Run) -> bool {
+        let mut upstreams = 0;
+        for need in &run.upstreams {
+            let Some(upstream) = self.by_stack.get(&need.stack) else {
+                continue;
+            };
+            upstreams += 1;
+            let changed = match &upstream.state {
+                RunState::Finished { outcome, .. } => match outcome {
+                    Outcome::Unchanged | Outcome::Untouched => continue,
+                    Outcome::Applied { outputs, .. } => outputs,
+                    Outcome::Planned { plan } => &plan.outputs,
+                    Outcome::Deferred { .. }
+                    | Outcome::Failed { .. }
+                    | Outcome::Skipped { .. }
+                    | Outcome::Unknown { .. } => return false,
+                },
+                RunState::Planned { plan, .. } => &plan.outputs,
+                RunState::Queued | RunState::Planning { .. } | RunState::Applying { .. } => {
+                    return false;
+                }
+            };
+            if need.outputs.is_empty() || !need.outputs.is_disjoint(changed) {
+                return false;
+            }
+        }
+        run.is_settled && upstreams > 0
+    }
+
     fn upstreams(&self, run: &Run) -> impl Iterator<Item = &Run> {
         run.upstreams
             .iter()
@@ -212,6 +327,7 @@ fn poisoned(nearest: &StackName, outcome: &Outcome) -> Way {
         | Outcome::Planned { .. }
         | Outcome::Deferred { .. }
         | Outcome::Unchanged
+        | Outcome::Untouched
         | Outcome::Applied { .. } => (nearest.clone(), None),
     };
     Way::Poisoned(Skip::Poisoned { by, through })

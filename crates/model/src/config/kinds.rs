@@ -220,7 +220,7 @@ pub(crate) fn compile_glob(raw: &str) -> Result<globset::GlobMatcher, String> {
 }
 
 /// `90s`, `10m`, `24h`, `30d`.
-pub(crate) fn duration(raw: &str) -> Option<Duration> {
+pub fn duration(raw: &str) -> Option<Duration> {
     let unit = raw.chars().last()?;
     let seconds = match unit {
         's' => 1,

@@ -12,6 +12,7 @@ use super::schema::{self, BACKEND, CONTEXT, ENGINE};
 use super::shape::{head, label_span};
 use super::syntax::Source;
 use super::value::Val;
+use crate::approval::{ApprovalBlock, ApprovalScope};
 use crate::diagnostic::{Finding, Location};
 use crate::engine::EngineRequirement;
 use crate::project::{Backend, Context, Input, LaneScope, Project, Target};
@@ -81,6 +82,7 @@ pub(crate) fn read_project(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scop
         targets: BTreeMap::new(),
         contexts: BTreeMap::new(),
         policies: BTreeMap::new(),
+        writers: BTreeMap::new(),
         stacks: BTreeMap::new(),
     }
 }
@@ -101,12 +103,33 @@ pub(crate) fn engine(
     })
 }
 
+/// The `approval` block of a target or a stack.
+pub(crate) fn approval(
+    reader: &mut Reader<'_>,
+    item: Item<'_>,
+    scope: &Scope,
+) -> Option<ApprovalBlock> {
+    let block = item.block.body.get_blocks("approval").next()?;
+    let fields = reader.fields(item.source, block, &schema::APPROVAL, scope);
+    Some(ApprovalBlock {
+        count: fields
+            .integer("count")
+            .and_then(|count| count.try_into().ok()),
+        role: fields.text("role").map(str::to_owned),
+        author: fields.bool("author"),
+        expires: fields.text("expires").and_then(kinds::duration),
+        scope: match fields.text("scope") {
+            Some("stack") => Some(ApprovalScope::Stack),
+            Some(_) => Some(ApprovalScope::ChangeSet),
+            None => None,
+        },
+    })
+}
+
 pub(crate) fn read_target(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scope) -> TargetDraft {
     let mut scope = scope.with("target", serde_json::json!({ "name": item.name() }));
     let fields = reader.fields(item.source, item.block, item.spec, &scope);
-    for approval in item.block.body.get_blocks("approval") {
-        reader.fields(item.source, approval, &schema::APPROVAL, &scope);
-    }
+    let approval = approval(reader, item, &scope);
     scope.late_names = true;
     let backend = match item.block.body.get_blocks("backend").next() {
         Some(block) => Backend::Engine {
@@ -128,6 +151,7 @@ pub(crate) fn read_target(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scope
             },
             providers: fields.texts("providers"),
             backend,
+            approval,
         },
         writers_at: fields
             .get("writers")

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::expand::Instance;
 use super::kinds;
 use super::paths;
-use super::project::{Item, engine};
+use super::project::{Item, approval, engine};
 use super::reader::{Field, Reader, Scope};
 use super::shape::{head, label_span};
 use super::stack_schema::{GATE, PUBLISH};
@@ -219,6 +219,7 @@ fn plain(layers: &Layers<'_>, instance: &Instance<'_>, scope: &Scope) -> Stack {
         artifacts: layers.texts("artifacts"),
         timeout_plan: None,
         timeout_apply: None,
+        approval: None,
         declared_at: instance.at.clone(),
     }
 }
@@ -284,6 +285,10 @@ fn inner(reader: &mut Reader<'_>, item: &Item<'_>, scope: &Scope, draft: &mut St
             .stack
             .timeout_apply
             .or(fields.text("apply").and_then(kinds::duration));
+    }
+    // Of a `discover` block's approval, what is found inherits all or nothing.
+    if draft.stack.approval.is_none() {
+        draft.stack.approval = approval(reader, *item, scope);
     }
     let StackDraft {
         own_outputs, facts, ..

@@ -43,6 +43,7 @@ pub(crate) fn project(lines: &str) -> Project {
         targets: BTreeMap::new(),
         contexts: BTreeMap::new(),
         policies: BTreeMap::new(),
+        writers: BTreeMap::new(),
         stacks,
     }
 }
@@ -67,6 +68,7 @@ fn stack(name: StackName, layer: String, edges: Vec<Edge>) -> Stack {
         artifacts: Vec::new(),
         timeout_plan: None,
         timeout_apply: None,
+        approval: None,
         declared_at: crate::diagnostic::Location::default(),
         name,
     }

@@ -18,7 +18,8 @@ pub fn advance(state: &RunState, event: RunEvent, now: Timestamp) -> Result<RunS
     Ok(match (state, event) {
         (S::Queued, E::PlanStarted) => S::Planning { since: now },
         (S::Queued, E::Deferred { on }) => finish(Outcome::Deferred { on }),
-        (S::Planning { .. }, E::NothingToChange) => finish(Outcome::Unchanged),
+        (S::Queued, E::NothingConsumed) => finish(Outcome::Untouched),
+        (S::Planning { .. }, E::NothingToChange { .. }) => finish(Outcome::Unchanged),
         (
             S::Planning { .. },
             E::PlanFinished {
@@ -50,17 +51,31 @@ pub fn advance(state: &RunState, event: RunEvent, now: Timestamp) -> Result<RunS
         },
         // The seal is checked before anything is changed, so a voided plan is simply made again.
         (S::Applying { .. }, E::PlanVoided { .. }) => S::Queued,
-        (S::Applying { .. }, E::ApplyFinished { counts, serial }) => {
-            finish(Outcome::Applied { counts, serial })
+        (S::Applying { plan, .. }, E::ApplyFinished { counts, serial }) => {
+            finish(Outcome::Applied {
+                counts,
+                serial,
+                outputs: plan.outputs.clone(),
+            })
         }
         // Never repeated by itself: the way on is a fresh plan.
-        (S::Applying { .. }, E::RunnerLost { kept }) => finish(Outcome::Unknown { kept }),
+        (S::Applying { .. }, E::RunnerLost { kept, left }) => {
+            finish(Outcome::Unknown { kept, left })
+        }
+        (state, E::CancelAsked { .. }) if !state.is_finished() => state.clone(),
         (S::Planning { .. } | S::Applying { .. }, E::Failed { problem }) => {
             finish(Outcome::Failed { problem })
         }
         (S::Queued | S::Planned { .. }, E::Skipped { because }) => {
             finish(Outcome::Skipped { because })
         }
+        (
+            S::Finished {
+                outcome: Outcome::Failed { .. } | Outcome::Skipped { .. } | Outcome::Unknown { .. },
+                ..
+            },
+            E::Reopened,
+        ) => S::Queued,
         (state, event) => {
             return Err(Refusal {
                 state: state.word(),
@@ -74,7 +89,8 @@ impl RunEvent {
     fn word(&self) -> &'static str {
         match self {
             Self::PlanStarted => "plan started",
-            Self::NothingToChange => "nothing to change",
+            Self::NothingToChange { .. } => "nothing to change",
+            Self::NothingConsumed => "nothing consumed",
             Self::PlanFinished { .. } => "plan finished",
             Self::Deferred { .. } => "deferred",
             Self::Confirmed => "confirmed",
@@ -84,6 +100,8 @@ impl RunEvent {
             Self::Failed { .. } => "failed",
             Self::Skipped { .. } => "skipped",
             Self::RunnerLost { .. } => "runner lost",
+            Self::CancelAsked { .. } => "cancel asked",
+            Self::Reopened => "reopened",
         }
     }
 }

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::engine::Flavor;
+use crate::exec::{Exec, ExecKind};
 use crate::ids::StackName;
 use crate::policy::AppliedPolicy;
 use crate::project::{Context, Stack, Target};
@@ -43,6 +44,10 @@ pub struct RunSpec {
     /// Digest of what is this stack's own: its part of the source, and how the project describes it.
     #[serde(default)]
     pub own_source: String,
+    /// Nothing of its own, and nothing that it takes from outside its change set, differs from when its
+    /// stack last ended well.
+    #[serde(default)]
+    pub settled: bool,
     pub destroy: bool,
     pub refresh_only: bool,
     /// The version to plan from instead of the newest: only to see what it would lead to.
@@ -51,6 +56,17 @@ pub struct RunSpec {
     /// The policies that apply to its stack.
     #[serde(default)]
     pub policies: Vec<AppliedPolicy>,
+    /// A command of the engine's own, in the place of plan and apply.
+    #[serde(default)]
+    pub exec: Option<Exec>,
+}
+
+impl RunSpec {
+    /// Whether it only looks, for as long as somebody likes: nobody may have to wait for that.
+    pub fn only_reads(&self) -> bool {
+        let exec = self.exec.as_ref();
+        exec.is_some_and(|exec| exec.kind == ExecKind::Read)
+    }
 }
 
 /// Where another stack's outputs are.

@@ -21,6 +21,7 @@ fn project() -> Project {
             lane: LaneScope::Target,
             providers: Vec::new(),
             backend: Backend::Terrane,
+            approval: None,
         };
         project.targets.insert(name.to_owned(), target);
     }

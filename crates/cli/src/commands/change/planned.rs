@@ -34,7 +34,7 @@ pub(super) async fn plan_set(
     let (mut stacks, mut policy) = (Vec::new(), Vec::new());
     for run in runs {
         let status = status(watcher, run).await?;
-        let verdict = verdict(run);
+        let verdict = run.state.policy();
         let denied = verdict.is_some_and(Verdict::denies);
         policy.extend(verdict.map(|verdict| StackVerdict {
             stack: run.stack.to_string(),
@@ -53,29 +53,17 @@ pub(super) async fn plan_set(
     })
 }
 
-/// What policies said of a run's plan.
-fn verdict(run: &Run) -> Option<&Verdict> {
-    match &run.state {
-        RunState::Planned { plan, .. } | RunState::Applying { plan, .. } => Some(&plan.policy),
-        RunState::Finished { outcome, .. } => match outcome {
-            Outcome::Planned { plan } => Some(&plan.policy),
-            Outcome::Failed { problem } => Some(&problem.policy),
-            Outcome::Deferred { .. }
-            | Outcome::Unchanged
-            | Outcome::Applied { .. }
-            | Outcome::Skipped { .. }
-            | Outcome::Unknown { .. } => None,
-        },
-        RunState::Queued | RunState::Planning { .. } => None,
-    }
-}
-
 async fn status(watcher: &Watcher<'_>, run: &Run) -> Result<StackStatus, CommandError> {
     let has_plan = match &run.state {
         RunState::Planned { .. } | RunState::Applying { .. } => true,
         RunState::Finished { outcome, .. } => match outcome {
             Outcome::Planned { .. } => true,
             Outcome::Unchanged | Outcome::Applied { .. } => return Ok(StackStatus::NoChanges),
+            Outcome::Untouched => {
+                return Ok(StackStatus::Skipped {
+                    reason: "nothing it consumes changes".to_owned(),
+                });
+            }
             Outcome::Deferred { on } => {
                 return Ok(StackStatus::Deferred {
                     reason: deferred(on),

@@ -107,16 +107,9 @@ pub(crate) async fn import(
         return Ok(ExitStatus::Done);
     }
     let change = Change {
-        action: Action::Plan,
         selectors: stacks.iter().map(ToString::to_string).collect(),
-        auto_approve: false,
-        destroy: false,
-        refresh_only: false,
-        pinned: None,
         detailed_exitcode: true,
-        full: false,
-        jobs: None,
-        policy_override: None,
+        ..Change::of(Action::Plan)
     };
     let status = change::carry_out(change, global, process).await?;
     if status == ExitStatus::Changes {

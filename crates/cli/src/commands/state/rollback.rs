@@ -73,16 +73,9 @@ async fn plan(
         .status(ExitStatus::Usage));
     }
     let change = Change {
-        action: Action::Plan,
         selectors: vec![stack],
-        auto_approve: false,
-        destroy: false,
-        refresh_only: false,
         pinned: proposal.older,
-        detailed_exitcode: false,
-        full: false,
-        jobs: None,
-        policy_override: None,
+        ..Change::of(Action::Plan)
     };
     change::carry_out(change, global, process).await
 }

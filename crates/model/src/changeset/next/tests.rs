@@ -6,12 +6,18 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 
 use super::*;
-use crate::changeset::Request;
+use crate::changeset::{self, HearError, Origin, Reopen, Request, Say};
 use crate::ids::ChangeSetId;
 use crate::plan::PlanCounts;
 use crate::run::{PlanRecord, Problem, Seal, Stage, Upstream, advance};
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+/// Nobody holds anything or has approved anything.
+const AROUND: Around<'static> = Around {
+    holds: &[],
+    approvals: &[],
+    now: NOW,
+};
 
 /// `"b<a:x"` is stack b, which takes output x of a; `"c<a"` merely comes after a.
 fn change_set(action: Action, stacks: &[&str]) -> (ChangeSet, Vec<Run>) {
@@ -38,6 +44,7 @@ fn change_set(action: Action, stacks: &[&str]) -> (ChangeSet, Vec<Run>) {
                 stack: name.parse().unwrap(),
                 state: RunState::Queued,
                 upstreams: upstreams.collect(),
+                is_settled: false,
             }
         })
         .collect();
@@ -55,6 +62,10 @@ fn change_set(action: Action, stacks: &[&str]) -> (ChangeSet, Vec<Run>) {
         dirty: false,
         asker: None,
         policy_override: None,
+        origin: Origin::Person,
+        approvals: Vec::new(),
+        identity: None,
+        exec: None,
     };
     (
         ChangeSet {
@@ -83,6 +94,8 @@ fn record(outputs: &[&str], destroys: bool) -> PlanRecord {
         },
         preview: false,
         policy: crate::policy::Verdict::default(),
+        since: None,
+        consumed: None,
     }
 }
 
@@ -96,6 +109,7 @@ fn problem() -> Problem {
         refused: false,
         interrupted: false,
         policy: crate::policy::Verdict::default(),
+        left: None,
     }
 }
 
@@ -103,14 +117,17 @@ fn problem() -> Problem {
 fn settle(set: &mut ChangeSet, runs: &mut [Run]) -> Vec<String> {
     let mut started = Vec::new();
     loop {
-        let steps = next(set, runs);
+        if set.status == Status::Waiting {
+            set.status = changeset::advance(&set.status, &SetEvent::LanesTaken).unwrap();
+        }
+        let steps = next(set, runs, &AROUND);
         if steps.is_empty() {
             return started;
         }
         for step in steps {
             let (id, event) = match step {
-                Step::Become(status) => {
-                    set.status = status;
+                Step::Move(event) => {
+                    set.status = changeset::advance(&set.status, &event).unwrap();
                     continue;
                 }
                 Step::StartPlan(id) => (id, RunEvent::PlanStarted),
@@ -128,6 +145,35 @@ fn settle(set: &mut ChangeSet, runs: &mut [Run]) -> Vec<String> {
     }
 }
 
+/// What a person says, carried out.
+fn say(set: &mut ChangeSet, runs: &mut [Run], say: Say) -> Result<(), HearError> {
+    say_around(set, runs, say, &AROUND)
+}
+
+fn say_around(
+    set: &mut ChangeSet,
+    runs: &mut [Run],
+    say: Say,
+    around: &Around<'_>,
+) -> Result<(), HearError> {
+    for step in changeset::hear(set, runs, around, say)? {
+        match step {
+            Step::Move(event) => set.status = changeset::advance(&set.status, &event).unwrap(),
+            Step::Record(id, event) => {
+                let run = runs.iter_mut().find(|run| run.id == id).unwrap();
+                run.state = advance(&run.state, event, NOW).unwrap();
+            }
+            Step::StartPlan(_) | Step::StartApply(_) => panic!("a word starts nothing by itself"),
+        }
+    }
+    Ok(())
+}
+
+fn confirm(set: &mut ChangeSet, runs: &mut [Run]) {
+    let by = "me".to_owned();
+    say(set, runs, Say::Confirm { by }).unwrap();
+}
+
 fn happen(runs: &mut [Run], stack: &str, event: RunEvent) {
     let run = runs
         .iter_mut()
@@ -139,8 +185,24 @@ fn happen(runs: &mut [Run], stack: &str, event: RunEvent) {
 fn planned(outputs: &[&str]) -> RunEvent {
     RunEvent::PlanFinished {
         plan: record(outputs, false),
+        confirmed: false,
+        review: false,
+    }
+}
+
+/// A plan that needs nobody's word any more.
+fn said(outputs: &[&str]) -> RunEvent {
+    RunEvent::PlanFinished {
+        plan: record(outputs, false),
         confirmed: true,
         review: false,
+    }
+}
+
+fn unchanged() -> RunEvent {
+    RunEvent::NothingToChange {
+        consumed: None,
+        serial: None,
     }
 }
 
@@ -166,11 +228,11 @@ fn a_dependent_is_planned_only_when_its_values_are_real() {
     happen(&mut runs, "a", planned(&["x"]));
     assert!(settle(&mut set, &mut runs).is_empty());
     assert_eq!(set.status, Status::AwaitingConfirm);
-    set.status = Status::Confirmed;
+    confirm(&mut set, &mut runs);
     assert_eq!(settle(&mut set, &mut runs), ["apply a"]);
     happen(&mut runs, "a", applied());
     assert_eq!(settle(&mut set, &mut runs), ["plan b"]);
-    happen(&mut runs, "b", planned(&[]));
+    happen(&mut runs, "b", said(&[]));
     assert_eq!(settle(&mut set, &mut runs), ["apply b"]);
     happen(&mut runs, "b", applied());
     settle(&mut set, &mut runs);
@@ -181,7 +243,7 @@ fn a_dependent_is_planned_only_when_its_values_are_real() {
 fn an_unchanged_upstream_defers_nobody() {
     let (mut set, mut runs) = change_set(Action::Apply, &["a", "b<a:x"]);
     settle(&mut set, &mut runs);
-    happen(&mut runs, "a", RunEvent::NothingToChange);
+    happen(&mut runs, "a", unchanged());
     assert_eq!(settle(&mut set, &mut runs), ["plan b"]);
 }
 
@@ -207,10 +269,10 @@ fn poison_spreads_to_all_dependents_and_to_no_one_else() {
     let (mut set, mut runs) = change_set(Action::Apply, &["a", "b<a:x", "c<b:y", "d"]);
     set.status = Status::Confirmed;
     settle(&mut set, &mut runs);
-    happen(&mut runs, "a", planned(&["x"]));
+    happen(&mut runs, "a", said(&["x"]));
     settle(&mut set, &mut runs);
     happen(&mut runs, "a", RunEvent::Failed { problem: problem() });
-    happen(&mut runs, "d", RunEvent::NothingToChange);
+    happen(&mut runs, "d", unchanged());
     settle(&mut set, &mut runs);
     assert_eq!(words(&runs), "a failed, b skipped, c skipped, d unchanged");
     let RunState::Finished {
@@ -236,7 +298,7 @@ fn a_later_plan_that_destroys_is_asked_about_again() {
     settle(&mut set, &mut runs);
     happen(&mut runs, "a", planned(&["x"]));
     settle(&mut set, &mut runs);
-    set.status = Status::Confirmed;
+    confirm(&mut set, &mut runs);
     settle(&mut set, &mut runs);
     happen(&mut runs, "a", applied());
     settle(&mut set, &mut runs);
@@ -262,7 +324,7 @@ fn a_destroy_goes_backwards() {
     happen(&mut runs, "a", planned(&[]));
     happen(&mut runs, "b", planned(&[]));
     settle(&mut set, &mut runs);
-    set.status = Status::Confirmed;
+    confirm(&mut set, &mut runs);
     assert_eq!(settle(&mut set, &mut runs), ["apply b"]);
     happen(&mut runs, "b", applied());
     assert_eq!(settle(&mut set, &mut runs), ["apply a"]);
@@ -285,6 +347,152 @@ fn an_interrupt_starts_nothing_more() {
             why: "interrupted".to_owned()
         }
     );
+}
+
+#[test]
+fn what_nobody_has_to_be_asked_about_goes_on_by_itself() {
+    let (mut set, mut runs) = change_set(Action::Apply, &["a"]);
+    settle(&mut set, &mut runs);
+    happen(&mut runs, "a", said(&[]));
+    assert_eq!(settle(&mut set, &mut runs), ["apply a"]);
+}
+
+#[test]
+fn a_settled_dependent_runs_only_for_what_it_consumes() {
+    let stacks = ["a", "b<a:x", "c<a:y", "d<a", "e<b:z"];
+    let (mut set, mut runs) = change_set(Action::Apply, &stacks);
+    for run in &mut runs {
+        run.is_settled = true;
+    }
+    set.status = Status::Confirmed;
+    set.request.parallelism = 9;
+    assert_eq!(
+        settle(&mut set, &mut runs),
+        ["plan a"],
+        "what has no upstream here was asked for itself"
+    );
+    happen(&mut runs, "a", said(&["x"]));
+    settle(&mut set, &mut runs);
+    assert_eq!(runs[2].state.word(), "untouched", "`y` does not change");
+    happen(&mut runs, "a", applied());
+    assert_eq!(
+        settle(&mut set, &mut runs),
+        ["plan b", "plan d"],
+        "`order` means: whenever it changes anything"
+    );
+    happen(&mut runs, "b", unchanged());
+    happen(&mut runs, "d", unchanged());
+    settle(&mut set, &mut runs);
+    assert_eq!(
+        words(&runs),
+        "a applied, b unchanged, c untouched, d unchanged, e untouched"
+    );
+    assert_eq!(set.status, Status::Finished);
+}
+
+fn held(stack: &str) -> Hold {
+    Hold {
+        id: 1,
+        on: HoldOn::Stack(stack.parse().unwrap()),
+        person: "ops".to_owned(),
+        reason: "migration".to_owned(),
+        since: NOW,
+        until: NOW + jiff::SignedDuration::from_hours(1),
+        released: None,
+    }
+}
+
+#[test]
+fn a_held_stack_is_not_applied_and_the_rest_is() {
+    let (mut set, mut runs) = change_set(Action::Apply, &["a", "b"]);
+    settle(&mut set, &mut runs);
+    happen(&mut runs, "a", planned(&[]));
+    happen(&mut runs, "b", planned(&[]));
+    settle(&mut set, &mut runs);
+    let holds = [held("a")];
+    let around = Around {
+        holds: &holds,
+        ..AROUND
+    };
+    let by = "me".to_owned();
+    say_around(&mut set, &mut runs, Say::Confirm { by }, &around).unwrap();
+    set.status = Status::Confirmed;
+    let steps = next(&set, &runs, &around);
+    assert_eq!(steps, [Step::StartApply(RunId(2))]);
+    runs[1].state = advance(&runs[1].state, RunEvent::ApplyStarted, NOW).unwrap();
+    happen(&mut runs, "b", applied());
+    assert_eq!(
+        next(&set, &runs, &around),
+        [Step::Move(SetEvent::CameToRest)],
+        "lanes are not kept for what a person holds"
+    );
+    set.status = Status::AwaitingConfirm;
+    let by = "me".to_owned();
+    let refused = say_around(&mut set, &mut runs, Say::Confirm { by }, &around).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "change set `c1` may not be confirmed now: held by `ops`: migration (until 1970-01-01 01:00 UTC)"
+    );
+    assert_eq!(
+        next(&set, &runs, &AROUND),
+        [Step::Move(SetEvent::Confirmed { by: None })],
+        "it was said already: when the hold is over it goes on"
+    );
+}
+
+#[test]
+fn a_retry_opens_the_run_and_what_it_poisoned() {
+    let stacks = ["a", "b<a:x", "c<b:y", "d", "e<d:x"];
+    let (mut set, mut runs) = change_set(Action::Apply, &stacks);
+    set.request.parallelism = 9;
+    set.status = Status::Confirmed;
+    settle(&mut set, &mut runs);
+    for stack in ["a", "d"] {
+        happen(&mut runs, stack, RunEvent::Failed { problem: problem() });
+    }
+    settle(&mut set, &mut runs);
+    let why = "2 failed, 3 skipped".to_owned();
+    assert_eq!(set.status, Status::Stopped { why });
+    let one = changeset::reopen(&set, &runs, Reopen::Run(RunId(1))).unwrap();
+    assert_eq!(one, [RunId(1), RunId(2), RunId(3)]);
+    let rest = changeset::reopen(&set, &runs, Reopen::Rest).unwrap();
+    assert_eq!(rest.len(), 5);
+    let poisoned = changeset::reopen(&set, &runs, Reopen::Run(RunId(3))).unwrap_err();
+    assert_eq!(
+        poisoned.to_string(),
+        "run `r3` was skipped because of `a`: try that one again"
+    );
+}
+
+#[test]
+fn only_what_a_push_started_is_superseded() {
+    let set = |id: i64, origin: Origin, stacks: &[&str], status: Status| {
+        let (mut set, _) = change_set(Action::Apply, stacks);
+        set.id = ChangeSetId(id);
+        set.request.origin = origin;
+        set.status = status;
+        set
+    };
+    let push = |branch: &str| Origin::Push {
+        branch: branch.to_owned(),
+    };
+    let open = [
+        set(1, Origin::Person, &["a"], Status::Waiting),
+        set(2, push("main"), &["a"], Status::Waiting),
+        set(3, push("main"), &["a", "b"], Status::AwaitingConfirm),
+        set(4, push("main"), &["a"], Status::Confirmed),
+        set(5, push("next"), &["a"], Status::Planning),
+        set(6, push("main"), &["a"], Status::Planning),
+    ];
+    let new = set(9, push("main"), &["a"], Status::Planning);
+    let gone = changeset::superseded(&new, &open);
+    assert_eq!(
+        gone,
+        [ChangeSetId(2), ChangeSetId(6)],
+        "not a person's, not one with more stacks, not one under way, not another branch's"
+    );
+    let asked = set(9, Origin::Person, &["a"], Status::Planning);
+    assert!(changeset::superseded(&asked, &open).is_empty());
 }
 
 proptest! {
@@ -329,12 +537,7 @@ proptest! {
             if busy.is_empty() {
                 match set.status {
                     Status::AwaitingConfirm => {
-                        for run in &mut runs {
-                            if matches!(run.state, RunState::Planned { .. }) {
-                                run.state = advance(&run.state, RunEvent::Confirmed, NOW).unwrap();
-                            }
-                        }
-                        set.status = Status::Confirmed;
+                        say(&mut set, &mut runs, Say::Confirm { by: "me".to_owned() }).unwrap();
                         continue;
                     }
                     _ => break,
@@ -342,15 +545,15 @@ proptest! {
             }
             let run = &mut runs[busy[usize::from(which) % busy.len()]];
             let event = match (&run.state, how % 6) {
-                (RunState::Planning { .. }, 0) => RunEvent::NothingToChange,
+                (RunState::Planning { .. }, 0) => unchanged(),
                 (_, 1) => RunEvent::Failed { problem: problem() },
-                (RunState::Planning { .. }, 2) => RunEvent::RunnerLost { kept: None },
+                (RunState::Planning { .. }, 2) => RunEvent::RunnerLost { kept: None, left: None },
                 (RunState::Planning { .. }, n) => RunEvent::PlanFinished {
                     plan: record(&["x"], n == 3),
                     confirmed: n != 3,
                     review: action == Action::Plan,
                 },
-                (_, 2) => RunEvent::RunnerLost { kept: None },
+                (_, 2) => RunEvent::RunnerLost { kept: None, left: None },
                 (_, 3) => RunEvent::PlanVoided { why: String::new() },
                 _ => applied(),
             };

@@ -1,0 +1,158 @@
+//! `terrane hold`: a person's lock on a stack or a target's lane, with a reason and an end.
+
+use std::time::Duration;
+
+use control::holds;
+use jiff::Timestamp;
+use model::config::read_duration;
+use model::hold::{Hold, HoldOn};
+use serde_json::json;
+
+use super::by_hand::ReasonArg;
+use super::{open_home, sound_project};
+use crate::args::Global;
+use crate::view::{duration, table::Table};
+use crate::{CommandError, ExitStatus, Process, report};
+
+/// Keep a stack or a whole target from being applied for a while
+///
+/// Plans work meanwhile. A hold ends by itself; it is not a state lock.
+#[derive(Debug, clap::Args)]
+pub(crate) struct HoldArgs {
+    #[command(subcommand)]
+    command: HoldCommand,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum HoldCommand {
+    Add(AddArgs),
+    List(ListArgs),
+    Release(ReleaseArgs),
+}
+
+/// Hold a stack, or the lane of a target
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  terrane hold add k8s-prod --for 2d --reason \"migration under way\"\n  \
+                  terrane hold add azure --reason \"quota is being raised\""
+)]
+struct AddArgs {
+    /// A stack or a target
+    name: String,
+    /// How long, such as `90m`, `24h` or `7d`
+    #[arg(long = "for", value_name = "DURATION", default_value = "24h", value_parser = term)]
+    term: Duration,
+    #[command(flatten)]
+    reason: ReasonArg,
+}
+
+/// Show what is held, by whom, why and until when
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  terrane hold list\n  terrane hold list --all --json")]
+struct ListArgs {
+    /// Also those that are over
+    #[arg(long)]
+    all: bool,
+}
+
+/// End a hold before its time
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  terrane hold release k8s-prod")]
+struct ReleaseArgs {
+    /// A stack or a target
+    name: String,
+}
+
+fn term(text: &str) -> Result<Duration, &'static str> {
+    read_duration(text)
+        .filter(|term| !term.is_zero())
+        .ok_or("write a number and a unit: `90m`, `24h`, `7d`")
+}
+
+pub(crate) async fn hold(
+    args: HoldArgs,
+    global: &Global,
+    process: &Process,
+) -> Result<ExitStatus, CommandError> {
+    let (open, project) = sound_project(global, process)?;
+    let settings = process.settings(global)?;
+    let control = open_home(&settings, &open, process, process.look(global)).await?;
+    let failed = |err: &dyn std::error::Error| CommandError::from_error(err);
+    let find = |word: &str| -> Result<HoldOn, CommandError> {
+        holds::find(&project, word).ok_or_else(|| {
+            CommandError::new(format!(
+                "`{word}` is neither a stack nor a target with a lane"
+            ))
+            .hint("`terrane graph` shows the stacks")
+            .status(ExitStatus::Usage)
+        })
+    };
+    match args.command {
+        HoldCommand::Add(args) => {
+            let on = find(&args.name)?;
+            let reason = args.reason.read(process)?;
+            let hold = holds::add(&control, &on, &reason.actor, &reason.text, args.term)
+                .await
+                .map_err(|err| failed(&err))?;
+            if global.json {
+                report::json(&json!({ "hold": hold }))?;
+            } else {
+                report::say(&format!(
+                    "Held {} until {}; `terrane hold release {}` ends it earlier.\n",
+                    on.words(),
+                    moment(hold.until),
+                    on.name()
+                ))?;
+            }
+        }
+        HoldCommand::Release(args) => {
+            let on = find(&args.name)?;
+            let released = holds::release(&control, &on, &process.actor()).await;
+            let released = released
+                .map_err(|err| failed(&err).hint("`terrane hold list` shows what is held"))?;
+            if global.json {
+                report::json(&json!({ "released": released }))?;
+            } else {
+                report::say(&format!("Released {}.\n", on.words()))?;
+            }
+        }
+        HoldCommand::List(args) => {
+            let all = holds::list(&control, args.all)
+                .await
+                .map_err(|err| failed(&err))?;
+            if global.json {
+                report::json(&json!({ "holds": all }))?;
+            } else if all.is_empty() {
+                report::say("Nothing is held.\n")?;
+            } else {
+                report::data(&table(&all).render(process.data_look(global)))?;
+            }
+        }
+    }
+    Ok(ExitStatus::Done)
+}
+
+fn table(holds: &[Hold]) -> Table {
+    let now = Timestamp::now();
+    let mut table = Table::new(["HELD", "BY", "SINCE", "UNTIL", "REASON"]);
+    for hold in holds {
+        let since = Duration::try_from(now.duration_since(hold.since)).unwrap_or_default();
+        let until = match &hold.released {
+            Some(release) => format!("released by `{}`", release.by),
+            None if hold.is_active(now) => moment(hold.until),
+            None => format!("ended {}", moment(hold.until)),
+        };
+        table.row([
+            hold.on.words(),
+            hold.person.clone(),
+            duration::ago(since),
+            until,
+            hold.reason.clone(),
+        ]);
+    }
+    table
+}
+
+fn moment(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%d %H:%M UTC").to_string()
+}

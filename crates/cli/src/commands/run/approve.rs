@@ -1,0 +1,112 @@
+//! `terrane run approve`
+
+use control::asker::Asker;
+use control::runs::{self, NewApproval};
+use control::{changesets, policy, worker};
+use model::changeset::Status;
+use serde_json::json;
+
+use super::{About, Here};
+use crate::args::Global;
+use crate::{CommandError, ExitStatus, Process, report};
+
+/// Agree that a change set, or one of its runs, may be applied
+///
+/// Approving is not starting: `terrane run confirm` does that, unless `--auto-approve` was said. Without a
+/// server nobody verifies who you are; a role is recorded as claimed.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  terrane run approve c42\n  terrane run approve r44 --role approver --comment \"checked with the network team\""
+)]
+pub(super) struct ApproveArgs {
+    /// The change set, such as `c42`, or a run whose stack is approved by itself, such as `r44`
+    what: String,
+    /// The role you speak in
+    #[arg(long)]
+    role: Option<String>,
+    /// What others should know
+    #[arg(long, value_name = "TEXT")]
+    comment: Option<String>,
+}
+
+pub(super) async fn approve(
+    args: ApproveArgs,
+    global: &Global,
+    process: &Process,
+) -> Result<ExitStatus, CommandError> {
+    let here = Here::open(global, process).await?;
+    let failed = |err: &dyn std::error::Error| CommandError::from_error(err);
+    let (set, run) = About::read(&args.what)?.set(&here.control).await?;
+    let before = runs::explain(&here.control, set)
+        .await
+        .map_err(|err| failed(&err))?;
+    let needs_none = before.set.request.approvals.is_empty() && before.owed().is_empty();
+    if before.set.status.is_over() || needs_none {
+        let why = if before.set.status.is_over() {
+            format!("change set {set} is {}", before.set.status.word())
+        } else {
+            format!("change set {set} needs no approval")
+        };
+        return Err(CommandError::new(why)
+            .hint(format!("`terrane run show {set}` says where it stands"))
+            .status(ExitStatus::Refused));
+    }
+    let new = NewApproval {
+        set,
+        run,
+        person: process.actor(),
+        role: args.role,
+        comment: args.comment,
+    };
+    let denied = policy::denials_of_approval(&here.control, &before, &new)
+        .await
+        .map_err(|err| failed(&err))?;
+    if let Some(first) = denied.first() {
+        return Err(
+            CommandError::new(format!("this approval is denied by policy: {first}"))
+                .status(ExitStatus::Refused),
+        );
+    }
+    let after = runs::approve(&here.control, new)
+        .await
+        .map_err(|err| failed(&err))?;
+    let owed = after.owed();
+    // Who approves need not be one who may apply.
+    let goes_on = owed.is_empty()
+        && after.set.request.auto_approve
+        && after.set.status == Status::AwaitingConfirm
+        && here.check_writer(set, process).await.is_ok();
+    if goes_on {
+        let asker = changesets::gather_again(&here.control, &here.open, &process.env, set)
+            .await
+            .map_err(|err| failed(&err))?;
+        let asker: Asker = asker.unwrap_or_default();
+        worker::turn(&here.control, set, None, &asker, None)
+            .await
+            .map_err(|err| failed(&err))?;
+    }
+    if global.json {
+        let owed: Vec<_> = owed
+            .iter()
+            .map(|one| json!({ "by": one.by, "given": one.given, "wanted": one.rule.count, "why": one.words() }))
+            .collect();
+        report::json(
+            &json!({ "change_set": set.to_string(), "approvals": after.approvals, "owed": owed }),
+        )?;
+        return Ok(ExitStatus::Done);
+    }
+    let what = run.map_or_else(|| format!("change set {set}"), |run| format!("run {run}"));
+    report::say(&format!(
+        "Approved {what} as `{}` (not verified).\n",
+        process.actor()
+    ))?;
+    for one in &owed {
+        report::say(&format!("Still owed: {} ({})\n", one.words(), one.by))?;
+    }
+    if goes_on {
+        report::say(&format!("Change set {set} goes on.\n"))?;
+    } else if owed.is_empty() {
+        report::say(&format!("`terrane run confirm {set}` starts it.\n"))?;
+    }
+    Ok(ExitStatus::Done)
+}

@@ -1,0 +1,86 @@
+//! `terrane run discard`
+
+use control::worker::{self, Say};
+use control::{kept_aside, recovery};
+use model::ids::{ChangeSetId, RunId};
+use serde_json::json;
+
+use super::{About, Here};
+use crate::args::Global;
+use crate::commands::by_hand::ReasonArg;
+use crate::commands::place::Place;
+use crate::watch::turn_error;
+use crate::{CommandError, ExitStatus, Process, report};
+
+/// Drop a change set that waits, or the state that a run could not deliver
+///
+/// Of a change set, nothing more is applied; it can be resumed. After a run's state was discarded, its
+/// stack may be applied again; the bytes stay in the home, sealed.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  terrane run discard c42 --reason \"not this week\"\n  \
+                  terrane run discard r7 --reason \"its resources were imported again\""
+)]
+pub(super) struct DiscardArgs {
+    /// The change set, such as `c42`, or the run, such as `r7`
+    what: String,
+    #[command(flatten)]
+    reason: ReasonArg,
+}
+
+pub(super) async fn discard(
+    args: &DiscardArgs,
+    global: &Global,
+    process: &Process,
+) -> Result<ExitStatus, CommandError> {
+    match About::read(&args.what)? {
+        About::Set(set) => drop_set(set, args, global, process).await,
+        About::Run(run) => drop_kept(run, args, global, process).await,
+    }
+}
+
+async fn drop_set(
+    set: ChangeSetId,
+    args: &DiscardArgs,
+    global: &Global,
+    process: &Process,
+) -> Result<ExitStatus, CommandError> {
+    let reason = args.reason.read(process)?;
+    let here = Here::open(global, process).await?;
+    let say = Say::Discard {
+        by: reason.actor,
+        reason: Some(reason.text.clone()),
+    };
+    let asker = control::asker::Asker::default();
+    let standing = worker::turn(&here.control, set, Some(say), &asker, None)
+        .await
+        .map_err(|err| turn_error(&err))?;
+    recovery::tidy_after(&here.control, &standing.set, &standing.runs).await;
+    if global.json {
+        report::json(&json!({ "change_set": set.to_string(), "reason": reason.text }))?;
+    } else {
+        report::say(&format!("Discarded change set {set}.\n"))?;
+    }
+    Ok(ExitStatus::Done)
+}
+
+async fn drop_kept(
+    run: RunId,
+    args: &DiscardArgs,
+    global: &Global,
+    process: &Process,
+) -> Result<ExitStatus, CommandError> {
+    let reason = args.reason.read(process)?;
+    let place = Place::open(global, process).await?;
+    let left = kept_aside::discard(&place.control, run, &reason).await;
+    let left = left.map_err(|err| CommandError::from_error(&err))?;
+    if global.json {
+        let kept: Vec<_> = left.iter().map(|one| &one.kept).collect();
+        report::json(&json!({ "run": run.to_string(), "discarded": kept, "reason": reason.text }))?;
+    } else {
+        report::say(&format!(
+            "Discarded what run {run} left aside; its stack may be applied again.\n"
+        ))?;
+    }
+    Ok(ExitStatus::Done)
+}

@@ -1,0 +1,146 @@
+//! `terrane run list`: every run that is under way or waits, and why.
+
+use std::time::Duration;
+
+use control::runs::{self, Explained, Which};
+use jiff::Timestamp;
+use model::run::{Run, RunState};
+use serde_json::{Value, json};
+
+use super::Here;
+use crate::args::Global;
+use crate::view::{duration, table::Table};
+use crate::{CommandError, ExitStatus, Process, report};
+
+/// Show what is under way or waits, and why; `--all` also what is over
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  terrane run list\n  terrane run list --open\n  terrane run list --all --limit 5 --json"
+)]
+pub(super) struct ListArgs {
+    /// Also change sets that are over, the newest first
+    #[arg(long)]
+    all: bool,
+    /// At most so many change sets, with `--all`
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    limit: u32,
+    /// Show what was done by hand and no run has caught up with
+    #[arg(long)]
+    open: bool,
+}
+
+pub(super) async fn list(
+    args: &ListArgs,
+    global: &Global,
+    process: &Process,
+) -> Result<ExitStatus, CommandError> {
+    let here = Here::open(global, process).await?;
+    if args.open {
+        return open_acts(&here, global, process).await;
+    }
+    let which = if args.all {
+        Which::Newest(args.limit.into())
+    } else {
+        Which::Open
+    };
+    let sets = runs::list(&here.control, which).await;
+    let sets = sets.map_err(|err| CommandError::from_error(&err))?;
+    if global.json {
+        let sets: Vec<Value> = sets.iter().map(document).collect();
+        report::json(&json!({ "change_sets": sets }))?;
+        return Ok(ExitStatus::Done);
+    }
+    if sets.is_empty() {
+        report::say("Nothing is under way. `terrane run list --all` shows what was.\n")?;
+        return Ok(ExitStatus::Done);
+    }
+    let mut table = Table::new(["SET", "RUN", "STACK", "STATE", "FOR", "WHY"]).right(4);
+    for set in &sets {
+        for run in &set.runs {
+            if args.all || !run.state.is_finished() {
+                table.row([
+                    set.set.id.to_string(),
+                    run.id.to_string(),
+                    run.stack.to_string(),
+                    set.word(run).to_owned(),
+                    span(set, run).map_or_else(|| "–".to_owned(), duration::clock),
+                    set.why_run(run).unwrap_or_default(),
+                ]);
+            }
+        }
+    }
+    report::data(&table.render(process.data_look(global)))?;
+    Ok(ExitStatus::Done)
+}
+
+/// How long it is where it is; of what is over, nothing.
+fn span(set: &Explained, run: &Run) -> Option<Duration> {
+    let since = match &run.state {
+        RunState::Planning { since } | RunState::Applying { since, .. } => *since,
+        RunState::Planned { plan, .. } => plan.since.unwrap_or(set.set.created_at),
+        RunState::Queued => set.set.created_at,
+        RunState::Finished { .. } => return None,
+    };
+    Duration::try_from(set.now.duration_since(since)).ok()
+}
+
+pub(super) fn document(set: &Explained) -> Value {
+    let runs: Vec<Value> = set
+        .runs
+        .iter()
+        .map(|run| {
+            json!({
+                "run": run.id.to_string(),
+                "stack": run.stack,
+                "state": set.word(run),
+                "why": set.why_run(run),
+                "record": run.state,
+            })
+        })
+        .collect();
+    json!({
+        "change_set": set.set.id.to_string(),
+        "action": set.set.request.action.word(),
+        "status": set.set.status.word(),
+        "why": set.why(),
+        "asker": set.set.request.asker,
+        "commit": set.set.request.commit,
+        "created_at": set.set.created_at,
+        "approvals": set.approvals,
+        "runs": runs,
+    })
+}
+
+/// Break-glass acts that stay open until a normal run converges the stack.
+async fn open_acts(
+    here: &Here,
+    global: &Global,
+    process: &Process,
+) -> Result<ExitStatus, CommandError> {
+    let acts = runs::open_acts(&here.control).await;
+    let acts = acts.map_err(|err| CommandError::from_error(&err))?;
+    if global.json {
+        report::json(&json!({ "open": acts }))?;
+        return Ok(ExitStatus::Done);
+    }
+    if acts.is_empty() {
+        report::say("Nothing that was done by hand is open.\n")?;
+        return Ok(ExitStatus::Done);
+    }
+    let now = Timestamp::now();
+    let mut table = Table::new(["STATE", "ACT", "BY", "WHEN", "WHY"]);
+    for act in &acts {
+        let ago = Duration::try_from(now.duration_since(act.at)).unwrap_or_default();
+        let reason = act.reason.as_deref().unwrap_or("no reason was given yet");
+        table.row([
+            act.state.name.clone(),
+            act.act.words().to_owned(),
+            act.actor.clone(),
+            duration::ago(ago),
+            format!("{reason} ({})", act.detail),
+        ]);
+    }
+    report::data(&table.render(process.data_look(global)))?;
+    report::say("Each closes when the next `terrane apply` of its stack ends well.\n")?;
+    Ok(ExitStatus::Done)
+}

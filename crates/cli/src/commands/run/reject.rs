@@ -1,0 +1,48 @@
+//! `terrane run reject`
+
+use control::asker::Asker;
+use control::recovery;
+use control::worker::{self, Say};
+use serde_json::json;
+
+use super::{About, Here};
+use crate::args::Global;
+use crate::commands::by_hand::ReasonArg;
+use crate::watch::turn_error;
+use crate::{CommandError, ExitStatus, Process, report};
+
+/// Say that a change set must not be applied
+///
+/// It stops, with the reason. What it applied already stays.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  terrane run reject c42 --reason \"replaces the database\"")]
+pub(super) struct RejectArgs {
+    /// The change set, such as `c42`, or one of its runs
+    what: String,
+    #[command(flatten)]
+    reason: ReasonArg,
+}
+
+pub(super) async fn reject(
+    args: &RejectArgs,
+    global: &Global,
+    process: &Process,
+) -> Result<ExitStatus, CommandError> {
+    let reason = args.reason.read(process)?;
+    let here = Here::open(global, process).await?;
+    let (set, _) = About::read(&args.what)?.set(&here.control).await?;
+    let say = Say::Reject {
+        by: reason.actor,
+        reason: reason.text.clone(),
+    };
+    let standing = worker::turn(&here.control, set, Some(say), &Asker::default(), None)
+        .await
+        .map_err(|err| turn_error(&err))?;
+    recovery::tidy_after(&here.control, &standing.set, &standing.runs).await;
+    if global.json {
+        report::json(&json!({ "change_set": set.to_string(), "reason": reason.text }))?;
+    } else {
+        report::say(&format!("Rejected change set {set}.\n"))?;
+    }
+    Ok(ExitStatus::Done)
+}

@@ -1,0 +1,44 @@
+//! `terrane run retry`
+
+use model::changeset::Reopen;
+
+use super::{Here, read_run};
+use crate::args::Global;
+use crate::commands::change::{self, Change};
+use crate::{CommandError, ExitStatus, Process};
+
+/// Try a run again that did not end well, and those that it poisoned
+///
+/// They are planned afresh, on the source as it is now. `terrane apply --resume` takes all that is left.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  terrane run retry r44\n  terrane run retry r44 --auto-approve"
+)]
+pub(super) struct RetryArgs {
+    /// The run, such as `r44`
+    run: String,
+    /// Apply without asking
+    #[arg(long)]
+    auto_approve: bool,
+}
+
+pub(super) async fn retry(
+    args: &RetryArgs,
+    global: &Global,
+    process: &Process,
+) -> Result<ExitStatus, CommandError> {
+    let run = read_run(&args.run)?;
+    let here = Here::open(global, process).await?;
+    let (set, _) = super::About::Run(run).set(&here.control).await?;
+    let found = here.control.store.change_set_get(set).await;
+    let action = found
+        .map_err(|err| CommandError::from_error(&err))?
+        .request
+        .action;
+    drop(here);
+    let change = Change {
+        auto_approve: args.auto_approve,
+        ..Change::of(action)
+    };
+    change::go_on_with(Some(set), |_| Reopen::Run(run), &change, global, process).await
+}

@@ -1,0 +1,213 @@
+//! `terrane run show`: one change set or run, with everything that happened to it.
+
+use control::runs::{self, Explained, Happened};
+use jiff::Timestamp;
+use model::changeset::SetEvent;
+use model::ids::RunId;
+use model::run::RunEvent;
+use serde_json::json;
+
+use super::imports::left_of;
+use super::{About, Here, list};
+use crate::args::Global;
+use crate::view::left;
+use crate::view::table::Table;
+use crate::{CommandError, ExitStatus, Process, report};
+
+/// Show a change set or a run: where it stands, who said what, and all that happened
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  terrane run show c42\n  terrane run show r44 --json")]
+pub(super) struct ShowArgs {
+    /// The change set, such as `c42`, or the run, such as `r44`
+    what: String,
+}
+
+pub(super) async fn show(
+    args: &ShowArgs,
+    global: &Global,
+    process: &Process,
+) -> Result<ExitStatus, CommandError> {
+    let here = Here::open(global, process).await?;
+    let failed = |err: &dyn std::error::Error| CommandError::from_error(err);
+    let (set, run) = About::read(&args.what)?.set(&here.control).await?;
+    let explained = runs::explain(&here.control, set)
+        .await
+        .map_err(|err| failed(&err))?;
+    let mut history = runs::history(&here.control, set)
+        .await
+        .map_err(|err| failed(&err))?;
+    if let Some(run) = run {
+        history.retain(|(_, happened)| matches!(happened, Happened::Run(id, _) if *id == run));
+    }
+    if global.json {
+        let mut document = list::document(&explained);
+        document["history"] = history
+            .iter()
+            .map(|(at, happened)| match happened {
+                Happened::Set(event) => json!({ "at": at, "event": event }),
+                Happened::Run(run, event) => {
+                    json!({ "at": at, "run": run.to_string(), "event": event })
+                }
+            })
+            .collect();
+        report::json(&document)?;
+        return Ok(ExitStatus::Done);
+    }
+    report::data(&heading(&explained))?;
+    let look = process.data_look(global);
+    let mut table = Table::new(["RUN", "STACK", "STATE", "WHY"]);
+    for one in &explained.runs {
+        if run.is_none_or(|run| run == one.id) {
+            table.row([
+                one.id.to_string(),
+                one.stack.to_string(),
+                explained.word(one).to_owned(),
+                explained.why_run(one).unwrap_or_default(),
+            ]);
+        }
+    }
+    report::data(&format!("\n{}", table.render(look)))?;
+    approvals(&explained, look)?;
+    let mut table = Table::new(["AT", "", "WHAT HAPPENED"]);
+    for (at, happened) in &history {
+        let (who, words) = words(&explained, happened);
+        table.row([moment(*at), who, words]);
+    }
+    report::data(&format!("\n{}", table.render(look)))?;
+    for one in &explained.runs {
+        if run.is_none_or(|run| run == one.id)
+            && let Some(left) = left_of(&one.state)
+        {
+            let lines = left::lines(left, &one.id.to_string(), one.stack.as_str());
+            report::data(&format!(
+                "\n{} of `{}`: {}\n",
+                one.id,
+                one.stack,
+                lines.join("\n")
+            ))?;
+        }
+    }
+    Ok(ExitStatus::Done)
+}
+
+fn heading(explained: &Explained) -> String {
+    let set = &explained.set;
+    let mut text = format!(
+        "change set {}: {} by `{}`, {}\n",
+        set.id,
+        set.request.action.word(),
+        set.request.asker.as_deref().unwrap_or("nobody known"),
+        set.status.word()
+    );
+    if let Some(commit) = &set.request.commit {
+        let subject = set.request.subject.as_deref().unwrap_or_default();
+        let short: String = commit.chars().take(7).collect();
+        text.push_str(&format!("source {short} \"{subject}\"\n"));
+    }
+    if let Some(why) = explained.why() {
+        text.push_str(&format!("{why}\n"));
+    }
+    text
+}
+
+fn approvals(explained: &Explained, look: crate::view::Look) -> Result<(), CommandError> {
+    let mut table = Table::new(["APPROVED BY", "ROLE", "FOR", "AT", "COMMENT"]);
+    for one in &explained.approvals {
+        let role = one.role.as_deref().unwrap_or("–");
+        let role = if one.verified {
+            role.to_owned()
+        } else {
+            format!("{role} (not verified)")
+        };
+        table.row([
+            one.person.clone(),
+            role,
+            one.run
+                .map_or_else(|| "all".to_owned(), |run: RunId| run.to_string()),
+            moment(one.at),
+            one.comment.clone().unwrap_or_default(),
+        ]);
+    }
+    if !explained.approvals.is_empty() {
+        report::data(&format!("\n{}", table.render(look)))?;
+    }
+    Ok(())
+}
+
+fn words(explained: &Explained, happened: &Happened) -> (String, String) {
+    match happened {
+        Happened::Set(event) => (explained.set.id.to_string(), set_words(event)),
+        Happened::Run(run, event) => {
+            let stack = explained.runs.iter().find(|one| one.id == *run);
+            let stack = stack.map(|one| one.stack.to_string()).unwrap_or_default();
+            (stack, run_words(event))
+        }
+    }
+}
+
+fn set_words(event: &SetEvent) -> String {
+    let by = |by: &Option<String>| {
+        by.as_ref()
+            .map(|by| format!(" by `{by}`"))
+            .unwrap_or_default()
+    };
+    match event {
+        SetEvent::Requested { confirmed: true } => "requested, approved beforehand".to_owned(),
+        SetEvent::Requested { confirmed: false } => "requested".to_owned(),
+        SetEvent::CameToRest => "waits for a person".to_owned(),
+        SetEvent::Confirmed { by: None } => "goes on: nobody has to be asked".to_owned(),
+        SetEvent::Confirmed { by: who } => format!("confirmed{}", by(who)),
+        SetEvent::LanesTaken => "took its lanes".to_owned(),
+        SetEvent::Completed => "finished".to_owned(),
+        SetEvent::Failed { why } => format!("stopped: {why}"),
+        SetEvent::Interrupted { by: who } => format!("interrupted{}", by(who)),
+        SetEvent::WoundDown => "stopped: every engine has ended".to_owned(),
+        SetEvent::Discarded { by: who, reason } => {
+            let reason = reason.as_ref().map(|reason| format!(": {reason}"));
+            format!("discarded{}{}", by(who), reason.unwrap_or_default())
+        }
+        SetEvent::Rejected { by, reason } => format!("rejected by `{by}`: {reason}"),
+        SetEvent::Abandoned { why } => format!("stopped: {why}"),
+        SetEvent::Superseded { by } => format!("superseded by change set {by}"),
+        SetEvent::Reopened { by: who, .. } => format!("resumed{}", by(who)),
+    }
+}
+
+fn run_words(event: &RunEvent) -> String {
+    match event {
+        RunEvent::PlanStarted => "planning began".to_owned(),
+        RunEvent::NothingToChange { .. } => "planned: no changes".to_owned(),
+        RunEvent::NothingConsumed => "skipped: nothing it consumes changes".to_owned(),
+        RunEvent::PlanFinished { plan, .. } => format!(
+            "planned: {} to add, {} to change, {} to replace, {} to destroy",
+            plan.counts.create, plan.counts.update, plan.counts.replace, plan.counts.delete
+        ),
+        RunEvent::Deferred { .. } => "deferred".to_owned(),
+        RunEvent::Confirmed => "confirmed".to_owned(),
+        RunEvent::ApplyStarted => "applying began".to_owned(),
+        RunEvent::PlanVoided { why } => format!("planned afresh: {why}"),
+        RunEvent::ApplyFinished { serial, .. } => match serial {
+            Some(serial) => format!("applied: serial {serial}"),
+            None => "applied".to_owned(),
+        },
+        RunEvent::Failed { problem } => {
+            let first = problem
+                .diagnostics
+                .first()
+                .map_or(problem.message.as_str(), |first| &first.summary);
+            format!("failed: {}", first.lines().next().unwrap_or_default())
+        }
+        RunEvent::Skipped { .. } => "skipped".to_owned(),
+        RunEvent::RunnerLost { .. } => "its runner was lost".to_owned(),
+        RunEvent::CancelAsked { by, reason, kill } => {
+            let deed = if *kill { "kill" } else { "cancel" };
+            let reason = reason.as_ref().map(|reason| format!(": {reason}"));
+            format!("{deed} asked for by `{by}`{}", reason.unwrap_or_default())
+        }
+        RunEvent::Reopened => "opened again".to_owned(),
+    }
+}
+
+fn moment(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%d %H:%M:%S").to_string()
+}

@@ -1,0 +1,177 @@
+//! What people ask about runs and change sets, and what they say about them.
+
+use jiff::Timestamp;
+use model::approval::{Approval, Owed, owed};
+use model::break_glass::BreakGlass;
+use model::changeset::{Around, ChangeSet, Front, SetEvent, Status, why, why_set};
+use model::hold::Hold;
+use model::ids::{ChangeSetId, RunId};
+use model::run::{Run, RunEvent, RunState};
+use store::{ChangeSetError, StoreError};
+
+use crate::Control;
+
+/// A change set with all that explains it.
+#[derive(Clone, Debug)]
+pub struct Explained {
+    pub set: ChangeSet,
+    pub runs: Vec<Run>,
+    pub approvals: Vec<Approval>,
+    pub holds: Vec<Hold>,
+    pub front: Option<Front>,
+    pub now: Timestamp,
+}
+
+impl Explained {
+    fn around(&self) -> Around<'_> {
+        Around {
+            holds: &self.holds,
+            approvals: &self.approvals,
+            now: self.now,
+        }
+    }
+
+    /// Why it does not go on.
+    pub fn why(&self) -> Option<String> {
+        why_set(&self.set, &self.runs, &self.around(), self.front.as_ref())
+    }
+
+    /// Why a run of it is where it is.
+    pub fn why_run(&self, run: &Run) -> Option<String> {
+        let around = self.around();
+        why(&self.set, &self.runs, run, &around, self.front.as_ref())
+    }
+
+    /// What is owed before it may be confirmed.
+    pub fn owed(&self) -> Vec<Owed> {
+        owed(&self.set, &self.runs, &self.approvals, self.now)
+    }
+
+    /// The word for a run's state, seen together with its change set's.
+    pub fn word(&self, run: &Run) -> &'static str {
+        match (&run.state, &self.set.status) {
+            (RunState::Queued | RunState::Planned { .. }, Status::Superseded { .. }) => {
+                "superseded"
+            }
+            (RunState::Planned { .. }, Status::AwaitingConfirm) if !self.owed().is_empty() => {
+                "awaiting approval"
+            }
+            (RunState::Planned { .. }, Status::AwaitingConfirm) => "awaiting confirmation",
+            (RunState::Planned { .. }, Status::Waiting) => "queued",
+            (state, _) => state.word(),
+        }
+    }
+}
+
+pub async fn explain(control: &Control, id: ChangeSetId) -> Result<Explained, ChangeSetError> {
+    let store = &control.store;
+    let now = control.now();
+    let set = store.change_set_get(id).await?;
+    let front = match set.status {
+        Status::Waiting => store.change_set_front(id, now).await?,
+        Status::Planning
+        | Status::AwaitingConfirm
+        | Status::Confirmed
+        | Status::Interrupting
+        | Status::Finished
+        | Status::Stopped { .. }
+        | Status::Superseded { .. } => None,
+    };
+    Ok(Explained {
+        runs: store.run_list(id).await?,
+        approvals: store.approval_list(id).await?,
+        holds: store.hold_list_active(&set.request.project, now).await?,
+        set,
+        front,
+        now,
+    })
+}
+
+/// Which change sets a list is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// Those that are not over.
+    Open,
+    /// The newest, over or not.
+    Newest(i64),
+}
+
+/// Newest first.
+pub async fn list(control: &Control, which: Which) -> Result<Vec<Explained>, ChangeSetError> {
+    let project = control.home.project();
+    let sets = match which {
+        Which::Open => {
+            let mut open = control.store.change_set_list_open(project).await?;
+            open.reverse();
+            open
+        }
+        Which::Newest(limit) => {
+            let newest = control.store.change_set_list_newest(project, limit);
+            newest.await?
+        }
+    };
+    let mut explained = Vec::new();
+    for set in sets {
+        explained.push(explain(control, set.id).await?);
+    }
+    Ok(explained)
+}
+
+/// The break-glass records of this project that no normal run has caught up with.
+pub async fn open_acts(control: &Control) -> Result<Vec<BreakGlass>, StoreError> {
+    let mut open = control.store.break_glass_list_open().await?;
+    let project = control.home.project();
+    open.retain(|act| act.state.project == project);
+    Ok(open)
+}
+
+/// What happened to a change set and its runs, in order.
+#[derive(Clone, Debug)]
+pub enum Happened {
+    Set(SetEvent),
+    Run(RunId, RunEvent),
+}
+
+pub async fn history(
+    control: &Control,
+    set: ChangeSetId,
+) -> Result<Vec<(Timestamp, Happened)>, ChangeSetError> {
+    let store = &control.store;
+    let events = store.change_set_events(set).await?;
+    let mut all: Vec<_> = events
+        .into_iter()
+        .map(|(at, event)| (at, Happened::Set(event)))
+        .collect();
+    for run in store.run_list(set).await? {
+        let events = store.run_events(run.id).await?;
+        let events = events.into_iter();
+        all.extend(events.map(|(at, event)| (at, Happened::Run(run.id, event))));
+    }
+    all.sort_by_key(|(at, _)| *at);
+    Ok(all)
+}
+
+/// A yes, with whose it is.
+#[derive(Clone, Debug)]
+pub struct NewApproval {
+    pub set: ChangeSetId,
+    pub run: Option<RunId>,
+    pub person: String,
+    pub role: Option<String>,
+    pub comment: Option<String>,
+}
+
+/// Records a yes; says what is still owed. Nobody's identity is verified without a server.
+pub async fn approve(control: &Control, new: NewApproval) -> Result<Explained, ChangeSetError> {
+    let approval = Approval {
+        change_set: new.set,
+        run: new.run,
+        person: new.person,
+        role: new.role,
+        verified: false,
+        comment: new.comment,
+        at: control.now(),
+    };
+    control.store.approval_insert(&approval).await?;
+    explain(control, new.set).await
+}

@@ -1,0 +1,283 @@
+//! Who must agree before an apply, who did, and what is still owed.
+//!
+//! Not here: what a confirm does (`changeset::hear`), who somebody is (`control`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::changeset::ChangeSet;
+use crate::ids::{ChangeSetId, RunId, StackName};
+use crate::run::{Run, RunState};
+
+/// What an `approval` block says; what it leaves out is inherited from the target's, then the default.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApprovalBlock {
+    pub count: Option<u32>,
+    pub role: Option<String>,
+    pub author: Option<bool>,
+    pub expires: Option<Duration>,
+    pub scope: Option<ApprovalScope>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ApprovalScope {
+    /// Asked once, for everything.
+    #[default]
+    ChangeSet,
+    /// Asked for the stack by itself, whatever was said of the change set.
+    Stack,
+}
+
+/// How many, and whose word counts.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ApprovalRule {
+    pub count: u32,
+    pub role: Option<String>,
+    /// Whether who asked may approve.
+    pub author: bool,
+    pub expires: Option<Duration>,
+    pub scope: ApprovalScope,
+}
+
+impl ApprovalBlock {
+    /// The rule for a stack: its own block over its target's; none if neither says anything.
+    pub fn rule(target: Option<&Self>, stack: Option<&Self>) -> Option<ApprovalRule> {
+        if target.is_none() && stack.is_none() {
+            return None;
+        }
+        let said: Vec<&Self> = stack.into_iter().chain(target).collect();
+        Some(ApprovalRule {
+            count: said.iter().find_map(|block| block.count).unwrap_or(1),
+            role: said.iter().find_map(|block| block.role.clone()),
+            author: said.iter().find_map(|block| block.author).unwrap_or(false),
+            expires: said.iter().find_map(|block| block.expires),
+            scope: said
+                .iter()
+                .find_map(|block| block.scope)
+                .unwrap_or_default(),
+        })
+    }
+}
+
+/// One rule, and the stacks of a change set that stand under it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Requirement {
+    /// Who wants it: ``target `azure` ``, ``stack `k8s-prod` ``, ``policy `stateful` ``.
+    pub by: String,
+    pub rule: ApprovalRule,
+    pub stacks: BTreeSet<StackName>,
+}
+
+/// One person's yes. A no ends what it is about at once, so it is not one of these.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Approval {
+    pub change_set: ChangeSetId,
+    /// For one stack by itself.
+    pub run: Option<RunId>,
+    pub person: String,
+    /// As claimed, unless `verified`.
+    pub role: Option<String>,
+    pub verified: bool,
+    pub comment: Option<String>,
+    pub at: Timestamp,
+}
+
+/// What stands between a plan and its apply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owed {
+    pub by: String,
+    pub rule: ApprovalRule,
+    /// For one stack by itself: that run.
+    pub run: Option<RunId>,
+    pub stacks: Vec<StackName>,
+    pub given: u32,
+    /// Why a word that was given does not count.
+    pub not_counted: Vec<NotCounted>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotCounted {
+    pub person: String,
+    pub because: Because,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Because {
+    IsAuthor,
+    OtherRole,
+    Expired,
+    /// The plan was made anew since, and it is not the one that was approved.
+    OtherPlan,
+}
+
+impl Because {
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::IsAuthor => "asked for it",
+            Self::OtherRole => "has another role",
+            Self::Expired => "said so too long ago",
+            Self::OtherPlan => "approved another plan",
+        }
+    }
+}
+
+/// Everything that is still owed for the plans of a change set that lie ready.
+pub fn owed(set: &ChangeSet, runs: &[Run], approvals: &[Approval], now: Timestamp) -> Vec<Owed> {
+    let ready: BTreeMap<&StackName, &Run> = runs
+        .iter()
+        .filter(|run| matches!(run.state, RunState::Planned { .. }))
+        .map(|run| (&run.stack, run))
+        .collect();
+    let mut owed = Vec::new();
+    for requirement in set.request.approvals.iter().chain(&by_policy(set, &ready)) {
+        let covered: Vec<&Run> = requirement
+            .stacks
+            .iter()
+            .filter_map(|stack| ready.get(stack).copied())
+            .collect();
+        match requirement.rule.scope {
+            ApprovalScope::Stack => {
+                for run in covered {
+                    owed.extend(count(
+                        set,
+                        requirement,
+                        Some(run.id),
+                        &[run],
+                        approvals,
+                        now,
+                    ));
+                }
+            }
+            ApprovalScope::ChangeSet if covered.is_empty() => {}
+            ApprovalScope::ChangeSet => {
+                owed.extend(count(set, requirement, None, &covered, approvals, now));
+            }
+        }
+    }
+    owed
+}
+
+/// What policies want for the plans that lie ready, unless they are overridden.
+fn by_policy(set: &ChangeSet, ready: &BTreeMap<&StackName, &Run>) -> Vec<Requirement> {
+    if set.request.policy_override.is_some() {
+        return Vec::new();
+    }
+    let wanted = ready.values().flat_map(|run| {
+        let wanted = run.state.policy().map_or(&[][..], |it| &it.approvals);
+        wanted.iter().map(|wanted| Requirement {
+            by: format!("policy `{}`", wanted.remark.policy),
+            rule: ApprovalRule {
+                count: wanted.count,
+                role: wanted.role.clone(),
+                author: false,
+                expires: None,
+                scope: ApprovalScope::ChangeSet,
+            },
+            stacks: BTreeSet::from([run.stack.clone()]),
+        })
+    });
+    wanted.collect()
+}
+
+/// Whether nothing is owed for one run.
+pub(crate) fn is_free(owed: &[Owed], run: &Run) -> bool {
+    !owed.iter().any(|one| one.stacks.contains(&run.stack))
+}
+
+fn count(
+    set: &ChangeSet,
+    requirement: &Requirement,
+    about: Option<RunId>,
+    covered: &[&Run],
+    approvals: &[Approval],
+    now: Timestamp,
+) -> Option<Owed> {
+    let rule = &requirement.rule;
+    let made = covered.iter().filter_map(|run| plan_since(run)).max();
+    let mut people = BTreeSet::new();
+    let mut not_counted = Vec::new();
+    for approval in approvals.iter().filter(|one| one.run == about) {
+        let because = if made.is_some_and(|made| approval.at < made) {
+            Some(Because::OtherPlan)
+        } else if rule
+            .expires
+            .is_some_and(|term| is_past(approval.at, term, now))
+        {
+            Some(Because::Expired)
+        } else if !rule.author && set.request.asker.as_deref() == Some(approval.person.as_str()) {
+            Some(Because::IsAuthor)
+        } else if rule.role.is_some() && rule.role != approval.role {
+            Some(Because::OtherRole)
+        } else {
+            None
+        };
+        match because {
+            None => {
+                people.insert(&approval.person);
+            }
+            Some(because) => not_counted.push(NotCounted {
+                person: approval.person.clone(),
+                because,
+            }),
+        }
+    }
+    not_counted.retain(|one| !people.contains(&one.person));
+    let given = u32::try_from(people.len()).unwrap_or(u32::MAX);
+    (given < rule.count).then(|| Owed {
+        by: requirement.by.clone(),
+        rule: rule.clone(),
+        run: about,
+        stacks: covered.iter().map(|run| run.stack.clone()).collect(),
+        given,
+        not_counted,
+    })
+}
+
+/// From when on a word is about the plan that lies there.
+fn plan_since(run: &Run) -> Option<Timestamp> {
+    match &run.state {
+        RunState::Planned { plan, .. } => plan.since,
+        RunState::Queued
+        | RunState::Planning { .. }
+        | RunState::Applying { .. }
+        | RunState::Finished { .. } => None,
+    }
+}
+
+fn is_past(at: Timestamp, term: Duration, now: Timestamp) -> bool {
+    // A moment beyond the end of time has not come.
+    at.checked_add(term).is_ok_and(|end| end <= now)
+}
+
+impl Owed {
+    /// ``1 of 2 approvals; role `approver`, not the author``
+    pub fn words(&self) -> String {
+        let mut words = format!(
+            "{} of {} approval{}",
+            self.given,
+            self.rule.count,
+            if self.rule.count == 1 { "" } else { "s" }
+        );
+        let mut terms = Vec::new();
+        if let Some(role) = &self.rule.role {
+            terms.push(format!("role `{role}`"));
+        }
+        if !self.rule.author {
+            terms.push("not the author".to_owned());
+        }
+        if !terms.is_empty() {
+            words = format!("{words}; {}", terms.join(", "));
+        }
+        for one in &self.not_counted {
+            words = format!("{words}; `{}` {}", one.person, one.because.words());
+        }
+        words
+    }
+}
+
+#[cfg(test)]
+mod tests;

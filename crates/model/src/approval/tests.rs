@@ -1,0 +1,200 @@
+//! Whose word counts, and what is still owed.
+
+use jiff::SignedDuration;
+
+use super::*;
+use crate::changeset::{Action, Origin, Request, Status};
+use crate::plan::PlanCounts;
+use crate::run::{PlanRecord, Seal};
+
+const START: Timestamp = Timestamp::UNIX_EPOCH;
+
+fn at(minutes: i64) -> Timestamp {
+    START + SignedDuration::from_mins(minutes)
+}
+
+/// A change set that `ada` asked for; the plans of its stacks were made in minute 10.
+fn set(rule: ApprovalRule) -> (ChangeSet, Vec<Run>) {
+    let stacks: Vec<StackName> = ["a", "b"].map(|name| name.parse().unwrap()).to_vec();
+    let request = Request {
+        policy_override: None,
+        project: "p".to_owned(),
+        machine: String::new(),
+        action: Action::Apply,
+        stacks: stacks.clone(),
+        auto_approve: false,
+        parallelism: 1,
+        lanes: Vec::new(),
+        source: String::new(),
+        commit: None,
+        subject: None,
+        dirty: false,
+        asker: Some("ada".to_owned()),
+        origin: Origin::Person,
+        approvals: vec![Requirement {
+            by: "target `azure`".to_owned(),
+            rule,
+            stacks: stacks.iter().cloned().collect(),
+        }],
+    };
+    let plan = PlanRecord {
+        policy: crate::policy::Verdict::default(),
+        counts: PlanCounts::default(),
+        destroys: false,
+        outputs: BTreeSet::new(),
+        seal: Seal {
+            source: String::new(),
+            head: None,
+            inputs: String::new(),
+            engine: String::new(),
+        },
+        preview: false,
+        since: Some(at(10)),
+        consumed: None,
+    };
+    let runs = (1..).zip(stacks).map(|(number, stack)| Run {
+        id: RunId(number),
+        change_set: ChangeSetId(1),
+        stack,
+        state: RunState::Planned {
+            plan: plan.clone(),
+            confirmed: false,
+        },
+        upstreams: Vec::new(),
+        is_settled: false,
+    });
+    let set = ChangeSet {
+        id: ChangeSetId(1),
+        request,
+        status: Status::AwaitingConfirm,
+        created_at: START,
+    };
+    (set, runs.collect())
+}
+
+fn rule(count: u32) -> ApprovalRule {
+    ApprovalRule {
+        count,
+        role: None,
+        author: false,
+        expires: None,
+        scope: ApprovalScope::ChangeSet,
+    }
+}
+
+fn yes(person: &str, minute: i64) -> Approval {
+    Approval {
+        change_set: ChangeSetId(1),
+        run: None,
+        person: person.to_owned(),
+        role: None,
+        verified: false,
+        comment: None,
+        at: at(minute),
+    }
+}
+
+fn words(rule: ApprovalRule, approvals: &[Approval], minute: i64) -> String {
+    let (set, runs) = set(rule);
+    let owed = owed(&set, &runs, approvals, at(minute));
+    let words: Vec<String> = owed.iter().map(Owed::words).collect();
+    words.join(" | ")
+}
+
+#[test]
+fn so_many_different_people_other_than_who_asked() {
+    assert_eq!(words(rule(2), &[], 11), "0 of 2 approvals; not the author");
+    assert_eq!(
+        words(rule(2), &[yes("eve", 11), yes("eve", 12)], 13),
+        "1 of 2 approvals; not the author",
+        "one person counts once"
+    );
+    assert_eq!(
+        words(rule(2), &[yes("eve", 11), yes("ada", 12)], 13),
+        "1 of 2 approvals; not the author; `ada` asked for it"
+    );
+    assert_eq!(words(rule(2), &[yes("eve", 11), yes("bob", 12)], 13), "");
+    let with_author = ApprovalRule {
+        author: true,
+        ..rule(1)
+    };
+    assert_eq!(words(with_author, &[yes("ada", 11)], 12), "");
+}
+
+#[test]
+fn a_role_a_term_and_the_plan_that_was_seen() {
+    let role = ApprovalRule {
+        role: Some("approver".to_owned()),
+        ..rule(1)
+    };
+    assert_eq!(
+        words(role.clone(), &[yes("eve", 11)], 12),
+        "0 of 1 approval; role `approver`, not the author; `eve` has another role"
+    );
+    let with_role = Approval {
+        role: Some("approver".to_owned()),
+        ..yes("eve", 11)
+    };
+    assert_eq!(words(role, &[with_role], 12), "");
+    let short = ApprovalRule {
+        expires: Some(Duration::from_secs(600)),
+        ..rule(1)
+    };
+    assert_eq!(words(short.clone(), &[yes("eve", 11)], 20), "");
+    assert_eq!(
+        words(short, &[yes("eve", 11)], 21),
+        "0 of 1 approval; not the author; `eve` said so too long ago"
+    );
+    assert_eq!(
+        words(rule(1), &[yes("eve", 9)], 11),
+        "0 of 1 approval; not the author; `eve` approved another plan"
+    );
+}
+
+#[test]
+fn a_stack_by_itself_is_approved_by_itself() {
+    let own = ApprovalRule {
+        scope: ApprovalScope::Stack,
+        ..rule(1)
+    };
+    let for_a = Approval {
+        run: Some(RunId(1)),
+        ..yes("eve", 11)
+    };
+    let (set, runs) = set(own);
+    let left = owed(&set, &runs, &[yes("eve", 11), for_a], at(12));
+    assert_eq!(
+        left.len(),
+        1,
+        "a yes for the change set is none for a stack"
+    );
+    assert_eq!(left[0].run, Some(RunId(2)));
+    assert!(is_free(&left, &runs[0]));
+    assert!(!is_free(&left, &runs[1]));
+}
+
+#[test]
+fn a_stacks_block_inherits_from_its_targets() {
+    let target = ApprovalBlock {
+        count: Some(2),
+        role: Some("approver".to_owned()),
+        expires: Some(Duration::from_secs(60)),
+        ..ApprovalBlock::default()
+    };
+    let stack = ApprovalBlock {
+        scope: Some(ApprovalScope::Stack),
+        count: Some(1),
+        ..ApprovalBlock::default()
+    };
+    assert_eq!(ApprovalBlock::rule(None, None), None);
+    assert_eq!(
+        ApprovalBlock::rule(Some(&target), Some(&stack)),
+        Some(ApprovalRule {
+            count: 1,
+            role: Some("approver".to_owned()),
+            author: false,
+            expires: Some(Duration::from_secs(60)),
+            scope: ApprovalScope::Stack,
+        })
+    );
+}

@@ -1,0 +1,115 @@
+//! What a person's word does to a change set: the steps it leads to, or why it may not be said now.
+
+use super::next::is_held;
+use super::{Around, ChangeSet, SetEvent, Status, Step, advance};
+use crate::approval::{self, Owed, owed};
+use crate::hold::Hold;
+use crate::ids::ChangeSetId;
+use crate::run::{Run, RunEvent, RunState, Skip};
+
+/// What a person said about a change set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Say {
+    /// Apply what was planned.
+    Confirm { by: String },
+    /// Do not; nothing has been applied since the plans were made.
+    Discard { by: String, reason: Option<String> },
+    /// It must not happen.
+    Reject { by: String, reason: String },
+    /// Start nothing more.
+    Interrupt { by: String },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HearError {
+    #[error("change set `{set}` may not be confirmed yet")]
+    Owes { set: ChangeSetId, owed: Vec<Owed> },
+    #[error("change set `{set}` may not be confirmed now: {}", hold.words())]
+    Held { set: ChangeSetId, hold: Box<Hold> },
+    #[error("nothing was changed: change set `{set}` is {} and cannot be {}", refusal.status, refusal.event)]
+    Refused {
+        set: ChangeSetId,
+        refusal: super::Refusal,
+    },
+}
+
+pub fn hear(
+    set: &ChangeSet,
+    runs: &[Run],
+    around: &Around<'_>,
+    say: Say,
+) -> Result<Vec<Step>, HearError> {
+    let mut steps = Vec::new();
+    let event = match say {
+        Say::Confirm { by } => {
+            steps = confirm(set, runs, around)?;
+            SetEvent::Confirmed { by: Some(by) }
+        }
+        Say::Discard { by, reason } => {
+            steps.extend(skip_open(runs, &Skip::NotConfirmed));
+            SetEvent::Discarded {
+                by: Some(by),
+                reason,
+            }
+        }
+        Say::Reject { by, reason } => {
+            steps.extend(skip_open(runs, &Skip::NotConfirmed));
+            SetEvent::Rejected { by, reason }
+        }
+        // Interrupting what is over already is no error: it stays over.
+        Say::Interrupt { .. } if set.status.is_over() => return Ok(Vec::new()),
+        Say::Interrupt { by } => SetEvent::Interrupted { by: Some(by) },
+    };
+    let refused = |refusal| HearError::Refused {
+        set: set.id,
+        refusal,
+    };
+    advance(&set.status, &event).map_err(refused)?;
+    steps.push(Step::Move(event));
+    Ok(steps)
+}
+
+/// Everything that may go on is confirmed; what waits for its own approval stays.
+fn confirm(set: &ChangeSet, runs: &[Run], around: &Around<'_>) -> Result<Vec<Step>, HearError> {
+    if set.status != Status::AwaitingConfirm {
+        return Ok(Vec::new()); // `advance` says why not
+    }
+    let owed = owed(set, runs, around.approvals, around.now);
+    let ready: Vec<&Run> = runs
+        .iter()
+        .filter(|run| matches!(run.state, RunState::Planned { .. }))
+        .collect();
+    let free: Vec<&Run> = ready
+        .iter()
+        .copied()
+        .filter(|run| approval::is_free(&owed, run))
+        .collect();
+    let may_start = free.iter().any(|run| is_held(around, &run.stack).is_none());
+    if !ready.is_empty() && !may_start {
+        let hold = free.iter().find_map(|run| is_held(around, &run.stack));
+        return Err(match hold {
+            Some(hold) => HearError::Held {
+                set: set.id,
+                hold: Box::new(hold.clone()),
+            },
+            None => HearError::Owes { set: set.id, owed },
+        });
+    }
+    Ok(free
+        .iter()
+        .map(|run| Step::Record(run.id, RunEvent::Confirmed))
+        .collect())
+}
+
+/// What has not begun does not begin any more.
+pub(super) fn skip_open<'a>(
+    runs: &'a [Run],
+    because: &'a Skip,
+) -> impl Iterator<Item = Step> + use<'a> {
+    runs.iter()
+        .filter(|run| !run.state.is_finished() && !run.state.is_running())
+        .map(|run| {
+            let because = because.clone();
+            Step::Record(run.id, RunEvent::Skipped { because })
+        })
+}

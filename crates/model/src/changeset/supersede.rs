@@ -1,0 +1,28 @@
+//! Which change sets a newer push makes superfluous. What a person asked for never is.
+
+use super::{ChangeSet, Origin, Status};
+use crate::ids::ChangeSetId;
+
+/// Of those that are open: started by a push to the same branch, about nothing that the new one is not
+/// about, and nothing of them changed yet.
+pub fn superseded(new: &ChangeSet, open: &[ChangeSet]) -> Vec<ChangeSetId> {
+    let Origin::Push { branch } = &new.request.origin else {
+        return Vec::new();
+    };
+    let is_older = |set: &&ChangeSet| {
+        set.id < new.id
+            && set.request.project == new.request.project
+            && set.request.action == new.request.action
+            && matches!(&set.request.origin, Origin::Push { branch: other } if other == branch)
+            && matches!(
+                set.status,
+                Status::Planning | Status::AwaitingConfirm | Status::Waiting
+            )
+            && set
+                .request
+                .stacks
+                .iter()
+                .all(|stack| new.request.stacks.contains(stack))
+    };
+    open.iter().filter(is_older).map(|set| set.id).collect()
+}

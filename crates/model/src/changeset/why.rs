@@ -1,0 +1,181 @@
+//! Why something waits, in words: nobody should have to guess.
+
+use super::next::is_held;
+use super::{Around, ChangeSet, Status};
+use crate::approval::owed;
+use crate::hold::Hold;
+use crate::ids::{ChangeSetId, StackName};
+use crate::run::{Outcome, Run, RunState, Skip};
+
+/// Who stands between a change set and its lanes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Front {
+    /// It holds the lane: so many of its runs are done.
+    Holder {
+        lane: String,
+        set: ChangeSetId,
+        done: usize,
+        of: usize,
+    },
+    /// It was asked for earlier.
+    Earlier {
+        lane: String,
+        set: ChangeSetId,
+    },
+    Hold(Box<Hold>),
+}
+
+impl Front {
+    pub fn words(&self) -> String {
+        match self {
+            Self::Holder {
+                lane,
+                set,
+                done,
+                of,
+            } => format!("lane `{lane}` is held by change set {set} ({done} of {of} done)"),
+            Self::Earlier { lane, set } => {
+                format!("change set {set} is earlier in the line for lane `{lane}`")
+            }
+            Self::Hold(hold) => format!("{} is {}", hold.on.words(), hold.words()),
+        }
+    }
+}
+
+impl Front {
+    /// In few words, which stay the same while it waits: `change set c1 to release the lane`.
+    pub fn brief(&self) -> String {
+        match self {
+            Self::Holder { set, .. } | Self::Earlier { set, .. } => {
+                format!("change set {set} to release the lane")
+            }
+            Self::Hold(hold) => format!("`{}` to release {}", hold.person, hold.on.words()),
+        }
+    }
+}
+
+/// Why a change set does not go on; nothing if it does, or is over and ended well.
+pub fn why_set(
+    set: &ChangeSet,
+    runs: &[Run],
+    around: &Around<'_>,
+    front: Option<&Front>,
+) -> Option<String> {
+    match &set.status {
+        Status::Planning | Status::Confirmed | Status::Finished => None,
+        Status::Waiting => front.map(Front::words),
+        Status::AwaitingConfirm => Some(waits_for_a_person(set, runs, around)),
+        Status::Interrupting => Some("engines finish what they are doing".to_owned()),
+        Status::Stopped { why } => Some(why.clone()),
+        Status::Superseded { by } => Some(format!(
+            "by change set {by} (newer commit on the same branch)"
+        )),
+    }
+}
+
+fn waits_for_a_person(set: &ChangeSet, runs: &[Run], around: &Around<'_>) -> String {
+    let owed = owed(set, runs, around.approvals, around.now);
+    let ready = runs
+        .iter()
+        .filter(|run| matches!(run.state, RunState::Planned { .. }));
+    let held = ready
+        .filter_map(|run| is_held(around, &run.stack).map(|hold| (&run.stack, hold)))
+        .next();
+    if let Some(one) = owed.first() {
+        let what = match one.run {
+            Some(run) => format!("{} for {run}", one.words()),
+            None => one.words(),
+        };
+        return format!("{what} ({})", one.by);
+    }
+    match held {
+        Some((stack, hold)) => format!("stack `{stack}` is {}", hold.words()),
+        None => format!("a yes: `terrane run confirm {}`", set.id),
+    }
+}
+
+/// Why a run is where it is; nothing if it is at work or ended well.
+pub fn why(
+    set: &ChangeSet,
+    runs: &[Run],
+    run: &Run,
+    around: &Around<'_>,
+    front: Option<&Front>,
+) -> Option<String> {
+    match &run.state {
+        RunState::Planning { .. } | RunState::Applying { .. } => None,
+        RunState::Queued | RunState::Planned { .. } => match &set.status {
+            Status::Planning | Status::Confirmed => Some(waits_inside(set, runs, run, around)),
+            Status::Waiting
+            | Status::AwaitingConfirm
+            | Status::Interrupting
+            | Status::Stopped { .. }
+            | Status::Superseded { .. } => why_set(set, runs, around, front),
+            Status::Finished => None,
+        },
+        RunState::Finished { outcome, .. } => match outcome {
+            Outcome::Planned { .. } | Outcome::Unchanged | Outcome::Applied { .. } => None,
+            Outcome::Untouched => Some("nothing it consumes changes".to_owned()),
+            Outcome::Deferred { on } => {
+                let names: Vec<String> = on.iter().map(|one| format!("`{}`", one.stack)).collect();
+                Some(format!("known after {}", names.join(", ")))
+            }
+            Outcome::Failed { problem } => problem.message.lines().next().map(str::to_owned),
+            Outcome::Skipped { because } => Some(skipped(because)),
+            Outcome::Unknown {
+                kept: Some(kept), ..
+            } => Some(format!(
+                "the runner was lost while applying; its state is kept aside: `{kept}`"
+            )),
+            Outcome::Unknown { kept: None, .. } => {
+                Some("the runner was lost while applying".to_owned())
+            }
+        },
+    }
+}
+
+/// Between runs of one change set that goes on.
+fn waits_inside(set: &ChangeSet, runs: &[Run], run: &Run, around: &Around<'_>) -> String {
+    let is_awaited = |stack: &StackName| {
+        runs.iter()
+            .any(|other| other.stack == *stack && !other.state.is_finished())
+    };
+    let upstreams: Vec<String> = run
+        .upstreams
+        .iter()
+        .filter(|need| is_awaited(&need.stack))
+        .map(|need| format!("`{}`", need.stack))
+        .collect();
+    if !upstreams.is_empty() {
+        return format!("waits for {}", upstreams.join(", "));
+    }
+    if let Some(hold) = is_held(around, &run.stack) {
+        return format!("stack `{}` is {}", run.stack, hold.words());
+    }
+    match run.state {
+        RunState::Planned { .. } if set.status == Status::Planning => {
+            "waits for the plans of the others".to_owned()
+        }
+        RunState::Queued
+        | RunState::Planning { .. }
+        | RunState::Planned { .. }
+        | RunState::Applying { .. }
+        | RunState::Finished { .. } => format!(
+            "waits for a place: {} engines at once",
+            set.request.parallelism
+        ),
+    }
+}
+
+fn skipped(because: &Skip) -> String {
+    match because {
+        Skip::Poisoned { by, through: None } => format!("poisoned by `{by}`"),
+        Skip::Poisoned {
+            by,
+            through: Some(through),
+        } => format!("poisoned by `{by}` through `{through}`"),
+        Skip::NotConfirmed => "nobody said yes".to_owned(),
+        Skip::Interrupted => "interrupted before it began".to_owned(),
+        Skip::Abandoned => "nobody went on with it".to_owned(),
+    }
+}

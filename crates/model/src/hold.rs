@@ -1,0 +1,63 @@
+//! A person's lock on a stack or a lane: a reason and an end. Not a state lock.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::ids::StackName;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hold {
+    pub id: i64,
+    pub on: HoldOn,
+    pub person: String,
+    pub reason: String,
+    pub since: Timestamp,
+    /// It ends by itself: nothing is held for ever by who went on holiday.
+    pub until: Timestamp,
+    pub released: Option<Release>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Release {
+    pub by: String,
+    pub at: Timestamp,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(tag = "on", content = "name", rename_all = "snake_case")]
+pub enum HoldOn {
+    Stack(StackName),
+    Lane(String),
+}
+
+impl HoldOn {
+    pub fn words(&self) -> String {
+        match self {
+            Self::Stack(stack) => format!("stack `{stack}`"),
+            Self::Lane(lane) => format!("lane `{lane}`"),
+        }
+    }
+
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Stack(stack) => stack.as_str(),
+            Self::Lane(lane) => lane,
+        }
+    }
+}
+
+impl Hold {
+    pub fn is_active(&self, now: Timestamp) -> bool {
+        self.released.is_none() && now < self.until
+    }
+
+    /// ``held by `ops`: migration (until 2026-11-17T08:00:00Z)``
+    pub fn words(&self) -> String {
+        format!(
+            "held by `{}`: {} (until {})",
+            self.person,
+            self.reason,
+            self.until.strftime("%Y-%m-%d %H:%M UTC")
+        )
+    }
+}

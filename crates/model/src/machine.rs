@@ -1,0 +1,276 @@
+//! The reference page of runs and change sets, written by asking `advance` itself: every state, every
+//! event, and what comes of it. What the page does not list cannot happen.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use jiff::Timestamp;
+
+use crate::changeset::{self, SetEvent, Status};
+use crate::ids::ChangeSetId;
+use crate::plan::PlanCounts;
+use crate::run::{self, Outcome, PlanRecord, Problem, RunEvent, RunState, Seal, Skip, Stage};
+
+const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+
+pub fn render() -> String {
+    let mut page = String::from(
+        "<!-- Written by `cargo xtask docs`; a change here is lost. -->\n\n\
+         # Runs and change sets, state by state\n\n\
+         A **run** is one stack's way; a **change set** is one request and all its runs. Both move only by \
+         these events: what is not listed cannot happen. Each event is stored together with the state it leads \
+         to, and replaying the stored events gives the stored state. `terrane run show` prints them.\n\n\
+         A plan holds nothing: if its runner dies, it is made again. Only apply is never repeated by itself: \
+         if its runner dies, the run ends `unknown`, and the way on is a fresh plan.\n",
+    );
+    let moves = moves_of_a_run();
+    section(&mut page, "A run", &moves);
+    page.push_str(
+        "\nA change set holds its lanes while it is `applying` or `interrupting`, and in no other state: \
+         nothing that waits for a person keeps others waiting.\n",
+    );
+    section(&mut page, "A change set", &moves_of_a_set());
+    page
+}
+
+/// From, by, to.
+type Move = (String, String, String);
+
+fn section(page: &mut String, title: &str, moves: &[Move]) {
+    let _ = write!(page, "\n## {title}\n\n```mermaid\nstateDiagram-v2\n");
+    let mut drawn = BTreeSet::new();
+    for (from, by, to) in moves {
+        if drawn.insert((from, to, by)) {
+            let _ = writeln!(page, "    {} --> {}: {by}", node(from), node(to));
+        }
+    }
+    page.push_str("```\n\n| in state | event | leads to |\n|---|---|---|\n");
+    for (from, by, to) in moves {
+        let _ = writeln!(page, "| {from} | {by} | {to} |");
+    }
+}
+
+fn node(state: &str) -> String {
+    state.replace([' ', ':'], "_")
+}
+
+fn moves_of_a_run() -> Vec<Move> {
+    let mut moves = Vec::new();
+    for (from, state) in run_states() {
+        for (by, event) in run_events() {
+            if let Ok(to) = run::advance(&state, event, NOW) {
+                let to = name_of(&to);
+                moves.push((from.clone(), by.to_owned(), to));
+            }
+        }
+    }
+    moves
+}
+
+fn name_of(state: &RunState) -> String {
+    match state {
+        RunState::Planned {
+            confirmed: true, ..
+        } => "planned and confirmed".to_owned(),
+        RunState::Queued
+        | RunState::Planning { .. }
+        | RunState::Planned { .. }
+        | RunState::Applying { .. }
+        | RunState::Finished { .. } => state.word().to_owned(),
+    }
+}
+
+fn run_states() -> Vec<(String, RunState)> {
+    let finished = |outcome| RunState::Finished { outcome, at: NOW };
+    let planned = |confirmed| RunState::Planned {
+        plan: plan(),
+        confirmed,
+    };
+    let states = vec![
+        RunState::Queued,
+        RunState::Planning { since: NOW },
+        planned(false),
+        planned(true),
+        RunState::Applying {
+            plan: plan(),
+            since: NOW,
+        },
+        finished(Outcome::Unchanged),
+        finished(Outcome::Untouched),
+        finished(Outcome::Applied {
+            counts: PlanCounts::default(),
+            serial: None,
+            outputs: BTreeSet::new(),
+        }),
+        finished(Outcome::Failed { problem: problem() }),
+        finished(Outcome::Skipped {
+            because: Skip::Interrupted,
+        }),
+        finished(Outcome::Unknown {
+            kept: None,
+            left: None,
+        }),
+        finished(Outcome::Deferred { on: Vec::new() }),
+    ];
+    let named = states.into_iter();
+    named.map(|state| (name_of(&state), state)).collect()
+}
+
+fn run_events() -> Vec<(&'static str, RunEvent)> {
+    let finished = |confirmed, review| RunEvent::PlanFinished {
+        plan: plan(),
+        confirmed,
+        review,
+    };
+    vec![
+        ("plan started", RunEvent::PlanStarted),
+        (
+            "nothing to change",
+            RunEvent::NothingToChange {
+                consumed: None,
+                serial: None,
+            },
+        ),
+        ("nothing consumed", RunEvent::NothingConsumed),
+        ("plan finished", finished(false, false)),
+        ("plan finished, approved beforehand", finished(true, false)),
+        ("plan finished, for review", finished(false, true)),
+        ("deferred", RunEvent::Deferred { on: Vec::new() }),
+        ("confirmed", RunEvent::Confirmed),
+        ("apply started", RunEvent::ApplyStarted),
+        ("plan voided", RunEvent::PlanVoided { why: String::new() }),
+        (
+            "apply finished",
+            RunEvent::ApplyFinished {
+                counts: PlanCounts::default(),
+                serial: None,
+            },
+        ),
+        ("failed", RunEvent::Failed { problem: problem() }),
+        (
+            "skipped",
+            RunEvent::Skipped {
+                because: Skip::Interrupted,
+            },
+        ),
+        (
+            "runner lost",
+            RunEvent::RunnerLost {
+                kept: None,
+                left: None,
+            },
+        ),
+        (
+            "cancel asked",
+            RunEvent::CancelAsked {
+                by: String::new(),
+                reason: None,
+                kill: false,
+            },
+        ),
+        ("reopened", RunEvent::Reopened),
+    ]
+}
+
+fn moves_of_a_set() -> Vec<Move> {
+    let statuses = [
+        Status::Planning,
+        Status::AwaitingConfirm,
+        Status::Waiting,
+        Status::Confirmed,
+        Status::Interrupting,
+        Status::Finished,
+        Status::Stopped { why: String::new() },
+        Status::Superseded { by: ChangeSetId(0) },
+    ];
+    let text = String::new;
+    let events = [
+        ("requested", SetEvent::Requested { confirmed: false }),
+        (
+            "requested, approved beforehand",
+            SetEvent::Requested { confirmed: true },
+        ),
+        ("came to rest", SetEvent::CameToRest),
+        ("confirmed", SetEvent::Confirmed { by: None }),
+        ("lanes taken", SetEvent::LanesTaken),
+        ("completed", SetEvent::Completed),
+        ("failed", SetEvent::Failed { why: text() }),
+        ("interrupted", SetEvent::Interrupted { by: None }),
+        ("wound down", SetEvent::WoundDown),
+        (
+            "discarded",
+            SetEvent::Discarded {
+                by: None,
+                reason: None,
+            },
+        ),
+        (
+            "rejected",
+            SetEvent::Rejected {
+                by: text(),
+                reason: text(),
+            },
+        ),
+        ("abandoned", SetEvent::Abandoned { why: text() }),
+        ("superseded", SetEvent::Superseded { by: ChangeSetId(0) }),
+        (
+            "reopened",
+            SetEvent::Reopened {
+                by: None,
+                confirmed: false,
+            },
+        ),
+        (
+            "reopened, approved beforehand",
+            SetEvent::Reopened {
+                by: None,
+                confirmed: true,
+            },
+        ),
+    ];
+    let mut moves = Vec::new();
+    for from in &statuses {
+        for (by, event) in &events {
+            if let Ok(to) = changeset::advance(from, event) {
+                moves.push((
+                    from.word().to_owned(),
+                    (*by).to_owned(),
+                    to.word().to_owned(),
+                ));
+            }
+        }
+    }
+    moves
+}
+
+fn plan() -> PlanRecord {
+    PlanRecord {
+        policy: crate::policy::Verdict::default(),
+        counts: PlanCounts::default(),
+        destroys: false,
+        outputs: BTreeSet::new(),
+        seal: Seal {
+            source: String::new(),
+            head: None,
+            inputs: String::new(),
+            engine: String::new(),
+        },
+        preview: false,
+        since: None,
+        consumed: None,
+    }
+}
+
+fn problem() -> Problem {
+    Problem {
+        policy: crate::policy::Verdict::default(),
+        stage: Stage::Applying,
+        message: String::new(),
+        diagnostics: Vec::new(),
+        serial: None,
+        hint: None,
+        refused: false,
+        interrupted: false,
+        left: None,
+    }
+}

@@ -1,0 +1,48 @@
+//! Runs of a stopped change set, opened again on the source as it is now.
+
+use jiff::Timestamp;
+use model::changeset::{ChangeSet, Reopen, Request, SetEvent, reopen};
+use model::ids::ChangeSetId;
+use model::run::{RunEvent, RunSpec};
+
+use super::{ChangeSetError, get, record, to_json};
+use crate::{Store, runs};
+
+impl Store {
+    /// What is decided again inside: who reopens what somebody else reopened a moment ago is told so.
+    pub async fn change_set_reopen(
+        &self,
+        id: ChangeSetId,
+        what: Reopen,
+        request: &Request,
+        specs: &[RunSpec],
+        by: &str,
+        now: Timestamp,
+    ) -> Result<ChangeSet, ChangeSetError> {
+        let mut tx = self.db.begin_write().await?;
+        let mut set = get(&mut tx, id).await?;
+        let mut members = runs::list(&mut tx, id).await?;
+        for run in reopen(&set, &members, what)? {
+            let stack = members.iter().find(|member| member.id == run);
+            let spec =
+                stack.and_then(|member| specs.iter().find(|spec| spec.stack.name == member.stack));
+            if let Some(spec) = spec {
+                runs::renew(&mut tx, run, spec).await?;
+                runs::record(&mut tx, &mut members, run, RunEvent::Reopened, now).await?;
+            }
+        }
+        set.request = request.clone();
+        tx.execute(
+            "UPDATE change_set SET request = $2 WHERE id = $1",
+            &[id.into(), to_json(request, "a change set")?.into()],
+        )
+        .await?;
+        let event = SetEvent::Reopened {
+            by: Some(by.to_owned()),
+            confirmed: request.auto_approve && request.approvals.is_empty(),
+        };
+        record(&mut tx, &mut set, event, now).await?;
+        tx.commit().await?;
+        Ok(set)
+    }
+}

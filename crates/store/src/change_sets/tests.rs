@@ -1,0 +1,534 @@
+//! Long random lives of several change sets that share lanes: whatever happens in whatever order, the
+//! promises hold after every commit.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write as _;
+
+use jiff::{SignedDuration, Timestamp};
+use model::approval::{Approval, ApprovalRule, ApprovalScope, Requirement};
+use model::changeset::{self, Action, Origin, Reopen, Request, Say, Status};
+use model::engine::EngineRequirement;
+use model::hold::HoldOn;
+use model::ids::{ChangeSetId, RunId, StackName};
+use model::plan::PlanCounts;
+use model::project::{Backend, Confirm, LaneScope, Stack, Target, Wait};
+use model::run::{
+    self, EnginePin, PlanRecord, Problem, RunEvent, RunSpec, RunState, Seal, Upstream,
+};
+
+use crate::testing::{Dice, TestHome};
+use crate::{ChangeSetError, NewHold, Store};
+
+const START: Timestamp = Timestamp::UNIX_EPOCH;
+
+/// Everything a test knows besides the store.
+struct World {
+    store: Store,
+    dice: Dice,
+    now: Timestamp,
+    sets: Vec<ChangeSetId>,
+    /// Runs whose process lives: those that were claimed and have not ended.
+    alive: BTreeSet<RunId>,
+}
+
+fn stack(name: &str) -> StackName {
+    name.parse().unwrap()
+}
+
+fn spec(name: &str, upstreams: &[&str]) -> RunSpec {
+    let target = Target {
+        name: "local".to_owned(),
+        writers: vec!["anyone".to_owned()],
+        lane: LaneScope::Target,
+        providers: Vec::new(),
+        backend: Backend::Terrane,
+        approval: None,
+    };
+    RunSpec {
+        policies: Vec::new(),
+        stack: Stack {
+            name: stack(name),
+            path: name.to_owned(),
+            target: "local".to_owned(),
+            layer: String::new(),
+            labels: BTreeSet::new(),
+            state: name.to_owned(),
+            engine: EngineRequirement::default(),
+            inputs: BTreeMap::new(),
+            var_files: Vec::new(),
+            edges: Vec::new(),
+            contexts: Vec::new(),
+            wait: Wait::Applied,
+            confirm: Confirm::Manual,
+            protected: false,
+            watch: Vec::new(),
+            include: Vec::new(),
+            artifacts: Vec::new(),
+            timeout_plan: None,
+            timeout_apply: None,
+            approval: None,
+            declared_at: model::diagnostic::Location::default(),
+        },
+        target,
+        contexts: Vec::new(),
+        upstreams: upstreams
+            .iter()
+            .map(|name| Upstream {
+                stack: stack(name),
+                outputs: BTreeSet::from(["x".to_owned()]),
+            })
+            .collect(),
+        output_states: BTreeMap::new(),
+        engine: EnginePin {
+            flavor: model::engine::Flavor::Tofu,
+            version: "1.11.0".to_owned(),
+            program: "tofu".to_owned(),
+        },
+        slot: "_local".to_owned(),
+        source: String::new(),
+        root: String::new(),
+        init_inputs: String::new(),
+        needs_providers: false,
+        own_backend: None,
+        variables: BTreeMap::new(),
+        outputs: BTreeSet::new(),
+        own_source: String::new(),
+        settled: false,
+        destroy: false,
+        refresh_only: false,
+        pinned: None,
+    }
+}
+
+fn specs() -> Vec<RunSpec> {
+    vec![
+        spec("a", &[]),
+        spec("b", &["a"]),
+        spec("c", &["b"]),
+        spec("d", &[]),
+    ]
+}
+
+fn plan(now: Timestamp, destroys: bool) -> PlanRecord {
+    PlanRecord {
+        policy: model::policy::Verdict::default(),
+        counts: PlanCounts::default(),
+        destroys,
+        outputs: BTreeSet::from(["x".to_owned()]),
+        seal: Seal {
+            source: String::new(),
+            head: None,
+            inputs: String::new(),
+            engine: String::new(),
+        },
+        preview: false,
+        since: Some(now),
+        consumed: Some("consumed".to_owned()),
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            drop(writeln!(std::io::stderr(), "{}", self.dice));
+        }
+    }
+}
+
+impl World {
+    fn request(&mut self) -> Request {
+        let lanes = match self.dice.below(3) {
+            0 => vec!["azure".to_owned()],
+            1 => vec!["local".to_owned()],
+            _ => vec!["azure".to_owned(), "local".to_owned()],
+        };
+        let approvals = (self.dice.below(3) == 0).then(|| Requirement {
+            by: "target `local`".to_owned(),
+            rule: ApprovalRule {
+                count: 1,
+                role: None,
+                author: false,
+                expires: None,
+                scope: if self.dice.below(2) == 0 {
+                    ApprovalScope::Stack
+                } else {
+                    ApprovalScope::ChangeSet
+                },
+            },
+            stacks: BTreeSet::from([stack("a"), stack("d")]),
+        });
+        Request {
+            policy_override: None,
+            project: "p".to_owned(),
+            machine: String::new(),
+            action: Action::Apply,
+            stacks: specs().into_iter().map(|spec| spec.stack.name).collect(),
+            auto_approve: self.dice.below(2) == 0,
+            parallelism: 2,
+            lanes,
+            source: String::new(),
+            commit: None,
+            subject: None,
+            dirty: false,
+            asker: Some("ada".to_owned()),
+            origin: if self.dice.below(3) == 0 {
+                Origin::Push {
+                    branch: "main".to_owned(),
+                }
+            } else {
+                Origin::Person
+            },
+            approvals: approvals.into_iter().collect(),
+        }
+    }
+
+    fn pick<T: Copy>(&mut self, from: &[T]) -> Option<T> {
+        let count = u64::try_from(from.len()).unwrap();
+        (count > 0).then(|| from[usize::try_from(self.dice.below(count)).unwrap()])
+    }
+
+    async fn turn(&mut self, set: ChangeSetId, say: Option<Say>, own: Option<(RunId, RunEvent)>) {
+        let alive = self.alive.clone();
+        let mut claim = |run: RunId| !alive.contains(&run);
+        let done = self
+            .store
+            .change_set_turn(set, say, own, self.now, &mut claim)
+            .await;
+        match done {
+            Ok(turn) => self.alive.extend(turn.starts.iter().map(|(run, _)| *run)),
+            // People say things at the wrong moment; nothing of it may have happened.
+            Err(ChangeSetError::Heard(_)) => {}
+            Err(err) => panic!("{err:?}"),
+        }
+    }
+
+    async fn step(&mut self) {
+        self.now += SignedDuration::from_secs(30);
+        let sets = self.sets.clone();
+        let Some(set) = self.pick(&sets) else {
+            return self.begin().await;
+        };
+        match self.dice.below(14) {
+            0 if sets.len() < 5 => self.begin().await,
+            0..6 => self.run_ends().await,
+            6 => {
+                self.turn(
+                    set,
+                    Some(Say::Confirm {
+                        by: "eve".to_owned(),
+                    }),
+                    None,
+                )
+                .await
+            }
+            7 => self.approve(set).await,
+            8 => {
+                let by = "eve".to_owned();
+                let say = match self.dice.below(4) {
+                    0 => Say::Interrupt { by },
+                    1 => Say::Discard { by, reason: None },
+                    2 => Say::Reject {
+                        by,
+                        reason: "no".to_owned(),
+                    },
+                    _ => return,
+                };
+                self.turn(set, Some(say), None).await;
+            }
+            9 => self.hold().await,
+            10 => self.reopen(set).await,
+            // Its worker is lost together with everything it knew: whoever looks next goes on.
+            11 => self.lose(),
+            _ => self.turn(set, None, None).await,
+        }
+    }
+
+    async fn begin(&mut self) {
+        let request = self.request();
+        let id = self
+            .store
+            .change_set_insert(&request, &specs(), self.now)
+            .await
+            .unwrap();
+        self.sets.push(id);
+    }
+
+    /// A process ends its stage, one way or the other; sometimes it says so twice.
+    async fn run_ends(&mut self) {
+        let alive: Vec<RunId> = self.alive.iter().copied().collect();
+        let Some(id) = self.pick(&alive) else {
+            return;
+        };
+        let run = self.store.run_get(id).await.unwrap().unwrap();
+        let event = self.ending(&run.state);
+        self.alive.remove(&id);
+        let Some(event) = event else {
+            return;
+        };
+        if self.dice.below(8) == 0 {
+            // An event that was committed and is sent again is refused as a whole.
+            self.turn(run.change_set, None, Some((id, event.clone())))
+                .await;
+            if !self.alive.contains(&id) {
+                let mut none = |_| false;
+                let again = self.store.change_set_turn(
+                    run.change_set,
+                    None,
+                    Some((id, event)),
+                    self.now,
+                    &mut none,
+                );
+                assert!(again.await.is_err(), "an event happened twice");
+            }
+            return;
+        }
+        self.turn(run.change_set, None, Some((id, event))).await;
+    }
+
+    fn ending(&mut self, state: &RunState) -> Option<RunEvent> {
+        let problem = Problem {
+            policy: model::policy::Verdict::default(),
+            stage: run::Stage::Planning,
+            message: "no".to_owned(),
+            diagnostics: Vec::new(),
+            serial: None,
+            hint: None,
+            refused: false,
+            interrupted: false,
+        };
+        let how = self.dice.below(6);
+        match state {
+            RunState::Planning { .. } => Some(match how {
+                0 => RunEvent::NothingToChange {
+                    consumed: Some("consumed".to_owned()),
+                    serial: Some(1),
+                },
+                1 => RunEvent::Failed { problem },
+                2 => RunEvent::RunnerLost { kept: None },
+                _ => RunEvent::PlanFinished {
+                    plan: plan(self.now, how == 3),
+                    confirmed: how == 4,
+                    review: false,
+                },
+            }),
+            RunState::Applying { .. } => Some(match how {
+                0 => RunEvent::Failed { problem },
+                1 => RunEvent::RunnerLost { kept: None },
+                2 => RunEvent::PlanVoided {
+                    why: "it moved".to_owned(),
+                },
+                _ => RunEvent::ApplyFinished {
+                    counts: PlanCounts::default(),
+                    serial: Some(2),
+                },
+            }),
+            RunState::Queued | RunState::Planned { .. } | RunState::Finished { .. } => None,
+        }
+    }
+
+    /// Processes die without a word, and are found dead.
+    fn lose(&mut self) {
+        let alive: Vec<RunId> = self.alive.iter().copied().collect();
+        if let Some(run) = self.pick(&alive) {
+            self.alive.remove(&run);
+        }
+    }
+
+    async fn find_dead(&mut self) {
+        for set in self.sets.clone() {
+            for run in self.store.run_list(set).await.unwrap() {
+                if run.state.is_running() && !self.alive.contains(&run.id) {
+                    let lost = RunEvent::RunnerLost { kept: None };
+                    self.store.run_record(run.id, lost, self.now).await.unwrap();
+                }
+            }
+        }
+    }
+
+    async fn approve(&mut self, set: ChangeSetId) {
+        let runs = self.store.run_list(set).await.unwrap();
+        let runs: Vec<RunId> = runs.iter().map(|run| run.id).collect();
+        let run = if self.dice.below(2) == 0 {
+            self.pick(&runs)
+        } else {
+            None
+        };
+        let approval = Approval {
+            change_set: set,
+            run,
+            person: "eve".to_owned(),
+            role: None,
+            verified: false,
+            comment: None,
+            at: self.now,
+        };
+        self.store.approval_insert(&approval).await.unwrap();
+    }
+
+    async fn hold(&mut self) {
+        let on = if self.dice.below(2) == 0 {
+            HoldOn::Stack(stack("a"))
+        } else {
+            HoldOn::Lane("azure".to_owned())
+        };
+        if self.dice.below(2) == 0 {
+            let until = self.now + SignedDuration::from_mins(5);
+            let new = NewHold {
+                project: "p",
+                on: &on,
+                person: "ops",
+                reason: "migration",
+                since: self.now,
+                until,
+            };
+            self.store.hold_insert(&new).await.unwrap();
+        } else {
+            // Nothing may be held there.
+            drop(self.store.hold_release("p", &on, "ops", self.now).await);
+        }
+    }
+
+    async fn reopen(&mut self, id: ChangeSetId) {
+        let set = self.store.change_set_get(id).await.unwrap();
+        let again = self
+            .store
+            .change_set_reopen(id, Reopen::Rest, &set.request, &specs(), "eve", self.now)
+            .await;
+        match again {
+            Ok(_) | Err(ChangeSetError::Reopen(_)) => {}
+            Err(err) => panic!("{err:?}"),
+        }
+    }
+
+    /// What must hold after every commit.
+    async fn check(&self) {
+        let mut lanes: BTreeMap<String, ChangeSetId> = BTreeMap::new();
+        for id in &self.sets {
+            let set = self.store.change_set_get(*id).await.unwrap();
+            let runs = self.store.run_list(*id).await.unwrap();
+            let applying = runs
+                .iter()
+                .filter(|run| matches!(run.state, RunState::Applying { .. }))
+                .count();
+            if applying > 0 {
+                assert!(set.status.holds_lanes(), "{id} applies without its lanes");
+                for lane in &set.request.lanes {
+                    let other = lanes.insert(lane.clone(), *id);
+                    assert_eq!(other, None, "two change sets apply on lane `{lane}`");
+                }
+            }
+            let held = self.lanes_of(*id).await;
+            let wanted = if set.status.holds_lanes() && set.status != Status::Interrupting {
+                set.request.lanes.len()
+            } else {
+                held.len()
+            };
+            assert_eq!(held.len(), wanted, "{id} is {:?}", set.status);
+            if !set.status.holds_lanes() {
+                assert!(
+                    held.is_empty(),
+                    "{id} is {:?} and holds {held:?}",
+                    set.status
+                );
+            }
+            if set.status == Status::Finished {
+                assert!(runs.iter().all(|run| run.state.is_finished()));
+            }
+            self.replay(*id).await;
+        }
+    }
+
+    async fn lanes_of(&self, set: ChangeSetId) -> Vec<String> {
+        let sql = "SELECT name FROM lane WHERE change_set = $1";
+        let rows = self.store.db.fetch_all(sql, &[set.into()]).await.unwrap();
+        rows.iter()
+            .map(|row| row.text(0).unwrap().to_owned())
+            .collect()
+    }
+
+    /// The stored events give the stored state.
+    async fn replay(&self, id: ChangeSetId) {
+        let mut status = Status::Planning;
+        for (_, event) in self.store.change_set_events(id).await.unwrap() {
+            status = changeset::advance(&status, &event).unwrap();
+        }
+        let stored = self.store.change_set_get(id).await.unwrap().status;
+        assert_eq!(status, stored, "{id}");
+        for run in self.store.run_list(id).await.unwrap() {
+            let mut state = RunState::Queued;
+            for (at, event) in self.store.run_events(run.id).await.unwrap() {
+                state = run::advance(&state, event, at).unwrap();
+            }
+            assert_eq!(state, run.state, "{}", run.id);
+        }
+    }
+
+    /// Whoever looks long enough brings everything to rest: nothing is stuck without a reason.
+    async fn comes_to_rest(&mut self) {
+        self.now += SignedDuration::from_hours(1);
+        self.alive.clear();
+        for _ in 0..40 {
+            self.find_dead().await;
+            self.alive.clear();
+            for set in self.sets.clone() {
+                self.turn(set, None, None).await;
+            }
+            for run in self.alive.clone() {
+                let found = self.store.run_get(run).await.unwrap().unwrap();
+                let event = match found.state {
+                    RunState::Planning { .. } => RunEvent::NothingToChange {
+                        consumed: None,
+                        serial: None,
+                    },
+                    RunState::Applying { .. } => RunEvent::ApplyFinished {
+                        counts: PlanCounts::default(),
+                        serial: None,
+                    },
+                    RunState::Queued | RunState::Planned { .. } | RunState::Finished { .. } => {
+                        continue;
+                    }
+                };
+                self.alive.remove(&run);
+                self.turn(found.change_set, None, Some((run, event))).await;
+            }
+            self.check().await;
+        }
+        for id in &self.sets {
+            let set = self.store.change_set_get(*id).await.unwrap();
+            assert!(
+                set.status.is_over() || set.status == Status::AwaitingConfirm,
+                "{id} is stuck: {:?}",
+                set.status
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn whatever_happens_the_promises_hold() {
+    let home = TestHome::new();
+    let store = home.open().await;
+    let mut world = World {
+        store,
+        dice: Dice::new(),
+        now: START + SignedDuration::from_hours(1),
+        sets: Vec::new(),
+        alive: BTreeSet::new(),
+    };
+    for _ in 0..12 {
+        for _ in 0..40 {
+            world.step().await;
+            world.check().await;
+        }
+        world.find_dead().await;
+        world.comes_to_rest().await;
+        // The next five live beside what the last ones left behind.
+        let waiting = world.sets.clone();
+        for set in waiting {
+            let by = "ops".to_owned();
+            world.turn(set, Some(Say::Interrupt { by }), None).await;
+        }
+        world.comes_to_rest().await;
+        world.sets.clear();
+    }
+}

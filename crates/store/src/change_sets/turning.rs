@@ -1,0 +1,180 @@
+//! One look at a change set: everything that can happen now, in one transaction.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use model::approval::Approval;
+use model::changeset::{Around, ChangeSet, Front, Say, SetEvent, Status, Step, hear, next};
+use model::hold::Hold;
+use model::ids::{ChangeSetId, RunId};
+use model::run::{Run, RunEvent, Skip, Stage};
+
+use super::{ChangeSetError, Turn, get, record};
+use crate::db::Tx;
+use crate::{Store, approvals, holds, lanes, runs};
+
+impl Store {
+    /// Looks at a change set and commits everything that can happen now, together with what just happened
+    /// to one of its runs, or what a person said. A run is claimed only if `claim` agrees (it takes the
+    /// run's lock); two callers never start the same run.
+    pub async fn change_set_turn(
+        &self,
+        id: ChangeSetId,
+        say: Option<Say>,
+        happened: Option<(RunId, RunEvent)>,
+        now: Timestamp,
+        claim: &mut (dyn FnMut(RunId) -> bool + Send),
+    ) -> Result<Turn, ChangeSetError> {
+        let mut tx = self.db.begin_write().await?;
+        let set = get(&mut tx, id).await?;
+        let holds = holds::active(&mut tx, &set.request.project, now).await?;
+        let runs = runs::list(&mut tx, id).await?;
+        let approvals = approvals::list(&mut tx, &set, &runs).await?;
+        let mut table = Table {
+            runs,
+            set,
+            holds,
+            approvals,
+            now,
+            starts: Vec::new(),
+            refused: BTreeSet::new(),
+            released: false,
+        };
+        if let Some((run, event)) = happened {
+            runs::record(&mut tx, &mut table.runs, run, event, now).await?;
+        }
+        if let Some(say) = say {
+            let steps = hear(&table.set, &table.runs, &table.around(), say)?;
+            table.carry_out(&mut tx, steps, claim).await?;
+        }
+        let mut front;
+        loop {
+            front = None;
+            if table.set.status == Status::Waiting {
+                front = lanes::take(&mut tx, &table.set, &table.holds, now).await?;
+                if front.is_none() {
+                    record(&mut tx, &mut table.set, SetEvent::LanesTaken, now).await?;
+                }
+            }
+            let steps = next(&table.set, &table.runs, &table.around());
+            if !table.carry_out(&mut tx, steps, claim).await? {
+                break;
+            }
+        }
+        tx.commit().await?;
+        Ok(Turn {
+            set: table.set,
+            runs: table.runs,
+            starts: table.starts,
+            front,
+            released: table.released,
+        })
+    }
+
+    /// Ends a change set that nobody drives any more and gives its lanes up.
+    pub async fn change_set_stop(
+        &self,
+        id: ChangeSetId,
+        why: &str,
+        now: Timestamp,
+    ) -> Result<(), ChangeSetError> {
+        let mut tx = self.db.begin_write().await?;
+        let mut set = get(&mut tx, id).await?;
+        if !set.status.is_over() {
+            let mut members = runs::list(&mut tx, id).await?;
+            skip_open(&mut tx, &mut members, now).await?;
+            let why = why.to_owned();
+            record(&mut tx, &mut set, SetEvent::Abandoned { why }, now).await?;
+        }
+        tx.commit().await?;
+        Ok(())
+    }
+
+    /// Who stands between a change set and its lanes; nobody if it does not wait for them.
+    pub async fn change_set_front(
+        &self,
+        id: ChangeSetId,
+        now: Timestamp,
+    ) -> Result<Option<Front>, ChangeSetError> {
+        let mut tx = self.db.begin_write().await?;
+        let set = get(&mut tx, id).await?;
+        if set.status != Status::Waiting {
+            return Ok(None);
+        }
+        let holds = holds::active(&mut tx, &set.request.project, now).await?;
+        lanes::front(&mut tx, &set, &holds).await
+    }
+}
+
+/// A change set on the table, with all that is decided from.
+struct Table {
+    set: ChangeSet,
+    runs: Vec<Run>,
+    holds: Vec<Hold>,
+    approvals: Vec<Approval>,
+    now: Timestamp,
+    starts: Vec<(RunId, Stage)>,
+    /// Those that could not be claimed: somebody else has their lock.
+    refused: BTreeSet<RunId>,
+    released: bool,
+}
+
+impl Table {
+    fn around(&self) -> Around<'_> {
+        Around {
+            holds: &self.holds,
+            approvals: &self.approvals,
+            now: self.now,
+        }
+    }
+
+    /// Says whether anything moved.
+    async fn carry_out(
+        &mut self,
+        tx: &mut Tx,
+        steps: Vec<Step>,
+        claim: &mut (dyn FnMut(RunId) -> bool + Send),
+    ) -> Result<bool, ChangeSetError> {
+        let mut moved = false;
+        for step in steps {
+            let (run, event, start) = match step {
+                Step::Move(event) => {
+                    self.released |= record(tx, &mut self.set, event, self.now).await?;
+                    moved = true;
+                    continue;
+                }
+                Step::Record(run, event) => (run, event, None),
+                Step::StartPlan(run) => (run, RunEvent::PlanStarted, Some(Stage::Planning)),
+                Step::StartApply(run) => (run, RunEvent::ApplyStarted, Some(Stage::Applying)),
+            };
+            if let Some(stage) = start {
+                if self.refused.contains(&run) || !claim(run) {
+                    self.refused.insert(run);
+                    continue;
+                }
+                self.starts.push((run, stage));
+            }
+            runs::record(tx, &mut self.runs, run, event, self.now).await?;
+            moved = true;
+        }
+        Ok(moved)
+    }
+}
+
+/// What has not begun does not begin any more.
+pub(super) async fn skip_open(
+    tx: &mut Tx,
+    members: &mut [Run],
+    now: Timestamp,
+) -> Result<(), ChangeSetError> {
+    let open: Vec<RunId> = members
+        .iter()
+        .filter(|run| !run.state.is_finished() && !run.state.is_running())
+        .map(|run| run.id)
+        .collect();
+    for run in open {
+        let because = Skip::Abandoned;
+        runs::record(tx, members, run, RunEvent::Skipped { because }, now).await?;
+    }
+    Ok(())
+}
