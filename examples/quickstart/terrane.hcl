@@ -21,6 +21,12 @@ context "organisation" {
   }
 }
 
+# Asked about every plan of these stacks, and again before it is applied.
+policy "stateful" {
+  path   = "policies/stateful.rego"
+  stacks = ["label:stateful"]
+}
+
 stack "network" {
   path   = "infra/network"
   target = "local"

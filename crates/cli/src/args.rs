@@ -7,8 +7,9 @@ use clap::{CommandFactory as _, Parser, Subcommand, ValueEnum};
 use crate::commands::{
     apply::ApplyArgs, completions::CompletionsArgs, destroy::DestroyArgs, engine::EngineArgs,
     exec::ExecArgs, fmt::FmtArgs, graph::GraphArgs, hold::HoldArgs, init::InitArgs, key::KeyArgs,
-    lock::LockArgs, output::OutputArgs, plan::PlanArgs, run::RunArgs, runner::RunnerArgs,
-    server::ServerArgs, state::StateArgs, token::TokenArgs, validate::ValidateArgs,
+    lock::LockArgs, output::OutputArgs, plan::PlanArgs, policy::PolicyArgs, run::RunArgs,
+    runner::RunnerArgs, server::ServerArgs, state::StateArgs, token::TokenArgs,
+    validate::ValidateArgs,
 };
 use crate::{ExitStatus, Process, report};
 
@@ -85,6 +86,7 @@ pub(crate) enum Command {
     Lock(LockArgs),
     Hold(HoldArgs),
     Run(RunArgs),
+    Policy(PolicyArgs),
     Key(KeyArgs),
     Fmt(FmtArgs),
     Engine(EngineArgs),

@@ -16,6 +16,7 @@ pub(crate) mod lock;
 pub(crate) mod output;
 mod place;
 pub(crate) mod plan;
+pub(crate) mod policy;
 pub(crate) mod run;
 pub(crate) mod runner;
 mod selection;

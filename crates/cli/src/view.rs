@@ -13,6 +13,7 @@ pub mod look;
 pub mod outcome;
 pub mod outputs;
 pub mod plan;
+pub mod policy;
 pub mod progress;
 pub(crate) mod state;
 pub mod surgery;

@@ -64,6 +64,8 @@ pub struct Wanted {
     pub exec: Option<Exec>,
     /// Whether a home was named, or the machine keeps its disk: states may be stored here.
     pub may_keep_state: bool,
+    /// Why what policies deny is applied all the same.
+    pub policy_override: Option<String>,
 }
 
 impl Wanted {
@@ -240,6 +242,7 @@ async fn prepare(
         dirty: git.is_some_and(|git| git.is_dirty().unwrap_or(true)),
         origin: Origin::Person,
         approvals: approvals(project, wanted),
+        policy_override: wanted.policy_override.clone(),
     };
     Ok(Prepared {
         request,
@@ -305,6 +308,7 @@ pub async fn find_same(
         .await?;
     sets.retain(|set| {
         set.request.action == wanted.action
+            && set.request.policy_override == wanted.policy_override
             && matches!(
                 set.status,
                 Status::Waiting | Status::Confirmed | Status::Interrupting

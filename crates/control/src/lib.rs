@@ -21,6 +21,7 @@ mod left_behind;
 pub mod locks;
 pub mod outputs;
 pub mod patience;
+pub mod policy;
 pub mod projects;
 pub mod proposals;
 pub mod recovery;

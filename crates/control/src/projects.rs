@@ -87,7 +87,8 @@ pub fn open(root: &Path, env: &BTreeMap<String, String>) -> Result<OpenProject, 
         path: root.to_owned(),
         source,
     })?;
-    let loaded = config::load(&tree, &around);
+    let mut loaded = config::load(&tree, &around);
+    crate::policy::check(&mut loaded);
     let derived = derive(root, &loaded, git.as_ref());
     let identity = written(&loaded).unwrap_or_else(|| derived.clone());
     Ok(OpenProject {

@@ -12,9 +12,11 @@ use std::io::Write as _;
 use std::os::fd::AsFd as _;
 use std::pin::Pin;
 
+use model::changeset::ChangeSet;
 use model::ids::RunId;
 use model::import_proposal::Left;
 use model::masking::Mask;
+use model::policy::Verdict;
 use model::run::{Awaited, EngineDiagnostic, Problem, Run, RunEvent, RunSpec, RunState, Stage};
 use model::secret::Secret;
 use tokio::net::TcpListener;
@@ -32,6 +34,7 @@ use interrupts::Interrupts;
 mod ahead;
 mod apply;
 mod attend;
+mod check;
 mod engine;
 mod exec;
 mod inputs;
@@ -66,6 +69,7 @@ pub struct Endpoint {
 /// What a stage works with.
 pub(crate) struct Job<'a> {
     control: &'a Control,
+    set: &'a ChangeSet,
     run: RunId,
     spec: &'a RunSpec,
     asker: &'a Asker,
@@ -134,6 +138,7 @@ pub(crate) struct Failure {
     diagnostics: Vec<EngineDiagnostic>,
     refused: bool,
     interrupted: bool,
+    policy: Verdict,
     left: Option<Box<Left>>,
 }
 
@@ -145,6 +150,7 @@ impl Failure {
             diagnostics: Vec::new(),
             refused: false,
             interrupted: false,
+            policy: Verdict::default(),
             left: None,
         }
     }
@@ -200,6 +206,7 @@ impl Failure {
             hint: self.hint,
             refused: self.refused,
             interrupted: self.interrupted,
+            policy: self.policy,
             left: self.left,
         }
     }
@@ -220,6 +227,7 @@ pub async fn run(
     let (set, spec) = brief.map_err(|source| RunnerError::Read { run, source })?;
     let job = Job {
         control,
+        set: &set,
         run,
         spec: &spec,
         asker,

@@ -7,6 +7,7 @@ pub mod engine;
 pub mod git;
 pub mod oidc;
 pub mod process;
+pub mod rego;
 pub mod secrets;
 pub mod snapshot;
 pub mod state_http;

@@ -40,7 +40,7 @@ pub struct Extras {
 }
 
 impl Extras {
-    /// What the stacks of a project want; `include` is meant from a stack's own directory.
+    /// What the stacks of a project want, and its policies; `include` is meant from a stack's own directory.
     pub fn of(project: &Project) -> Self {
         let mut extras = Self::default();
         for stack in project.stacks.values() {
@@ -50,6 +50,8 @@ impl Extras {
                 .include
                 .extend(stack.include.iter().filter_map(from_root));
         }
+        let policies = project.policies.values().flat_map(|it| &it.sources);
+        extras.include.extend(policies.map(|it| it.path.clone()));
         extras
     }
 }

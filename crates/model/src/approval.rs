@@ -133,7 +133,7 @@ pub fn owed(set: &ChangeSet, runs: &[Run], approvals: &[Approval], now: Timestam
         .map(|run| (&run.stack, run))
         .collect();
     let mut owed = Vec::new();
-    for requirement in &set.request.approvals {
+    for requirement in set.request.approvals.iter().chain(&by_policy(set, &ready)) {
         let covered: Vec<&Run> = requirement
             .stacks
             .iter()
@@ -159,6 +159,28 @@ pub fn owed(set: &ChangeSet, runs: &[Run], approvals: &[Approval], now: Timestam
         }
     }
     owed
+}
+
+/// What policies want for the plans that lie ready, unless they are overridden.
+fn by_policy(set: &ChangeSet, ready: &BTreeMap<&StackName, &Run>) -> Vec<Requirement> {
+    if set.request.policy_override.is_some() {
+        return Vec::new();
+    }
+    let wanted = ready.values().flat_map(|run| {
+        let wanted = run.state.policy().map_or(&[][..], |it| &it.approvals);
+        wanted.iter().map(|wanted| Requirement {
+            by: format!("policy `{}`", wanted.remark.policy),
+            rule: ApprovalRule {
+                count: wanted.count,
+                role: wanted.role.clone(),
+                author: false,
+                expires: None,
+                scope: ApprovalScope::ChangeSet,
+            },
+            stacks: BTreeSet::from([run.stack.clone()]),
+        })
+    });
+    wanted.collect()
 }
 
 /// Whether nothing is owed for one run.

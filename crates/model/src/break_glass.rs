@@ -20,16 +20,19 @@ pub enum Act {
     Revealed,
     /// The engine of a run was killed.
     EngineKilled,
+    /// What a policy denies was applied all the same.
+    PolicyOverridden,
 }
 
 impl Act {
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::LockBroken,
         Self::StatePushed,
         Self::StateRolledBack,
         Self::StateEdited,
         Self::Revealed,
         Self::EngineKilled,
+        Self::PolicyOverridden,
     ];
 
     pub fn as_str(self) -> &'static str {
@@ -40,6 +43,7 @@ impl Act {
             Self::StateEdited => "state_edited",
             Self::Revealed => "revealed",
             Self::EngineKilled => "engine_killed",
+            Self::PolicyOverridden => "policy_overridden",
         }
     }
 
@@ -52,6 +56,7 @@ impl Act {
             Self::StateEdited => "state edited",
             Self::Revealed => "secrets shown",
             Self::EngineKilled => "engine killed",
+            Self::PolicyOverridden => "policy overridden",
         }
     }
 }

@@ -65,6 +65,9 @@ pub struct Request {
     /// The bundle whose plans it applies.
     #[serde(default)]
     pub bundle: Option<BundleOrigin>,
+    /// Why what policies deny is applied all the same.
+    #[serde(default)]
+    pub policy_override: Option<String>,
     #[serde(default)]
     pub origin: Origin,
     /// Who must agree, as the project said when it was asked for.

@@ -16,6 +16,7 @@ mod functions;
 mod kinds;
 mod operators;
 pub(crate) mod paths;
+mod policies;
 pub(crate) mod prescan;
 mod project;
 mod reader;
@@ -45,6 +46,7 @@ use check::{Drafts, Known};
 use check_modules::Modules;
 use expand::Blocks;
 use findings::Findings;
+use policies::PolicyDraft;
 use project::{Item, TargetDraft};
 use reader::{Reader, Scope};
 use shape::head;
@@ -84,6 +86,17 @@ impl Loaded {
         self.findings
             .iter()
             .any(|finding| finding.severity == Severity::Error)
+    }
+
+    /// Adds what was found elsewhere, in files with these texts.
+    pub fn add(&mut self, findings: Vec<Finding>, texts: &BTreeMap<String, String>) {
+        for place in findings.iter().flat_map(|finding| &finding.places) {
+            if let Some(text) = texts.get(&place.at.file) {
+                self.texts.insert(place.at.file.clone(), text.clone());
+            }
+        }
+        self.findings.extend(findings);
+        sort(&mut self.findings);
     }
 }
 
@@ -296,6 +309,10 @@ fn read(
             )
         })
         .collect();
+    let policies: Vec<PolicyDraft> = outer
+        .all("policy")
+        .map(|item| policies::read(reader, item, &scope, &dirs))
+        .collect();
     let writers: BTreeMap<String, Writer> = outer
         .all("writer")
         .map(|item| {
@@ -347,6 +364,7 @@ fn read(
     check::check(findings, &known, &mut drafts);
     cycle::check(findings, &drafts);
     attach::attach(findings, &known, &contexts, &mut drafts);
+    let policies = policies::attach(findings, &known, policies, &drafts);
     let mut modules = Modules::new(reader.tree, dirs);
     modules.read_all(findings, &drafts);
     check::states(findings, &known, &drafts, &modules.read);
@@ -361,6 +379,7 @@ fn read(
             .into_iter()
             .map(|(name, draft)| (name, draft.context))
             .collect();
+        project.policies = policies;
         project.writers = writers;
         project.stacks = drafts
             .into_iter()
@@ -412,6 +431,15 @@ fn empty(outer: &Outer<'_>, disabled: &BTreeSet<String>) -> Finding {
     }
 }
 
+/// Errors first, then by place.
+fn sort(findings: &mut [Finding]) {
+    let place = |finding: &Finding| {
+        let first = finding.places.first();
+        first.map(|place| (place.at.file.clone(), place.at.line, place.at.column))
+    };
+    findings.sort_by(|a, b| (a.severity, place(a)).cmp(&(b.severity, place(b))));
+}
+
 /// Sorts what was found, and keeps the texts it points into.
 fn finish(
     mut reader: Reader<'_>,
@@ -432,15 +460,7 @@ fn finish(
         reader.findings.push_always(finding);
     }
     let mut findings = Findings::into_list(reader.findings);
-    findings.sort_by(|a, b| {
-        let key = |finding: &Finding| {
-            finding
-                .places
-                .first()
-                .map(|place| (place.at.file.clone(), place.at.line, place.at.column))
-        };
-        (a.severity, key(a)).cmp(&(b.severity, key(b)))
-    });
+    sort(&mut findings);
     let mut texts = BTreeMap::new();
     for place in findings.iter().flat_map(|finding| &finding.places) {
         let path = &place.at.file;

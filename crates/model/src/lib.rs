@@ -25,6 +25,7 @@ pub mod machine;
 pub mod masking;
 pub mod module;
 pub mod plan;
+pub mod policy;
 pub mod preview;
 pub mod project;
 pub mod proposal;

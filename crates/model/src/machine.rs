@@ -286,6 +286,7 @@ fn awaited() -> Vec<Awaited> {
 
 fn plan() -> PlanRecord {
     PlanRecord {
+        policy: crate::policy::Verdict::default(),
         counts: PlanCounts::default(),
         destroys: false,
         outputs: BTreeSet::new(),
@@ -304,6 +305,7 @@ fn plan() -> PlanRecord {
 
 fn problem() -> Problem {
     Problem {
+        policy: crate::policy::Verdict::default(),
         stage: Stage::Applying,
         message: String::new(),
         diagnostics: Vec::new(),

@@ -17,6 +17,7 @@ use serde_json::Value;
 use crate::ids::StackName;
 
 pub use outputs::{PlannedOutput, planned_outputs};
+pub(crate) use parse::sensitive_in;
 pub use parse::{ParsePlanError, difference, parse};
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -13,6 +13,7 @@ use crate::approval::ApprovalBlock;
 use crate::diagnostic::Location;
 use crate::engine::EngineRequirement;
 use crate::ids::StackName;
+use crate::policy::Policy;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Project {
@@ -28,6 +29,7 @@ pub struct Project {
     pub layers: BTreeMap<String, i64>,
     pub targets: BTreeMap<String, Target>,
     pub contexts: BTreeMap<String, Context>,
+    pub policies: BTreeMap<String, Policy>,
     /// Who counts as CI, by name.
     pub writers: BTreeMap<String, Writer>,
     /// Enabled stacks only, `for_each` and `discover` expanded, by name.

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{ChangeSetId, RunId, StackName};
 use crate::import_proposal::Left;
 use crate::plan::PlanCounts;
+use crate::policy::Verdict;
 use crate::seal::Seal;
 
 mod advance;
@@ -75,6 +76,9 @@ pub struct PlanRecord {
     pub seal: Box<Seal>,
     /// Made in another slot than the one applies use: good to look at, planned afresh at apply.
     pub preview: bool,
+    /// What policies said of it.
+    #[serde(default)]
+    pub policy: Verdict,
     /// From when on a person's word is about this plan. None: it had to wait for an upstream, and what was
     /// said of the change set covers it.
     #[serde(default)]
@@ -200,6 +204,9 @@ pub struct Problem {
     pub refused: bool,
     #[serde(default)]
     pub interrupted: bool,
+    /// What policies said, if that is why.
+    #[serde(default)]
+    pub policy: Verdict,
     /// What an engine that died had done, and no state knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left: Option<Box<Left>>,
@@ -322,6 +329,24 @@ impl RunState {
             Self::Queued | Self::Deferred { .. } | Self::Planned { .. } | Self::Finished { .. } => {
                 false
             }
+        }
+    }
+
+    /// What policies said of its plan, or of one that they denied.
+    pub fn policy(&self) -> Option<&Verdict> {
+        match self {
+            Self::Planned { plan, .. } | Self::Applying { plan, .. } => Some(&plan.policy),
+            Self::Finished { outcome, .. } => match outcome {
+                Outcome::Planned { plan } => Some(&plan.policy),
+                Outcome::Failed { problem } => Some(&problem.policy),
+                Outcome::Deferred { .. }
+                | Outcome::Unchanged
+                | Outcome::Untouched
+                | Outcome::Applied { .. }
+                | Outcome::Skipped { .. }
+                | Outcome::Unknown { .. } => None,
+            },
+            Self::Queued | Self::Planning { .. } | Self::Deferred { .. } => None,
         }
     }
 

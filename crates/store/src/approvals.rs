@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use model::approval::Approval;
 use model::changeset::ChangeSet;
 use model::ids::{ChangeSetId, RunId};
+use model::run::Run;
 
 use crate::Store;
 use crate::change_sets::{ChangeSetError, timestamp};
@@ -44,8 +45,16 @@ impl Store {
 }
 
 /// Those of a change set that needs any; most do not, and are not asked about.
-pub(crate) async fn list(tx: &mut Tx, set: &ChangeSet) -> Result<Vec<Approval>, ChangeSetError> {
-    if set.request.approvals.is_empty() {
+pub(crate) async fn list(
+    tx: &mut Tx,
+    set: &ChangeSet,
+    runs: &[Run],
+) -> Result<Vec<Approval>, ChangeSetError> {
+    let wants = |run: &Run| {
+        let said = run.state.policy();
+        said.is_some_and(|said| !said.approvals.is_empty())
+    };
+    if set.request.approvals.is_empty() && !runs.iter().any(wants) {
         return Ok(Vec::new());
     }
     let rows = tx.fetch_all(approval_sql!(), &[set.id.into()]).await?;

@@ -73,6 +73,13 @@ impl Store {
         from_json(expect_row(row)?.text(0)?, || format!("run `{id}`"))
     }
 
+    /// The runs of a stack, newest first, as far as anybody looks back.
+    pub async fn run_list_of_stack(&self, stack: &StackName) -> Result<Vec<RunId>, ChangeSetError> {
+        let sql = "SELECT id FROM run WHERE stack = $1 ORDER BY id DESC LIMIT 100";
+        let rows = self.db.fetch_all(sql, &[stack.as_str().into()]).await?;
+        rows.iter().map(|row| Ok(RunId(row.int(0)?))).collect()
+    }
+
     /// What the last run of a stack was about that left everything as the source says.
     pub async fn run_last_settled(
         &self,
@@ -257,7 +264,8 @@ pub(crate) async fn record(
     }
 }
 
-/// The stack is as its source says: remembered, and what was done by hand meanwhile is caught up with.
+/// The stack is as its source says: remembered, and what was done by hand meanwhile is caught up with; not by a
+/// run that goes past policies itself.
 async fn settle(
     tx: &mut Tx,
     run: RunId,
@@ -278,7 +286,8 @@ async fn settle(
         "UPDATE break_glass SET closed_at = $2 WHERE closed_at IS NULL AND reason IS NOT NULL
          AND EXISTS (SELECT 1 FROM run r JOIN change_set c ON c.id = r.change_set
                      WHERE r.id = $1 AND c.action = 'apply' AND c.project = break_glass.project
-                     AND r.state_name = break_glass.state)",
+                     AND r.state_name = break_glass.state
+                     AND c.request NOT LIKE '%\"policy_override\":\"%')",
         &[run.into(), now.as_microsecond().into()],
     )
     .await?;

@@ -34,6 +34,12 @@ pub(crate) struct ApplyArgs {
     /// Show every attribute
     #[arg(long)]
     full: bool,
+    /// Go past what policies deny, as an emergency: it stays on the record, with the reason
+    #[arg(long, requires = "reason")]
+    override_policy: bool,
+    /// Why, in a sentence
+    #[arg(long, value_name = "TEXT", requires = "override_policy")]
+    reason: Option<String>,
     /// Engines at once [default: the project's `parallelism`, else the number of cores]
     #[arg(short = 'j', long = "jobs", value_name = "N", value_parser = change::jobs)]
     jobs: Option<NonZeroUsize>,
@@ -50,6 +56,7 @@ pub(crate) async fn apply(
         auto_approve: args.auto_approve,
         full: args.full,
         jobs: args.jobs,
+        policy_override: policy_override(args.override_policy, args.reason)?,
         ..Change::of(Action::Apply)
     };
     if let Some(file) = bundled::named(&change.selectors, process)? {
@@ -62,4 +69,14 @@ pub(crate) async fn apply(
             change::go_on_with(id, |_| Reopen::Rest, &change, global, process).await
         }
     }
+}
+
+fn policy_override(wanted: bool, reason: Option<String>) -> Result<Option<String>, CommandError> {
+    let reason = reason.filter(|_| wanted).map(|text| text.trim().to_owned());
+    if reason.as_ref().is_some_and(String::is_empty) {
+        return Err(CommandError::new("the reason is empty")
+            .hint("say why, for who reads the record later: `--reason \"…\"`")
+            .status(ExitStatus::Usage));
+    }
+    Ok(reason)
 }

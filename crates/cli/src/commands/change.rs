@@ -41,6 +41,8 @@ pub(crate) struct Change {
     pub(crate) detailed_exitcode: bool,
     pub(crate) full: bool,
     pub(crate) jobs: Option<NonZeroUsize>,
+    /// Why what policies deny is applied all the same.
+    pub(crate) policy_override: Option<String>,
     pub(crate) destroying: Destroying,
     /// Where a plan is written, to be applied later.
     pub(crate) out: Option<PathBuf>,
@@ -121,6 +123,7 @@ pub(crate) async fn carry_out(
         who,
         exec: None,
         may_keep_state: !settings.is_ci || settings.named_home.is_some(),
+        policy_override: change.policy_override.clone(),
         stacks,
     };
     let mut watcher = start(&control, &open, &project, &wanted, global, process).await?;
@@ -510,6 +513,7 @@ pub(crate) async fn go_on_with(
     let (set, what, stacks) = stopped.map_err(|err| prepare_error(&err))?;
     let who = writers::identify(&project, &stacks, &process.env, &process.actor()).await;
     let wanted = Wanted {
+        policy_override: change.policy_override.clone(),
         action: set.request.action,
         in_any_case: stacks.clone(),
         auto_approve: change.auto_approve,
@@ -565,6 +569,7 @@ impl Change {
             jobs: None,
             destroying: Destroying::default(),
             out: None,
+            policy_override: None,
         }
     }
 }

@@ -78,6 +78,7 @@ pub(crate) async fn exec(
     look_after_the_past(&control, &open, look, process).await?;
     let wanted = Wanted {
         keeps_plans: false,
+        policy_override: None,
         action: Action::Exec,
         in_any_case: stacks.clone(),
         auto_approve: exec.kind == ExecKind::Write,

@@ -1,7 +1,7 @@
 //! `terrane validate`
 
 use control::projects::{IdentitySource, OpenProject};
-use control::validation;
+use control::{policy, validation};
 use model::diagnostic::Finding;
 use serde_json::json;
 
@@ -33,6 +33,12 @@ pub(crate) async fn validate(
     let mut open = read_project(global, process)?;
     if args.engine {
         ask_the_engine(&mut open, global, process).await?;
+    }
+    if !open.loaded.has_errors() {
+        let root = open.root.clone();
+        policy::check_deeply(&mut open.loaded, &process.program, &root)
+            .await
+            .map_err(|err| CommandError::from_error(&err))?;
     }
     say_lost_states(&open, global, process).await?;
     let loaded = &open.loaded;

@@ -1,6 +1,6 @@
 //! The plan of a change set: what will happen in each stack, and in numbers.
 //!
-//! Not here: what a plan is (`model::plan`), policies and approvals.
+//! Not here: what a plan is (`model::plan`), how policies are shown (`policy`), approvals.
 
 mod entry;
 mod resource;
@@ -14,6 +14,7 @@ use self::entry::{Entry, Marks, entry_lines};
 use self::resource::resource_lines;
 use super::diagnostics::{self, EngineDiagnostic};
 use super::look::{Ink, Look};
+use super::policy::{self, StackVerdict};
 use super::text::{self, clean};
 
 /// The stacks of a change set, in the order they are shown.
@@ -22,6 +23,8 @@ pub struct PlanSet {
     /// Said first, such as ``change set c42 on `azure`, source 3f9c1e2 (clean)``; may be empty.
     pub heading: String,
     pub stacks: Vec<StackPlan>,
+    /// What policies said.
+    pub policy: Vec<StackVerdict>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -85,6 +88,10 @@ pub fn render(set: &PlanSet, full: bool, look: Look) -> String {
     }
     if !set.stacks.is_empty() {
         out.push('\n');
+    }
+    let said = policy::render(&set.policy, widest.unwrap_or(0), look);
+    if !said.is_empty() {
+        out.extend([&*said, "\n"]);
     }
     out.push_str(&closing(set));
     out.push('\n');
@@ -157,11 +164,16 @@ pub fn closing(set: &PlanSet) -> String {
             summary::sum(&counts)
         ),
     };
-    let missing: Vec<String> = [(failed, "failed"), (deferred, "deferred")]
-        .iter()
-        .filter(|(number, _)| *number > 0)
-        .map(|(number, word)| format!("{number} {word}"))
-        .collect();
+    let denied = set.policy.iter().filter(|it| it.verdict.denies()).count();
+    let missing: Vec<String> = [
+        (denied, "denied"),
+        (failed, "failed"),
+        (deferred, "deferred"),
+    ]
+    .iter()
+    .filter(|(number, _)| *number > 0)
+    .map(|(number, word)| format!("{number} {word}"))
+    .collect();
     if !missing.is_empty() {
         words = format!("{words}; {}", missing.join(", "));
     }

@@ -33,6 +33,7 @@ mod order;
 mod outage;
 mod output;
 mod people;
+mod policy;
 mod preview;
 mod project;
 mod quickstart;

@@ -139,6 +139,8 @@ fn one_change_reaches_only_what_depends_on_it() {
     web-staging     skipped: nothing it consumes changes
     web-production  no changes
 
+    policy          no objection (1 asked)
+
     Plan: 0 to add, 3 to change, 0 to replace, 0 to destroy, in 1 of 7 stacks.
     "#);
 }

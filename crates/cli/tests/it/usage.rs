@@ -60,10 +60,12 @@ fn the_first_page_lists_every_command() {
       lock         See who holds which state, and break a lock that nobody will release
       hold         Keep a stack or a whole target from being applied for a while
       run          See what runs and why it waits; approve, confirm, try again
+      policy       Ask policies about a plan that was made
       key          See which master keys a home needs, and replace one
       fmt          Format the project file and the stacks
       engine       Find, install and pin engines
       completions  Print completions for a shell
+      help         Print this message or the help of the given subcommand(s)
 
     Options:
       -h, --help     Print help
@@ -95,7 +97,7 @@ fn wrong_usage_ends_with_its_own_code() {
     ── stderr
     error: unrecognized subcommand 'aply'
 
-      tip: a similar subcommand exists: 'apply'
+      tip: some similar subcommands exist: 'policy', 'apply'
 
     Usage: terrane [OPTIONS] <COMMAND>
 

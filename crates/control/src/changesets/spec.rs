@@ -81,6 +81,7 @@ pub(super) fn spec(
         destroy: wanted.destroy || wanted.action == Action::Destroy,
         refresh_only: wanted.refresh_only,
         pinned: wanted.pinned.filter(|_| wanted.action == Action::Plan),
+        policies: crate::policy::applied(project, name),
         exec: wanted.exec.clone(),
     })
 }
@@ -106,6 +107,7 @@ pub(crate) fn spec_alone(
         who: Who::person(""),
         exec: None,
         may_keep_state: false,
+        policy_override: None,
     };
     let graph = Graph::new(project);
     let source = Source::default();

@@ -16,7 +16,7 @@ use super::limit::Limit;
 use super::plan::{file_path, initialise};
 use super::seal::Void;
 use super::workspace::{Scratch, Workspace, write_private};
-use super::{Failure, Job, failed, inputs, seal};
+use super::{Failure, Job, check, failed, inputs, seal};
 use crate::backends;
 use crate::kept_aside::{self, Leftovers};
 use crate::left_behind;
@@ -61,6 +61,10 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
     };
     let left = Leftovers::of(job.run, job.spec, &workspace.dir, &plan);
     nothing_left_over(job, left).await?;
+    if let Err(denied) = check::at_apply(job, &plan.policy).await {
+        scratch.remove();
+        return Err(denied);
+    }
     scratch.write_variables(&inputs.variables)?;
     let expected = ExpectedHead::Exactly(plan.seal.head.as_ref().map(|head| head.version));
     let store = &job.control.store;

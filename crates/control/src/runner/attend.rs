@@ -63,9 +63,10 @@ pub async fn attend(
     if begun.await.map_err(store)?.starts.is_empty() {
         return Err(AttendError::Taken);
     }
-    let (_, spec) = control.store.run_brief(run).await.map_err(store)?;
+    let (whole, spec) = control.store.run_brief(run).await.map_err(store)?;
     let job = Job {
         control,
+        set: &whole,
         run,
         spec: &spec,
         asker,

@@ -45,6 +45,7 @@ async fn try_prepare(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure
     let inputs = inputs::gather(job).await?;
     *mask = inputs.mask.clone();
     let plan = PlanRecord {
+        policy: model::policy::Verdict::default(),
         counts: PlanCounts::default(),
         // Whoever says `state rm` means it.
         destroys: true,

@@ -26,7 +26,7 @@ use super::engine::Caller;
 use super::inputs::{self, Inputs};
 use super::limit::Limit;
 use super::workspace::{Scratch, Workspace};
-use super::{Carried, Failure, Job, ahead, failed, seal};
+use super::{Carried, Failure, Job, ahead, check, failed, seal};
 use crate::fit::{self, Judged};
 use crate::state::StateAccess;
 
@@ -95,6 +95,13 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
         return Ok(nothing);
     }
     keep_view(job, &plan).await?;
+    let policy = match check::at_plan(job, &shown, mask, &workspace).await {
+        Ok(policy) => policy,
+        Err(denied) => {
+            scratch.remove();
+            return Err(denied);
+        }
+    };
     if !job.auto_approve {
         ahead::keep(job, &shown).await?;
     }
@@ -107,8 +114,9 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
     };
     // Who confirmed the change set said yes to what fits, and to what had to wait unless it destroys; not to what is
     // asked for itself.
+    let is_owed = !policy.approvals.is_empty() && job.set.request.policy_override.is_none();
     let was_seen = judged.fits.unwrap_or(job.holds_lanes && !plan.destroys());
-    let is_said = was_seen && !has_own_approval(job.spec);
+    let is_said = was_seen && !has_own_approval(job.spec) && !is_owed;
     let is_auto = job.spec.stack.confirm == Confirm::Auto;
     let confirmed = !job.review && (job.auto_approve || is_auto || is_said);
     let record = PlanRecord {
@@ -123,6 +131,7 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
             lock_file: seal::lock_file(&workspace),
         }),
         preview: !workspace.is_first,
+        policy,
         since: judged
             .since
             .or_else(|| (!is_said).then(|| job.control.now())),
@@ -130,7 +139,7 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
     };
     drop(caller);
     // The same process goes on to apply it at once if it may; otherwise it must survive this process.
-    if job.goes_on {
+    if job.goes_on && !is_owed {
         let carried = Carried {
             inputs,
             workspace,

@@ -113,6 +113,7 @@ async fn look(job: &Job<'_>, awaits: &[Awaited], mask: &mut Mask) -> Result<Look
             lock_file: None,
         }),
         preview: true,
+        policy: model::policy::Verdict::default(),
         since: None,
         consumed: None,
     };

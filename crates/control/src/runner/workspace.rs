@@ -64,6 +64,11 @@ impl Workspace {
         &self.tree
     }
 
+    /// A file of the source, from the project's root.
+    pub(super) fn read(&self, path: &str) -> io::Result<String> {
+        fs::read_to_string(self.tree.join(path))
+    }
+
     /// The stack's own variable files, then ours, which wins.
     pub(super) fn var_files(&self, job: &Job<'_>, scratch: &Scratch) -> Vec<PathBuf> {
         let own = job.spec.stack.var_files.iter();

@@ -18,6 +18,7 @@ fn at(minutes: i64) -> Timestamp {
 fn set(rule: ApprovalRule) -> (ChangeSet, Vec<Run>) {
     let stacks: Vec<StackName> = ["a", "b"].map(|name| name.parse().unwrap()).to_vec();
     let request = Request {
+        policy_override: None,
         project: "p".to_owned(),
         machine: String::new(),
         action: Action::Apply,
@@ -40,6 +41,7 @@ fn set(rule: ApprovalRule) -> (ChangeSet, Vec<Run>) {
         }],
     };
     let plan = PlanRecord {
+        policy: crate::policy::Verdict::default(),
         counts: PlanCounts::default(),
         destroys: false,
         outputs: BTreeSet::new(),

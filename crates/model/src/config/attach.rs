@@ -7,7 +7,7 @@ use super::findings::Findings;
 use super::kinds;
 use super::project::ContextDraft;
 use super::suggest;
-use crate::diagnostic::Finding;
+use crate::diagnostic::{Finding, Location};
 use crate::ids::StackName;
 use crate::project::{Context, Input, Stack};
 
@@ -24,7 +24,11 @@ pub(crate) fn attach(
 ) {
     let selectors: Vec<(&ContextDraft, Vec<Selector>)> = contexts
         .values()
-        .map(|draft| (draft, read_selectors(findings, known, draft, drafts)))
+        .map(|draft| {
+            let at = &draft.autoattach_at;
+            let selectors = read_selectors(findings, known, &draft.autoattach, at, drafts);
+            (draft, selectors)
+        })
         .collect();
     // Each selector is held against each stack.
     let work = selectors
@@ -69,7 +73,8 @@ pub(crate) fn attach(
     }
 }
 
-enum Selector {
+/// Which stacks are meant.
+pub(crate) enum Selector {
     Target(String),
     Layer(String),
     Label(String),
@@ -77,7 +82,7 @@ enum Selector {
 }
 
 impl Selector {
-    fn selects(&self, stack: &Stack) -> bool {
+    pub(crate) fn selects(&self, stack: &Stack) -> bool {
         match self {
             Self::Target(target) => stack.target == *target,
             Self::Layer(layer) => stack.layer == *layer,
@@ -87,15 +92,15 @@ impl Selector {
     }
 }
 
-fn read_selectors(
+pub(crate) fn read_selectors(
     findings: &mut Findings,
     known: &Known<'_>,
-    draft: &ContextDraft,
+    written: &[String],
+    at: &Location,
     drafts: &Drafts,
 ) -> Vec<Selector> {
-    let at = &draft.autoattach_at;
     let mut selectors = Vec::new();
-    for raw in &draft.autoattach {
+    for raw in written {
         match raw.split_once(':') {
             Some(("target", target)) => {
                 name(

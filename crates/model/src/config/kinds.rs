@@ -85,18 +85,8 @@ pub(crate) fn check(kind: Kind, val: &Val, seen: &Seen) -> Result<(), Wrong> {
                 .map(drop)
                 .ok_or_else(|| value(format!("`{raw}` is not a duration")))
         }
-        Kind::Word(words) => {
-            let raw = text(val)?;
-            if words.contains(&raw) {
-                return Ok(());
-            }
-            Err(Wrong::Value {
-                code: "invalid-value",
-                message: format!("`{raw}` is none of {}", suggest::list(words)),
-                hint: suggest::nearest(raw, words.iter().copied())
-                    .map(|word| format!("did you mean `{word}`?")),
-            })
-        }
+        Kind::Word(words) => word(text(val)?, words),
+        Kind::Words(words) => texts(val, |raw| word(raw, words)),
         Kind::Path => path(text(val)?),
         Kind::Paths => texts(val, path),
         Kind::Globs => texts(val, |raw| path(raw).and_then(|()| glob(raw))),
@@ -188,6 +178,18 @@ fn texts(val: &Val, each: impl Fn(&str) -> Result<(), Wrong>) -> Result<(), Wron
         }
     }
     Ok(())
+}
+
+fn word(raw: &str, words: &[&str]) -> Result<(), Wrong> {
+    if words.contains(&raw) {
+        return Ok(());
+    }
+    Err(Wrong::Value {
+        code: "invalid-value",
+        message: format!("`{raw}` is none of {}", suggest::list(words)),
+        hint: suggest::nearest(raw, words.iter().copied())
+            .map(|word| format!("did you mean `{word}`?")),
+    })
 }
 
 fn path(raw: &str) -> Result<(), Wrong> {

@@ -6,6 +6,7 @@
 
 use super::evaluator::Refs;
 use super::stack_schema::{DISCOVER, STACK};
+use crate::policy::Point;
 
 /// A kind of value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub(crate) enum Kind {
     Texts,
     /// One of these words.
     Word(&'static [&'static str]),
+    /// Some of these words.
+    Words(&'static [&'static str]),
     /// A path inside the project.
     Path,
     Paths,
@@ -56,6 +59,10 @@ impl Kind {
             Self::Word(words) => {
                 let words: Vec<String> = words.iter().map(|word| format!("`\"{word}\"`")).collect();
                 words.join(" or ")
+            }
+            Self::Words(words) => {
+                let words: Vec<String> = words.iter().map(|word| format!("`\"{word}\"`")).collect();
+                format!("a list of {}", words.join(", "))
             }
             Self::Path => "a path".to_owned(),
             Self::Paths => "a list of paths".to_owned(),
@@ -183,7 +190,7 @@ pub(crate) const PLAIN: Block = Block {
 
 /// The blocks of the outermost level, in the order of the reference page.
 pub(crate) static TOP: &[&Block] = &[
-    &PROJECT, &LAYER, &TARGET, &STACK, &DISCOVER, &CONTEXT, &WRITER, &FACTS, &RENDER,
+    &PROJECT, &LAYER, &TARGET, &STACK, &DISCOVER, &CONTEXT, &POLICY, &WRITER, &FACTS, &RENDER,
 ];
 
 pub(crate) static PROJECT: Block = Block {
@@ -357,6 +364,34 @@ static HOOK: Block = Block {
     ],
     doc: "A program of the project, run around a stage.",
     later: true,
+    ..PLAIN
+};
+
+pub(crate) static POLICY: Block = Block {
+    word: "policy",
+    labels: &[NAME],
+    attrs: &[
+        attr(
+            "path",
+            Kind::Path,
+            "its Rego: a file, a directory or a glob; `*_test.rego` is left out",
+        )
+        .required(),
+        attr(
+            "stacks",
+            Kind::Texts,
+            "selectors of the stacks it applies to: `target:X`, `layer:X`, `label:X`, a stack's name or a glob",
+        )
+        .default("all"),
+        attr("at", Kind::Words(Point::WORDS), "where it is asked").default("all three"),
+        attr(
+            "enforce",
+            Kind::Bool,
+            "`false`: what it denies, or wants approved, is only a warning",
+        )
+        .default("true"),
+    ],
+    doc: "Rules in Rego that plans are checked against.",
     ..PLAIN
 };
 

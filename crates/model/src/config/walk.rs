@@ -63,6 +63,16 @@ impl Dirs {
         self.holding(|name| name == "terrane.hcl")
     }
 
+    /// All files whose names end so, by path.
+    pub(crate) fn files_ending(&self, end: &str) -> Vec<String> {
+        let named = |entry: &&Entry| !entry.is_dir && entry.name.ends_with(end);
+        let all = self.listed.iter().flat_map(|(dir, entries)| {
+            let found = entries.iter().filter(named);
+            found.map(move |entry| join(dir, &entry.name))
+        });
+        all.collect()
+    }
+
     fn holding(&self, good: impl Fn(&str) -> bool) -> impl Iterator<Item = &str> {
         self.listed
             .iter()

@@ -288,7 +288,12 @@ fn action(actions: &[String], address: &str) -> Result<Action, ParsePlanError> {
     })
 }
 
-/// Everything this plan calls sensitive, to be found again where the mark is missing.
+/// Everything that plan JSON calls sensitive, to be found again where the mark is missing.
+pub(crate) fn sensitive_in(json: &[u8]) -> Result<Mask, ParsePlanError> {
+    let raw: RawPlan<'_> = serde_json::from_slice(json).map_err(ParsePlanError::NotPlanJson)?;
+    Ok(sensitive_values(&raw))
+}
+
 fn sensitive_values(raw: &RawPlan<'_>) -> Mask {
     let mut found = Vec::new();
     for (name, variable) in &raw.variables {

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::engine::Flavor;
 use crate::exec::{Exec, ExecKind};
 use crate::ids::StackName;
+use crate::policy::AppliedPolicy;
 use crate::project::{Context, Stack, Target};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -52,6 +53,9 @@ pub struct RunSpec {
     /// The version to plan from instead of the newest: only to see what it would lead to.
     #[serde(default)]
     pub pinned: Option<i64>,
+    /// The policies that apply to its stack.
+    #[serde(default)]
+    pub policies: Vec<AppliedPolicy>,
     /// A command of the engine's own, in the place of plan and apply.
     #[serde(default)]
     pub exec: Option<Exec>,

@@ -44,6 +44,7 @@ fn spec(name: &str, upstreams: &[&str]) -> RunSpec {
         approval: None,
     };
     RunSpec {
+        policies: Vec::new(),
         stack: Stack {
             name: stack(name),
             path: name.to_owned(),
@@ -109,6 +110,7 @@ fn specs() -> Vec<RunSpec> {
 
 fn plan(now: Timestamp, destroys: bool) -> PlanRecord {
     PlanRecord {
+        policy: model::policy::Verdict::default(),
         counts: PlanCounts::default(),
         destroys,
         outputs: BTreeSet::from(["x".to_owned()]),
@@ -156,6 +158,7 @@ impl World {
             stacks: BTreeSet::from([stack("a"), stack("d")]),
         });
         Request {
+            policy_override: None,
             project: "p".to_owned(),
             machine: String::new(),
             action: Action::Apply,
@@ -286,6 +289,7 @@ impl World {
 
     fn ending(&mut self, state: &RunState) -> Option<RunEvent> {
         let problem = Problem {
+            policy: model::policy::Verdict::default(),
             stage: run::Stage::Planning,
             message: "no".to_owned(),
             diagnostics: Vec::new(),

@@ -28,9 +28,10 @@ impl Store {
         let mut tx = self.db.begin_write().await?;
         let set = get(&mut tx, id).await?;
         let holds = holds::active(&mut tx, &set.request.project, now).await?;
-        let approvals = approvals::list(&mut tx, &set).await?;
+        let runs = runs::list(&mut tx, id).await?;
+        let approvals = approvals::list(&mut tx, &set, &runs).await?;
         let mut table = Table {
-            runs: runs::list(&mut tx, id).await?,
+            runs,
             set,
             holds,
             approvals,

@@ -128,6 +128,7 @@ pub(crate) async fn carry_out(
         refresh_only: false,
         pinned: None,
         keeps_plans: false,
+        policy_override: change.policy_override.clone(),
         asker: who.identity.name.clone(),
         who,
         exec: None,

@@ -1,6 +1,7 @@
 //! The plans of a change set, as one page or as events.
 
 use control::changesets;
+use model::policy::Verdict;
 use model::project::Project;
 use model::run::{Awaited, Outcome, Preview, Run, RunEvent, RunState};
 use serde_json::{Value, json};
@@ -9,6 +10,7 @@ use super::ending;
 use crate::args::Global;
 use crate::view::diagnostics::EngineDiagnostic;
 use crate::view::plan::{self, PlanSet, StackPlan, StackStatus};
+use crate::view::policy::StackVerdict;
 use crate::watch::Watcher;
 use crate::{CommandError, Process, report};
 
@@ -29,13 +31,20 @@ pub(super) async fn plan_set(
             run.id,
         )
     });
-    let mut stacks = Vec::new();
+    let (mut stacks, mut policy) = (Vec::new(), Vec::new());
     for run in runs {
         let status = status(watcher, run).await?;
+        let verdict = run.state.policy();
+        let denied = verdict.is_some_and(Verdict::denies);
+        policy.extend(verdict.map(|verdict| StackVerdict {
+            stack: run.stack.to_string(),
+            verdict: verdict.clone(),
+        }));
         stacks.push(StackPlan {
             stack: run.stack.to_string(),
             status,
             remark: match remark(run) {
+                _ if denied => Some("denied by policy".to_owned()),
                 Some(remark) => Some(remark),
                 None => novelties(watcher, run).await?,
             },
@@ -44,6 +53,7 @@ pub(super) async fn plan_set(
     Ok(PlanSet {
         heading: watcher.heading(),
         stacks,
+        policy,
     })
 }
 
@@ -82,6 +92,8 @@ async fn status(watcher: &Watcher<'_>, run: &Run) -> Result<StackStatus, Command
                     reason: ending::skipped(because),
                 });
             }
+            // What is denied was planned, and is worth seeing.
+            Outcome::Failed { problem } if problem.policy.denies() => true,
             Outcome::Failed { problem } => {
                 let mut lines = Vec::new();
                 if problem.diagnostics.is_empty() {
@@ -227,6 +239,13 @@ pub(super) fn show(
         let mut event = json!({ "event": "plan", "stack": stack.stack, "status": word });
         if !plan.is_null() {
             event["plan"] = plan;
+        }
+        let said = set.policy.iter().find(|it| it.stack == stack.stack);
+        if let Some(said) = said.filter(|it| !it.verdict.asked.is_empty()) {
+            if said.verdict.denies() {
+                event["status"] = json!("denied");
+            }
+            event["policy"] = json!(said.verdict);
         }
         if !reason.is_null() {
             event["reason"] = reason;

@@ -2,7 +2,7 @@
 
 use control::asker::Asker;
 use control::runs::{self, NewApproval};
-use control::{changesets, worker};
+use control::{changesets, policy, worker};
 use model::changeset::Status;
 use serde_json::json;
 
@@ -40,7 +40,8 @@ pub(super) async fn approve(
     let before = runs::explain(&here.control, set)
         .await
         .map_err(|err| failed(&err))?;
-    if before.set.status.is_over() || before.set.request.approvals.is_empty() {
+    let needs_none = before.set.request.approvals.is_empty() && before.owed().is_empty();
+    if before.set.status.is_over() || needs_none {
         let why = if before.set.status.is_over() {
             format!("change set {set} is {}", before.set.status.word())
         } else {
@@ -57,6 +58,15 @@ pub(super) async fn approve(
         role: args.role,
         comment: args.comment,
     };
+    let denied = policy::denials_of_approval(&here.control, &before, &new)
+        .await
+        .map_err(|err| failed(&err))?;
+    if let Some(first) = denied.first() {
+        return Err(
+            CommandError::new(format!("this approval is denied by policy: {first}"))
+                .status(ExitStatus::Refused),
+        );
+    }
     let after = runs::approve(&here.control, new)
         .await
         .map_err(|err| failed(&err))?;

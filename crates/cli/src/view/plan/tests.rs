@@ -69,6 +69,7 @@ fn alone(change: ResourceChange) -> PlanSet {
     let stacks = vec![stack("network", StackStatus::Planned(plan(vec![change])))];
     PlanSet {
         heading: String::new(),
+        policy: Vec::new(),
         stacks,
     }
 }
@@ -110,6 +111,7 @@ fn change_set() -> PlanSet {
     prod.remark = Some("deferred: `subnet_id` is known after `network`".to_owned());
     PlanSet {
         heading: "change set c42 on `azure`, source 3f9c1e2 (clean)".to_owned(),
+        policy: Vec::new(),
         stacks: vec![
             stack("network", StackStatus::Planned(plan(vec![subnet]))),
             prod,
@@ -256,6 +258,7 @@ fn every_mark_grouped_by_module() {
     ];
     let set = PlanSet {
         heading: String::new(),
+        policy: Vec::new(),
         stacks: vec![stack("network", StackStatus::Planned(plan(changes)))],
     };
     insta::assert_snapshot!(render(&set, false, Look::plain(100)), @r#"
@@ -351,6 +354,7 @@ fn outputs_and_drift() {
     };
     let set = PlanSet {
         heading: String::new(),
+        policy: Vec::new(),
         stacks: vec![
             stack("app", StackStatus::Planned(changed)),
             stack("base", StackStatus::Planned(drifted)),
@@ -398,6 +402,7 @@ fn stacks_that_could_not_be_planned() {
     let reason = "`for_each` of `aws_eip.nat` is known after `base`".to_owned();
     let set = PlanSet {
         heading: String::new(),
+        policy: Vec::new(),
         stacks: vec![
             stack("network", broken),
             stack("dns", StackStatus::Deferred { reason }),
@@ -421,6 +426,7 @@ fn stacks_that_could_not_be_planned() {
 fn nothing_to_do() {
     let set = PlanSet {
         heading: String::new(),
+        policy: Vec::new(),
         stacks: vec![stack("network", StackStatus::NoChanges)],
     };
     insta::assert_snapshot!(render(&set, false, Look::plain(80)), @"

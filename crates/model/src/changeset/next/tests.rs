@@ -64,6 +64,7 @@ fn change_set(action: Action, stacks: &[&str]) -> (ChangeSet, Vec<Run>) {
         asker: None,
         keeps_plans: false,
         bundle: None,
+        policy_override: None,
         origin: Origin::Person,
         approvals: Vec::new(),
         identity: None,
@@ -96,6 +97,7 @@ fn record(outputs: &[&str], destroys: bool) -> PlanRecord {
             lock_file: None,
         }),
         preview: false,
+        policy: crate::policy::Verdict::default(),
         since: None,
         consumed: None,
     }
@@ -110,6 +112,7 @@ fn problem() -> Problem {
         hint: None,
         refused: false,
         interrupted: false,
+        policy: crate::policy::Verdict::default(),
         left: None,
     }
 }

@@ -249,6 +249,7 @@ fn nothing_in_a_plan_can_move_the_cursor() {
     );
     let set = PlanSet {
         heading: evil.to_owned(),
+        policy: Vec::new(),
         stacks: vec![
             StackPlan {
                 remark: Some(evil.to_owned()),

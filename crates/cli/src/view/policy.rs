@@ -1,0 +1,203 @@
+//! What policies said of a change set: a block below its plans.
+
+use model::policy::{Remark, Verdict};
+
+use super::look::{Ink, Look};
+use super::text::{self, clean, count};
+
+/// What was said of one stack.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StackVerdict {
+    /// Empty: it needs no name.
+    pub stack: String,
+    pub verdict: Verdict,
+}
+
+/// A header with the numbers, then a line for each answer, denials first. Nothing if no policy was asked.
+pub fn render(verdicts: &[StackVerdict], widest: usize, look: Look) -> String {
+    let mut asked: Vec<&String> = verdicts.iter().flat_map(|it| &it.verdict.asked).collect();
+    asked.sort_unstable();
+    asked.dedup();
+    if asked.is_empty() {
+        return String::new();
+    }
+    let lines: Vec<Line> = verdicts.iter().flat_map(lines).collect();
+    let name = look.paint(Ink::Strong, &text::pad("policy", widest));
+    let mut out = format!("{name}  {}\n", summary(verdicts, asked.len()));
+    let word = lines.iter().map(|line| line.kind.word().len()).max();
+    let policy = lines.iter().map(|line| text::width(&line.policy)).max();
+    let (word, policy) = (word.unwrap_or(0), policy.unwrap_or(0));
+    for kind in [Kind::Deny, Kind::Approve, Kind::Warn] {
+        for line in lines.iter().filter(|line| line.kind == kind) {
+            let head = format!(
+                "  {}  {}  ",
+                look.paint(kind.ink(), &text::pad(kind.word(), word)),
+                text::pad(&line.policy, policy)
+            );
+            let indent = 2 + word + 2 + policy + 2;
+            for (n, part) in text::wrap(&line.words, look.room(indent))
+                .iter()
+                .enumerate()
+            {
+                if n == 0 {
+                    out.push_str(&head);
+                } else {
+                    out.push_str(&" ".repeat(indent));
+                }
+                out.extend([part.as_str(), "\n"]);
+            }
+        }
+    }
+    let left_off: usize = verdicts.iter().map(|it| it.verdict.left_off).sum();
+    if left_off > 0 {
+        out.push_str(&format!("  and {left_off} more\n"));
+    }
+    out
+}
+
+fn summary(verdicts: &[StackVerdict], asked: usize) -> String {
+    let sum = |of: fn(&Verdict) -> usize| verdicts.iter().map(|it| of(&it.verdict)).sum::<usize>();
+    let (denials, approvals, warnings) = (
+        sum(|it| it.denials.len()),
+        sum(|it| it.approvals.len()),
+        sum(|it| it.warnings.len()),
+    );
+    let parts: Vec<String> = [
+        (denials, "denial"),
+        (approvals, "approval condition"),
+        (warnings, "warning"),
+    ]
+    .into_iter()
+    .filter(|(number, _)| *number > 0)
+    .map(|(number, noun)| count(number, noun))
+    .collect();
+    if parts.is_empty() {
+        return format!("no objection ({asked} asked)");
+    }
+    parts.join(", ")
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Deny,
+    Approve,
+    Warn,
+}
+
+impl Kind {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Deny => "deny",
+            Self::Approve => "approve",
+            Self::Warn => "warn",
+        }
+    }
+
+    fn ink(self) -> Ink {
+        match self {
+            Self::Deny => Ink::Error,
+            Self::Approve => Ink::Change,
+            Self::Warn => Ink::Warning,
+        }
+    }
+}
+
+struct Line {
+    kind: Kind,
+    policy: String,
+    words: String,
+}
+
+fn lines(of: &StackVerdict) -> Vec<Line> {
+    let line = |kind: Kind, remark: &Remark, rest: &str| Line {
+        kind,
+        policy: clean(&remark.policy).into_owned(),
+        words: format!("{}{rest}", words(&of.stack, remark)),
+    };
+    let denials = of.verdict.denials.iter();
+    let warnings = of.verdict.warnings.iter();
+    let approvals = of.verdict.approvals.iter();
+    denials
+        .map(|remark| line(Kind::Deny, remark, ""))
+        .chain(approvals.map(|wanted| {
+            let rest = format!("; needs {}", wanted.wants());
+            line(Kind::Approve, &wanted.remark, &rest)
+        }))
+        .chain(warnings.map(|remark| line(Kind::Warn, remark, "")))
+        .collect()
+}
+
+/// ``database: terraform_data.db is deleted``
+fn words(stack: &str, remark: &Remark) -> String {
+    let message = clean(&remark.message);
+    let about = match &remark.resource {
+        Some(resource) if !message.contains(resource.as_str()) => format!(" ({})", clean(resource)),
+        _ => String::new(),
+    };
+    if stack.is_empty() {
+        format!("{message}{about}")
+    } else {
+        format!("{}: {message}{about}", clean(stack))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::policy::{Answer, Rule};
+
+    use super::*;
+
+    fn answer(rule: Rule, message: &str, resource: Option<&str>) -> Answer {
+        Answer {
+            rule,
+            message: message.to_owned(),
+            resource: resource.map(str::to_owned),
+            count: 2,
+            role: None,
+        }
+    }
+
+    #[test]
+    fn denials_come_first_and_name_their_resource() {
+        let mut verdict = Verdict::default();
+        let said = vec![
+            answer(Rule::Warn, "it is Friday", None),
+            answer(Rule::Deny, "no owner", Some("terraform_data.db")),
+            answer(
+                Rule::RequireApproval,
+                "terraform_data.db goes away",
+                Some("terraform_data.db"),
+            ),
+        ];
+        verdict.add("owners", true, said, 3);
+        let all = [StackVerdict {
+            stack: "database".to_owned(),
+            verdict,
+        }];
+        insta::assert_snapshot!(render(&all, 8, Look::plain(72)), @r"
+        policy    1 denial, 1 approval condition, 1 warning
+          deny     owners  database: no owner (terraform_data.db)
+          approve  owners  database: terraform_data.db goes away; needs 2
+                           approvals
+          warn     owners  database: it is Friday
+          and 3 more
+        ");
+    }
+
+    #[test]
+    fn silence_is_said_and_no_policy_is_not() {
+        let mut verdict = Verdict::default();
+        let stack = String::new();
+        let none = [StackVerdict {
+            stack: stack.clone(),
+            verdict: verdict.clone(),
+        }];
+        assert_eq!(render(&none, 6, Look::plain(72)), "");
+        verdict.add("owners", true, Vec::new(), 0);
+        let silent = [StackVerdict { stack, verdict }];
+        assert_eq!(
+            render(&silent, 6, Look::plain(72)),
+            "policy  no objection (1 asked)\n"
+        );
+    }
+}

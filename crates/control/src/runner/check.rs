@@ -1,0 +1,169 @@
+//! The checking stage: policies are asked about a plan when it was made, and again before it is applied.
+//!
+//! A plan without changes is not asked about: there is nothing to object to.
+
+use drivers::snapshot::sha256;
+use model::break_glass::Act;
+use model::masking::Mask;
+use model::policy::{Approval, Point, PolicySource, Remark, Verdict, redact};
+use store::NewBreakGlass;
+
+use super::workspace::Workspace;
+use super::{Failure, Job};
+use crate::policy::{self, Asking, Case, CasePolicy, PolicyError};
+
+/// Right after planning. What was planned, and the policies as they are in its source, is kept: later points ask
+/// about that and nothing else.
+pub(super) async fn at_plan(
+    job: &Job<'_>,
+    shown: &[u8],
+    mask: &Mask,
+    workspace: &Workspace,
+) -> Result<Verdict, Failure> {
+    let plan = redact(shown, mask);
+    let plan = plan.map_err(|err| Failure::because("could not understand the plan", &err))?;
+    let policies = policies(job, workspace)?;
+    let case = Case { plan, policies };
+    let kept = policy::keep(job.control, job.run, job.spec, &case).await;
+    kept.map_err(|err| failure(&err))?;
+    let verdict = ask(job, &case, Point::Plan, Vec::new()).await?;
+    if verdict.denies() && job.set.request.policy_override.is_none() {
+        return Err(denied("denied by policy", verdict));
+    }
+    Ok(verdict)
+}
+
+/// Before the engine starts. Who overrides policies leaves a record of it.
+pub(super) async fn at_apply(job: &Job<'_>, at_plan: &Verdict) -> Result<(), Failure> {
+    if job.spec.policies.is_empty() {
+        return Ok(());
+    }
+    let case = policy::recall(job.control, job.run, job.spec).await;
+    let case = case.map_err(|err| failure(&err))?;
+    let given = job.control.store.approval_list(job.set.id).await;
+    let given = given.map_err(|err| Failure::because("could not read the approvals", &err))?;
+    let approvals = policy::approvals(&given);
+    let mut verdict = ask(job, &case, Point::Apply, approvals.clone()).await?;
+    // What a plan policy wants is wanted by then, asked again or not.
+    for wanted in &at_plan.approvals {
+        if !verdict.approvals.contains(wanted) {
+            verdict.approvals.push(wanted.clone());
+        }
+    }
+    let author = policy::author(&job.set.request).name;
+    let missing: Vec<Remark> = verdict
+        .unmet(&approvals, &author)
+        .map(|(wanted, given)| Remark {
+            message: format!(
+                "{}: needs {}, has {given}",
+                wanted.remark.message,
+                wanted.wants()
+            ),
+            ..wanted.remark.clone()
+        })
+        .collect();
+    if !verdict.denies() && missing.is_empty() {
+        return Ok(());
+    }
+    let Some(reason) = &job.set.request.policy_override else {
+        let agreed = !at_plan.asked.is_empty() && !at_plan.denies();
+        let how = match (verdict.denies(), agreed) {
+            (true, true) => "denied by policy, which had no objection when it was planned",
+            (true, false) => "denied by policy",
+            (false, _) => "not approved as policy wants it",
+        };
+        verdict.denials.extend(missing);
+        return Err(denied(how, verdict));
+    };
+    let past: Vec<String> = verdict
+        .denials
+        .iter()
+        .chain(&missing)
+        .map(ToString::to_string)
+        .collect();
+    let state = job.control.state_name(&job.spec.stack.state);
+    let record = NewBreakGlass {
+        act: Act::PolicyOverridden,
+        state: &state,
+        actor: &author,
+        reason: Some(reason),
+        detail: format!("run {}: {}", job.run, past.join("; ")),
+    };
+    let opened = job.control.store.break_glass_open(&record).await;
+    opened
+        .map(drop)
+        .map_err(|err| Failure::because("could not record that policy is overridden", &err))
+}
+
+async fn ask(
+    job: &Job<'_>,
+    case: &Case,
+    point: Point,
+    approvals: Vec<Approval>,
+) -> Result<Verdict, Failure> {
+    let asking = Asking {
+        set: job.set,
+        run: job.run,
+        spec: job.spec,
+        point,
+        approvals,
+        actor: policy::author(&job.set.request),
+        now: job.control.now(),
+    };
+    let verdict = policy::ask(job.control, case, asking).await;
+    verdict.map_err(|err| failure(&err))
+}
+
+/// The policies of this run as they lie in its source.
+fn policies(job: &Job<'_>, workspace: &Workspace) -> Result<Vec<CasePolicy>, Failure> {
+    let mut policies = Vec::new();
+    for applied in &job.spec.policies {
+        let mut sources = Vec::new();
+        for file in &applied.files {
+            let path = &file.path;
+            let text = workspace.read(path).map_err(|err| {
+                Failure::because(&format!("could not read policy file `{path}`"), &err)
+            })?;
+            // An engine at work in the same tree may write anything anywhere.
+            if sha256(text.as_bytes()) != file.digest {
+                let said =
+                    format!("policy file `{path}` is not as it was when the change set began");
+                return Err(Failure::new(said)
+                    .hint("the same command again takes it as it is now")
+                    .refused());
+            }
+            let path = path.clone();
+            sources.push(PolicySource { path, text });
+        }
+        policies.push(CasePolicy {
+            name: applied.name.clone(),
+            at: applied.at.clone(),
+            enforce: applied.enforce,
+            sources,
+        });
+    }
+    Ok(policies)
+}
+
+fn failure(err: &PolicyError) -> Failure {
+    let failure = Failure::because("not checked", err);
+    err.hint().into_iter().fold(failure, Failure::hint)
+}
+
+fn denied(how: &str, verdict: Verdict) -> Failure {
+    let first: Vec<String> = verdict
+        .denials
+        .iter()
+        .take(3)
+        .map(ToString::to_string)
+        .collect();
+    let more = match verdict.denials.len().saturating_sub(3) + verdict.left_off {
+        0 => String::new(),
+        more => format!("; and {more} more"),
+    };
+    let mut failure = Failure::new(format!("{how}: {}{more}", first.join("; ")))
+        .hint("change what is denied; in an emergency `terrane apply --override-policy --reason \"…\"` goes past it, on the record")
+        .refused();
+    failure.policy = verdict;
+    failure
+}

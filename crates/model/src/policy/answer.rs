@@ -1,0 +1,183 @@
+//! From the value of a rule to what it says. A value that says nothing in any known way is an error, never
+//! silence: a policy that was misread must not pass for one that agrees.
+
+use aho_corasick::{AhoCorasick, MatchKind};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::Rule;
+
+/// What is longer is cut.
+const MAX_MESSAGE: usize = 400;
+/// More answers of one rule are only counted.
+const MAX_ANSWERS: usize = 100;
+
+/// One thing a rule said.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answer {
+    pub rule: Rule,
+    pub message: String,
+    pub resource: Option<String>,
+    /// Approvals that are wanted; for other rules, nothing.
+    pub count: u32,
+    pub role: Option<String>,
+}
+
+/// Why a value is no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AnswerError {
+    #[error("rule `{rule}` gives {seen}, not messages")]
+    Shape {
+        rule: &'static str,
+        seen: &'static str,
+    },
+    #[error("rule `{rule}` gives an object without `msg`")]
+    NoMessage { rule: &'static str },
+    #[error("rule `{rule}` wants `{seen}` approvals: `count` is a whole number from 1 to 100")]
+    Count { rule: &'static str, seen: String },
+}
+
+/// The addresses of a plan, to be found in messages.
+pub struct Mentions {
+    finder: Option<AhoCorasick>,
+    addresses: Vec<String>,
+}
+
+impl Mentions {
+    /// Of what a plan changes.
+    pub fn of(plan: &Value) -> Self {
+        let changes = plan["resource_changes"].as_array();
+        let addresses: Vec<String> = changes
+            .into_iter()
+            .flatten()
+            .filter(|change| {
+                change["change"]["actions"]
+                    .as_array()
+                    .is_none_or(|actions| actions.iter().any(|action| action != "no-op"))
+            })
+            .filter_map(|change| change["address"].as_str())
+            .filter(|address| !address.is_empty())
+            .map(str::to_owned)
+            .collect();
+        let finder = AhoCorasick::builder()
+            .match_kind(MatchKind::LeftmostLongest)
+            .build(&addresses);
+        Self {
+            finder: finder.ok().filter(|_| !addresses.is_empty()),
+            addresses,
+        }
+    }
+
+    fn first_in(&self, text: &str) -> Option<String> {
+        let found = self.finder.as_ref()?.find(text)?;
+        self.addresses.get(found.pattern().as_usize()).cloned()
+    }
+}
+
+impl Rule {
+    /// What it says by its value; `None` if it is not defined for this input. How many more it said is
+    /// beside that. `approvals` have been given so far.
+    pub fn answers(
+        self,
+        value: Option<&Value>,
+        mentions: &Mentions,
+        approvals: usize,
+    ) -> Result<(Vec<Answer>, usize), AnswerError> {
+        if self == Self::Approve {
+            return Ok((self.approve(value, approvals).into_iter().collect(), 0));
+        }
+        let value = match value {
+            None | Some(Value::Null | Value::Bool(false)) => return Ok((Vec::new(), 0)),
+            Some(value) => value,
+        };
+        let items: Vec<Value> = match value {
+            Value::Array(items) => items.clone(),
+            // `deny[msg] := true`: the keys are the messages.
+            Value::Object(fields)
+                if !fields.contains_key("msg")
+                    && !fields.contains_key("message")
+                    && fields.values().all(|field| field == &Value::Bool(true)) =>
+            {
+                fields.keys().cloned().map(Value::String).collect()
+            }
+            one => vec![one.clone()],
+        };
+        let left_off = items.len().saturating_sub(MAX_ANSWERS);
+        let answers: Result<Vec<Answer>, AnswerError> = items
+            .iter()
+            .take(MAX_ANSWERS)
+            .map(|item| self.answer(item, mentions))
+            .collect();
+        Ok((answers?, left_off))
+    }
+
+    /// Only `true` is a yes: undefined, or anything else, wants one more approval.
+    fn approve(self, value: Option<&Value>, approvals: usize) -> Option<Answer> {
+        if value == Some(&Value::Bool(true)) {
+            return None;
+        }
+        let count = u32::try_from(approvals)
+            .unwrap_or(u32::MAX)
+            .saturating_add(1);
+        Some(Answer {
+            count,
+            ..self.plain("it is not approved yet".to_owned())
+        })
+    }
+
+    fn answer(self, item: &Value, mentions: &Mentions) -> Result<Answer, AnswerError> {
+        let rule = self.as_str();
+        let shape = |seen| Err(AnswerError::Shape { rule, seen });
+        let fields = match item {
+            Value::String(message) => {
+                let mut answer = self.plain(message.clone());
+                answer.resource = mentions.first_in(message);
+                return Ok(answer);
+            }
+            Value::Bool(true) => return Ok(self.plain("it gives no reason".to_owned())),
+            Value::Object(fields) => fields,
+            Value::Null => return shape("null"),
+            Value::Bool(false) => return shape("`false` among its messages"),
+            Value::Number(_) => return shape("a number"),
+            Value::Array(_) => return shape("a list in a list"),
+        };
+        let text = |names: &[&str]| {
+            let mut found = names.iter().filter_map(|name| fields.get(*name)?.as_str());
+            found.next().map(str::to_owned)
+        };
+        let message = text(&["msg", "message"]).ok_or(AnswerError::NoMessage { rule })?;
+        let resource = text(&["resource", "address"]).or_else(|| mentions.first_in(&message));
+        let count = match fields.get("count") {
+            None => 1,
+            Some(seen) => seen
+                .as_u64()
+                .filter(|count| (1..=100).contains(count))
+                .and_then(|count| u32::try_from(count).ok())
+                .ok_or_else(|| AnswerError::Count {
+                    rule,
+                    seen: seen.to_string(),
+                })?,
+        };
+        Ok(Answer {
+            resource,
+            count,
+            role: text(&["role"]),
+            ..self.plain(message)
+        })
+    }
+
+    fn plain(self, message: String) -> Answer {
+        let message = message.split_whitespace().collect::<Vec<_>>().join(" ");
+        let cut = match message.char_indices().nth(MAX_MESSAGE) {
+            Some((end, _)) => format!("{}…", &message[..end]),
+            None => message,
+        };
+        Answer {
+            rule: self,
+            message: cut,
+            resource: None,
+            count: 1,
+            role: None,
+        }
+    }
+}

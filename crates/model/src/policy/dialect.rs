@@ -1,0 +1,65 @@
+//! Which words of a policy mean something: by its package.
+
+use serde::{Deserialize, Serialize};
+
+/// Whose conventions a policy follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Dialect {
+    /// `package terrane` and what is below it.
+    Terrane,
+    /// `package spacelift`: plan and approval policies.
+    Spacelift,
+    /// `package main`: conftest.
+    Conftest,
+}
+
+/// A rule whose value is an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rule {
+    Deny,
+    Warn,
+    RequireApproval,
+    /// conftest's other word for a denial.
+    Violation,
+    /// Spacelift: whether the reviews so far are enough.
+    Approve,
+    /// Spacelift: whether a review has turned it down.
+    Reject,
+}
+
+impl Dialect {
+    /// By the parts of a package's name.
+    pub fn of(package: &[String]) -> Option<Self> {
+        let parts: Vec<&str> = package.iter().map(String::as_str).collect();
+        match parts.as_slice() {
+            ["terrane", ..] => Some(Self::Terrane),
+            ["spacelift"] => Some(Self::Spacelift),
+            ["main"] => Some(Self::Conftest),
+            _ => None,
+        }
+    }
+
+    /// The rules that are read. Spacelift's `sample`, `track` and the like are no answers.
+    pub fn rules(self) -> &'static [Rule] {
+        match self {
+            Self::Terrane => &[Rule::Deny, Rule::Warn, Rule::RequireApproval],
+            Self::Spacelift => &[Rule::Deny, Rule::Warn, Rule::Reject, Rule::Approve],
+            Self::Conftest => &[Rule::Deny, Rule::Violation, Rule::Warn],
+        }
+    }
+}
+
+impl Rule {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Deny => "deny",
+            Self::Warn => "warn",
+            Self::RequireApproval => "require_approval",
+            Self::Violation => "violation",
+            Self::Approve => "approve",
+            Self::Reject => "reject",
+        }
+    }
+}

@@ -1,0 +1,22 @@
+# Stacks that keep data: who takes something away from one hears of it before it happens.
+package terrane
+
+# A replacement is a new, empty resource under the old name.
+warn contains {"msg": msg, "resource": change.address} if {
+	some change in input.plan.resource_changes
+	replaced(change)
+	msg := sprintf("%s is replaced: what it keeps is gone", [change.address])
+}
+
+# To lose one by an edit is never meant; `terrane destroy` is how one says that it is.
+deny contains {"msg": msg, "resource": change.address} if {
+	not input.run.destroy
+	some change in input.plan.resource_changes
+	change.change.actions == ["delete"]
+	msg := sprintf("%s is deleted, and nobody asked for a destroy", [change.address])
+}
+
+replaced(change) if {
+	"delete" in change.change.actions
+	"create" in change.change.actions
+}
