@@ -6,6 +6,7 @@ mod change;
 pub(crate) mod completions;
 pub(crate) mod destroy;
 pub(crate) mod engine;
+pub(crate) mod exec;
 pub(crate) mod fmt;
 pub(crate) mod graph;
 pub(crate) mod hold;

@@ -11,6 +11,7 @@ use drivers::snapshot::{self, Extras};
 use model::approval::{ApprovalBlock, ApprovalScope, Requirement};
 use model::changeset::{Action, ChangeSet, Origin, Reopen, Request, Status, reopen};
 use model::engine::EngineRequirement;
+use model::exec::{Exec, ExecKind};
 use model::graph::Graph;
 use model::ids::{ChangeSetId, StackName};
 use model::plan::Plan;
@@ -21,6 +22,7 @@ use store::{ChangeSetError, Scope};
 use crate::asker::Asker;
 use crate::projects::OpenProject;
 use crate::settled::{self, KnownOutputs};
+use crate::writers::Who;
 use crate::{Control, changed, kept_aside, runner};
 use source::Source;
 use watch::watch_path;
@@ -55,10 +57,22 @@ pub struct Wanted {
     pub pinned: Option<i64>,
     /// The plans are written into a bundle when they are made.
     pub keeps_plans: bool,
-    /// Who asks: a person of the operating system.
+    /// Who asks, by name.
     pub asker: String,
+    /// Who asks, and which targets they may change.
+    pub who: Who,
+    /// For a command of the engine's own.
+    pub exec: Option<Exec>,
     /// Whether a home was named, or the machine keeps its disk: states may be stored here.
     pub may_keep_state: bool,
+}
+
+impl Wanted {
+    /// Whether it may change anything, rather than only look.
+    pub fn changes(&self) -> bool {
+        let exec = self.exec.as_ref().map(|exec| exec.kind);
+        self.action != Action::Plan && exec != Some(ExecKind::Read)
+    }
 }
 
 /// A stored change set, and the values its runners get from the asker's side.
@@ -165,7 +179,7 @@ async fn prepare(
     checks::check_holds(control, project, wanted).await?;
     for name in &wanted.stacks {
         checks::may(project, &project.stacks[name], wanted)?;
-        if wanted.action != Action::Plan {
+        if wanted.changes() {
             let state = control.state_name(&project.stacks[name].state);
             let checked = kept_aside::check(control, &state).await;
             checked.map_err(|source| PrepareError::KeptAside {
@@ -221,6 +235,8 @@ async fn prepare(
         asker: Some(wanted.asker.clone()),
         keeps_plans: wanted.keeps_plans,
         bundle: None,
+        identity: Some(wanted.who.identity.clone()),
+        exec: wanted.exec.clone(),
         dirty: open
             .git
             .as_ref()
@@ -237,7 +253,7 @@ async fn prepare(
     })
 }
 
-/// The projects's stacks that a stopped change set is about, checked against what there is now.
+/// The project's stacks that a stopped change set is about, checked against what there is now.
 pub async fn find_stopped(
     control: &Control,
     project: &Project,
@@ -250,7 +266,7 @@ pub async fn find_stopped(
     };
     let what = what(&set);
     let runs = control.store.run_list(set.id).await?;
-    let again = reopen(&set, &runs, what).map_err(ChangeSetError::from)?;
+    let again = reopen(&set, &runs, what)?;
     for run in runs.iter().filter(|run| again.contains(&run.id)) {
         if !project.stacks.contains_key(&run.stack) {
             return Err(PrepareError::Gone {
@@ -351,8 +367,10 @@ fn lanes(project: &Project, wanted: &Wanted) -> Vec<String> {
 /// Who must agree before anything is applied; a target's word is asked for once, a stack's by itself.
 fn approvals(project: &Project, wanted: &Wanted) -> Vec<Requirement> {
     let mut found: Vec<Requirement> = Vec::new();
-    if wanted.action == Action::Plan {
-        return found;
+    match wanted.action {
+        Action::Apply | Action::Destroy => {}
+        // What is done by hand has its own record.
+        Action::Plan | Action::Exec => return found,
     }
     for name in &wanted.stacks {
         let stack = &project.stacks[name];

@@ -198,7 +198,7 @@ impl Home {
     }
 
     /// What the engine writes to standard error, in whatever stage.
-    pub(crate) fn engine_complaints(&self, run: RunId) -> PathBuf {
+    pub fn engine_complaints(&self, run: RunId) -> PathBuf {
         self.run_dir(run).join("engine.err")
     }
 

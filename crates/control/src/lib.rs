@@ -34,6 +34,7 @@ pub mod surgery;
 pub mod tokens;
 pub mod validation;
 pub mod worker;
+pub mod writers;
 
 use std::path::PathBuf;
 

@@ -6,6 +6,7 @@
 //!
 //! Not here: which run starts when (`worker`), the state endpoint's wire (`server`).
 
+use std::fs::File;
 use std::future::Future;
 use std::io::Write as _;
 use std::os::fd::AsFd as _;
@@ -27,7 +28,9 @@ use crate::worker::{self, Own};
 use interrupts::Interrupts;
 
 mod apply;
+mod attend;
 mod engine;
+mod exec;
 mod inputs;
 mod interrupts;
 mod logs;
@@ -36,6 +39,8 @@ mod seal;
 mod usage;
 mod workspace;
 
+pub use attend::{AttendError, attend};
+pub use exec::exit_file;
 pub(crate) use inputs::for_backend;
 pub(crate) use logs::mask_lost as mask_lost_logs;
 pub(crate) use plan::{file_path as plan_file, view_path as plan_view};
@@ -59,6 +64,8 @@ pub(crate) struct Job<'a> {
     spec: &'a RunSpec,
     asker: &'a Asker,
     serve: Serve,
+    /// The run's lock, which its engines inherit.
+    lock: File,
     interrupts: Mutex<Interrupts>,
     /// What the plan was made with, if the same process goes on to apply it.
     carried: Mutex<Option<Carried>>,
@@ -80,10 +87,7 @@ impl Job<'_> {
     /// Something its asker should hear of, although nothing fails: a line beside the run's logs.
     fn warn(&self, words: &str) {
         let path = self.control.home.run_warnings(self.run);
-        let file = std::fs::File::options()
-            .create(true)
-            .append(true)
-            .open(path);
+        let file = File::options().create(true).append(true).open(path);
         // A warning that cannot be kept is not worth a failure.
         drop(file.and_then(|mut file| writeln!(file, "{words}")));
     }
@@ -202,7 +206,7 @@ pub async fn run(
 ) -> Result<(), RunnerError> {
     // First the ears, then the name: nobody sends a signal that would end us.
     let interrupts = Interrupts::listen().map_err(RunnerError::Session)?;
-    sign(run)?;
+    let lock = sign(run)?;
     let brief = control.store.run_brief(run).await;
     let (set, spec) = brief.map_err(|source| RunnerError::Read { run, source })?;
     let job = Job {
@@ -211,6 +215,7 @@ pub async fn run(
         spec: &spec,
         asker,
         serve,
+        lock,
         interrupts: Mutex::new(interrupts),
         carried: Mutex::new(None),
         holds_lanes: set.status.holds_lanes(),
@@ -223,9 +228,11 @@ pub async fn run(
         is_bundled: set.request.bundle.is_some(),
     };
     loop {
-        let happened = match stage {
-            Stage::Preparing | Stage::Planning => plan::plan(&job).await,
-            Stage::Applying => apply::apply(&job).await,
+        let happened = match (stage, &spec.exec) {
+            (Stage::Preparing | Stage::Planning, None) => plan::plan(&job).await,
+            (Stage::Applying, None) => apply::apply(&job).await,
+            (Stage::Preparing | Stage::Planning, Some(_)) => exec::prepare(&job).await,
+            (Stage::Applying, Some(exec)) => exec::exec(&job, exec).await,
         };
         // What happened must not be lost because the home does not answer now.
         let commit = async || {
@@ -247,13 +254,15 @@ pub async fn run(
 }
 
 /// Writes this process's number into the lock it was started with.
-fn sign(run: RunId) -> Result<(), RunnerError> {
+fn sign(run: RunId) -> Result<File, RunnerError> {
     let fail = |source| RunnerError::Sign { run, source };
     let lock = std::io::stdout()
         .as_fd()
         .try_clone_to_owned()
         .map_err(fail)?;
-    RunLock::sign(&std::fs::File::from(lock), std::process::id()).map_err(fail)
+    let lock = File::from(lock);
+    RunLock::sign(&lock, std::process::id()).map_err(fail)?;
+    Ok(lock)
 }
 
 /// The event that ends a stage badly.

@@ -1,8 +1,9 @@
-//! The one place a process is born, and the three ways one lives:
+//! The one place a process is born, and the four ways one lives:
 //!
 //! | way | for | output | ended by us |
 //! |---|---|---|---|
 //! | [`start`] | engines | append-only files | one interrupt, then waiting, never a kill |
+//! | [`start_in_front`] | engines that somebody talks to | our terminal | as above |
 //! | [`spawn_detached`] | `terrane runner` | a log file | never |
 //! | [`capture`] | short helpers: git, versions, secret commands | bounded memory | killed at a time limit |
 //!
@@ -77,6 +78,27 @@ pub fn start(spec: &ChildSpec<'_>) -> Result<Running, StartError> {
         child,
         pid,
         is_script: is_script(spec.program),
+        interrupted: false,
+    })
+}
+
+/// Starts a child on our own descriptors and in our own group: it can be talked to, and a Ctrl-C in the
+/// terminal reaches it as well. Only for what holds nothing: it dies with the terminal. Wants a tokio runtime.
+pub fn start_in_front(
+    program: &Path,
+    args: &[OsString],
+    dir: &Path,
+    env: &Environment,
+    inherit: &[BorrowedFd<'_>],
+) -> Result<Running, StartError> {
+    let mut command = bare_command(program, env);
+    command.current_dir(dir).args(args);
+    let child = spawn(command, program, inherit)?;
+    let pid = child.id().unwrap_or_default();
+    Ok(Running {
+        child,
+        pid,
+        is_script: false,
         interrupted: false,
     })
 }

@@ -5,7 +5,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::approval::{Approval, Requirement};
+use crate::exec::Exec;
 use crate::hold::Hold;
+use crate::identity::Identity;
 use crate::ids::{ChangeSetId, StackName};
 
 mod advance;
@@ -54,7 +56,7 @@ pub struct Request {
     #[serde(default)]
     pub subject: Option<String>,
     pub dirty: bool,
-    /// Who asked: a person of the operating system.
+    /// Who asked, by name.
     #[serde(default)]
     pub asker: Option<String>,
     /// Its plans are kept when it is over, to be written into a bundle.
@@ -68,6 +70,12 @@ pub struct Request {
     /// Who must agree, as the project said when it was asked for.
     #[serde(default)]
     pub approvals: Vec<Requirement>,
+    /// What is known about who asked.
+    #[serde(default)]
+    pub identity: Option<Identity>,
+    /// Which command of the engine's own, and why.
+    #[serde(default)]
+    pub exec: Option<Exec>,
 }
 
 /// Where the plans of a change set were made, if not by itself.
@@ -116,6 +124,8 @@ pub enum Action {
     Plan,
     Apply,
     Destroy,
+    /// A command of the engine's own.
+    Exec,
 }
 
 impl Action {
@@ -124,6 +134,7 @@ impl Action {
             Self::Plan => "plan",
             Self::Apply => "apply",
             Self::Destroy => "destroy",
+            Self::Exec => "exec",
         }
     }
 }

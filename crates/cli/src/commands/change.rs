@@ -10,7 +10,7 @@ use control::asker::Asker;
 use control::changesets::{self, PrepareError, Wanted};
 use control::home::Settings;
 use control::projects::OpenProject;
-use control::{Control, engines, recovery, worker};
+use control::{Control, engines, recovery, worker, writers};
 use model::changeset::{Action, ChangeSet, Reopen, Status};
 use model::ids::{ChangeSetId, StackName};
 use model::project::{Backend, Project};
@@ -25,6 +25,8 @@ use crate::{CommandError, ExitStatus, Process, report};
 pub(crate) mod bundled;
 mod ending;
 mod planned;
+
+pub(super) use ending::unknown;
 
 pub(crate) struct Change {
     pub(crate) action: Action,
@@ -70,6 +72,11 @@ pub(crate) async fn carry_out(
     if change.action == Action::Destroy {
         type_protected_names(&project, &stacks, process)?;
     }
+    let who = writers::identify(&project, &stacks, &process.env, &process.actor()).await;
+    if change.action != Action::Plan {
+        who.check_all(&project, &stacks)
+            .map_err(|err| prepare_error(&err.into()))?;
+    }
     let settings = process.settings(global)?;
     if change.out.is_some() || stacks.iter().any(|name| keeps_state_here(&project, name)) {
         refuse_new_key(&settings)?;
@@ -93,7 +100,9 @@ pub(crate) async fn carry_out(
         refresh_only: change.refresh_only,
         pinned: change.pinned,
         keeps_plans: change.out.is_some(),
-        asker: process.actor(),
+        asker: who.identity.name.clone(),
+        who,
+        exec: None,
         may_keep_state: !settings.is_ci || settings.named_home.is_some(),
         stacks,
     };
@@ -151,7 +160,7 @@ async fn differing(
 }
 
 /// What went wrong on the way without failing anything.
-fn say_warnings(control: &Control, run: &Run, look: Look) -> Result<(), CommandError> {
+pub(super) fn say_warnings(control: &Control, run: &Run, look: Look) -> Result<(), CommandError> {
     let kept = std::fs::read_to_string(control.home.run_warnings(run.id)).unwrap_or_default();
     for line in kept.lines() {
         report::say(&errors::render_warning(line, &[], look))?;
@@ -296,7 +305,7 @@ async fn confirm(
     }
     let deed = match action {
         Action::Destroy => "Destroy all of this?",
-        Action::Plan | Action::Apply => "Apply this?",
+        Action::Plan | Action::Apply | Action::Exec => "Apply this?",
     };
     report::say(&format!(
         "\n{deed} Only `yes` starts change set {}: ",
@@ -390,7 +399,7 @@ fn unconfirmed(answer: &Answer) -> Result<ExitStatus, CommandError> {
     Ok(answer.status())
 }
 
-fn keeps_state_here(project: &Project, stack: &StackName) -> bool {
+pub(super) fn keeps_state_here(project: &Project, stack: &StackName) -> bool {
     project.targets[&project.stacks[stack].target].backend == Backend::Terrane
 }
 
@@ -436,7 +445,7 @@ fn read_line() -> Result<String, CommandError> {
 }
 
 /// Ends what a crash left open, and says so.
-async fn look_after_the_past(
+pub(super) async fn look_after_the_past(
     control: &Control,
     open: &OpenProject,
     look: Look,
@@ -455,7 +464,7 @@ async fn look_after_the_past(
             .await
             .map_err(|err| failed(&err))?;
         for run in runs {
-            if let Some(text) = ending::unknown(&run) {
+            if let Some(text) = unknown(&run) {
                 report::say(&errors::render_warning(&text, &[], look))?;
             }
         }
@@ -496,6 +505,7 @@ pub(crate) async fn go_on_with(
     look_after_the_past(&control, &open, look, process).await?;
     let stopped = changesets::find_stopped(&control, &project, id, what).await;
     let (set, what, stacks) = stopped.map_err(|err| prepare_error(&err))?;
+    let who = writers::identify(&project, &stacks, &process.env, &process.actor()).await;
     let wanted = Wanted {
         action: set.request.action,
         in_any_case: stacks.clone(),
@@ -507,7 +517,9 @@ pub(crate) async fn go_on_with(
         refresh_only: false,
         pinned: None,
         keeps_plans: false,
-        asker: process.actor(),
+        asker: who.identity.name.clone(),
+        who,
+        exec: None,
         may_keep_state: !settings.is_ci || settings.named_home.is_some(),
         stacks,
     };
@@ -519,9 +531,15 @@ pub(crate) async fn go_on_with(
     let begun = changesets::resume(&control, &open, &project, &engines, &process.env, &resumed)
         .await
         .map_err(|err| prepare_error(&err))?;
-    report::say(&format!("Resumed change set {}.\n", begun.id))?;
+    if !global.json {
+        report::say(&format!("Resumed change set {}.\n", begun.id))?;
+    }
+    let change = Change {
+        full: change.full,
+        ..Change::of(resumed.wanted.action)
+    };
     let mut watcher = Watcher::drive(&control, begun, global, process);
-    let status = follow(&mut watcher, change, &project, global, process).await;
+    let status = follow(&mut watcher, &change, &project, global, process).await;
     if status.is_ok() {
         recovery::tidy_after(&control, watcher.set(), watcher.runs()).await;
     }
@@ -547,7 +565,7 @@ impl Change {
     }
 }
 
-fn prepare_error(err: &PrepareError) -> CommandError {
+pub(super) fn prepare_error(err: &PrepareError) -> CommandError {
     let status = if err.is_refusal() {
         ExitStatus::Refused
     } else {

@@ -109,18 +109,34 @@ fn a_plan_whose_state_moved_before_the_yes_is_not_applied() {
 }
 
 #[test]
-fn a_terminal_that_dies_at_the_question_leaves_no_plan_file() {
+fn a_terminal_that_dies_at_the_question_leaves_it_open_for_others() {
     let story = story();
-    let terminal = story.terminal(&["apply", "base"]);
+    let terminal = story.terminal(&["apply"]);
     terminal.wait_for("Only `yes`");
+    terminal.kill();
+    let list = story.cli(&["run", "list"]).expect(0);
+    assert!(
+        list.stdout.contains("a yes: `terrane run confirm c1`"),
+        "{list}"
+    );
+    let _ = story.cli(&["run", "confirm", "c1"]).expect(0);
+    assert_eq!(story.made(), ["base", "top"]);
+    let list = story.cli(&["run", "list"]).expect(0);
+    assert!(list.stderr.starts_with("Nothing is under way."), "{list}");
+}
+
+#[test]
+fn a_change_set_that_nobody_wants_leaves_no_plan_file() {
+    let story = story();
+    let _ = story.cli(&["apply", "base"]).expect(3);
     let file = story.data().join("runs/r1/plan.file");
     assert!(file.exists());
-    terminal.kill();
-    story.wait_until("a look at what was left", || {
-        let _ = story.cli(&["plan", "base"]).expect(0);
-        !file.exists()
-    });
-    let _ = story.cli(&["apply", "--auto-approve"]).expect(0);
+    let reason = ["run", "discard", "c1", "--reason", "not this week"];
+    let _ = story.cli(&reason).expect(0);
+    assert!(
+        !file.exists(),
+        "a plan holds secrets, and nobody will apply this one"
+    );
 }
 
 #[test]

@@ -42,8 +42,10 @@ fn a_target_of_others_is_planned_here_and_applied_there() {
         .write("app/main.tf", MODULE);
     assert_snapshot!(shown(&test, &test.cli(&["apply", "--auto-approve"]).expect(4)), @"
     ── stderr
-    error: target `local` is applied by `ci` or `server` only
-    hint: `terrane plan` works here; the apply runs where one of them runs
+    error: target `local` is applied by CI or a server's own runners only
+           no verified CI identity was found: this is not a CI job
+           this is not a server's runner: those are not built yet
+    hint: `terrane plan` works here; the apply runs in the job that its writers describe
     [exit 4]
     ");
     drop(test.cli(&["destroy", "--auto-approve"]).expect(4));

@@ -14,23 +14,13 @@ use crate::Control;
 use crate::outputs::{self, OutputsError};
 use crate::projects::OpenProject;
 
-/// Whether this machine may do it at all.
+/// Whether who asks, and this machine, may do it at all.
 pub(super) fn may(project: &Project, stack: &Stack, wanted: &Wanted) -> Result<(), PrepareError> {
     let target = &project.targets[&stack.target];
-    if wanted.action == Action::Plan {
+    if !wanted.changes() {
         return Ok(());
     }
-    if !target.is_open() {
-        let writers: Vec<String> = target
-            .writers
-            .iter()
-            .map(|name| format!("`{name}`"))
-            .collect();
-        return Err(PrepareError::NotAWriter {
-            target: target.name.clone(),
-            writers: writers.join(" or "),
-        });
-    }
+    wanted.who.check(target)?;
     if !wanted.may_keep_state && target.backend == Backend::Terrane {
         return Err(PrepareError::NoHome {
             stack: stack.name.clone(),
@@ -45,7 +35,7 @@ pub(super) async fn check_holds(
     project: &Project,
     wanted: &Wanted,
 ) -> Result<(), PrepareError> {
-    if wanted.action == Action::Plan {
+    if !wanted.changes() {
         return Ok(());
     }
     let lanes = super::lanes(project, wanted);

@@ -15,6 +15,7 @@ use model::run::{DeclaredVariable, EnginePin, OutputState, RunSpec, Upstream};
 use super::source::Source;
 use super::{PrepareError, Wanted};
 use crate::projects::OpenProject;
+use crate::writers::Who;
 
 pub(super) fn spec(
     open: &OpenProject,
@@ -80,6 +81,7 @@ pub(super) fn spec(
         destroy: wanted.destroy || wanted.action == Action::Destroy,
         refresh_only: wanted.refresh_only,
         pinned: wanted.pinned.filter(|_| wanted.action == Action::Plan),
+        exec: wanted.exec.clone(),
     })
 }
 
@@ -101,6 +103,8 @@ pub(crate) fn spec_alone(
         pinned: None,
         keeps_plans: false,
         asker: String::new(),
+        who: Who::person(""),
+        exec: None,
         may_keep_state: false,
     };
     let graph = Graph::new(project);

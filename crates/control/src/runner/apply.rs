@@ -86,13 +86,7 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
         .call(&call, Stage::Applying, job.spec.stack.timeout_apply)
         .await?;
 
-    // The engine is gone: what it could not deliver is found, and its lock ends with it.
-    access.settle().await;
-    let patient = true;
-    let kept = kept_aside::take_in(job.control, Leftovers { patient, ..left }).await;
-    let release = async || store.lock_release_run(job.run).await;
-    let released = insist(store::StoreError::is_outage, release).await;
-    released.map_err(|err| Failure::because("could not release the state's lock", &err))?;
+    let kept = after_the_engine(job, &access, left).await?;
     if !ended.exit.success() {
         scratch.remove();
         if access.found_head_moved() {
@@ -119,8 +113,23 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
     })
 }
 
+/// The engine is gone: what it could not deliver is found, and its lock ends with it.
+pub(super) async fn after_the_engine(
+    job: &Job<'_>,
+    access: &StateAccess,
+    left: Leftovers<'_>,
+) -> Result<Option<String>, Failure> {
+    access.settle().await;
+    let patient = true;
+    let kept = kept_aside::take_in(job.control, Leftovers { patient, ..left }).await;
+    let release = async || job.control.store.lock_release_run(job.run).await;
+    let released = insist(store::StoreError::is_outage, release).await;
+    released.map_err(|err| Failure::because("could not release the state's lock", &err))?;
+    Ok(kept)
+}
+
 /// A state that waits for a person blocks the apply.
-async fn nothing_kept_aside(job: &Job<'_>) -> Result<(), Failure> {
+pub(super) async fn nothing_kept_aside(job: &Job<'_>) -> Result<(), Failure> {
     let state = job.control.state_name(&job.spec.stack.state);
     let Err(err) = kept_aside::check(job.control, &state).await else {
         return Ok(());
@@ -132,7 +141,7 @@ async fn nothing_kept_aside(job: &Job<'_>) -> Result<(), Failure> {
 }
 
 /// The engine would write over what an earlier run left here.
-async fn nothing_left_over(job: &Job<'_>, left: Leftovers<'_>) -> Result<(), Failure> {
+pub(super) async fn nothing_left_over(job: &Job<'_>, left: Leftovers<'_>) -> Result<(), Failure> {
     if drivers::engine::find_errored_state(left.dir).is_none() {
         return Ok(());
     }
@@ -172,15 +181,15 @@ pub(super) async fn keep_copy(
 }
 
 /// Where the state stands now.
-async fn serial(job: &Job<'_>) -> Result<Option<i64>, Failure> {
+pub(super) async fn serial(job: &Job<'_>) -> Result<Option<i64>, Failure> {
     Ok(head(job).await?.map(|head| head.serial))
 }
 
-async fn head(job: &Job<'_>) -> Result<Option<SealedHead>, Failure> {
+pub(super) async fn head(job: &Job<'_>) -> Result<Option<SealedHead>, Failure> {
     Ok(seal::head(job).await?.as_ref().map(seal::sealed_head))
 }
 
-async fn plan_of(job: &Job<'_>) -> Result<PlanRecord, Failure> {
+pub(super) async fn plan_of(job: &Job<'_>) -> Result<PlanRecord, Failure> {
     let run = job.control.store.run_get(job.run).await;
     let run = run.map_err(|err| Failure::because("could not read the plan", &err))?;
     match run.map(|run| run.state) {

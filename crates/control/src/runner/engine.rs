@@ -2,7 +2,7 @@
 //! interrupts and never kills.
 
 use std::fs;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use model::project::Backend;
 use model::run::{EngineDiagnostic, EnginePin, Stage};
 use model::secret::Secret;
 use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::interrupts::Interrupts;
 use super::workspace::Workspace;
@@ -64,6 +65,11 @@ impl<'a> Caller<'a> {
             let listener = TcpListener::bind(("127.0.0.1", 0)).await.map_err(failed)?;
             let up = (job.serve)(access, listener).map_err(failed)?;
             for (name, value) in up.environment {
+                // There are commands that only read, lock all the same, and have no option not to.
+                let is_lock = matches!(name, "TF_HTTP_LOCK_ADDRESS" | "TF_HTTP_UNLOCK_ADDRESS");
+                if is_lock && job.spec.only_reads() {
+                    continue;
+                }
                 if name == "TF_HTTP_PASSWORD" {
                     token = Some(value.clone());
                 }
@@ -108,6 +114,34 @@ impl<'a> Caller<'a> {
         self.environment.clone()
     }
 
+    /// Calls the engine on our own terminal. A Ctrl-C there reaches it without us; who ends us ends it.
+    pub(super) async fn attend(&self, call: &EngineCall<'_>) -> Result<Exit, Failure> {
+        let failed =
+            |err: &dyn std::error::Error| Failure::because("could not run the engine", err);
+        let mut terminated = signal(SignalKind::terminate()).map_err(|err| failed(&err))?;
+        let (dir, env) = (&self.workspace.dir, &self.environment);
+        let mut running = self
+            .engine
+            .start_in_front(call, dir, env, &self.inherited())
+            .map_err(|err| failed(&err))?;
+        loop {
+            tokio::select! {
+                exit = running.wait() => return exit.map_err(|err| failed(&err)),
+                _ = terminated.recv() => running.interrupt().map_err(|err| failed(&err))?,
+            }
+        }
+    }
+
+    /// Locks that are free only when the engine is gone, too.
+    fn inherited(&self) -> [BorrowedFd<'_>; 3] {
+        let locks = &self.workspace.locks;
+        [
+            self.job.lock.as_fd(),
+            locks.tree.as_fd(),
+            locks.stack.as_fd(),
+        ]
+    }
+
     pub(super) async fn call_to(
         &self,
         call: &EngineCall<'_>,
@@ -125,9 +159,7 @@ impl<'a> Caller<'a> {
         }
         let stderr = self.job.control.home.engine_complaints(self.job.run);
         let said_before = fs::metadata(&stderr).map_or(0, |found| found.len());
-        let run_lock = std::io::stdout();
-        let locks = &self.workspace.locks;
-        let inherit = [run_lock.as_fd(), locks.tree.as_fd(), locks.stack.as_fd()];
+        let inherit = self.inherited();
         let site = CallSite {
             dir: &self.workspace.dir,
             env: environment,

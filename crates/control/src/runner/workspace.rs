@@ -102,7 +102,9 @@ impl Taking {
     fn take(&self) -> io::Result<(usize, PathBuf, Locks)> {
         const MOST: usize = 64;
         let most = if self.waits { 1 } else { MOST };
-        for number in 0..most {
+        // Who only looks may do so for days: applies must not have to wait for tree 0.
+        let first = usize::from(self.spec.only_reads());
+        for number in first..most {
             let slot = self
                 .control
                 .home

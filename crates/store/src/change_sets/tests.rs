@@ -167,6 +167,8 @@ impl World {
             commit: None,
             subject: None,
             dirty: false,
+            identity: None,
+            exec: None,
             keeps_plans: false,
             bundle: None,
             asker: Some("ada".to_owned()),

@@ -1,5 +1,6 @@
 //! Plans in a file: written by `plan --out FILE`, applied by `apply FILE`.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -7,8 +8,9 @@ use std::path::{Path, PathBuf};
 use control::bundle::{self, Bundle, ReadBundleError};
 use control::changesets::{self, BeginBundleError, Wanted};
 use control::projects::OpenProject;
-use control::{Control, recovery};
+use control::{Control, recovery, writers};
 use model::changeset::Action;
+use model::ids::StackName;
 use model::project::Project;
 use serde_json::json;
 
@@ -108,6 +110,10 @@ pub(crate) async fn carry_out(
     let bundle = bundle::read(&control, file).await;
     let bundle = bundle.map_err(|err| read_error(&err))?;
     say_no_home(&settings, look)?;
+    let mut stacks: BTreeSet<StackName> = bundle.stacks().cloned().collect();
+    // One that this project does not have is refused with the rest.
+    stacks.retain(|stack| project.stacks.contains_key(stack));
+    let who = writers::identify(&project, &stacks, &process.env, &process.actor()).await;
     let wanted = Wanted {
         action: Action::Apply,
         in_any_case: bundle.stacks().cloned().collect(),
@@ -122,7 +128,9 @@ pub(crate) async fn carry_out(
         refresh_only: false,
         pinned: None,
         keeps_plans: false,
-        asker: process.actor(),
+        asker: who.identity.name.clone(),
+        who,
+        exec: None,
         may_keep_state: !settings.is_ci || settings.named_home.is_some(),
     };
     let mut watcher = start(&control, &open, &project, &bundle, &wanted, global, process).await?;

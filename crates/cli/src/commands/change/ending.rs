@@ -59,7 +59,7 @@ pub(super) async fn tell(
     }
     let deed = match watcher.set().request.action {
         Action::Destroy => Deed::Destroy,
-        Action::Plan | Action::Apply => Deed::Apply,
+        Action::Plan | Action::Apply | Action::Exec => Deed::Apply,
     };
     let ended = outcome::Outcome {
         change_set: watcher.set().id.to_string(),
@@ -288,7 +288,7 @@ pub(super) fn skipped(because: &Skip) -> String {
 }
 
 /// What to say about a run whose end is not known.
-pub(super) fn unknown(run: &Run) -> Option<String> {
+pub(in crate::commands) fn unknown(run: &Run) -> Option<String> {
     let RunState::Finished {
         outcome: Outcome::Unknown { kept },
         ..

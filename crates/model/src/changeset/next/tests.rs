@@ -66,6 +66,8 @@ fn change_set(action: Action, stacks: &[&str]) -> (ChangeSet, Vec<Run>) {
         bundle: None,
         origin: Origin::Person,
         approvals: Vec::new(),
+        identity: None,
+        exec: None,
     };
     (
         ChangeSet {
