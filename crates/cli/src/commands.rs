@@ -114,6 +114,9 @@ pub(crate) async fn say_abandoned(
             format!(
                 "was its stack renamed? `state = \"{state}\"` in the stack's block takes it up again"
             ),
+            format!(
+                "was it removed? `terrane destroy {state}` finds the commit that last had its stack"
+            ),
             "`terrane state list` shows all states".to_owned(),
         ];
         report::say(&errors::render_warning(&said, &hints, look))?;

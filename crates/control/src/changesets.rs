@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 
 use drivers::engine::Engine;
-use drivers::snapshot::{self, Extras};
 use model::approval::{ApprovalBlock, ApprovalScope, Requirement};
 use model::changeset::{Action, ChangeSet, Origin, Reopen, Request, Status, reopen};
 use model::engine::EngineRequirement;
@@ -193,7 +192,7 @@ async fn prepare(
     }
     checks::reserve_for_runs(control, project, wanted).await?;
     checks::check_upstreams(control, project, wanted).await?;
-    checks::check_downstreams(control, project, &graph, wanted).await?;
+    checks::check_downstreams(control, open, project, &graph, wanted).await?;
     let kept = source::hold_snapshots(control)?;
     let snapshot = source::keep_source(control, open, project).await?;
     let source = Source {
@@ -217,10 +216,11 @@ async fn prepare(
         }
     }
     let asker = Asker::gather(env, &open.root, &specs)?;
-    let commit = open
-        .git
-        .as_ref()
-        .and_then(|git| git.head_commit().ok().flatten());
+    let git = open.git.as_ref().filter(|_| open.commit.is_none());
+    let commit = match &open.commit {
+        Some(from) => Some((from.id.clone(), from.subject.clone())),
+        None => git.and_then(|git| git.head_commit().ok().flatten()),
+    };
     let request = Request {
         project: control.home.project().to_owned(),
         machine: control.home.machine().to_owned(),
@@ -233,14 +233,11 @@ async fn prepare(
         commit: commit.as_ref().map(|(id, _)| id.clone()),
         subject: commit.map(|(_, subject)| subject),
         asker: Some(wanted.asker.clone()),
-        keeps_plans: wanted.keeps_plans,
-        bundle: None,
         identity: Some(wanted.who.identity.clone()),
         exec: wanted.exec.clone(),
-        dirty: open
-            .git
-            .as_ref()
-            .is_some_and(|git| git.is_dirty().unwrap_or(true)),
+        keeps_plans: wanted.keeps_plans,
+        bundle: None,
+        dirty: git.is_some_and(|git| git.is_dirty().unwrap_or(true)),
         origin: Origin::Person,
         approvals: approvals(project, wanted),
     };
@@ -264,6 +261,9 @@ pub async fn find_stopped(
         Some(id) => control.store.change_set_get(id).await?,
         None => newest_stopped(control).await?,
     };
+    if set.request.action == Action::Exec {
+        return Err(PrepareError::ExecAgain { set: set.id });
+    }
     let what = what(&set);
     let runs = control.store.run_list(set.id).await?;
     let again = reopen(&set, &runs, what)?;
@@ -286,7 +286,8 @@ async fn newest_stopped(control: &Control) -> Result<ChangeSet, PrepareError> {
     newest
         .into_iter()
         .find(|set| {
-            set.request.action != Action::Plan && matches!(set.status, Status::Stopped { .. })
+            !matches!(set.request.action, Action::Plan | Action::Exec)
+                && matches!(set.status, Status::Stopped { .. })
         })
         .ok_or(PrepareError::NothingStopped)
 }
@@ -314,7 +315,7 @@ pub async fn find_same(
         return Ok(None);
     };
     // After an edit it is another request, and waits for its turn.
-    let now = snapshot::collect(&open.root, open.git.as_ref(), &Extras::of(project))?;
+    let (now, _) = source::look(open, project)?;
     Ok((now.digest == set.request.source).then_some(set))
 }
 

@@ -3,9 +3,11 @@
 //!
 //! Not here: SQL (`store`), processes and Git (`drivers`), decisions (`model`), words for people (`cli`).
 
+pub mod abandoned;
 pub mod asker;
 pub mod backends;
 pub mod bundle;
+pub mod cancelling;
 pub mod changed;
 pub mod changesets;
 pub mod engines;
@@ -15,12 +17,14 @@ pub mod holds;
 pub mod home;
 pub mod kept_aside;
 pub mod keys;
+mod left_behind;
 pub mod locks;
 pub mod outputs;
 pub mod patience;
 pub mod projects;
 pub mod proposals;
 pub mod recovery;
+pub mod run_logs;
 pub mod runner;
 pub mod runs;
 mod settled;

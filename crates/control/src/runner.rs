@@ -13,6 +13,7 @@ use std::os::fd::AsFd as _;
 use std::pin::Pin;
 
 use model::ids::RunId;
+use model::import_proposal::Left;
 use model::masking::Mask;
 use model::run::{EngineDiagnostic, Problem, Run, RunEvent, RunSpec, Stage};
 use model::secret::Secret;
@@ -21,6 +22,7 @@ use tokio::sync::Mutex;
 
 use crate::Control;
 use crate::asker::Asker;
+use crate::cancelling;
 use crate::locks::RunLock;
 use crate::patience::insist;
 use crate::state::StateAccess;
@@ -33,6 +35,7 @@ mod engine;
 mod exec;
 mod inputs;
 mod interrupts;
+mod limit;
 mod logs;
 mod plan;
 mod seal;
@@ -42,7 +45,7 @@ mod workspace;
 pub use attend::{AttendError, attend};
 pub use exec::exit_file;
 pub(crate) use inputs::for_backend;
-pub(crate) use logs::mask_lost as mask_lost_logs;
+pub(crate) use logs::{finish_lost as finish_lost_logs, lost_events};
 pub(crate) use plan::{file_path as plan_file, view_path as plan_view};
 pub use usage::{USAGE_FILE, note_usage};
 pub(crate) use workspace::{scratch_dir, write_override, write_private};
@@ -128,6 +131,7 @@ pub(crate) struct Failure {
     diagnostics: Vec<EngineDiagnostic>,
     refused: bool,
     interrupted: bool,
+    left: Option<Box<Left>>,
 }
 
 impl Failure {
@@ -138,6 +142,7 @@ impl Failure {
             diagnostics: Vec::new(),
             refused: false,
             interrupted: false,
+            left: None,
         }
     }
 
@@ -192,6 +197,7 @@ impl Failure {
             hint: self.hint,
             refused: self.refused,
             interrupted: self.interrupted,
+            left: self.left,
         }
     }
 }
@@ -234,6 +240,7 @@ pub async fn run(
             (Stage::Preparing | Stage::Planning, Some(_)) => exec::prepare(&job).await,
             (Stage::Applying, Some(exec)) => exec::exec(&job, exec).await,
         };
+        let happened = cancelling::name_who_asked(control, run, happened).await;
         // What happened must not be lost because the home does not answer now.
         let commit = async || {
             let happened = happened.clone();

@@ -2,7 +2,7 @@
 //!
 //! | way | for | output | ended by us |
 //! |---|---|---|---|
-//! | [`start`] | engines | append-only files | one interrupt, then waiting, never a kill |
+//! | [`start`] | engines | append-only files | one interrupt, then waiting, never a kill, unless a person wants one |
 //! | [`start_in_front`] | engines that somebody talks to | our terminal | as above |
 //! | [`spawn_detached`] | `terrane runner` | a log file | never |
 //! | [`capture`] | short helpers: git, versions, secret commands | bounded memory | killed at a time limit |
@@ -234,6 +234,14 @@ pub fn interrupt(pid: u32) -> io::Result<()> {
         return Ok(());
     };
     match rustix::process::kill_process(pid, Signal::INT) {
+        Err(err) if err == rustix::io::Errno::SRCH => Ok(()),
+        sent => Ok(sent?),
+    }
+}
+
+/// Ends a process that leads a group, and all of its group, at once. One that is gone already is no error.
+pub fn kill_group(pid: u32) -> io::Result<()> {
+    match signal_group(pid, Signal::KILL) {
         Err(err) if err == rustix::io::Errno::SRCH => Ok(()),
         sent => Ok(sent?),
     }

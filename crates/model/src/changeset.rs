@@ -112,6 +112,12 @@ pub struct Around<'a> {
 }
 
 impl Request {
+    /// Whether somebody asked for it, or started the job that did.
+    pub fn is_author(&self, person: &str) -> bool {
+        let identity = self.identity.as_ref();
+        self.asker.as_deref() == Some(person) || identity.is_some_and(|by| by.author() == person)
+    }
+
     /// A lane's name among those of all projects of a home.
     pub fn lane_key(&self, lane: &str) -> String {
         format!("{}/{lane}", self.project)

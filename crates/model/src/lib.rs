@@ -19,6 +19,7 @@ pub mod graph;
 pub mod hold;
 pub mod identity;
 pub mod ids;
+pub mod import_proposal;
 pub mod lock;
 pub mod machine;
 pub mod masking;

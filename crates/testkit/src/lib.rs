@@ -10,6 +10,7 @@ mod issuer;
 mod minio;
 mod postgres;
 mod program;
+mod provider;
 pub mod said;
 mod service;
 mod terminal;

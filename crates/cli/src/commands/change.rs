@@ -16,7 +16,7 @@ use model::ids::{ChangeSetId, StackName};
 use model::project::{Backend, Project};
 use model::run::Run;
 
-use super::{open_home, refuse_new_key, say_abandoned, selection, sound_project};
+use super::{destroy, open_home, refuse_new_key, run, say_abandoned, selection, sound_project};
 use crate::args::Global;
 use crate::view::{Look, errors};
 use crate::watch::{Rest, Watcher};
@@ -41,8 +41,18 @@ pub(crate) struct Change {
     pub(crate) detailed_exitcode: bool,
     pub(crate) full: bool,
     pub(crate) jobs: Option<NonZeroUsize>,
+    pub(crate) destroying: Destroying,
     /// Where a plan is written, to be applied later.
     pub(crate) out: Option<PathBuf>,
+}
+
+/// What only a destroy is told.
+#[derive(Default)]
+pub(crate) struct Destroying {
+    /// Names of protected stacks, in place of typing them.
+    pub(crate) confirm: Vec<String>,
+    /// The commit whose code is used.
+    pub(crate) from: Option<String>,
 }
 
 /// Engines at once, as it is typed.
@@ -56,6 +66,10 @@ pub(crate) async fn carry_out(
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
     let (open, project) = sound_project(global, process)?;
+    let (open, project) = match &change.destroying.from {
+        None => (open, project),
+        Some(commit) => destroy::as_of(commit, open, &project, process)?,
+    };
     let look = process.look(global);
     let applied = differing(&change, &open, &project, global, process).await?;
     let stacks = selection::resolve(
@@ -70,7 +84,7 @@ pub(crate) async fn carry_out(
         return Ok(ExitStatus::Done);
     }
     if change.action == Action::Destroy {
-        type_protected_names(&project, &stacks, process)?;
+        destroy::check(&change.destroying, &open, &project, &stacks, process)?;
     }
     let who = writers::identify(&project, &stacks, &process.env, &process.actor()).await;
     if change.action != Action::Plan {
@@ -83,7 +97,10 @@ pub(crate) async fn carry_out(
     }
     let control = open_home(&settings, &open, process, look).await?;
     look_after_the_past(&control, &open, look, process).await?;
-    say_abandoned(&control, &project, look).await?;
+    if open.commit.is_none() {
+        say_abandoned(&control, &project, look).await?;
+        run::imports::say_left(&control, &stacks, look).await?;
+    }
     if change.action != Action::Plan {
         say_no_home(&settings, look)?;
     }
@@ -212,6 +229,21 @@ async fn start<'a>(
         report::say(&errors::render_warning(&said, &[], process.look(global)))?;
     }
     Ok(Watcher::drive(control, begun, global, process))
+}
+
+/// Watches a change set that was told to end, until it has, and tells how.
+pub(crate) async fn watch_to_the_end(
+    control: &Control,
+    id: ChangeSetId,
+    global: &Global,
+    process: &Process,
+) -> Result<ExitStatus, CommandError> {
+    let attached = Watcher::attach(control, id, None, global, process);
+    let mut watcher = attached.map_err(|err| CommandError::from_error(&err))?;
+    match watcher.until_rest().await? {
+        Rest::Detached => Ok(ExitStatus::Interrupted),
+        Rest::Over | Rest::AwaitsConfirm => ending::tell(&watcher, global, process).await,
+    }
 }
 
 /// Watches until nothing goes on by itself, asks when it must, and tells the end.
@@ -403,36 +435,7 @@ pub(super) fn keeps_state_here(project: &Project, stack: &StackName) -> bool {
     project.targets[&project.stacks[stack].target].backend == Backend::Terrane
 }
 
-/// A protected stack is destroyed only by who types its name.
-fn type_protected_names(
-    project: &Project,
-    stacks: &BTreeSet<StackName>,
-    process: &Process,
-) -> Result<(), CommandError> {
-    for name in stacks.iter().filter(|name| project.stacks[*name].protected) {
-        let refused = |why: &str| {
-            CommandError::new(format!("stack `{name}` is protected: {why}"))
-                .hint(format!(
-                    "leave it out with `!{name}`, or set `protected = false` first"
-                ))
-                .status(ExitStatus::Refused)
-        };
-        if !process.stdin_is_terminal {
-            return Err(refused(
-                "its name must be typed, and nobody is here to type it",
-            ));
-        }
-        report::say(&format!(
-            "Stack `{name}` is protected. Type its name to destroy it: "
-        ))?;
-        if read_line()? != name.as_str() {
-            return Err(refused("its name was not typed"));
-        }
-    }
-    Ok(())
-}
-
-fn read_line() -> Result<String, CommandError> {
+pub(crate) fn read_line() -> Result<String, CommandError> {
     let mut line = String::new();
     io::stderr()
         .flush()
@@ -560,6 +563,7 @@ impl Change {
             detailed_exitcode: false,
             full: false,
             jobs: None,
+            destroying: Destroying::default(),
             out: None,
         }
     }

@@ -14,9 +14,12 @@ use crate::args::Global;
 use crate::{CommandError, ExitStatus, Process};
 
 mod approve;
+mod cancel;
 mod confirm;
 mod discard;
+pub(crate) mod imports;
 mod list;
+mod logs;
 mod reject;
 mod retry;
 mod show;
@@ -36,6 +39,9 @@ enum RunCommand {
     Reject(reject::RejectArgs),
     Confirm(confirm::ConfirmArgs),
     Retry(retry::RetryArgs),
+    Logs(logs::LogsArgs),
+    Cancel(cancel::CancelArgs),
+    Imports(imports::ImportsArgs),
     Discard(discard::DiscardArgs),
 }
 
@@ -45,6 +51,9 @@ pub(crate) async fn run(
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
     match args.command {
+        RunCommand::Logs(args) => logs::logs(&args, global, process).await,
+        RunCommand::Cancel(args) => cancel::cancel(&args, global, process).await,
+        RunCommand::Imports(args) => imports::imports(&args, global, process).await,
         RunCommand::List(args) => list::list(&args, global, process).await,
         RunCommand::Show(args) => show::show(&args, global, process).await,
         RunCommand::Approve(args) => approve::approve(args, global, process).await,

@@ -16,10 +16,9 @@ fn without_a_terminal_nothing_is_applied() {
     let said = story.cli(&["apply"]).expect(3);
     assert_snapshot!(essence(&said), @"
     change set c1: apply on `local`
-      base   skipped
-      top    skipped
-    error: nothing was applied: nobody is here to say yes
-    hint: `--auto-approve` applies without asking
+
+    error: change set c1 waits: nobody is here to say yes
+    hint: `terrane run confirm c1` starts it; `--auto-approve` applies without asking
     [exit 3]
     ");
     assert!(said.stdout.contains("Plan: 1 to add"), "{said}");
@@ -53,9 +52,9 @@ fn a_plan_says_by_its_exit_code_whether_there_are_changes() {
     change set c4 on `local`
 
     base  no changes
-    top   no changes
+    top   skipped: nothing it consumes changes
 
-    No changes: everything is as the configuration says.
+    No changes; 1 stack skipped: `--all` plans everything.
     ");
 }
 

@@ -44,7 +44,7 @@ fn dependents_are_skipped_and_the_rest_is_finished() {
         allow_duplicates! {
             assert_snapshot!(essence(&mended), @"
             change set c2: apply on `local`
-              beside   no changes
+              beside   skipped: nothing it consumes changes
               other    no changes
             ✓ base     applied 1 change
             ✓ middle   applied 1 change

@@ -27,16 +27,35 @@ fn as_person(story: &Story, person: &str, args: &[&str]) -> testkit::Said {
 fn another_person_approves_and_then_it_is_confirmed() {
     let story = story("approval {\n    role = \"approver\"\n  }");
     let said = story.cli(&["apply"]).expect(3);
-    assert_snapshot!(essence(&said), @"");
+    assert_snapshot!(essence(&said), @"
+    change set c1: apply on `shared`
+
+
+    Change set c1 awaits approval:
+      target `shared`: 0 of 1 approval; role `approver`, not the author
+        `terrane run approve c1`
+    Then `terrane run confirm c1` starts it.
+    [exit 3]
+    ");
     let said = story.cli(&["run", "confirm", "c1"]).expect(3);
-    assert_snapshot!(said, @"");
+    assert_snapshot!(said, @"
+    ── stderr
+    error: change set c1 may not be confirmed yet
+           0 of 1 approval; role `approver`, not the author (target `shared`)
+    hint: `terrane run approve c1` approves it
+    [exit 3]
+    ");
     let said = as_person(
         &story,
         "ada",
         &["run", "approve", "c1", "--role", "approver"],
     )
     .expect(0);
-    assert_snapshot!(said, @"");
+    assert_snapshot!(said, @"
+    ── stderr
+    Approved change set c1 as `ada` (not verified).
+    Still owed: 0 of 1 approval; role `approver`, not the author; `ada` asked for it (target `shared`)
+    ");
     let said = as_person(
         &story,
         "eve",
@@ -51,7 +70,11 @@ fn another_person_approves_and_then_it_is_confirmed() {
         ],
     )
     .expect(0);
-    assert_snapshot!(said, @"");
+    assert_snapshot!(said, @"
+    ── stderr
+    Approved change set c1 as `eve` (not verified).
+    `terrane run confirm c1` starts it.
+    ");
     assert_eq!(
         story.made(),
         Vec::<String>::new(),
@@ -60,7 +83,12 @@ fn another_person_approves_and_then_it_is_confirmed() {
     let _ = story.cli(&["run", "confirm", "c1"]).expect(0);
     assert_eq!(story.made(), ["base", "top"]);
     let again = story.cli(&["run", "confirm", "c1"]).expect(4);
-    assert_snapshot!(again, @"");
+    assert_snapshot!(again, @"
+    ── stderr
+    error: nothing was changed: change set `c1` is finished and cannot be confirmed
+    hint: `terrane run show c1` says how it came to this
+    [exit 4]
+    ");
 }
 
 #[test]
@@ -114,7 +142,10 @@ fn a_rejected_change_set_stops_with_the_reason() {
         &["run", "reject", "c1", "--reason", "not today"],
     )
     .expect(0);
-    assert_snapshot!(said, @"");
+    assert_snapshot!(said, @"
+    ── stderr
+    Rejected change set c1.
+    ");
     let _ = story.cli(&["run", "confirm", "c1"]).expect(4);
     let list = story.cli(&["run", "list", "--all"]).expect(0);
     assert!(list.stdout.contains("nobody said yes"), "{list}");
@@ -166,7 +197,12 @@ fn a_resume_runs_what_is_left_on_the_source_as_it_is_now() {
         .expect(0);
     assert_eq!(story.made(), ["base", "top", "mid", "last"]);
     let said = story.cli(&["apply", "--resume", "c1"]).expect(1);
-    assert_snapshot!(said, @"");
+    assert_snapshot!(said, @"
+    ── stderr
+    error: change set `c1` is finished: only one that stopped is resumed
+    hint: `terrane run list --all` shows them all
+    [exit 1]
+    ");
 }
 
 #[test]
@@ -174,7 +210,14 @@ fn a_dependent_runs_again_only_for_what_it_consumes() {
     let story = story("");
     let _ = story.cli(&["apply", "--auto-approve"]).expect(0);
     let plan = story.cli(&["plan"]).expect(0);
-    assert_snapshot!(plan.stdout, @"");
+    assert_snapshot!(plan.stdout, @"
+    change set c2 on `shared`
+
+    base  no changes
+    top   skipped: nothing it consumes changes
+
+    No changes; 1 stack skipped: `--all` plans everything.
+    ");
     let named = story.cli(&["plan", "top"]).expect(0);
     assert!(named.stdout.contains("top  no changes"), "{named}");
     let all = story.cli(&["plan", "--all"]).expect(0);

@@ -147,6 +147,7 @@ pub(super) async fn check_upstreams(
 /// Nothing is destroyed that something else still stands on.
 pub(super) async fn check_downstreams(
     control: &Control,
+    open: &OpenProject,
     project: &Project,
     graph: &Graph,
     wanted: &Wanted,
@@ -156,6 +157,12 @@ pub(super) async fn check_downstreams(
     }
     for name in &wanted.stacks {
         for other in graph.downstreams(name) {
+            if let Some(from) = &open.commit
+                && let Some(stack) = from.now.stacks.get(other)
+                && stack.edges.iter().all(|edge| edge.upstream != *name)
+            {
+                continue; // it stood on it then, and does no longer
+            }
             if !wanted.stacks.contains(other) && has_resources(control, project, other).await? {
                 return Err(PrepareError::StillNeeded {
                     stack: name.clone(),

@@ -12,12 +12,14 @@ use model::state::ExpectedHead;
 use store::Scope;
 
 use super::engine::Caller;
+use super::limit::Limit;
 use super::plan::{file_path, initialise};
 use super::seal::Void;
 use super::workspace::{Scratch, Workspace, write_private};
-use super::{Failure, Job, failed, inputs, logs, seal};
+use super::{Failure, Job, failed, inputs, seal};
 use crate::backends;
 use crate::kept_aside::{self, Leftovers};
+use crate::left_behind;
 use crate::patience::insist;
 use crate::spool::Spool;
 use crate::state::StateAccess;
@@ -25,7 +27,6 @@ use crate::state::StateAccess;
 pub(super) async fn apply(job: &Job<'_>) -> RunEvent {
     let mut mask = Mask::default();
     let applied = try_apply(job, &mut mask).await;
-    logs::mask(job, &mask);
     match applied {
         Ok(event) => event,
         Err(failure) => {
@@ -68,11 +69,12 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
     let access = StateAccess::for_apply(store.clone(), state, job.run, expected, plan.may_empty())
         .holding(spool);
     let environment = inputs.environment.clone();
-    let caller = Caller::new(job, &workspace, environment, access.clone()).await?;
-    *mask = inputs.hide(&caller, &scratch)?;
+    let mut caller = Caller::new(job, &workspace, environment, access.clone()).await?;
+    *mask = inputs.hide(&mut caller, &scratch)?;
+    let limit = Limit::from_now("apply", job.spec.stack.timeout_apply);
     let var_files = workspace.var_files(job, &scratch);
     if !goes_on {
-        initialise(job, &caller, &workspace, &inputs, &var_files).await?;
+        initialise(job, &caller, &workspace, &inputs, &var_files, limit).await?;
         if let Some(void) = seal::lock_file_moved(&workspace, &plan) {
             scratch.remove();
             return void.into_event(job, &plan);
@@ -82,12 +84,12 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
         plan: &scratch.plan(),
         var_files: &var_files,
     };
-    let ended = caller
-        .call(&call, Stage::Applying, job.spec.stack.timeout_apply)
-        .await?;
+    let ended = caller.call(&call, Stage::Applying, limit).await?;
 
     let kept = after_the_engine(job, &access, left).await?;
     if !ended.exit.success() {
+        // A backend of the engine's may hold more than the copy that was made for the plan.
+        drop(keep_copy(job, &caller, &scratch, &var_files, "applied", None).await);
         scratch.remove();
         if access.found_head_moved() {
             // The engine got no lock, so it changed nothing.
@@ -95,12 +97,20 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
             return void.into_event(job, &plan);
         }
         let mut failure = ended.failure("could not apply");
+        failure.left = left_behind::look(
+            job.control,
+            job.run,
+            job.spec,
+            &ended.masked_events(mask),
+            ended.died(),
+        )
+        .await;
         if let Some(kept) = kept {
             failure.hint = Some(kept);
         }
         return Err(failure);
     }
-    keep_copy(job, &caller, &scratch, &var_files, "applied").await?;
+    keep_copy(job, &caller, &scratch, &var_files, "applied", None).await?;
     scratch.remove();
     let now = head(job).await?;
     if job.spec.target.backend == Backend::Terrane && now == plan.seal.head {
@@ -162,15 +172,14 @@ pub(super) async fn keep_copy(
     scratch: &Scratch,
     var_files: &[PathBuf],
     deed: &str,
+    limit: Option<Limit>,
 ) -> Result<(), Failure> {
     if job.spec.target.backend == Backend::Terrane {
         return Ok(());
     }
     let call = EngineCall::StatePull { var_files };
     let path = scratch.shown();
-    let pulled = caller
-        .call_to(&call, &path, &caller.environment(), None)
-        .await?;
+    let pulled = caller.call_to(&call, &path, limit).await?;
     if !pulled.exit.success() {
         return Err(pulled.failure(&format!("{deed}, but could not read the state")));
     }

@@ -14,9 +14,10 @@ use tokio::sync::Mutex;
 
 use super::engine::Caller;
 use super::interrupts::Interrupts;
+use super::limit::Limit;
 use super::plan::initialise;
 use super::workspace::{Scratch, Workspace};
-use super::{Failure, Job, Serve, failed, inputs, logs};
+use super::{Failure, Job, Serve, failed, inputs};
 use crate::Control;
 use crate::asker::Asker;
 use crate::locks::RunLock;
@@ -75,14 +76,13 @@ pub async fn attend(
         holds_lanes: false,
         auto_approve: false,
         goes_on: false,
-        review: true,
-        keeps_plan: false,
         is_bundled: false,
+        keeps_plan: false,
+        review: true,
     };
     let mut mask = Mask::default();
     let exec = spec.exec.as_ref().ok_or(AttendError::Taken)?;
     let ended = try_attend(&job, exec, &mut mask).await;
-    logs::mask(&job, &mask);
     let (event, answer) = match ended {
         Ok(exit) if exit.success() => {
             // It read; whether the stack is as its source says, nobody looked.
@@ -103,10 +103,10 @@ pub async fn attend(
         }
     };
     let happened = Some((run, event));
-    let mut nothing = |_| false;
+    let mut none = |_| false;
     let ended = control
         .store
-        .change_set_turn(set, None, happened, control.now(), &mut nothing);
+        .change_set_turn(set, None, happened, control.now(), &mut none);
     let turn = ended.await.map_err(store)?;
     crate::recovery::tidy_after(control, &turn.set, &turn.runs).await;
     answer
@@ -154,10 +154,11 @@ async fn try_attend(job: &Job<'_>, exec: &Exec, mask: &mut Mask) -> Result<Exit,
     if let Ok(kind) = std::env::var("TERM") {
         environment.set("TERM", kind);
     }
-    let caller = Caller::new(job, &workspace, environment, access).await?;
-    *mask = inputs.hide(&caller, &scratch)?;
+    let mut caller = Caller::new(job, &workspace, environment, access).await?;
+    *mask = inputs.hide(&mut caller, &scratch)?;
     let var_files = workspace.var_files(job, &scratch);
-    initialise(job, &caller, &workspace, &inputs, &var_files).await?;
+    let limit = Limit::from_now("plan", job.spec.stack.timeout_plan);
+    initialise(job, &caller, &workspace, &inputs, &var_files, limit).await?;
     let call = EngineCall::Exec {
         exec,
         var_files: &var_files,

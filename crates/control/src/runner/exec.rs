@@ -18,9 +18,10 @@ use super::apply::{
     after_the_engine, head, keep_copy, nothing_kept_aside, nothing_left_over, plan_of, serial,
 };
 use super::engine::Caller;
+use super::limit::Limit;
 use super::plan::initialise;
 use super::workspace::{Scratch, Workspace};
-use super::{Carried, Failure, Job, failed, inputs, logs};
+use super::{Carried, Failure, Job, failed, inputs};
 use crate::home::Home;
 use crate::kept_aside::Leftovers;
 use crate::spool::Spool;
@@ -57,15 +58,19 @@ async fn try_prepare(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure
         }),
         preview: false,
         since: Some(job.control.now()),
+        // Who did this did not make the stack what its source says.
         consumed: None,
     };
-    let workspace = Workspace::prepare(job).await?;
-    let scratch = Scratch::open(job)?;
-    *job.carried.lock().await = Some(Carried {
-        inputs,
-        workspace,
-        scratch,
-    });
+    if job.goes_on {
+        let workspace = Workspace::prepare(job).await?;
+        let scratch = Scratch::open(job)?;
+        let carried = Carried {
+            inputs,
+            workspace,
+            scratch,
+        };
+        *job.carried.lock().await = Some(carried);
+    }
     Ok(RunEvent::PlanFinished {
         plan,
         confirmed: true,
@@ -78,7 +83,6 @@ async fn try_prepare(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure
 pub(super) async fn exec(job: &Job<'_>, exec: &Exec) -> RunEvent {
     let mut mask = Mask::default();
     let done = try_exec(job, exec, &mut mask).await;
-    logs::mask(job, &mask);
     match done {
         Ok(event) => event,
         Err(failure) => {
@@ -111,15 +115,15 @@ async fn try_exec(job: &Job<'_>, exec: &Exec, mask: &mut Mask) -> Result<RunEven
     let access = StateAccess::for_apply(store, state, job.run, ExpectedHead::Any, true);
     let access = access.holding(spool);
     let environment = inputs.environment.clone();
-    let caller = Caller::new(job, &workspace, environment, access.clone()).await?;
-    *mask = inputs.hide(&caller, &scratch)?;
+    let mut caller = Caller::new(job, &workspace, environment, access.clone()).await?;
+    *mask = inputs.hide(&mut caller, &scratch)?;
     let var_files = workspace.var_files(job, &scratch);
-    initialise(job, &caller, &workspace, &inputs, &var_files).await?;
+    let limit = Limit::from_now("apply", job.spec.stack.timeout_apply);
+    initialise(job, &caller, &workspace, &inputs, &var_files, limit).await?;
     let call = EngineCall::Exec {
         exec,
         var_files: &var_files,
     };
-    let limit = job.spec.stack.timeout_apply;
     let ended = caller.call(&call, Stage::Applying, limit).await?;
     let kept = after_the_engine(job, &access, left).await?;
     // Whoever waits falls back to success or failure.
@@ -131,7 +135,7 @@ async fn try_exec(job: &Job<'_>, exec: &Exec, mask: &mut Mask) -> Result<RunEven
         failure.hint = kept.or(failure.hint);
         return Err(failure);
     }
-    keep_copy(job, &caller, &scratch, &var_files, "done").await?;
+    keep_copy(job, &caller, &scratch, &var_files, "done", limit).await?;
     scratch.remove();
     Ok(RunEvent::ApplyFinished {
         counts: PlanCounts::default(),

@@ -40,10 +40,12 @@ pub(super) struct Inputs {
 impl Inputs {
     /// What is masked in all that an engine says: its values, and the key to its state. It is noted, too,
     /// for whoever has to do that in our place.
-    pub(super) fn hide(&self, caller: &Caller<'_>, scratch: &Scratch) -> Result<Mask, Failure> {
-        scratch.write_hidden(&self.hidden)?;
+    pub(super) fn hide(&self, caller: &mut Caller<'_>, scratch: &Scratch) -> Result<Mask, Failure> {
         let all: Vec<Secret> = self.hidden.iter().chain(caller.token()).cloned().collect();
-        Ok(Mask::new(&all))
+        scratch.write_hidden(&all)?;
+        let mask = Mask::new(&all);
+        caller.hide(mask.clone());
+        Ok(mask)
     }
 }
 

@@ -24,15 +24,15 @@ use store::Scope;
 use super::apply::keep_copy;
 use super::engine::Caller;
 use super::inputs::{self, Inputs};
+use super::limit::Limit;
 use super::workspace::{Scratch, Workspace};
-use super::{Carried, Failure, Job, failed, logs, seal};
+use super::{Carried, Failure, Job, failed, seal};
 use crate::fit::{self, Judged};
 use crate::state::StateAccess;
 
 pub(super) async fn plan(job: &Job<'_>) -> RunEvent {
     let mut mask = Mask::default();
     let planned = try_plan(job, &mut mask).await;
-    logs::mask(job, &mask);
     match planned {
         Ok(event) => event,
         Err(failure) => failed(failure, Stage::Planning, None, &mask),
@@ -74,10 +74,11 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
     let workspace = Workspace::prepare(job).await?;
     let scratch = Scratch::open(job)?;
     scratch.write_variables(&inputs.variables)?;
-    let caller = Caller::new(job, &workspace, inputs.environment.clone(), access).await?;
-    *mask = inputs.hide(&caller, &scratch)?;
+    let mut caller = Caller::new(job, &workspace, inputs.environment.clone(), access).await?;
+    *mask = inputs.hide(&mut caller, &scratch)?;
+    let limit = Limit::from_now("plan", job.spec.stack.timeout_plan);
     let var_files = workspace.var_files(job, &scratch);
-    initialise(job, &caller, &workspace, &inputs, &var_files).await?;
+    initialise(job, &caller, &workspace, &inputs, &var_files, limit).await?;
 
     let call = EngineCall::Plan(PlanCall {
         out: &scratch.plan(),
@@ -88,14 +89,12 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
         },
         var_files: &var_files,
     });
-    let ended = caller
-        .call(&call, Stage::Planning, job.spec.stack.timeout_plan)
-        .await?;
+    let ended = caller.call(&call, Stage::Planning, limit).await?;
     if !matches!(ended.exit.code(), Some(0 | 2)) {
         scratch.remove();
         return Err(ended.failure("could not plan"));
     }
-    keep_copy(job, &caller, &scratch, &var_files, "planned").await?;
+    keep_copy(job, &caller, &scratch, &var_files, "planned", limit).await?;
     // Only a plan of everything, from the newest state, tells that a stack is as its source says.
     let is_whole = !job.spec.destroy && !job.spec.refresh_only && job.spec.pinned.is_none();
     let consumed = is_whole.then(|| inputs.consumed.clone());
@@ -110,7 +109,7 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
         scratch.remove();
         return Ok(nothing);
     }
-    let (plan, shown) = show(&caller, &scratch, &var_files, mask).await?;
+    let (plan, shown) = show(&caller, &scratch, &var_files, mask, limit).await?;
     if plan.is_empty() {
         scratch.remove();
         return Ok(nothing);
@@ -141,7 +140,9 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
             lock_file: seal::lock_file(&workspace),
         }),
         preview: !workspace.is_first,
-        since: judged.since.or_else(|| Some(job.control.now())),
+        since: judged
+            .since
+            .or_else(|| (!is_said).then(|| job.control.now())),
         consumed,
     };
     drop(caller);
@@ -191,6 +192,7 @@ pub(super) async fn initialise(
     workspace: &Workspace,
     inputs: &Inputs,
     var_files: &[std::path::PathBuf],
+    limit: Option<Limit>,
 ) -> Result<(), Failure> {
     let backend_config: Vec<(String, String)> = inputs
         .backend
@@ -228,7 +230,6 @@ pub(super) async fn initialise(
         var_files,
         backend: true,
     });
-    let stdout = job.control.home.engine_events(job.run, Stage::Preparing);
     let mut environment = caller.environment();
     let cache = if job.spec.needs_providers {
         let cache = shared_providers(job, caller.engine().flavor).await?;
@@ -237,13 +238,17 @@ pub(super) async fn initialise(
     } else {
         None
     };
-    let ended = caller.call_to(&call, &stdout, &environment, None).await?;
+    let ended = caller
+        .call_logged(&call, Stage::Preparing, &environment, limit)
+        .await?;
     drop(cache);
     if !ended.exit.success() {
         return Err(ended.failure("could not initialise"));
     }
     let lock_after = fs::read(&lock_path).ok();
+    // What goes away leaves the source as it is; its module may be gone from there already.
     if is_open
+        && !job.spec.destroy
         && lock_after != lock_before
         && let Some(bytes) = &lock_after
         && let Err(err) = write_back(job, bytes)
@@ -299,14 +304,13 @@ async fn show(
     scratch: &Scratch,
     var_files: &[std::path::PathBuf],
     mask: &Mask,
+    limit: Option<Limit>,
 ) -> Result<(Plan, Vec<u8>), Failure> {
     let call = EngineCall::Show {
         plan: &scratch.plan(),
         var_files,
     };
-    let ended = caller
-        .call_to(&call, &scratch.shown(), &caller.environment(), None)
-        .await?;
+    let ended = caller.call_to(&call, &scratch.shown(), limit).await?;
     if !ended.exit.success() {
         return Err(ended.failure("could not read the plan"));
     }

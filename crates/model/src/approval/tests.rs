@@ -29,8 +29,6 @@ fn set(rule: ApprovalRule) -> (ChangeSet, Vec<Run>) {
         commit: None,
         subject: None,
         dirty: false,
-        identity: None,
-        exec: None,
         keeps_plans: false,
         bundle: None,
         asker: Some("ada".to_owned()),

@@ -122,10 +122,12 @@ pub fn why(
             }
             Outcome::Failed { problem } => problem.message.lines().next().map(str::to_owned),
             Outcome::Skipped { because } => Some(skipped(because)),
-            Outcome::Unknown { kept: Some(kept) } => Some(format!(
+            Outcome::Unknown {
+                kept: Some(kept), ..
+            } => Some(format!(
                 "the runner was lost while applying; its state is kept aside: `{kept}`"
             )),
-            Outcome::Unknown { kept: None } => {
+            Outcome::Unknown { kept: None, .. } => {
                 Some("the runner was lost while applying".to_owned())
             }
         },

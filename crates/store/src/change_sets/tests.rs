@@ -167,8 +167,6 @@ impl World {
             commit: None,
             subject: None,
             dirty: false,
-            identity: None,
-            exec: None,
             keeps_plans: false,
             bundle: None,
             asker: Some("ada".to_owned()),
@@ -295,6 +293,7 @@ impl World {
             hint: None,
             refused: false,
             interrupted: false,
+            left: None,
         };
         let how = self.dice.below(6);
         match state {
@@ -304,7 +303,10 @@ impl World {
                     serial: Some(1),
                 },
                 1 => RunEvent::Failed { problem },
-                2 => RunEvent::RunnerLost { kept: None },
+                2 => RunEvent::RunnerLost {
+                    kept: None,
+                    left: None,
+                },
                 _ => RunEvent::PlanFinished {
                     plan: plan(self.now, how == 3),
                     confirmed: how == 4,
@@ -315,7 +317,10 @@ impl World {
             }),
             RunState::Applying { .. } => Some(match how {
                 0 => RunEvent::Failed { problem },
-                1 => RunEvent::RunnerLost { kept: None },
+                1 => RunEvent::RunnerLost {
+                    kept: None,
+                    left: None,
+                },
                 2 => RunEvent::PlanVoided {
                     why: "it moved".to_owned(),
                 },
@@ -340,7 +345,10 @@ impl World {
         for set in self.sets.clone() {
             for run in self.store.run_list(set).await.unwrap() {
                 if run.state.is_running() && !self.alive.contains(&run.id) {
-                    let lost = RunEvent::RunnerLost { kept: None };
+                    let lost = RunEvent::RunnerLost {
+                        kept: None,
+                        left: None,
+                    };
                     self.store.run_record(run.id, lost, self.now).await.unwrap();
                 }
             }

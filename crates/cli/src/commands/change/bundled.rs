@@ -14,7 +14,7 @@ use model::ids::StackName;
 use model::project::Project;
 use serde_json::json;
 
-use super::{Change, cores, follow, look_after_the_past, say_no_home, say_warnings};
+use super::{Change, cores, follow, look_after_the_past, prepare_error, say_no_home, say_warnings};
 use crate::args::Global;
 use crate::commands::{open_home, sound_project};
 use crate::watch::Watcher;
@@ -110,14 +110,19 @@ pub(crate) async fn carry_out(
     let bundle = bundle::read(&control, file).await;
     let bundle = bundle.map_err(|err| read_error(&err))?;
     say_no_home(&settings, look)?;
-    let mut stacks: BTreeSet<StackName> = bundle.stacks().cloned().collect();
+    let stacks: BTreeSet<StackName> = bundle.stacks().cloned().collect();
     // One that this project does not have is refused with the rest.
-    stacks.retain(|stack| project.stacks.contains_key(stack));
-    let who = writers::identify(&project, &stacks, &process.env, &process.actor()).await;
+    let known = stacks
+        .iter()
+        .filter(|stack| project.stacks.contains_key(*stack));
+    let known: BTreeSet<StackName> = known.cloned().collect();
+    let who = writers::identify(&project, &known, &process.env, &process.actor()).await;
+    who.check_all(&project, &known)
+        .map_err(|err| prepare_error(&err.into()))?;
     let wanted = Wanted {
         action: Action::Apply,
-        in_any_case: bundle.stacks().cloned().collect(),
-        stacks: bundle.stacks().cloned().collect(),
+        in_any_case: stacks.clone(),
+        stacks,
         auto_approve: change.auto_approve,
         parallelism: change
             .jobs

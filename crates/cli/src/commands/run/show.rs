@@ -7,8 +7,10 @@ use model::ids::RunId;
 use model::run::RunEvent;
 use serde_json::json;
 
+use super::imports::left_of;
 use super::{About, Here, list};
 use crate::args::Global;
+use crate::view::left;
 use crate::view::table::Table;
 use crate::{CommandError, ExitStatus, Process, report};
 
@@ -72,6 +74,19 @@ pub(super) async fn show(
         table.row([moment(*at), who, words]);
     }
     report::data(&format!("\n{}", table.render(look)))?;
+    for one in &explained.runs {
+        if run.is_none_or(|run| run == one.id)
+            && let Some(left) = left_of(&one.state)
+        {
+            let lines = left::lines(left, &one.id.to_string(), one.stack.as_str());
+            report::data(&format!(
+                "\n{} of `{}`: {}\n",
+                one.id,
+                one.stack,
+                lines.join("\n")
+            ))?;
+        }
+    }
     Ok(ExitStatus::Done)
 }
 
@@ -84,6 +99,11 @@ fn heading(explained: &Explained) -> String {
         set.request.asker.as_deref().unwrap_or("nobody known"),
         set.status.word()
     );
+    if let Some(exec) = &set.request.exec {
+        let why = exec.reason.as_ref();
+        let why = why.map_or_else(String::new, |why| format!(": {why}"));
+        text.push_str(&format!("engine command `{exec}`{why}\n"));
+    }
     if let Some(commit) = &set.request.commit {
         let subject = set.request.subject.as_deref().unwrap_or_default();
         let short: String = commit.chars().take(7).collect();
@@ -184,6 +204,11 @@ fn run_words(event: &RunEvent) -> String {
         }
         RunEvent::Skipped { .. } => "skipped".to_owned(),
         RunEvent::RunnerLost { .. } => "its runner was lost".to_owned(),
+        RunEvent::CancelAsked { by, reason, kill } => {
+            let deed = if *kill { "kill" } else { "cancel" };
+            let reason = reason.as_ref().map(|reason| format!(": {reason}"));
+            format!("{deed} asked for by `{by}`{}", reason.unwrap_or_default())
+        }
         RunEvent::Reopened => "opened again".to_owned(),
     }
 }

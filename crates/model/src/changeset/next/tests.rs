@@ -110,6 +110,7 @@ fn problem() -> Problem {
         hint: None,
         refused: false,
         interrupted: false,
+        left: None,
     }
 }
 
@@ -555,7 +556,7 @@ proptest! {
             let event = match (&run.state, how % 6) {
                 (RunState::Planning { .. }, 0) => unchanged(),
                 (_, 1) => RunEvent::Failed { problem: problem() },
-                (RunState::Planning { .. }, 2) => RunEvent::RunnerLost { kept: None },
+                (RunState::Planning { .. }, 2) => RunEvent::RunnerLost { kept: None, left: None },
                 (RunState::Planning { .. }, n) => RunEvent::PlanFinished {
                     plan: record(&["x"], n == 3),
                     confirmed: n != 3,
@@ -563,7 +564,7 @@ proptest! {
                     fits: None,
                     novelties: Vec::new(),
                 },
-                (_, 2) => RunEvent::RunnerLost { kept: None },
+                (_, 2) => RunEvent::RunnerLost { kept: None, left: None },
                 (_, 3) => RunEvent::PlanVoided { why: String::new() },
                 _ => applied(),
             };
