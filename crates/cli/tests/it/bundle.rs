@@ -323,7 +323,7 @@ fn a_bundle_whose_state_moved_is_refused_even_with_auto_approve() {
         `terrane plan --out FILE` makes a fresh one
 
     error: change set c3 stopped: 1 failed
-    hint: fix the cause, then the same command again applies what is left
+    hint: fix the cause, then `terrane apply --resume c3` runs what is left
     [exit 4]
     ");
 }

@@ -127,12 +127,14 @@ pub async fn begin_bundled(
     wanted: &Wanted,
     begun: Option<&ChangeSet>,
 ) -> Result<Begun, BeginBundleError> {
+    let unknown = |name: &&StackName| !project.stacks.contains_key(*name);
+    if let Some(stack) = wanted.stacks.iter().find(unknown) {
+        let stack = stack.clone();
+        return Err(BeginBundleError::NoStack { stack });
+    }
     checks::check_holds(control, project, wanted).await?;
     for name in &wanted.stacks {
-        let Some(stack) = project.stacks.get(name) else {
-            let stack = name.clone();
-            return Err(BeginBundleError::NoStack { stack });
-        };
+        let stack = &project.stacks[name];
         checks::may(project, stack, wanted)?;
         let state = control.state_name(&stack.state);
         let checked = kept_aside::check(control, &state).await;
@@ -189,6 +191,8 @@ async fn insert(
         auto_approve: wanted.auto_approve,
         parallelism: wanted.parallelism.max(1),
         asker: Some(wanted.asker.clone()),
+        identity: Some(wanted.who.identity.clone()),
+        exec: None,
         keeps_plans: false,
         bundle: Some(bundle.origin.clone()),
         origin: Origin::Person,

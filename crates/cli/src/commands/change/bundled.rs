@@ -111,8 +111,13 @@ pub(crate) async fn carry_out(
     let bundle = bundle.map_err(|err| read_error(&err))?;
     say_no_home(&settings, look)?;
     let stacks: BTreeSet<StackName> = bundle.stacks().cloned().collect();
-    let who = writers::identify(&project, &stacks, &process.env, &process.actor()).await;
-    who.check_all(&project, &stacks)
+    // One that this project does not have is refused with the rest.
+    let known = stacks
+        .iter()
+        .filter(|stack| project.stacks.contains_key(*stack));
+    let known: BTreeSet<StackName> = known.cloned().collect();
+    let who = writers::identify(&project, &known, &process.env, &process.actor()).await;
+    who.check_all(&project, &known)
         .map_err(|err| prepare_error(&err.into()))?;
     let wanted = Wanted {
         action: Action::Apply,

@@ -75,6 +75,7 @@ pub(super) async fn approve(
     let goes_on = owed.is_empty()
         && after.set.request.auto_approve
         && after.set.status == Status::AwaitingConfirm
+        && after.set.request.machine == here.control.home.machine()
         && here.check_writer(set, process).await.is_ok();
     if goes_on {
         let asker = changesets::gather_again(&here.control, &here.open, &process.env, set)
