@@ -29,6 +29,8 @@ fn set(rule: ApprovalRule) -> (ChangeSet, Vec<Run>) {
         subject: None,
         dirty: false,
         asker: Some("ada".to_owned()),
+        identity: None,
+        exec: None,
         origin: Origin::Person,
         approvals: vec![Requirement {
             by: "target `azure`".to_owned(),
