@@ -100,7 +100,8 @@ pub async fn identify(
         .into_iter()
         .filter_map(|name| project.writers.get(name))
     {
-        match tokens.bearer_of(writer).await {
+        // Rarely needed, and large: it must not make every command's future so.
+        match Box::pin(tokens.bearer_of(writer)).await {
             Ok(found) if who.identity.verified => who.identity.writers.extend(found.writers),
             Ok(found) => who.identity = found,
             Err(refusal) => {

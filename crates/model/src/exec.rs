@@ -166,8 +166,8 @@ impl Exec {
             let command: Vec<String> = name.split(' ').map(str::to_owned).collect();
             let args = words[command.len()..].to_vec();
             // What follows a bare `--` is no option to any engine.
-            let options = args.iter().take_while(|word| *word != "--");
-            if let Some(refusal) = options.filter_map(|word| check(word, *kind)).next() {
+            let mut options = args.iter().take_while(|word| *word != "--");
+            if let Some(refusal) = options.find_map(|word| check(word, *kind)) {
                 return Err(refusal);
             }
             return Ok(Self {

@@ -33,6 +33,8 @@ fn set(rule: ApprovalRule) -> (ChangeSet, Vec<Run>) {
         keeps_plans: false,
         bundle: None,
         asker: Some("ada".to_owned()),
+        identity: None,
+        exec: None,
         origin: Origin::Person,
         approvals: vec![Requirement {
             by: "target `azure`".to_owned(),

@@ -102,7 +102,7 @@ fn heading(explained: &Explained) -> String {
     if let Some(exec) = &set.request.exec {
         let why = exec.reason.as_ref();
         let why = why.map_or_else(String::new, |why| format!(": {why}"));
-        text.push_str(&format!("engine command `{exec}`{why}\n"));
+        text += &format!("engine command `{exec}`{why}\n");
     }
     if let Some(commit) = &set.request.commit {
         let subject = set.request.subject.as_deref().unwrap_or_default();
