@@ -43,18 +43,22 @@ impl Workspace {
     /// waits for it (only plans can be at work there), and everybody else goes to the next tree.
     pub(super) async fn prepare(job: &Job<'_>) -> Result<Self, Failure> {
         let taking = Taking::of(job)?;
-        let work = tokio::task::spawn_blocking(move || taking.take());
-        let mut interrupts = job.interrupts.lock().await;
-        let taken = tokio::select! {
-            () = interrupts.next() => return Err(Failure::interrupted()),
-            taken = work => taken,
-        };
-        drop(interrupts);
         let failed =
             |err: &dyn std::error::Error| Failure::because("could not lay out the source", err);
-        let (number, tree, locks) = taken
-            .map_err(|err| failed(&err))?
-            .map_err(|err| failed(&err))?;
+        let (number, tree, locks) = match taking.take_at_once().map_err(|err| failed(&err))? {
+            Start::Taken(tree, locks) => (0, tree, locks),
+            Start::Begun(locks) => {
+                let work = tokio::task::spawn_blocking(move || taking.take(locks));
+                let mut interrupts = job.interrupts.lock().await;
+                let taken = tokio::select! {
+                    () = interrupts.next() => return Err(Failure::interrupted()),
+                    taken = work => taken,
+                };
+                taken
+                    .map_err(|err| failed(&err))?
+                    .map_err(|err| failed(&err))?
+            }
+        };
         let dir = tree.join(&job.spec.stack.path);
         write_override(&dir, job.spec)
             .map_err(|err| Failure::because("could not point the stack at its state", &err))?;
@@ -73,6 +77,13 @@ impl Workspace {
         files.push(scratch.variables());
         files
     }
+}
+
+/// How far a place was taken without waiting.
+enum Start {
+    Taken(PathBuf, Locks),
+    /// With what is held already: nobody else is at work in the tree.
+    Begun(Option<Locks>),
 }
 
 /// What it takes to find a place, without waiting on the runtime's thread.
@@ -97,7 +108,27 @@ impl Taking {
         })
     }
 
-    fn take(&self) -> io::Result<(usize, PathBuf, Locks)> {
+    /// Tree 0 without a wait, if others are at work there on the same source: they have looked it over.
+    fn take_at_once(&self) -> io::Result<Start> {
+        let slots = self.control.home.slots(&self.spec.slot);
+        let stack = slots.join(format!("0.{}.lock", self.spec.stack.name));
+        let Some(stack) = try_lock(&stack)? else {
+            return Ok(Start::Begun(None));
+        };
+        let tree = open_lock(&slots.join("0.lock"))?;
+        if tree.try_lock().is_ok() {
+            return Ok(Start::Begun(Some(Locks { tree, stack })));
+        }
+        if tree.try_lock_shared().is_err() || read_all(&tree)? != self.spec.source {
+            return Ok(Start::Begun(None));
+        }
+        let slot = self.control.home.slot(&self.spec.slot, 0);
+        let place = slot.map_err(io::Error::other)?.tree().to_owned();
+        Ok(Start::Taken(place, Locks { tree, stack }))
+    }
+
+    /// What is held of tree 0 already goes into it.
+    fn take(&self, mut begun: Option<Locks>) -> io::Result<(usize, PathBuf, Locks)> {
         const MOST: usize = 64;
         let most = if self.holds_lanes { 1 } else { MOST };
         for number in 0..most {
@@ -106,7 +137,7 @@ impl Taking {
                 .home
                 .slot(&self.spec.slot, number)
                 .map_err(io::Error::other)?;
-            if let Some(locks) = self.try_tree(&slot, number)? {
+            if let Some(locks) = self.try_tree(&slot, number, begun.take())? {
                 return Ok((number, slot.tree().to_owned(), locks));
             }
         }
@@ -116,23 +147,20 @@ impl Taking {
     }
 
     /// A place in one tree, or nothing if it is taken or shows another source; who holds its lanes waits.
-    fn try_tree(&self, slot: &Slot, number: usize) -> io::Result<Option<Locks>> {
+    fn try_tree(
+        &self,
+        slot: &Slot,
+        number: usize,
+        begun: Option<Locks>,
+    ) -> io::Result<Option<Locks>> {
         let slots = self.control.home.slots(&self.spec.slot);
-        let stack = slots.join(format!("{number}.{}.lock", self.spec.stack.name));
-        let stack = if self.holds_lanes {
-            let file = open_lock(&stack)?;
-            if file.try_lock().is_err() {
-                self.say_for_whom();
-                file.lock()?;
-            }
-            file
-        } else {
-            let Some(file) = try_lock(&stack)? else {
-                return Ok(None);
-            };
-            file
+        let locks = match begun {
+            Some(locks) => Some(locks),
+            None => self.try_stack(&slots, number)?,
         };
-        let tree = open_lock(&slots.join(format!("{number}.lock")))?;
+        let Some(Locks { tree, stack }) = locks else {
+            return Ok(None);
+        };
         loop {
             if tree.try_lock().is_ok() {
                 // Nobody is at work here: the tree is looked over, and changed if need be.
@@ -151,6 +179,26 @@ impl Taking {
             self.say_for_whom();
             tree.lock()?; // when the last engine of the other source is gone
         }
+    }
+
+    /// The stack's directory in a tree, held alone, and the tree, not held yet.
+    fn try_stack(&self, slots: &Path, number: usize) -> io::Result<Option<Locks>> {
+        let stack = slots.join(format!("{number}.{}.lock", self.spec.stack.name));
+        let stack = if self.holds_lanes {
+            let file = open_lock(&stack)?;
+            if file.try_lock().is_err() {
+                self.say_for_whom();
+                file.lock()?;
+            }
+            file
+        } else {
+            let Some(file) = try_lock(&stack)? else {
+                return Ok(None);
+            };
+            file
+        };
+        let tree = open_lock(&slots.join(format!("{number}.lock")))?;
+        Ok(Some(Locks { tree, stack }))
     }
 
     /// Notes whose engines are in the way, for whoever watches: on this stack or on another source. Not knowing it is no reason
