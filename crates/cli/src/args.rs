@@ -97,6 +97,9 @@ pub(crate) enum Command {
 impl Args {
     /// Parses, or says what is wrong and ends with the code for wrong usage.
     pub fn parse_from_process(_process: &Process) -> Self {
+        if let Some(alone) = parse_runner() {
+            return alone;
+        }
         Self::try_parse().unwrap_or_else(|err| {
             let status = if err.use_stderr() {
                 ExitStatus::Usage
@@ -111,6 +114,25 @@ impl Args {
             std::process::exit(i32::from(status.code()))
         })
     }
+}
+
+/// A runner is started for every run: it does not wait for the tree of all commands to be built.
+fn parse_runner() -> Option<Args> {
+    #[derive(Parser)]
+    struct Alone {
+        #[command(flatten)]
+        args: RunnerArgs,
+    }
+    let words = || std::env::args_os().skip(1);
+    if words().next()? != "runner" {
+        return None;
+    }
+    // What is wrong is said by the tree.
+    let Alone { args } = Alone::try_parse_from(words()).ok()?;
+    Some(Args {
+        global: Global::default(),
+        command: Command::Runner(args),
+    })
 }
 
 /// Engines take long options behind one dash; here it takes two.

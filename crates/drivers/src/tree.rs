@@ -10,7 +10,9 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::thread;
 
 use model::tree::{Entry, ReadFailure, Tree};
 use rustix::fs::OFlags;
@@ -19,6 +21,9 @@ use crate::git::{Blobs, GitError, Repository};
 
 /// More than this of one file is never read.
 const LIMIT: u64 = 5 * 1024 * 1024;
+
+/// Fewer files than this are read sooner than another thread is there.
+const WORTH_THREADS: usize = 64;
 
 /// A directory. Symbolic links are followed as long as they stay inside of it; one that does not is
 /// as good as missing.
@@ -141,6 +146,24 @@ impl Tree for DirTree {
             .collect();
         entries.sort_by(|one, other| one.name.cmp(&other.name));
         Some(entries)
+    }
+
+    fn share_out(&self, count: usize, deed: &(dyn Fn(usize) + Sync)) {
+        let processors = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let next = AtomicUsize::new(0);
+        let work = || {
+            while let at = next.fetch_add(1, Ordering::Relaxed)
+                && at < count
+            {
+                deed(at);
+            }
+        };
+        thread::scope(|scope| {
+            if count >= WORTH_THREADS {
+                (1..processors).for_each(|_| drop(scope.spawn(work)));
+            }
+            work();
+        });
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use aho_corasick::{AhoCorasick, MatchKind};
+use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 use serde_json::Value;
 
 use crate::plan::{Plan, PlanValue};
@@ -79,6 +79,8 @@ impl Mask {
         let finder = (!forms.is_empty()).then(|| {
             AhoCorasick::builder()
                 .match_kind(MatchKind::Standard)
+                // Made for every run and used on a few kilobytes: the table of a DFA would cost more than it saves.
+                .kind(Some(AhoCorasickKind::ContiguousNFA))
                 .build(&forms)
                 .ok()
         });

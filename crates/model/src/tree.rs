@@ -1,14 +1,36 @@
 //! Read access to a tree of files, given by whoever calls: a directory, a Git commit, a map in a test.
 
 use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 
 /// Files by their path relative to the project's root, with `/`, never with `..`.
-pub trait Tree {
+pub trait Tree: Sync {
     /// The bytes of a file, or why not.
     fn read(&self, path: &str) -> Result<Vec<u8>, ReadFailure>;
 
     /// Names in a directory (`""` is the root), sorted; `None` if there is no such directory.
     fn list(&self, dir: &str) -> Option<Vec<Entry>>;
+
+    /// Does something once for each number below `count`, in whatever order; a tree that is worth it does several
+    /// at once.
+    fn share_out(&self, count: usize, deed: &(dyn Fn(usize) + Sync)) {
+        (0..count).for_each(deed);
+    }
+}
+
+/// What `deed` makes of each item, in the order of the items, with the work shared out as the tree does it.
+pub(crate) fn each<T: Sync, R: Send>(
+    tree: &dyn Tree,
+    items: &[T],
+    deed: impl Fn(&T) -> R + Sync,
+) -> Vec<R> {
+    let made: Vec<Mutex<Option<R>>> = items.iter().map(|_| Mutex::new(None)).collect();
+    tree.share_out(items.len(), &|at| {
+        let one = deed(&items[at]);
+        *made[at].lock().unwrap_or_else(PoisonError::into_inner) = Some(one);
+    });
+    let taken = |one: Mutex<Option<R>>| one.into_inner().unwrap_or_else(PoisonError::into_inner);
+    made.into_iter().filter_map(taken).collect()
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

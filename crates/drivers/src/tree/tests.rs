@@ -100,3 +100,16 @@ fn a_pipe_is_not_waited_for() {
     let failure = ReadFailure::Other("it is not a file".to_owned());
     assert_eq!(tree.read("pipe"), Err(failure));
 }
+
+#[test]
+fn work_that_is_shared_out_is_done_once_each() {
+    let dir = tempfile::tempdir().unwrap();
+    let tree = DirTree::new(dir.path()).unwrap();
+    for count in [0, 1, WORTH_THREADS, 1000] {
+        let done: Vec<AtomicUsize> = (0..count).map(|_| AtomicUsize::new(0)).collect();
+        tree.share_out(count, &|at| {
+            done[at].fetch_add(1, Ordering::Relaxed);
+        });
+        assert!(done.iter().all(|times| times.load(Ordering::Relaxed) == 1));
+    }
+}

@@ -14,12 +14,14 @@ use crate::diagnostic::{Finding, Location};
 use crate::engine::Flavor;
 use crate::module::{Module, Variable, read_listed, tfvars_names};
 use crate::project::{EdgeKind, Input};
-use crate::tree::{ReadFailure, Tree};
+use crate::tree::{ReadFailure, Tree, each};
 
 pub(crate) struct Modules<'a> {
     tree: &'a dyn Tree,
     dirs: Dirs,
     pub(crate) read: BTreeMap<String, Module>,
+    /// Modules of stacks that nobody asked for yet, with what was found in them.
+    ahead: BTreeMap<String, (Module, Vec<Finding>)>,
     /// Variables set by files that the engine loads by itself, by directory.
     automatic: BTreeMap<String, BTreeSet<String>>,
     /// Patterns held against variables so far.
@@ -32,6 +34,7 @@ impl<'a> Modules<'a> {
             tree,
             dirs,
             read: BTreeMap::new(),
+            ahead: BTreeMap::new(),
             automatic: BTreeMap::new(),
             work: 0,
         }
@@ -39,6 +42,7 @@ impl<'a> Modules<'a> {
 
     /// Reads the module of every stack and all it calls in the project, each directory once.
     pub(crate) fn read_all(&mut self, findings: &mut Findings, drafts: &Drafts) {
+        self.read_ahead(drafts);
         for draft in drafts.values().filter(|draft| draft.has_path) {
             self.root(findings, draft);
         }
@@ -76,6 +80,24 @@ impl<'a> Modules<'a> {
         }
     }
 
+    /// Reads the directories of all stacks, several at once where the tree does that.
+    fn read_ahead(&mut self, drafts: &Drafts) {
+        let mut wanted = BTreeMap::new();
+        for draft in drafts.values().filter(|draft| draft.has_path) {
+            let dir = draft.stack.path.as_str();
+            if !wanted.contains_key(dir) && self.dirs.entries(self.tree, dir).is_some() {
+                wanted.insert(dir, draft.stack.engine.flavor);
+            }
+        }
+        let wanted: Vec<(&str, Flavor)> = wanted.into_iter().collect();
+        let (tree, dirs) = (self.tree, &self.dirs);
+        let read = each(tree, &wanted, |(dir, flavor)| {
+            read_listed(tree, dir, dirs.known(dir), *flavor)
+        });
+        let dirs = wanted.iter().map(|(dir, _)| (*dir).to_owned());
+        self.ahead = dirs.zip(read).collect();
+    }
+
     fn root(&mut self, findings: &mut Findings, draft: &StackDraft) {
         let path = &draft.stack.path;
         let shown = if path.is_empty() { "." } else { path };
@@ -110,8 +132,12 @@ impl<'a> Modules<'a> {
     /// engines use is read as the first of them does.
     fn module(&mut self, findings: &mut Findings, dir: &str, flavor: Flavor) -> Option<&Module> {
         if !self.read.contains_key(dir) {
-            let entries = self.dirs.entries(self.tree, dir)?;
-            let (module, found) = read_listed(self.tree, dir, entries, flavor);
+            let (module, found) = if let Some(read) = self.ahead.remove(dir) {
+                read
+            } else {
+                let entries = self.dirs.entries(self.tree, dir)?;
+                read_listed(self.tree, dir, entries, flavor)
+            };
             for finding in found {
                 findings.push(finding);
             }

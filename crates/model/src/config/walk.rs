@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::module::is_engine_file;
-use crate::tree::{Entry, Tree};
+use crate::tree::{Entry, Tree, each};
 
 const MAX_DIRS: usize = 50_000;
 const MAX_DEPTH: usize = 32;
@@ -19,11 +19,10 @@ impl Dirs {
         let mut level = vec![String::new()];
         for _ in 0..MAX_DEPTH {
             let mut below = Vec::new();
-            for dir in level {
-                if listed.len() >= MAX_DIRS {
-                    return Self { listed };
-                }
-                let Some(entries) = tree.list(&dir) else {
+            level.truncate(MAX_DIRS - listed.len());
+            let lists = each(tree, &level, |dir| tree.list(dir));
+            for (dir, entries) in level.into_iter().zip(lists) {
+                let Some(entries) = entries else {
                     continue;
                 };
                 for entry in entries
@@ -46,6 +45,11 @@ impl Dirs {
             self.listed.insert(dir.to_owned(), entries);
         }
         self.listed.get(dir).map(Vec::as_slice)
+    }
+
+    /// The entries of a directory that was listed before.
+    pub(crate) fn known(&self, dir: &str) -> &[Entry] {
+        self.listed.get(dir).map_or(&[], Vec::as_slice)
     }
 
     /// Directories that hold engine files.

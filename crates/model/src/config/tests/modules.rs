@@ -1,8 +1,9 @@
 //! A thousand stacks, each with a module of its own, are read once each.
 
+use std::sync::Mutex;
+
 use super::*;
 use crate::tree::{Entry, ReadFailure};
-use std::cell::RefCell;
 
 pub(super) fn thousand() -> MemoryTree {
     let mut text = BASE.to_owned();
@@ -29,12 +30,17 @@ pub(super) fn thousand() -> MemoryTree {
 /// Counts how often each file is read.
 struct Counting {
     tree: MemoryTree,
-    reads: RefCell<BTreeMap<String, usize>>,
+    reads: Mutex<BTreeMap<String, usize>>,
 }
 
 impl Tree for Counting {
     fn read(&self, path: &str) -> Result<Vec<u8>, ReadFailure> {
-        *self.reads.borrow_mut().entry(path.to_owned()).or_default() += 1;
+        *self
+            .reads
+            .lock()
+            .unwrap()
+            .entry(path.to_owned())
+            .or_default() += 1;
         self.tree.read(path)
     }
 
@@ -47,13 +53,14 @@ impl Tree for Counting {
 fn every_file_of_a_large_project_is_read_once() {
     let tree = Counting {
         tree: thousand(),
-        reads: RefCell::default(),
+        reads: Mutex::default(),
     };
     let loaded = load(&tree, &surroundings(&|_| None));
     assert_eq!(rendered(&loaded), "");
     assert_eq!(loaded.project.unwrap().stacks.len(), 1000);
-    assert_eq!(tree.reads.borrow().len(), 1001);
-    assert!(tree.reads.borrow().values().all(|count| *count == 1));
+    let reads = tree.reads.into_inner().unwrap();
+    assert_eq!(reads.len(), 1001);
+    assert!(reads.values().all(|count| *count == 1));
 }
 
 /// OpenTofu reads `main.tofu` in the place of `main.tf`; Terraform does not know it.
