@@ -16,16 +16,19 @@ pub enum Act {
     StateRolledBack,
     /// Resources were removed from a state by hand.
     StateEdited,
+    /// A client of the server deleted it; its versions stay.
+    StateDeleted,
     /// Sensitive values were shown.
     Revealed,
 }
 
 impl Act {
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::LockBroken,
         Self::StatePushed,
         Self::StateRolledBack,
         Self::StateEdited,
+        Self::StateDeleted,
         Self::Revealed,
     ];
 
@@ -35,6 +38,7 @@ impl Act {
             Self::StatePushed => "state_pushed",
             Self::StateRolledBack => "state_rolled_back",
             Self::StateEdited => "state_edited",
+            Self::StateDeleted => "state_deleted",
             Self::Revealed => "revealed",
         }
     }
