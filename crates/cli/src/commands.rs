@@ -14,7 +14,7 @@ pub(crate) mod init;
 pub(crate) mod key;
 pub(crate) mod lock;
 pub(crate) mod output;
-mod place;
+pub(crate) mod place;
 pub(crate) mod plan;
 pub(crate) mod policy;
 pub(crate) mod run;

@@ -3,6 +3,8 @@
 use std::error::Error;
 
 use crate::ExitStatus;
+use crate::args::Global;
+use crate::commands::place::at_home;
 use crate::view::errors;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +61,14 @@ impl CommandError {
 
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());
+        self
+    }
+
+    /// Hints name the home that was named, so that their commands work as they stand.
+    pub(crate) fn at_home(mut self, global: &Global) -> Self {
+        for hint in &mut self.hints {
+            *hint = at_home(hint, global);
+        }
         self
     }
 

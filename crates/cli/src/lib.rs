@@ -20,6 +20,11 @@ use args::Command;
 
 /// Carries out one command line.
 pub fn run(args: Args, process: &Process) -> Result<ExitStatus, CommandError> {
+    let global = args.global.clone();
+    carry_out(args, process).map_err(|err| err.at_home(&global))
+}
+
+fn carry_out(args: Args, process: &Process) -> Result<ExitStatus, CommandError> {
     let global = &args.global;
     match args.command {
         Command::Completions(args) => commands::completions::completions(&args, process),

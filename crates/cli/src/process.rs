@@ -80,7 +80,10 @@ impl Process {
 
     /// For data that people may read, on standard output.
     pub(crate) fn data_look(&self, global: &Global) -> Look {
-        self.look_of(global, self.stdout_is_terminal)
+        Look {
+            piped: !self.stdout_is_terminal,
+            ..self.look_of(global, self.stdout_is_terminal)
+        }
     }
 
     fn look_of(&self, global: &Global, is_terminal: bool) -> Look {
@@ -95,6 +98,7 @@ impl Process {
             color,
             unicode: self.is_utf8(),
             width: self.size.map_or(100, |(width, _)| width),
+            piped: false,
         }
     }
 

@@ -284,6 +284,13 @@ pub enum BackendLock {
     NotRevealed,
 }
 
+/// A lock in a backend of the engine.
+#[derive(Debug)]
+pub struct FoundLock {
+    pub stack: StackName,
+    pub lock: Result<BackendLock, BackendError>,
+}
+
 /// The locks of all stacks whose target has a backend of the engine. One that cannot be asked does not keep
 /// the others from being shown.
 pub async fn locks(
@@ -291,12 +298,15 @@ pub async fn locks(
     open: &OpenProject,
     project: &Project,
     env: &BTreeMap<String, String>,
-) -> Vec<(StackName, Result<BackendLock, BackendError>)> {
+) -> Vec<FoundLock> {
     let mut found = Vec::new();
     for stack in project.stacks.keys() {
         if !changesets::is_ours(project, stack) {
             let lock = lock_of(control, open, project, stack, env).await;
-            found.push((stack.clone(), lock));
+            found.push(FoundLock {
+                stack: stack.clone(),
+                lock,
+            });
         }
     }
     found
@@ -396,7 +406,7 @@ mod tests {
     fn the_holder_is_read_from_a_refusal() {
         let said = "Failed to unlock state: lock ID \"1\" does not match existing lock\nLock Info:\n  ID:        f1c2\n  Path:      b/k\n  Operation: OperationTypeApply\n  Who:       a@b\n  Version:   1.11.14\n  Created:   2026-01-01 00:00:00 UTC\n  Info:      \n";
         let info = read_lock(said).expect("a lock");
-        assert_eq!(info.to_string(), "a@b (OperationTypeApply), lock `f1c2`");
+        assert_eq!(info.to_string(), "a@b (apply), lock `f1c2`");
         assert_eq!(read_lock("Error: nothing here"), None);
     }
 

@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 
 use drivers::snapshot::Slot;
 use model::ids::RunId;
+use model::run::RunSpec;
 use store::{OpenStoreError, Store};
 
 pub use place::{InvalidPlace, SharedPlace, StorePlace};
@@ -143,6 +144,7 @@ impl Home {
         }
         let keys = self.key.read().await?;
         let new_key = keys.created().then(|| self.key.file().map(Path::to_owned));
+        let source = self.key.clone();
         if self.key.file().is_none() {
             // A command is asked once; runners get what it said.
             self.key = KeySource::Text(keys.to_text());
@@ -152,6 +154,7 @@ impl Home {
             home: self.store.describe(),
             source: Box::new(source),
         })?;
+        source.renew(&store);
         Ok(Opened {
             store,
             home: self,
@@ -284,6 +287,12 @@ impl Home {
     /// Where the trees of a slot are, and their locks.
     pub(crate) fn slots(&self, slot: &str) -> PathBuf {
         self.work.join("slots").join(slot)
+    }
+
+    /// Which run's engine applied last in the stack's directory.
+    pub(crate) fn applying_note(&self, spec: &RunSpec) -> PathBuf {
+        let name = format!("0.{}.applying", spec.stack.name);
+        self.slots(&spec.slot).join(name)
     }
 
     pub(crate) fn slot(&self, slot: &str, number: usize) -> Result<Slot, globset::Error> {

@@ -10,6 +10,7 @@ use model::ids::RunId;
 use model::project::Backend;
 use model::run::{PlanRecord, RunSpec};
 use model::state::StateName;
+use serde::{Deserialize, Serialize};
 use store::{AdoptError, Adopted, ChangeSetError, Decider, Decision, Refusal, StoreError};
 
 use crate::Control;
@@ -105,6 +106,46 @@ impl<'a> Leftovers<'a> {
         } else {
             deed().await
         }
+    }
+}
+
+/// Whose state a stack's directory may be left with, written down before its engine applies there.
+#[derive(Debug, Serialize, Deserialize)]
+struct Applying {
+    run: RunId,
+    base: Option<i64>,
+    may_empty: bool,
+}
+
+/// Says whose what is left will be. What cannot be written down is found under the next run's name.
+pub(crate) fn note_applying(control: &Control, left: Leftovers<'_>) {
+    let applying = Applying {
+        run: left.run,
+        base: left.base,
+        may_empty: left.may_empty,
+    };
+    let text = serde_json::to_vec(&applying).unwrap_or_default();
+    drop(fs::write(control.home.applying_note(left.spec), text));
+}
+
+/// The same for what an earlier run left in the directory, under that run.
+pub(crate) fn of_earlier<'a>(control: &Control, left: Leftovers<'a>) -> Leftovers<'a> {
+    let note = fs::read(control.home.applying_note(left.spec));
+    let applying = note
+        .ok()
+        .and_then(|text| serde_json::from_slice(&text).ok());
+    match applying {
+        Some(Applying {
+            run,
+            base,
+            may_empty,
+        }) => Leftovers {
+            run,
+            base,
+            may_empty,
+            ..left
+        },
+        None => Leftovers { base: None, ..left },
     }
 }
 

@@ -4,11 +4,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use drivers::process::Environment;
 use drivers::secrets::{self, Reference, SecretError, Surroundings};
 use model::secret::Secret;
-use store::{Keyring, OpenKeyringError, OpenStoreError, StoreError, Use};
+use store::{Keyring, OpenKeyringError, OpenStoreError, Store, StoreError, Use};
+use tokio::runtime::Handle;
 
 use crate::Control;
 
@@ -80,6 +83,36 @@ impl KeySource {
                 Keyring::from_text(&text, "what the command in `TERRANE_KEY_COMMAND` prints")?
             }
         })
+    }
+}
+
+/// What a command prints is asked for again at most so often.
+const COMMAND_AT_MOST_EVERY: Duration = Duration::from_secs(5);
+
+impl KeySource {
+    /// Lets `store` read the keys again when it meets one that it does not have: somebody rotated. A text cannot
+    /// have changed.
+    pub(crate) fn renew(&self, store: &Store) {
+        match self.clone() {
+            Self::Text(_) => {}
+            Self::File(path) => store.key_renew_from(move || Keyring::open(&path).ok()),
+            Self::Age { identity, file } => {
+                store.key_renew_from(move || Keyring::open_age(&file, &identity).ok());
+            }
+            Self::Command { .. } => {
+                let (source, runtime) = (self.clone(), Handle::current());
+                let last: Mutex<Option<Instant>> = Mutex::default();
+                store.key_renew_from(move || {
+                    let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+                    if last.is_some_and(|last| last.elapsed() < COMMAND_AT_MOST_EVERY) {
+                        return None;
+                    }
+                    let read = runtime.block_on(source.read()).ok();
+                    *last = Some(Instant::now());
+                    read
+                });
+            }
+        }
     }
 }
 
@@ -172,10 +205,8 @@ pub async fn rotate(control: &Control, to: Option<&Path>) -> Result<Rotated, Key
     let source = control.home.key();
     let old = source.read().await?;
     let moved = to.is_some() && to != source.file();
-    let file = to.or(source.file()).ok_or_else(|| KeysError::NoPlace {
-        origin: source.describe(),
-    })?;
-    let (keyring, resumed) = begin(control, &old, file, moved).await?;
+    let file = place_for(control, to)?;
+    let (keyring, resumed) = begin(control, &old, &file, moved).await?;
     let store = control.home.store().open(keyring.clone(), Use::Brief).await;
     let store = store.map_err(|err| KeysError::Open(Box::new(err)))?;
     let mut rewrapped = 0;
@@ -191,11 +222,20 @@ pub async fn rotate(control: &Control, to: Option<&Path>) -> Result<Rotated, Key
     Ok(Rotated {
         new: keyring.id().to_owned(),
         old: keyring.ids().skip(1).map(str::to_owned).collect(),
-        file: file.to_owned(),
+        file,
         rewrapped,
         resumed,
         moved,
     })
+}
+
+/// Where a new master key goes.
+pub fn place_for(control: &Control, to: Option<&Path>) -> Result<PathBuf, KeysError> {
+    let source = control.home.key();
+    let file = to.or(source.file()).ok_or_else(|| KeysError::NoPlace {
+        origin: source.describe(),
+    })?;
+    Ok(file.to_owned())
 }
 
 /// The keyring with a new first key, in its file. One that an earlier rotation left unfinished is used again.

@@ -147,8 +147,13 @@ pub(crate) async fn may_be_alive(store: &Store, home: &Home, run: RunId) -> bool
         return RunLock::is_held(home, run);
     };
     let is_here = set.request.machine == home.machine();
-    !is_here && !set.status.is_over()
-        || is_here && RunLock::is_held(&home.seen_by(&set.request.project), run)
+    let is_held = || RunLock::is_held(&home.seen_by(&set.request.project), run);
+    judge_alive(is_here, set.status.is_over(), is_held)
+}
+
+/// A lock on this disk tells of this machine only; of another one, only that its change set is over.
+fn judge_alive(is_here: bool, is_over: bool, is_held: impl FnOnce() -> bool) -> bool {
+    if is_here { is_held() } else { !is_over }
 }
 
 /// Plans and sources are not kept for ever.
@@ -214,4 +219,19 @@ async fn remove_source(control: &Control, source: &str) -> std::io::Result<()> {
 
 fn remove_scratch(control: &Control, run: RunId) {
     drop(fs::remove_dir_all(scratch_dir(&control.home, run)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_of_another_machine_is_no_orphan() {
+        let (here, over) = (true, true);
+        assert!(judge_alive(here, !over, || true));
+        assert!(!judge_alive(here, !over, || false));
+        // Nobody holds its lock on this disk, whether it lives or not.
+        assert!(judge_alive(!here, !over, || false));
+        assert!(!judge_alive(!here, over, || false));
+    }
 }

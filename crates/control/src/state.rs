@@ -335,6 +335,11 @@ impl From<AcquireLockError> for StateAccessError {
                 state: state.clone(),
                 source: err,
             },
+            AcquireLockError::RunsOnly { state } => Self::Refused {
+                state,
+                source: PushRefusal::RunsOnly,
+                holder: None,
+            },
             AcquireLockError::Store { state, source } => Self::Store {
                 state,
                 deed: "lock",

@@ -12,13 +12,13 @@ use drivers::state_http::{HttpBackend, HttpBackendError};
 use model::ids::StackName;
 use model::project::Project;
 use model::state::{StateFacts, StateName, StateVersion};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use store::StoreError;
 
 use crate::Control;
 use crate::backends::{BackendError, Seat, Which};
 use crate::projects::OpenProject;
-use crate::state_import::{ImportError, Place, credential, lock_info};
+use crate::state_import::{ImportError, LIST, Place, credential, file_in_directory, lock_info};
 use crate::states::{self, ReadStateError};
 
 #[derive(Debug, thiserror::Error)]
@@ -44,11 +44,8 @@ impl ExportError {
         match self {
             Self::There { .. } => Some("name a path that is free".to_owned()),
             Self::Backend(err) => err.hint(),
-            Self::Read(_)
-            | Self::List(_)
-            | Self::Write { .. }
-            | Self::Http(_)
-            | Self::Credential(_) => None,
+            Self::Credential(err) => err.hint(),
+            Self::Read(_) | Self::List(_) | Self::Write { .. } | Self::Http(_) => None,
         }
     }
 }
@@ -74,22 +71,57 @@ pub async fn export(
     credential_reference: Option<&str>,
     who: &str,
 ) -> Result<Exported, ExportError> {
-    let name = &project.stacks[stack].state;
-    let (version, body) = states::read(control, &control.state_name(name), None).await?;
-    let mut serial = version.serial;
-    let place = match to {
+    let state = control.state_name(&project.stacks[stack].state);
+    if *to != Place::Engine {
+        let by_name = StateExport {
+            state: &state,
+            to,
+            credential: credential_reference,
+            root: &open.root,
+            who,
+        };
+        return export_state(control, env, &by_name).await;
+    }
+    let (version, body) = states::read(control, &state, None).await?;
+    let seat = Seat::open(control, open, project, stack, env, Which::Source).await?;
+    let there = seat.push(&body, false).await?;
+    let serial = StateFacts::read(&there).map_or(version.serial, |facts| facts.serial);
+    Ok(Exported {
+        version,
+        place: "the backend that the source names".to_owned(),
+        serial,
+    })
+}
+
+/// A state by its name, whether a project here knows it or not.
+pub struct StateExport<'a> {
+    pub state: &'a StateName,
+    pub to: &'a Place,
+    /// A secret reference, for HTTP; files in it are looked for below `root`.
+    pub credential: Option<&'a str>,
+    pub root: &'a Path,
+    pub who: &'a str,
+}
+
+/// Writes the newest version of a state to a file, a directory or an HTTP backend.
+pub async fn export_state(
+    control: &Control,
+    env: &BTreeMap<String, String>,
+    export: &StateExport<'_>,
+) -> Result<Exported, ExportError> {
+    let state = export.state;
+    let (version, body) = states::read(control, state, None).await?;
+    let place = match export.to {
         Place::File(path) => write_new(path, &body)?,
-        Place::Directory(dir) => write_new(&dir.join(format!("{name}.tfstate")), &body)?,
+        Place::Directory(dir) => write_new(&dir.join(file_in_directory(&state.name)), &body)?,
         Place::Engine => {
-            let seat = Seat::open(control, open, project, stack, env, Which::Source).await?;
-            let there = seat.push(&body, false).await?;
-            serial = StateFacts::read(&there).map_or(serial, |facts| facts.serial);
-            "the backend that the source names".to_owned()
+            let state = state.clone();
+            return Err(ImportError::NoStack { state }.into());
         }
         Place::Http(address) => {
-            let credential = credential(credential_reference, &open.root, env).await?;
+            let credential = credential(export.credential, export.root, env).await?;
             let http = HttpBackend::new(address, credential)?;
-            let lock = lock_info(who, "migration destination state");
+            let lock = lock_info(export.who, "migration destination state");
             http.lock(&lock).await?;
             let written = http.write(&lock.id, body).await;
             http.unlock(&lock).await?;
@@ -98,14 +130,14 @@ pub async fn export(
         }
     };
     Ok(Exported {
+        serial: version.serial,
         version,
         place,
-        serial,
     })
 }
 
 /// One state of a directory of all.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Entry {
     pub project: String,
     pub state: String,
@@ -158,18 +190,18 @@ pub async fn export_all(control: &Control, dir: &Path) -> Result<Vec<Entry>, Exp
         });
     }
     let list = serde_json::to_vec_pretty(&entries).unwrap_or_default();
-    write_new(&dir.join("states.json"), &list)?;
+    write_new(&dir.join(LIST), &list)?;
     Ok(entries)
 }
 
 /// States of this project lie at the top, as `state import --from DIR` looks for them.
 fn file_of(control: &Control, state: &StateName) -> String {
-    let name = state.name.replace('/', "%2F");
+    let name = file_in_directory(&state.name);
     if state.project == control.home.project() {
-        format!("{name}.tfstate")
+        name
     } else {
         let project = state.project.replace('/', "%2F");
-        format!("other/{project}/{name}.tfstate")
+        format!("other/{project}/{name}")
     }
 }
 

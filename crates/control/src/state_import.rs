@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use drivers::process::engine_environment;
 use drivers::secrets::{self, Reference, SecretError};
+use drivers::snapshot::sha256;
 use drivers::state_http::{HttpBackend, HttpBackendError};
 use model::ids::StackName;
 use model::lock::LockInfo;
@@ -20,6 +21,7 @@ use store::{AcquireLockError, AppendError, Appended, ReleaseLockError, StoreErro
 use crate::Control;
 use crate::backends::{BackendError, Seat, Which};
 use crate::projects::OpenProject;
+use crate::state_export::Entry;
 
 /// Where a state comes from, or goes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +56,12 @@ impl Place {
 pub enum ImportError {
     #[error("could not read the state file `{}`", path.display())]
     File { path: PathBuf, source: io::Error },
+    #[error("`{}` is not what was exported: its digest is another one", path.display())]
+    Changed { path: PathBuf },
+    #[error(
+        "state `{state}` is not of a stack here, so there is no engine that knows where it was"
+    )]
+    NoStack { state: StateName },
     #[error("there is no state at {place}")]
     Nothing { place: String },
     #[error("state `{state}` has versions of its own here, of another lineage (serial {serial})")]
@@ -93,7 +101,9 @@ impl ImportError {
                 Some("`terrane state push STACK FILE --force --reason …` replaces it".to_owned())
             }
             Self::Backend(err) => err.hint(),
+            Self::NoStack { .. } => Some("name a file, a directory or a URL".to_owned()),
             Self::File { .. }
+            | Self::Changed { .. }
             | Self::Nothing { .. }
             | Self::Http(_)
             | Self::Credential(_)
@@ -135,7 +145,18 @@ pub struct Import<'a> {
     pub who: &'a str,
 }
 
-/// Reads the state where it is and makes it the newest version here.
+/// A state by its name, whether a project here knows it or not.
+pub struct StateImport<'a> {
+    pub state: &'a StateName,
+    pub from: &'a Place,
+    /// A secret reference, for HTTP; files in it are looked for below `root`.
+    pub credential: Option<&'a str>,
+    pub root: &'a Path,
+    pub leave_locked: bool,
+    pub who: &'a str,
+}
+
+/// Reads the state of a stack where it is and makes it the newest version here.
 pub async fn import(
     control: &Control,
     open: &OpenProject,
@@ -143,24 +164,51 @@ pub async fn import(
     env: &BTreeMap<String, String>,
     import: &Import<'_>,
 ) -> Result<Imported, ImportError> {
-    let name = &project.stacks[import.stack].state;
-    let state = control.state_name(name);
+    let state = control.state_name(&project.stacks[import.stack].state);
+    if import.from != Place::Engine {
+        let by_name = StateImport {
+            state: &state,
+            from: &import.from,
+            credential: import.credential,
+            root: &open.root,
+            leave_locked: import.leave_locked,
+            who: import.who,
+        };
+        return import_state(control, env, &by_name).await;
+    }
+    let seat = Seat::open(control, open, project, import.stack, env, Which::Source).await?;
+    let body = seat.pull().await?.ok_or_else(|| ImportError::Nothing {
+        place: "the backend that the source names".to_owned(),
+    })?;
+    let (version, was_here) = store(control, &state, &body, import.who).await?;
+    Ok(Imported {
+        version,
+        was_here,
+        old_home: OldHome::NoLock,
+    })
+}
+
+/// Reads a state from a file, a directory or an HTTP backend and makes it the newest version here.
+pub async fn import_state(
+    control: &Control,
+    env: &BTreeMap<String, String>,
+    import: &StateImport<'_>,
+) -> Result<Imported, ImportError> {
+    let state = import.state;
     let lock = lock_info(import.who, "migration source state");
-    let (body, old_home, http) = match &import.from {
+    let (body, old_home, http) = match import.from {
         Place::File(path) => (read_file(path)?, OldHome::NoLock, None),
         Place::Directory(dir) => {
-            let path = dir.join(format!("{name}.tfstate"));
+            let path = dir.join(file_in_directory(&state.name));
             (read_file(&path)?, OldHome::NoLock, None)
         }
         Place::Engine => {
-            let seat = Seat::open(control, open, project, import.stack, env, Which::Source).await?;
-            let body = seat.pull().await?.ok_or_else(|| ImportError::Nothing {
-                place: "the backend that the source names".to_owned(),
-            })?;
-            (body, OldHome::NoLock, None)
+            return Err(ImportError::NoStack {
+                state: state.clone(),
+            });
         }
         Place::Http(address) => {
-            let credential = credential(import.credential, &open.root, env).await?;
+            let credential = credential(import.credential, import.root, env).await?;
             let http = HttpBackend::new(address, credential)?;
             http.lock(&lock).await?;
             let read = http.read().await;
@@ -177,7 +225,7 @@ pub async fn import(
             (body, OldHome::LeftLocked, Some(http))
         }
     };
-    let stored = store(control, &state, &body, import.who).await;
+    let stored = store(control, state, &body, import.who).await;
     let mut old_home = old_home;
     // What failed is not imported, so its old home goes on as before.
     if let Some(http) = http
@@ -192,6 +240,61 @@ pub async fn import(
         was_here,
         old_home,
     })
+}
+
+/// What came of one entry of a directory of all states.
+#[derive(Clone, Debug)]
+pub enum Brought {
+    State(Imported),
+    /// It lives in a backend of the engine: the next run keeps a copy again.
+    Copy(StateName),
+}
+
+/// Brings every state back that `state_export::export_all` wrote, whosever it is. Nothing is stored before all files
+/// are known to be those that were written.
+pub async fn import_all(
+    control: &Control,
+    dir: &Path,
+    who: &str,
+) -> Result<Vec<Brought>, ImportError> {
+    let path = dir.join(LIST);
+    let entries: Vec<Entry> =
+        serde_json::from_slice(&read_file(&path)?).map_err(|err| ImportError::File {
+            path: path.clone(),
+            source: err.into(),
+        })?;
+    let mut bodies = Vec::new();
+    for entry in &entries {
+        let path = dir.join(&entry.file);
+        let body = read_file(&path)?;
+        if sha256(&body) != entry.sha256 {
+            return Err(ImportError::Changed { path });
+        }
+        bodies.push(body);
+    }
+    let mut brought = Vec::new();
+    for (entry, body) in entries.into_iter().zip(bodies) {
+        let state = StateName::new(entry.project, entry.state);
+        brought.push(if entry.copy {
+            Brought::Copy(state)
+        } else {
+            let (version, was_here) = store(control, &state, &body, who).await?;
+            Brought::State(Imported {
+                version,
+                was_here,
+                old_home: OldHome::NoLock,
+            })
+        });
+    }
+    Ok(brought)
+}
+
+/// The list that a directory of all states has.
+pub const LIST: &str = "states.json";
+
+/// The name of a state's file in a directory.
+pub(crate) fn file_in_directory(name: &str) -> String {
+    format!("{}.tfstate", name.replace('/', "%2F"))
 }
 
 /// Under a lock of its own; a state of another lineage is never replaced.

@@ -5,13 +5,12 @@
 
 use std::sync::Arc;
 
-use model::break_glass::Act;
 use model::lock::LockInfo;
-use model::state::{Contents, ExpectedHead, HeldLock, StateName, StateVersion};
+use model::state::{HeldLock, PushRefusal, StateName, StateVersion};
 use model::token::{Token, TokenScope};
 use store::{
-    AcquireLockError, Appended, DeleteStateError, NewBreakGlass, NewRefusal, ReleaseLockError,
-    Store, StoreError, Writer,
+    AcquireLockError, AppendError, Appended, DeleteStateError, NewRefusal, ReleaseLockError, Store,
+    StoreError, Writer,
 };
 
 use crate::home::Home;
@@ -101,13 +100,13 @@ impl ClientAccess {
 
     pub async fn lock(&self, info: &LockInfo) -> Result<(), StateAccessError> {
         self.may_write("LOCK", Some(&info.id)).await?;
-        let acquired = self
-            .store
-            .lock_acquire(&self.state, info, None, ExpectedHead::Any)
-            .await;
+        let acquired = self.store.lock_acquire_outside(&self.state, info).await;
         let refused = match acquired {
             Ok(_) => return Ok(()),
             Err(AcquireLockError::Store { source, .. }) => return Err(self.failed("lock", source)),
+            Err(AcquireLockError::RunsOnly { .. }) => {
+                return Err(self.only_for_runs("LOCK", Some(&info.id)).await?);
+            }
             Err(refused) => refused,
         };
         self.record("LOCK", refused.to_string(), Some(&info.id))
@@ -125,6 +124,7 @@ impl ClientAccess {
         let writer = Writer {
             lock_id,
             surgery: self.token.allows(TokenScope::Surgery, &self.state),
+            outsider: true,
             // What a client says of itself anybody can say; its token was checked.
             actor: self.token.name.clone(),
             ..Writer::default()
@@ -133,14 +133,14 @@ impl ClientAccess {
             .store
             .state_version_append(&self.state, &writer, body)
             .await;
-        match appended.map_err(StateAccessError::from)? {
-            Appended::Same(_) => Ok(Written::Same),
-            Appended::New(version) => {
-                if writer.surgery {
-                    self.record_exception(&version).await?;
-                }
-                Ok(Written::New)
-            }
+        match appended {
+            Ok(Appended::Same(_)) => Ok(Written::Same),
+            Ok(Appended::New(_)) => Ok(Written::New),
+            Err(AppendError::Refused {
+                source: refusal @ PushRefusal::RunsOnly,
+                ..
+            }) => Err(self.denied(refusal.to_string())), // recorded, with what was sent
+            Err(err) => Err(err.into()),
         }
     }
 
@@ -171,9 +171,13 @@ impl ClientAccess {
     /// Hides the state; its versions stay.
     pub async fn delete(&self, lock_id: Option<&str>) -> Result<(), StateAccessError> {
         self.may_write("DELETE", lock_id).await?;
-        match self.store.state_delete(&self.state, lock_id).await {
+        let actor = &self.token.name;
+        match self.store.state_delete(&self.state, lock_id, actor).await {
             Ok(()) => Ok(()),
             Err(DeleteStateError::Store { source, .. }) => Err(self.failed("delete", source)),
+            Err(DeleteStateError::RunsOnly { .. }) => {
+                Err(self.only_for_runs("DELETE", lock_id).await?)
+            }
             Err(DeleteStateError::Ended { state, id }) => {
                 let reason = format!("lock `{id}` does not hold it any more");
                 self.record("DELETE", reason, lock_id).await?;
@@ -258,33 +262,9 @@ impl ClientAccess {
         deed: &'static str,
         lock_id: Option<&str>,
     ) -> Result<StateAccessError, StateAccessError> {
-        let why = "only runs write this state: its target's writers are not `anyone`";
-        self.record(deed, why.to_owned(), lock_id).await?;
-        Ok(self.denied(why.to_owned()))
-    }
-
-    /// A write that did not follow its head was let through as an exception, so it leaves a record.
-    async fn record_exception(&self, version: &StateVersion) -> Result<(), StateAccessError> {
-        let failed = |source| self.failed("record a push to", source);
-        let Some(parent) = version.parent else {
-            return Ok(());
-        };
-        let parent = self.store.state_version_get(&self.state, parent).await;
-        let Some(parent) = parent.map_err(failed)?.filter(|it| !follows(version, it)) else {
-            return Ok(());
-        };
-        let record = NewBreakGlass {
-            act: Act::StatePushed,
-            state: &self.state,
-            actor: &self.token.name,
-            reason: None,
-            detail: format!(
-                "version {} (serial {}) over version {} (serial {})",
-                version.version, version.serial, parent.version, parent.serial
-            ),
-        };
-        let opened = self.store.break_glass_open(&record).await;
-        opened.map(drop).map_err(failed)
+        let why = PushRefusal::RunsOnly.to_string();
+        self.record(deed, why.clone(), lock_id).await?;
+        Ok(self.denied(why))
     }
 
     fn denied(&self, why: String) -> StateAccessError {
@@ -311,14 +291,5 @@ fn is_forced(held: &HeldLock, described: Option<&LockInfo>) -> bool {
         None => true,
         Some(info) if info.id != held.info.id => false,
         Some(info) => held.run.is_some() || is_bare(info) && !is_bare(&held.info),
-    }
-}
-
-/// Whether a version comes after its parent without an exception.
-fn follows(version: &StateVersion, parent: &StateVersion) -> bool {
-    if parent.lineage == version.lineage || parent.lineage.is_empty() {
-        version.serial > parent.serial
-    } else {
-        parent.contents == Contents::Nothing
     }
 }

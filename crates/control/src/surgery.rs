@@ -62,6 +62,8 @@ pub enum SurgeryError {
     IsHead { state: StateName, version: i64 },
     #[error("run {run} left nothing aside for state `{state}`")]
     NothingKept { state: StateName, run: RunId },
+    #[error("no refused write of state `{state}` is kept under number {number}")]
+    NothingRefused { state: StateName, number: i64 },
     #[error("this cannot be a version of state `{state}`")]
     Invalid {
         state: StateName,
@@ -105,7 +107,10 @@ impl SurgeryError {
             }
             Self::Moved { .. } => Some("nothing was changed: look again".to_owned()),
             Self::Refused {
-                source: PushRefusal::SerialTaken { .. } | PushRefusal::SerialBehind { .. },
+                source:
+                    PushRefusal::SerialTaken { .. }
+                    | PushRefusal::SerialBehind { .. }
+                    | PushRefusal::SerialUsed { .. },
                 ..
             } => Some("`--force` gives it the next serial".to_owned()),
             Self::Refused {
@@ -123,6 +128,9 @@ impl SurgeryError {
                 "`--to` takes a version, `serial:N`, or a time such as `2026-11-16T02:00:00Z`"
                     .to_owned(),
             ),
+            Self::NothingRefused { .. } => {
+                Some("`terrane state verify` lists what is kept, with its number".to_owned())
+            }
             Self::NoState { .. }
             | Self::IsHead { .. }
             | Self::NothingKept { .. }
@@ -143,6 +151,7 @@ impl SurgeryError {
             | Self::NotYet { .. }
             | Self::IsHead { .. }
             | Self::NothingKept { .. }
+            | Self::NothingRefused { .. }
             | Self::Invalid { .. }
             | Self::Resources { .. }
             | Self::Remove { .. }
@@ -157,15 +166,26 @@ pub async fn rollback(
     state: &StateName,
     target: Target,
 ) -> Result<Proposal, SurgeryError> {
-    let now = Now::read(control, state).await?;
-    let (head, head_body) = now.there(state)?;
+    let (head, head_body) = Now::read(control, state).await?.0.unzip();
     let versions = control.store.state_version_list(state).await;
     let versions = versions.map_err(|source| failed(state, "read", source))?;
+    if versions.is_empty() {
+        let state = state.clone();
+        return Err(SurgeryError::NoState { state });
+    }
     let old = target.find(state, &versions)?;
-    if old.version == head.version {
+    if let Some(head) = &head
+        && old.version == head.version
+    {
         let (state, version) = (state.clone(), head.version);
         return Err(SurgeryError::IsHead { state, version });
     }
+    // Without a head it was deleted, and comes back as what it was; no serial stands for two contents.
+    let lineage = head.as_ref().map_or(&old.lineage, |head| &head.lineage);
+    let last = match &head {
+        Some(head) => head.serial,
+        None => last_serial(&versions, lineage).unwrap_or_default(),
+    };
     let body = control.store.state_version_read(old).await;
     let body = body.map_err(|source| failed(state, "read", source))?;
     let encrypted = old.contents == Contents::Encrypted;
@@ -173,23 +193,24 @@ pub async fn rollback(
         // Its serial stands inside, too, where nobody without the key can change it.
         body
     } else {
-        let next = with_identity(&body, head.serial + 1, &head.lineage);
+        let next = with_identity(&body, last + 1, lineage);
         next.map_err(|source| invalid(state, source))?
     };
+    let after = if head.is_none() {
+        ", after the state was deleted"
+    } else {
+        ""
+    };
     let detail = format!(
-        "content of version {} (serial {}) again",
+        "content of version {} (serial {}) again{after}",
         old.version, old.serial
     );
     Ok(Proposal {
         older: Some(old.version),
-        serial: if encrypted {
-            old.serial
-        } else {
-            head.serial + 1
-        },
-        summary: told(state, Some(&head_body), &body)?,
+        serial: if encrypted { old.serial } else { last + 1 },
+        summary: told(state, head_body.as_deref(), &body)?,
         state: state.clone(),
-        head: Some(head),
+        head,
         body,
         act: Act::StateRolledBack,
         mark: Some(Mark::RolledBack),
@@ -233,6 +254,30 @@ pub async fn push_kept(
     let body = body.ok_or_else(nothing)?;
     let decides = store.kept_aside_list(state).await.map_err(read)?;
     let what = format!("what run {run} left aside");
+    propose_push(control, state, body, force, &what, decides).await
+}
+
+/// A write that was refused and kept, to be the newest version.
+pub async fn push_refused(
+    control: &Control,
+    state: &StateName,
+    number: i64,
+    force: bool,
+) -> Result<Proposal, SurgeryError> {
+    let store = &control.store;
+    let read = |source| failed(state, "read", source);
+    let refused = store.refusal_get(number).await.map_err(read)?;
+    let refused = refused.filter(|one| one.state == *state);
+    let body = match &refused {
+        Some(refused) => store.refusal_body(refused).await.map_err(read)?,
+        None => None,
+    };
+    let body = body.ok_or_else(|| SurgeryError::NothingRefused {
+        state: state.clone(),
+        number,
+    })?;
+    let decides = store.kept_aside_list(state).await.map_err(read)?;
+    let what = format!("what was refused as number {number}");
     propose_push(control, state, body, force, &what, decides).await
 }
 
@@ -342,6 +387,15 @@ async fn propose_push(
             body = next.map_err(|source| invalid(state, source))?;
             mark = Some(Mark::Forced);
         }
+    } else if force && facts.contents != Contents::Encrypted {
+        let versions = control.store.state_version_list(state).await;
+        let versions = versions.map_err(|source| failed(state, "read", source))?;
+        if let Some(last) = last_serial(&versions, &facts.lineage).filter(|last| serial <= *last) {
+            serial = last + 1;
+            let next = with_identity(&body, serial, &facts.lineage);
+            body = next.map_err(|source| invalid(state, source))?;
+            mark = Some(Mark::Forced);
+        }
     }
     let (head, head_body) = now.0.unzip();
     Ok(Proposal {
@@ -357,6 +411,11 @@ async fn propose_push(
         force,
         decides,
     })
+}
+
+fn last_serial(versions: &[StateVersion], lineage: &str) -> Option<u64> {
+    let of_it = versions.iter().filter(|one| one.lineage == lineage);
+    of_it.map(|one| one.serial).max()
 }
 
 /// The newest version and its bytes, if there is one.
@@ -406,6 +465,10 @@ fn not_locked(state: &StateName, err: AcquireLockError) -> SurgeryError {
         AcquireLockError::HeadMoved { .. } | AcquireLockError::Ended { .. } => {
             SurgeryError::Moved { state }
         }
+        AcquireLockError::RunsOnly { .. } => SurgeryError::Refused {
+            state,
+            source: PushRefusal::RunsOnly,
+        },
         AcquireLockError::Store { source, .. } => failed(&state, "lock", source),
     }
 }
@@ -434,3 +497,6 @@ fn failed(state: &StateName, deed: &'static str, source: StoreError) -> SurgeryE
         source: Box::new(source),
     }
 }
+
+#[cfg(test)]
+mod tests;

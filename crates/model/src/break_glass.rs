@@ -16,6 +16,8 @@ pub enum Act {
     StateRolledBack,
     /// Resources were removed from a state by hand.
     StateEdited,
+    /// A client of the server deleted it; its versions stay.
+    StateDeleted,
     /// Sensitive values were shown.
     Revealed,
     /// The engine of a run was killed.
@@ -25,11 +27,12 @@ pub enum Act {
 }
 
 impl Act {
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::LockBroken,
         Self::StatePushed,
         Self::StateRolledBack,
         Self::StateEdited,
+        Self::StateDeleted,
         Self::Revealed,
         Self::EngineKilled,
         Self::PolicyOverridden,
@@ -41,6 +44,7 @@ impl Act {
             Self::StatePushed => "state_pushed",
             Self::StateRolledBack => "state_rolled_back",
             Self::StateEdited => "state_edited",
+            Self::StateDeleted => "state_deleted",
             Self::Revealed => "revealed",
             Self::EngineKilled => "engine_killed",
             Self::PolicyOverridden => "policy_overridden",
@@ -54,6 +58,7 @@ impl Act {
             Self::StatePushed => "state pushed",
             Self::StateRolledBack => "state rolled back",
             Self::StateEdited => "state edited",
+            Self::StateDeleted => "state deleted",
             Self::Revealed => "secrets shown",
             Self::EngineKilled => "engine killed",
             Self::PolicyOverridden => "policy overridden",

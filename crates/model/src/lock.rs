@@ -56,6 +56,18 @@ impl LockInfo {
     }
 }
 
+/// What a client does under a lock, as people say it.
+pub fn operation_words(operation: &str) -> &str {
+    match operation {
+        "OperationTypeApply" => "apply",
+        "OperationTypePlan" => "plan",
+        "OperationTypeRefresh" => "refresh",
+        "OperationTypeInvalid" => "unknown",
+        "state-push" => "state push",
+        other => other,
+    }
+}
+
 impl fmt::Display for LockInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let who = if self.who.is_empty() {
@@ -65,7 +77,7 @@ impl fmt::Display for LockInfo {
         };
         write!(f, "{who}")?;
         if !self.operation.is_empty() {
-            write!(f, " ({})", self.operation)?;
+            write!(f, " ({})", operation_words(&self.operation))?;
         }
         write!(f, ", lock `{}`", self.id)
     }
@@ -112,9 +124,6 @@ mod tests {
             operation: "OperationTypeApply".to_owned(),
             ..LockInfo::default()
         };
-        assert_eq!(
-            info.to_string(),
-            "root@vm (OperationTypeApply), lock `9c3d`"
-        );
+        assert_eq!(info.to_string(), "root@vm (apply), lock `9c3d`");
     }
 }

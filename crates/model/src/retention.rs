@@ -91,6 +91,16 @@ mod tests {
         check(&versions, policy(None, Some(0)), &[1, 2]);
     }
 
+    /// One that jumped back makes nothing old; one that jumped forward takes all but the newest.
+    #[test]
+    fn a_clock_that_jumps_never_takes_the_newest() {
+        let versions: Vec<_> = (1..=3).map(version).collect();
+        let policy = policy(Some(1), None);
+        assert_eq!(expired(&versions, &policy, at(0)), [0; 0]);
+        assert_eq!(expired(&versions, &policy, at(-300_000)), [0; 0]);
+        assert_eq!(expired(&versions, &policy, at(300_000)), [1, 2]);
+    }
+
     #[test]
     fn a_pin_holds_until_its_day() {
         let mut versions: Vec<_> = (1..=4).map(version).collect();

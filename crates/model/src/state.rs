@@ -38,6 +38,9 @@ pub use removal::{Removal, RemoveError, remove};
 pub use spans::{Instance, ReadResourcesError, Resource, resources};
 pub use summary::{Changed, Summary, summary};
 
+/// Serials are signed numbers in databases, and each write needs one more than the last.
+const HIGHEST_SERIAL: u64 = i64::MAX.cast_unsigned() - 1_000_000_000;
+
 /// Which state: a name within a project. One made without a project has the empty project.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct StateName {
@@ -176,6 +179,8 @@ pub enum InvalidState {
     Version,
     #[error("`serial` is not a number from 0 to 9223372036854775807")]
     Serial,
+    #[error("`serial` {serial} is so high that no room is left for the versions after it")]
+    SerialTooHigh { serial: u64 },
     #[error("`lineage` is not a string")]
     Lineage,
     #[error("`resources` is not a list")]
@@ -239,7 +244,11 @@ impl StateFacts {
         let serial = top.serial.map_or(Ok(0), |raw| {
             // Signed, for it is a number in a database too.
             let serial: i64 = raw.get().parse().map_err(|_| InvalidState::Serial)?;
-            u64::try_from(serial).map_err(|_| InvalidState::Serial)
+            let serial = u64::try_from(serial).map_err(|_| InvalidState::Serial)?;
+            if serial > HIGHEST_SERIAL {
+                return Err(InvalidState::SerialTooHigh { serial });
+            }
+            Ok(serial)
         })?;
         let lineage = top
             .lineage

@@ -277,6 +277,22 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn who_waits_for_room_in_vain_is_told_so() {
+        let room = Room::new(1 << 20, 128 * 1024, Duration::from_millis(1));
+        let body = || Body::from(vec![0; 128 * 1024]);
+        let held = room.state(&with_length(128 * 1024), body()).await.unwrap();
+        for headers in [with_length(128 * 1024), HeaderMap::new()] {
+            let refused = room.state(&headers, body()).await;
+            let refused = refused.unwrap_err();
+            assert!(matches!(refused, TakeError::Busy { .. }), "{refused}");
+        }
+        drop(held);
+        // What was given up holds nothing: there is room for all of it again.
+        drop(room.state(&HeaderMap::new(), body()).await.unwrap());
+        assert_eq!(room.memory.available_permits(), 128);
+    }
+
+    #[tokio::test]
     async fn a_body_that_stops_coming_is_given_up() {
         let room = Room::new(1 << 20, 1 << 20, Duration::from_millis(1));
         let err = room.state(&HeaderMap::new(), Body::new(Stalled)).await;

@@ -64,15 +64,27 @@ pub(crate) fn route(path: &str) -> Option<Route> {
         [name] => (Shape::Plain, None, *name),
         _ => return None,
     };
-    let project = match project {
-        None => String::new(),
-        Some(project) => decoded(project)?,
+    let named = match project {
+        None => decoded(name)?,
+        Some(project) => format!("{}/{}", decoded(project)?, decoded(name)?),
     };
     Some(Route::State(StatePath {
-        state: StateName::new(project, decoded(name)?),
+        state: state(&named)?,
         shape,
         is_lock,
     }))
+}
+
+/// An encoded slash is a slash: what stands before the first one is the project, as people write it everywhere else.
+fn state(named: &str) -> Option<StateName> {
+    let is_part = |part: &str| !matches!(part, "" | "." | ".." | "lock");
+    if !named.split('/').all(is_part) {
+        return None;
+    }
+    Some(match named.split_once('/') {
+        None => StateName::new("", named),
+        Some((project, name)) => StateName::new(project, name),
+    })
 }
 
 /// A name without its percent encoding, if it can be one.
@@ -90,10 +102,7 @@ fn decoded(part: &str) -> Option<String> {
         });
     }
     let name = String::from_utf8(bytes).ok()?;
-    let is_name = !name.is_empty()
-        && name.len() <= LONGEST
-        && !matches!(name.as_str(), "." | ".." | "lock")
-        && !name.chars().any(char::is_control);
+    let is_name = name.len() <= LONGEST && !name.chars().any(char::is_control);
     is_name.then_some(name)
 }
 
@@ -167,5 +176,22 @@ mod tests {
     fn names_are_decoded() {
         check("/state/prod%2Fnetwork", "state: prod/network");
         check("/n%C3%A4tverk", "plain: nätverk");
+    }
+
+    #[test]
+    fn an_encoded_slash_is_a_slash() {
+        let named = |path: &str| match route(path) {
+            Some(Route::State(path)) => Some((path.state.project, path.state.name)),
+            _ => None,
+        };
+        let both = |project: &str, name: &str| Some((project.to_owned(), name.to_owned()));
+        for path in ["/state/a/b", "/state/a%2Fb", "/state/a%2fb", "/a%2Fb"] {
+            assert_eq!(named(path), both("a", "b"), "{path}");
+        }
+        assert_eq!(named("/state/a/b%2Fc"), both("a", "b/c"));
+        assert_eq!(named("/state/a%2Fb/c"), both("a", "b/c"));
+        for path in ["/%2Fa", "/a%2F", "/a%2F%2Fb", "/a%2F..", "/a%2Flock"] {
+            assert_eq!(named(path), None, "{path}");
+        }
     }
 }

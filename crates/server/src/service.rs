@@ -48,6 +48,7 @@ pub(crate) struct Serving {
 /// One request, as the log tells it: no query, no header, no body.
 struct Story {
     peer: SocketAddr,
+    path: String,
     route: &'static str,
     deed: &'static str,
     state: Option<StateName>,
@@ -89,6 +90,7 @@ impl Serving {
         let begun = Instant::now();
         let mut story = Story {
             peer,
+            path: String::new(),
             route: "other",
             deed: "other",
             state: None,
@@ -99,7 +101,10 @@ impl Serving {
             Some(Route::Health) => asked(request.method(), || "ok\n".into_response()),
             Some(Route::Ready) => self.readiness().await,
             Some(Route::Metrics) => asked(request.method(), || self.metrics_page()),
-            None => Err(ApiError::forbidden()),
+            None => {
+                story.path = shown(request.uri().path());
+                Err(ApiError::forbidden())
+            }
         };
         let response = answered.into_response();
         self.tell(&story, &response, begun.elapsed());
@@ -204,6 +209,13 @@ impl Serving {
             metrics.stored(made.bytes);
         }
         let Some(state) = &story.state else {
+            if status == StatusCode::FORBIDDEN {
+                tracing::warn!(
+                    peer = %story.peer.ip(),
+                    path = story.path,
+                    "refused: the path names no state, or the method does nothing there"
+                );
+            }
             return;
         };
         let bytes = response.body().size_hint().exact().unwrap_or(0);
@@ -222,6 +234,15 @@ impl Serving {
             "request"
         );
     }
+}
+
+/// The start of a path, as it may stand in a log.
+fn shown(path: &str) -> String {
+    const MOST: usize = 120;
+    path.chars()
+        .take(MOST)
+        .filter(|c| !c.is_control())
+        .collect()
 }
 
 /// A page that is there to be looked at.

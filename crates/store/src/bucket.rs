@@ -5,7 +5,7 @@
 //! Not here: which objects count, and when one is removed (`sweeping`).
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -35,6 +35,8 @@ pub(crate) struct Bucket {
     /// Calls come from threads that may wait.
     runtime: Handle,
     markers: Arc<Mutex<Vec<u8>>>,
+    /// Where it is, if it is a directory.
+    root: Option<Arc<Path>>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -74,6 +76,7 @@ impl Bucket {
             source: Box::new(source),
         };
         let prefix = prefix.trim_end_matches('/');
+        let mut root = None;
         let objects: Arc<dyn ObjectStore> = match scheme {
             "s3" => {
                 let builder = AmazonS3Builder::new()
@@ -112,6 +115,7 @@ impl Bucket {
                     source,
                 })?;
                 let directory = LocalFileSystem::new_with_prefix(&dir).map_err(failed)?;
+                root = Some(Arc::from(dir));
                 Arc::new(directory.with_fsync(true))
             }
             _ => return Err(bad()),
@@ -121,7 +125,13 @@ impl Bucket {
             objects,
             runtime: Handle::current(),
             markers: Arc::default(),
+            root,
         })
+    }
+
+    /// Whether it is a directory of this machine, which can be gone and made anew without anybody noticing.
+    pub(crate) fn is_directory(&self) -> bool {
+        self.root.is_some()
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -242,6 +252,11 @@ impl Bucket {
     }
 
     fn put(&self, name: &str, bytes: Vec<u8>, mode: PutMode) -> Result<(), StoreError> {
+        if let Some(root) = self.root.as_deref().filter(|root| !root.is_dir()) {
+            // The library would make it again, empty.
+            let source = std::io::ErrorKind::NotFound.into();
+            return Err(crate::blobs::file_error("find", root.to_owned(), source));
+        }
         let options = PutOptions::from(mode);
         let (path, payload) = (object(name), PutPayload::from(bytes));
         let put = self.objects.put_opts(&path, payload, options);

@@ -69,7 +69,7 @@ impl Store {
         plain: Vec<u8>,
     ) -> Result<Vec<u8>, StoreError> {
         let (keys, project, id) = (self.keys.clone(), project.to_owned(), id.to_owned());
-        blocking(move || Ok(seal(keys.keyring(), &project, &id, &plain)?)).await
+        blocking(move || Ok(seal(&keys.keyring(), &project, &id, &plain)?)).await
     }
 
     /// The id of a bundle, and what is in it, if it is one of this project and was not changed.
@@ -79,7 +79,7 @@ impl Store {
         file: Vec<u8>,
     ) -> Result<(String, Vec<u8>), OpenBundleError> {
         let (keys, project) = (self.keys.clone(), project.to_owned());
-        let opened = blocking(move || Ok(open(keys.keyring(), &project, file))).await;
+        let opened = blocking(move || Ok(open(&keys.keyring(), &project, file))).await;
         opened.unwrap_or(Err(OpenBundleError::Interrupted))
     }
 

@@ -17,6 +17,10 @@ use model::secret::Secret;
 use crate::blobs::{Disk, make_dir};
 use crate::keys::Key;
 
+mod current;
+
+pub(crate) use current::Current;
+
 const KEY_FORMAT: &str = "terrane-key-1";
 
 /// Who has it and the home's files can read every state.
@@ -70,6 +74,12 @@ impl Keyring {
             }
             Err(err) => Err(failed("read", path)(err)),
         }
+    }
+
+    /// Reads the master keys; it is an error if there is no file.
+    pub fn open(path: &Path) -> Result<Self, OpenKeyringError> {
+        let text = fs::read_to_string(path).map_err(failed("read", path))?;
+        Self::parse(&text, &shown(path))
     }
 
     /// Decrypts a file of master keys with an age identity.

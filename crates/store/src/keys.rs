@@ -17,7 +17,7 @@ use model::state::StateName;
 
 use crate::StoreError;
 use crate::blobs::{Blobs, state_dir};
-use crate::keyring::Keyring;
+use crate::keyring::{Current, Keyring};
 use crate::sealing::{UnsealError, open, seal};
 
 mod rewrap;
@@ -63,7 +63,7 @@ pub(crate) struct Key([u8; 32]);
 /// The keys of one home, unwrapped when first needed.
 #[derive(Debug)]
 pub(crate) struct Keys {
-    keyring: Keyring,
+    pub(crate) keyring: Current,
     blobs: Blobs,
     known: Mutex<HashMap<Scope, Arc<DataKey>>>,
 }
@@ -87,14 +87,14 @@ impl Scope {
 impl Keys {
     pub(crate) fn new(keyring: Keyring, blobs: Blobs) -> Self {
         Self {
-            keyring,
+            keyring: Current::new(keyring),
             blobs,
             known: Mutex::default(),
         }
     }
 
-    pub(crate) fn keyring(&self) -> &Keyring {
-        &self.keyring
+    pub(crate) fn keyring(&self) -> Arc<Keyring> {
+        self.keyring.get()
     }
 
     /// The data key, made durable if this is its first use. Whether a state's key was used before is known to
@@ -124,13 +124,33 @@ impl Keys {
             .into());
         }
         let key = Key::random().ok_or(KeyError::Random)?;
-        let context = wrapping_context(scope, GENERATION);
-        let first = self.keyring.first();
-        let wrapped = seal(&first.key, context.as_bytes(), &key.0).ok_or(KeyError::Random)?;
-        let line = format!("{WRAPPED_FORMAT} {} {}\n", first.id, BASE64.encode(wrapped));
+        let masters = self.newest_masters()?;
+        let line = wrap(&masters, scope, GENERATION, &key)?;
         self.blobs.write_new(&path, line.as_bytes())?;
         // What counts is what is there: another process may have been first.
-        self.get(scope)
+        let made = self.get(scope)?;
+        // A rotation that ended between the look and the write did not see it.
+        let now = self.newest_masters()?;
+        if now.id() != masters.id() {
+            let line = wrap(&now, scope, GENERATION, &made.key)?;
+            self.blobs.write(&path, line.as_bytes())?;
+        }
+        Ok(made)
+    }
+
+    /// The master keys, asked for again if the project's key was wrapped with another one than the first at hand:
+    /// then somebody rotated.
+    fn newest_masters(&self) -> Result<Arc<Keyring>, StoreError> {
+        let masters = self.keyring.get();
+        let file = key_file(&Scope::Project, GENERATION);
+        let Some(text) = self.blobs.read_optional(&file)? else {
+            return Ok(masters);
+        };
+        let text = String::from_utf8_lossy(&text);
+        if text.split_whitespace().nth(1) == Some(masters.id()) {
+            return Ok(masters);
+        }
+        Ok(self.keyring.renew())
     }
 
     /// The data key; it is an error if there is none.
@@ -176,8 +196,12 @@ impl Keys {
         let [WRAPPED_FORMAT, master, encoded] = words[..] else {
             return Err(KeyError::Shape { path });
         };
-        let Some(master) = self.keyring.find(master) else {
-            let given: Vec<&str> = self.keyring.ids().collect();
+        let mut masters = self.keyring.get();
+        if masters.find(master).is_none() {
+            masters = self.keyring.renew();
+        }
+        let Some(master) = masters.find(master) else {
+            let given: Vec<&str> = masters.ids().collect();
             return Err(KeyError::OtherMaster {
                 path,
                 needed: master.to_owned(),
@@ -239,6 +263,14 @@ impl fmt::Debug for Key {
 
 fn key_file(scope: &Scope, generation: u32) -> String {
     format!("keys/{}/{generation}", scope.dir())
+}
+
+/// A data key as its file has it, under the first master key.
+fn wrap(masters: &Keyring, scope: &Scope, generation: u32, key: &Key) -> Result<String, KeyError> {
+    let (first, context) = (masters.first(), wrapping_context(scope, generation));
+    let wrapped = seal(&first.key, context.as_bytes(), key.bytes()).ok_or(KeyError::Random)?;
+    let wrapped = BASE64.encode(wrapped);
+    Ok(format!("{WRAPPED_FORMAT} {} {wrapped}\n", first.id))
 }
 
 /// Ties a wrapped key to its owner: it does not open as the key of another state.

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 mod approvals;
+mod behind;
 mod blobs;
 mod break_glass;
 mod bucket;
@@ -27,6 +28,7 @@ mod lanes;
 mod locks;
 mod outage;
 mod readiness;
+mod rebuild;
 mod recover;
 mod refusals;
 mod retention;
@@ -40,6 +42,7 @@ mod sweeping;
 mod tokens;
 mod verify;
 
+pub use behind::Behind;
 pub use blobs::file_name;
 pub use break_glass::NewBreakGlass;
 pub use bucket::OpenBucketError;
@@ -50,6 +53,7 @@ pub use holds::{NewHold, ReleaseHoldError};
 pub use keyring::{Keyring, OpenKeyringError};
 pub use keys::{KeyError, Rewrapped, Scope, WrappedKey};
 pub use locks::{AcquireLockError, ReleaseLockError, Released};
+pub use rebuild::Rebuilt;
 pub use recover::{Recovered, Standing, recover};
 pub use refusals::{Decider, Decision, NewRefusal, Refusal};
 pub use retention::RemovedVersion;
@@ -67,6 +71,7 @@ use bucket::Bucket;
 use db::Db;
 use keys::Keys;
 use model::secret::Secret;
+use model::state::StateName;
 use state_versions::Recent;
 use tokio::sync::Semaphore;
 
@@ -83,6 +88,8 @@ pub struct Store {
     /// Who encodes a large body holds one of these.
     pub(crate) large: Arc<Semaphore>,
     how: Use,
+    /// States that the tables know too little of.
+    pub(crate) behind: Arc<BTreeMap<StateName, Behind>>,
     /// The database, where it is a file.
     file: Option<PathBuf>,
 }
@@ -95,9 +102,19 @@ pub enum OpenStoreError {
         source: std::io::Error,
     },
     #[error(
-        "the database `{path}` is missing, and versions of states lie beside it: `terrane state recover` gets them back, or restore the database"
+        "the database `{path}` is missing, and versions of states lie beside it: `terrane state recover --into-home` makes it again from them, or restore it"
     )]
     TablesGone { path: PathBuf },
+    #[error(
+        "the database knows no state, and versions of states lie in `{place}`: `terrane state recover --into-home` writes them into it, or name the right database"
+    )]
+    TablesEmpty { place: PathBuf },
+    #[error(
+        "the versions of states are gone from `{place}`, and the database knows of some: bring the directory back"
+    )]
+    BlobsGone { place: PathBuf },
+    #[error("could not compare the database with the stored versions")]
+    Compare(#[source] StoreError),
     #[error("could not open `{path}`")]
     Database { path: PathBuf, source: OpenDbError },
     #[error("could not open the database")]
@@ -126,6 +143,13 @@ pub enum BlobsAt<'a> {
     },
 }
 
+/// Whether tables and files are compared when a home is opened.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Comparison {
+    Made,
+    Left,
+}
+
 /// Why the store could not do what was asked, whatever that was.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -152,6 +176,13 @@ pub enum StoreError {
         found: String,
         expected: &'static str,
     },
+    #[error(
+        "version {} of state `{state}` was acknowledged{}, and the database knows only {}: it is older than the files; `terrane state recover --into-home` mends it",
+        .behind.acknowledged,
+        .behind.since.map(|at| format!(" (the first one missing is from {})", at.strftime("%Y-%m-%d %H:%M:%S UTC"))).unwrap_or_default(),
+        if .behind.known == 0 { "that there is none".to_owned() } else { format!("version {}", .behind.known) },
+    )]
+    Behind { state: StateName, behind: Behind },
     #[error("a task of ours ended early")]
     Interrupted,
 }
@@ -223,11 +254,31 @@ impl Store {
         keyring: Keyring,
         how: Use,
     ) -> Result<Self, OpenStoreError> {
+        Self::open_parts(tables, blobs, keyring, how, Comparison::Made).await
+    }
+
+    /// Opens a home whose tables are to be made from its files.
+    pub async fn open_to_rebuild(
+        tables: TablesAt<'_>,
+        blobs: BlobsAt<'_>,
+        keyring: Keyring,
+    ) -> Result<Self, OpenStoreError> {
+        Self::open_parts(tables, blobs, keyring, Use::Brief, Comparison::Left).await
+    }
+
+    async fn open_parts(
+        tables: TablesAt<'_>,
+        blobs: BlobsAt<'_>,
+        keyring: Keyring,
+        how: Use,
+        comparison: Comparison,
+    ) -> Result<Self, OpenStoreError> {
         let blobs = blobs.open()?;
         let (db, file) = match tables {
             TablesAt::File(file) => {
                 // New tables for old versions would only hide that the right ones are missing.
                 if let (Blobs::Disk(disk), false) = (&blobs, file.exists())
+                    && comparison == Comparison::Made
                     && disk.segments.numbers().is_ok_and(|found| !found.is_empty())
                 {
                     let path = file.to_owned();
@@ -243,7 +294,12 @@ impl Store {
             }
             TablesAt::Postgres(url) => (Db::open_postgres(url.expose()).await?, None),
         };
+        let behind = match comparison {
+            Comparison::Made => Arc::new(behind::look(&db, &blobs).await?),
+            Comparison::Left => Arc::default(),
+        };
         Ok(Self {
+            behind,
             db,
             keys: Arc::new(Keys::new(keyring, blobs.clone())),
             blobs,

@@ -36,11 +36,22 @@ pub enum AcquireLockError {
     /// A LOCK that arrives after its own UNLOCK would be held for ever.
     #[error("lock `{id}` on state `{state}` has ended already")]
     Ended { state: StateName, id: String },
+    #[error("only runs write state `{state}`: its target's writers are not `anyone`")]
+    RunsOnly { state: StateName },
     #[error("could not lock state `{state}`")]
     Store {
         state: StateName,
         source: StoreError,
     },
+}
+
+/// A lock that somebody asks for.
+struct Want {
+    info: LockInfo,
+    run: Option<RunId>,
+    expected: ExpectedHead,
+    /// Whether it is kept out where only runs write.
+    outsider: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -74,14 +85,44 @@ impl Store {
         run: Option<RunId>,
         expected: ExpectedHead,
     ) -> Result<LockEpoch, AcquireLockError> {
+        let want = Want {
+            info: info.clone(),
+            run,
+            expected,
+            outsider: false,
+        };
+        self.lock_acquire_by(state, want).await
+    }
+
+    /// The same for a client of a server, which is kept out where only runs write.
+    pub async fn lock_acquire_outside(
+        &self,
+        state: &StateName,
+        info: &LockInfo,
+    ) -> Result<LockEpoch, AcquireLockError> {
+        let want = Want {
+            info: info.clone(),
+            run: None,
+            expected: ExpectedHead::Any,
+            outsider: true,
+        };
+        self.lock_acquire_by(state, want).await
+    }
+
+    async fn lock_acquire_by(
+        &self,
+        state: &StateName,
+        want: Want,
+    ) -> Result<LockEpoch, AcquireLockError> {
         let failed = |source| AcquireLockError::Store {
             state: state.clone(),
             source,
         };
+        self.check_current(state).map_err(failed)?;
         let row = self.state_ensure(state).await.map_err(failed)?;
-        let (state, info) = (state.clone(), info.clone());
+        let state = state.clone();
         let deed = self.db.write(move |tx| {
-            Box::pin(async move { Ok(tx.lock_acquire(&state, row, &info, run, expected).await) })
+            Box::pin(async move { Ok(tx.lock_acquire(&state, row, &want).await) })
         });
         deed.await.map_err(failed)?
     }
@@ -153,17 +194,16 @@ impl Tx {
         &mut self,
         state: &StateName,
         row: StateRow,
-        info: &LockInfo,
-        run: Option<RunId>,
-        expected: ExpectedHead,
+        want: &Want,
     ) -> Result<LockEpoch, AcquireLockError> {
+        let (info, run) = (&want.info, want.run);
         let failed = |source| AcquireLockError::Store {
             state: state.clone(),
             source,
         };
         let failed_db = |err: DbError| failed(err.into());
         self.state_hold(row.id).await.map_err(failed_db)?;
-        let taken = self.lock_take(row.id, info, run, expected).await;
+        let taken = self.lock_take(row.id, want).await;
         if let Some(epoch) = taken.map_err(failed)? {
             return Ok(epoch);
         }
@@ -171,7 +211,10 @@ impl Tx {
         let ended = ended.map_err(failed_db)?;
         let now = self.state_get(state).await.map_err(failed)?.unwrap_or(row);
         let state = state.clone();
-        match (now.lock, expected) {
+        if now.runs_only && want.outsider {
+            return Err(AcquireLockError::RunsOnly { state });
+        }
+        match (now.lock, want.expected) {
             (Some(holder), _) if holder.info.id == info.id && holder.run == run => Ok(holder.epoch),
             (Some(holder), _) => Err(AcquireLockError::Held {
                 state,
@@ -224,29 +267,29 @@ impl Tx {
     async fn lock_take(
         &mut self,
         state: i64,
-        info: &LockInfo,
-        run: Option<RunId>,
-        expected: ExpectedHead,
+        want: &Want,
     ) -> Result<Option<LockEpoch>, StoreError> {
         const TAKE: &str = "UPDATE state \
             SET lock_id = $2, lock_info = $3, lock_run = $4, lock_since = $5, \
                 lock_epoch = lock_epoch + 1 \
             WHERE id = $1 AND lock_id IS NULL \
                 AND ($6 = 1 OR head IS NOT DISTINCT FROM $7) \
+                AND (runs_only = 0 OR $8 = 0) \
                 AND NOT EXISTS (SELECT 1 FROM lock_ended AS e WHERE e.state = $1 AND e.lock_id = $2) \
             RETURNING lock_epoch";
-        let (any, head) = match expected {
+        let (any, head) = match want.expected {
             ExpectedHead::Any => (true, None),
             ExpectedHead::Exactly(head) => (false, head),
         };
         let args = [
             state.into(),
-            info.id.as_str().into(),
-            info.to_json().into(),
-            run.into(),
+            want.info.id.as_str().into(),
+            want.info.to_json().into(),
+            want.run.into(),
             Timestamp::now().into(),
             any.into(),
             Value::Int(head),
+            want.outsider.into(),
         ];
         let row = self.fetch_optional(TAKE, &args).await?;
         Ok(row.map(|row| row.int(0)).transpose()?.map(LockEpoch))

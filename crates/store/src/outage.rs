@@ -12,7 +12,7 @@ impl StoreError {
         match self {
             Self::Db(err) => err.is_outage(),
             Self::File { .. } | Self::Object { .. } | Self::Interrupted => true,
-            Self::Key(_) | Self::Unseal { .. } | Self::Row { .. } => false,
+            Self::Key(_) | Self::Unseal { .. } | Self::Row { .. } | Self::Behind { .. } => false,
         }
     }
 }
@@ -57,7 +57,10 @@ impl AcquireLockError {
     pub fn is_outage(&self) -> bool {
         match self {
             Self::Store { source, .. } => source.is_outage(),
-            Self::Held { .. } | Self::HeadMoved { .. } | Self::Ended { .. } => false,
+            Self::Held { .. }
+            | Self::HeadMoved { .. }
+            | Self::Ended { .. }
+            | Self::RunsOnly { .. } => false,
         }
     }
 }

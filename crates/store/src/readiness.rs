@@ -1,12 +1,35 @@
 //! Whether the home can take a write: asked by those who decide where requests go.
 
+use crate::blobs::Blobs;
 use crate::{Store, StoreError, blocking};
 
 impl Store {
-    /// The database gives its one writer's place, and the place of blobs can be listed.
+    /// The database gives its one writer's place, a disk takes bytes, and a bucket can be listed.
     pub async fn check_ready(&self) -> Result<(), StoreError> {
         drop(self.db.begin_write().await?);
         let blobs = self.blobs.clone();
-        blocking(move || blobs.list("keys").map(drop)).await
+        blocking(move || match &blobs {
+            Blobs::Disk(disk) => disk.check_room(),
+            Blobs::Bucket(bucket) => bucket.list("keys").map(drop),
+        })
+        .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::TestHome;
+
+    #[tokio::test]
+    async fn a_full_disk_is_not_ready() {
+        let home = TestHome::new();
+        let store = home.open().await;
+        store.check_ready().await.unwrap();
+        let probe = home.path().join("home/.ready");
+        std::fs::remove_file(&probe).unwrap();
+        std::os::unix::fs::symlink("/dev/full", &probe).unwrap();
+        let full = store.check_ready().await.unwrap_err();
+        let cause = std::error::Error::source(&full).unwrap().to_string();
+        assert_eq!(cause, "No space left on device (os error 28)");
     }
 }

@@ -110,6 +110,12 @@ impl Store {
         rows.iter().map(Refusal::read).collect()
     }
 
+    pub async fn refusal_get(&self, id: i64) -> Result<Option<Refusal>, StoreError> {
+        let sql = refusal_sql!("WHERE id = $1");
+        let row = self.db.fetch_optional(sql, &[id.into()]).await?;
+        row.as_ref().map(Refusal::read).transpose()
+    }
+
     /// The bytes that were refused, if they were kept.
     pub async fn refusal_body(&self, refusal: &Refusal) -> Result<Option<Vec<u8>>, StoreError> {
         let Some(kept) = refusal.kept.clone() else {

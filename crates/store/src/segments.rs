@@ -8,6 +8,7 @@ use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::{FlockOperation, flock};
@@ -38,6 +39,8 @@ pub(crate) struct Segments {
     watch: Watch,
     full: u64,
     current: Mutex<Option<Arc<Segment>>>,
+    /// Whether there must be a directory: then a missing one is not made again.
+    expected: AtomicBool,
 }
 
 /// A segment that is appended to.
@@ -56,7 +59,13 @@ impl Segments {
             watch,
             full: FULL,
             current: Mutex::new(None),
+            expected: AtomicBool::new(false),
         }
+    }
+
+    /// Versions were seen here: a directory that is gone from now on is a loss, and no new one hides it.
+    pub(crate) fn expect_some(&self) {
+        self.expected.store(true, Ordering::Relaxed);
     }
 
     #[cfg(test)]
@@ -139,6 +148,9 @@ impl Segments {
 
     /// The newest segment that is not full; a new one, if there is none.
     fn newest(&self) -> io::Result<Segment> {
+        if self.expected.swap(true, Ordering::Relaxed) && !self.dir.is_dir() {
+            return Err(io::ErrorKind::NotFound.into());
+        }
         make_dir(&self.dir)?;
         let newest = self.numbers()?.last().copied();
         let number = match newest {

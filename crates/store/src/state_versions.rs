@@ -27,6 +27,7 @@ mod copy;
 mod recent;
 
 pub use adopt::{AdoptError, Adopted};
+pub(crate) use append::NewVersion;
 pub use append::{AppendError, Appended, Writer};
 pub use by_hand::{ByHand, Record};
 pub(crate) use recent::Recent;
@@ -78,6 +79,7 @@ const CHAIN: &str = concat!(
 impl Store {
     /// The newest version, without its bytes.
     pub async fn state_head(&self, state: &StateName) -> Result<Option<StateVersion>, StoreError> {
+        self.check_current(state)?;
         let row = self.db.fetch_optional(HEAD, &name_args(state)).await?;
         Ok(row
             .as_ref()
@@ -91,6 +93,7 @@ impl Store {
         &self,
         state: &StateName,
     ) -> Result<Option<(StateVersion, Arc<Vec<u8>>)>, StoreError> {
+        self.check_current(state)?;
         let row = self.db.fetch_optional(HEAD, &name_args(state)).await?;
         let Some(stored) = row.as_ref().map(Stored::read).transpose()? else {
             return Ok(None);

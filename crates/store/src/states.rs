@@ -2,10 +2,12 @@
 //! both.
 
 use jiff::Timestamp;
+use model::break_glass::Act;
 use model::ids::RunId;
 use model::lock::{LockEpoch, LockInfo};
 use model::state::{HeldLock, StateName};
 
+use crate::break_glass::NewBreakGlass;
 use crate::db::{Row, Tx, Value};
 use crate::{Store, StoreError};
 
@@ -34,6 +36,8 @@ pub enum DeleteStateError {
     },
     #[error("lock `{id}` does not hold state `{state}` any more")]
     Ended { state: StateName, id: String },
+    #[error("only runs write state `{state}`")]
+    RunsOnly { state: StateName },
     #[error("could not delete state `{state}`")]
     Store {
         state: StateName,
@@ -80,24 +84,25 @@ impl Store {
         rows.iter().map(StateRow::read).collect()
     }
 
-    /// Hides the state: it has no head any more, and any lineage may start. Its versions stay. Nothing
-    /// happens while a lock is held that is not the one named; doing it twice is doing it once.
+    /// Hides the state for a client of a server: it has no head any more, and any lineage may start. Its versions
+    /// stay, and a record of who did it opens with the deed. Nothing happens while a lock is held that is not the
+    /// one named; doing it twice is doing it once.
     pub async fn state_delete(
         &self,
         state: &StateName,
         lock_id: Option<&str>,
+        actor: &str,
     ) -> Result<(), DeleteStateError> {
-        const DELETE: &str = "UPDATE state SET head = NULL, deleted_at = $3 \
-            WHERE project = $1 AND name = $2 AND head IS NOT NULL \
-                AND lock_id IS NOT DISTINCT FROM $4";
         let failed = |source| DeleteStateError::Store {
             state: state.clone(),
             source,
         };
-        let mut args = name_args(state).to_vec();
-        args.extend([Timestamp::now().into(), lock_id.into()]);
-        let done = self.db.execute(DELETE, &args).await;
-        if done.map_err(|err| failed(err.into()))? > 0 {
+        self.check_current(state).map_err(failed)?;
+        let (own, id, who) = (state.clone(), lock_id.map(str::to_owned), actor.to_owned());
+        let deed = self.db.write(move |tx| {
+            Box::pin(async move { tx.state_delete(&own, id.as_deref(), &who).await })
+        });
+        if deed.await.map_err(failed)? {
             return Ok(());
         }
         let row = self.state_get(state).await.map_err(failed)?;
@@ -105,6 +110,9 @@ impl Store {
             return Ok(()); // there is none: doing it twice is doing it once
         };
         let state = state.clone();
+        if row.runs_only {
+            return Err(DeleteStateError::RunsOnly { state });
+        }
         match (row.lock, lock_id) {
             (Some(holder), _) => Err(DeleteStateError::Held {
                 state,
@@ -130,9 +138,57 @@ impl Store {
         self.db.execute(SET, &name_args(state)).await?;
         Ok(())
     }
+
+    /// From now on others may write it, too.
+    pub async fn state_open_to_others(&self, state: &StateName) -> Result<(), StoreError> {
+        const OPEN: &str = "UPDATE state SET runs_only = 0 WHERE project = $1 AND name = $2";
+        self.db.execute(OPEN, &name_args(state)).await?;
+        Ok(())
+    }
+
+    /// The states of a project that only runs may write.
+    pub async fn state_list_reserved(&self, project: &str) -> Result<Vec<StateName>, StoreError> {
+        const RESERVED: &str =
+            "SELECT project, name FROM state WHERE project = $1 AND runs_only = 1 ORDER BY name";
+        let rows = self.db.fetch_all(RESERVED, &[project.into()]).await?;
+        let name = |row: &Row| Ok(StateName::new(row.text(0)?, row.text(1)?));
+        rows.iter().map(name).collect()
+    }
 }
 
 impl Tx {
+    /// Says whether there was something to hide that may be hidden.
+    async fn state_delete(
+        &mut self,
+        state: &StateName,
+        lock_id: Option<&str>,
+        actor: &str,
+    ) -> Result<bool, StoreError> {
+        const HEAD: &str = "SELECT s.head, v.serial FROM state AS s JOIN state_version AS v \
+            ON v.state = s.id AND v.version = s.head WHERE s.project = $1 AND s.name = $2";
+        const DELETE: &str = "UPDATE state SET head = NULL, deleted_at = $3 \
+            WHERE project = $1 AND name = $2 AND head = $5 \
+                AND lock_id IS NOT DISTINCT FROM $4 AND runs_only = 0";
+        let Some(head) = self.fetch_optional(HEAD, &name_args(state)).await? else {
+            return Ok(false);
+        };
+        let (version, serial) = (head.int(0)?, head.int(1)?);
+        let mut args = name_args(state).to_vec();
+        args.extend([Timestamp::now().into(), lock_id.into(), version.into()]);
+        if self.execute(DELETE, &args).await? == 0 {
+            return Ok(false);
+        }
+        let record = NewBreakGlass {
+            act: Act::StateDeleted,
+            state,
+            actor,
+            reason: None,
+            detail: format!("version {version} (serial {serial}) was the newest"),
+        };
+        self.break_glass_open(&record).await?;
+        Ok(true)
+    }
+
     pub(crate) async fn state_get(
         &mut self,
         state: &StateName,

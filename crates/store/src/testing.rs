@@ -1,7 +1,8 @@
 //! What the tests of this crate share. All of them run on each kind of store: `TERRANE_TEST_STORE` is empty
 //! (SQLite, as a brief process has it), `serving` or `postgres`.
 
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use model::lock::LockInfo;
@@ -63,6 +64,28 @@ impl TestHome {
             disk.segments = Arc::new(segments.with_full(16 * 1024));
         }
         store
+    }
+}
+
+/// The database as it is now, kept for later. Only of a home on SQLite.
+pub(crate) struct Backup(Vec<(PathBuf, Vec<u8>)>);
+
+impl Backup {
+    pub(crate) fn of(home: &TestHome) -> Option<Self> {
+        let dir = home.path().join("home");
+        let files = ["terrane.db", "terrane.db-wal"].map(|name| dir.join(name));
+        let read = |path: PathBuf| Some((path.clone(), fs::read(path).ok()?));
+        let kept: Vec<_> = files.into_iter().filter_map(read).collect();
+        (!kept.is_empty()).then_some(Self(kept))
+    }
+
+    pub(crate) fn restore(&self, home: &TestHome) {
+        for file in ["terrane.db", "terrane.db-wal", "terrane.db-shm"] {
+            let _ = fs::remove_file(home.path().join("home").join(file));
+        }
+        for (path, bytes) in &self.0 {
+            fs::write(path, bytes).unwrap();
+        }
     }
 }
 

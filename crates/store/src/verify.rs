@@ -41,6 +41,11 @@ pub struct Damage {
 }
 
 impl Damage {
+    /// What is stored is whole: the tables do not know of it.
+    pub fn is_behind(&self) -> bool {
+        matches!(self.error, StoreError::Behind { .. })
+    }
+
     /// Nothing is wrong with what is stored: the master key at hand is not the one it needs.
     pub fn is_of_the_key(&self) -> bool {
         matches!(self.error, StoreError::Key(KeyError::OtherMaster { .. }))
@@ -62,6 +67,20 @@ impl Store {
                 continue;
             }
             self.verify_state(&row, &mut verified).await?;
+        }
+        for (state, behind) in self.behind_all().await? {
+            if only.is_none_or(|only| *only == state) {
+                verified.damages.push(Damage {
+                    version: behind.acknowledged,
+                    is_head: true,
+                    readable: (behind.known > 0).then_some(behind.known),
+                    error: StoreError::Behind {
+                        state: state.clone(),
+                        behind,
+                    },
+                    state,
+                });
+            }
         }
         for refusal in self.refusal_list_kept().await? {
             if only.is_none_or(|only| *only == refusal.state) {

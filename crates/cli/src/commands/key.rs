@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use control::keys::{self, KeysError, MasterKey};
 use serde_json::json;
 
+use super::by_hand::ask;
 use super::place::Place;
 use crate::args::Global;
 use crate::view::{errors, table::Table};
@@ -38,12 +39,15 @@ struct ListArgs {}
 /// stays in the file, behind the new one, until you remove it: backups from before need it.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  terrane key rotate\n  terrane key rotate --to /media/usb/terrane.key"
+    after_help = "Examples:\n  terrane key rotate\n  terrane key rotate --auto-approve\n  terrane key rotate --to /media/usb/terrane.key"
 )]
 struct RotateArgs {
     /// Put the new key there instead of where the old one is
     #[arg(long, value_name = "FILE")]
     to: Option<PathBuf>,
+    /// Do it without asking
+    #[arg(long)]
+    auto_approve: bool,
 }
 
 pub(crate) async fn key(
@@ -99,6 +103,12 @@ async fn rotate(
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
     let to = args.to.as_ref().map(|path| process.cwd.join(path));
+    let file = keys::place_for(&place.control, to.as_deref()).map_err(|err| failed(&err))?;
+    let question = format!(
+        "Put a new master key into `{}` and wrap every data key with it?",
+        file.display()
+    );
+    ask(&question, args.auto_approve, process)?;
     let rotated = keys::rotate(&place.control, to.as_deref()).await;
     let rotated = rotated.map_err(|err| failed(&err))?;
     let file = rotated.file.display();
@@ -128,7 +138,7 @@ async fn rotate(
         ));
     }
     hints.push(
-        "other homes, and servers until they are started again, still use the old key, which is kept behind the new one"
+        "other homes still use the old key, which is kept behind the new one; a server that reads the key from a file or a command finds the new one by itself"
             .to_owned(),
     );
     hints.push(

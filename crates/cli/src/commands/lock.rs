@@ -2,15 +2,18 @@
 
 use std::time::Duration;
 
-use control::locks::held::{self, Holder, LockedState};
+use control::locks::held::{self, BreakLockError, Holder, LockedState};
 use jiff::Timestamp;
+use model::lock::operation_words;
 use serde_json::{Value, json};
 
-use super::by_hand::{ReasonArg, word};
-use super::place::Place;
+use super::by_hand::{ReasonArg, ask, word};
+use super::place::{Place, at_home};
 use crate::args::Global;
 use crate::view::{duration, table::Table};
 use crate::{CommandError, ExitStatus, Process, report};
+
+mod elsewhere;
 
 /// See who holds which state, and break a lock that nobody will release
 #[derive(Debug, clap::Args)]
@@ -27,18 +30,27 @@ enum LockCommand {
 
 /// Show every lock, and whether its run is still alive
 ///
-/// An orphan is the lock of a run whose process is gone.
+/// An orphan is the lock of a run whose process is gone. Stacks of the project here whose target has a backend of
+/// the engine are asked about there, through the engine; not every kind of backend tells.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  terrane lock list\n  terrane lock list --json")]
-struct ListArgs {}
+#[command(
+    after_help = "Examples:\n  terrane lock list\n  terrane lock list --own\n  terrane lock list --json"
+)]
+struct ListArgs {
+    /// Only locks of the home; no backend of an engine is asked
+    #[arg(long)]
+    own: bool,
+}
 
 /// Take a lock away from its holder
 ///
-/// What the holder still writes is refused, and kept aside. The record of it stays open.
+/// What the holder still writes is refused, and kept aside. The record of it stays open. In a backend of the
+/// engine it is the engine's own `force-unlock`.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  terrane lock break network --reason \"the laptop was stolen\"\n  \
-                  terrane lock break shop/network --force --reason \"it hangs since Monday\""
+                  terrane lock break shop/network --force --reason \"it hangs since Monday\"\n  \
+                  terrane lock break dns --id 5d8c9f52 --reason \"its job was killed\"   # a backend that does not tell"
 )]
 struct BreakArgs {
     /// A stack of the project here, or `PROJECT/NAME`
@@ -48,6 +60,12 @@ struct BreakArgs {
     /// Even if the run that holds it is at work
     #[arg(long)]
     force: bool,
+    /// Only the lock of this id
+    #[arg(long, value_name = "ID")]
+    id: Option<String>,
+    /// Do it without asking
+    #[arg(long)]
+    auto_approve: bool,
 }
 
 pub(crate) async fn lock(
@@ -55,27 +73,30 @@ pub(crate) async fn lock(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let place = Place::open(global, process).await?;
     match args.command {
-        LockCommand::List(ListArgs {}) => list(&place, global, process).await,
-        LockCommand::Break(args) => break_lock(&args, &place, global, process).await,
+        LockCommand::List(args) => list(&args, global, process).await,
+        LockCommand::Break(args) => break_lock(&args, global, process).await,
     }
 }
 
 async fn list(
-    place: &Place,
+    args: &ListArgs,
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
+    let place = &Place::open(global, process).await?;
     let locks = held::list(&place.control).await;
     let locks = locks.map_err(|err| CommandError::from_error(&err))?;
+    let others = if args.own {
+        Vec::new()
+    } else {
+        elsewhere::locks(place, process).await
+    };
     if global.json {
-        let documents: Vec<Value> = locks.iter().map(|lock| document(place, lock)).collect();
+        let own = locks.iter().map(|lock| document(place, lock));
+        let others = others.iter().filter_map(elsewhere::document);
+        let documents: Vec<Value> = own.chain(others).collect();
         report::json(&json!({ "locks": documents }))?;
-        return Ok(ExitStatus::Done);
-    }
-    if locks.is_empty() {
-        report::say("Nothing is locked.\n")?;
         return Ok(ExitStatus::Done);
     }
     let now = Timestamp::now();
@@ -87,13 +108,23 @@ async fn list(
         table.row([
             word(place, &one.state),
             info.who.clone(),
-            info.operation.clone(),
+            operation_words(&info.operation).to_owned(),
             duration::ago(since),
             info.version.clone(),
-            held_by(place, one),
+            at_home(&held_by(place, one), global),
         ]);
     }
-    report::data(&table.render(process.data_look(global)))?;
+    for one in others.iter().filter_map(elsewhere::row) {
+        table.row(one);
+    }
+    let shown = table.render(process.data_look(global));
+    if shown.is_empty() {
+        report::say("Nothing is locked.\n")?;
+    }
+    report::data(&shown)?;
+    for remark in others.iter().filter_map(elsewhere::remark) {
+        report::say(&format!("note: {remark}\n"))?;
+    }
     Ok(ExitStatus::Done)
 }
 
@@ -143,30 +174,47 @@ fn document(place: &Place, one: &LockedState) -> Value {
 
 async fn break_lock(
     args: &BreakArgs,
-    place: &Place,
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
     let reason = args.reason.read(process)?;
-    let state = place.state(&args.state)?;
-    let broken = held::break_lock(&place.control, &state, &reason, args.force).await;
-    let broken = broken.map_err(|err| {
-        let status = if err.is_refusal() {
-            ExitStatus::Refused
-        } else {
-            ExitStatus::Failed
-        };
-        let shown = CommandError::from_error(&err).status(status);
-        err.hint().into_iter().fold(shown, CommandError::hint)
-    })?;
+    let (place, state) = &Place::open_state(global, process, &args.state).await?;
+    if let Some(stack) = elsewhere::stack(place, state) {
+        return elsewhere::break_lock(args, place, &stack, &reason, global, process).await;
+    }
+    let locked = held::breakable(&place.control, state, args.force).await;
+    let locked = locked.map_err(|err| refused(&err))?;
+    let (name, info) = (word(place, state), &locked.lock.info);
+    if let Some(id) = args.id.as_ref().filter(|id| **id != info.id) {
+        return Err(
+            CommandError::new(format!("state `{name}` is locked by another one: {info}"))
+                .hint(format!(
+                    "`{id}` does not hold it any more: look again, `terrane lock list`"
+                ))
+                .status(ExitStatus::Refused),
+        );
+    }
+    let question = format!("Break the lock of {info} on `{name}`?");
+    ask(&question, args.auto_approve, process)?;
+    let broken = held::break_lock(&place.control, &locked, &reason).await;
+    let broken = broken.map_err(|err| refused(&err))?;
     if global.json {
         report::json(&json!({ "broken": document(place, &broken), "reason": reason.text }))?;
     } else {
         report::say(&format!(
-            "Broke the lock of {} on `{}`; what it still writes is refused.\n",
-            broken.lock.info,
-            word(place, &state)
+            "Broke the lock of {} on `{name}`; what it still writes is refused.\n",
+            broken.lock.info
         ))?;
     }
     Ok(ExitStatus::Done)
+}
+
+fn refused(err: &BreakLockError) -> CommandError {
+    let status = if err.is_refusal() {
+        ExitStatus::Refused
+    } else {
+        ExitStatus::Failed
+    };
+    let shown = CommandError::from_error(err).status(status);
+    err.hint().into_iter().fold(shown, CommandError::hint)
 }

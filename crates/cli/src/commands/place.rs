@@ -1,7 +1,10 @@
 //! Where a command about states works: the home of the project here, or, outside a project, a home that
 //! is named (`--data`, `TERRANE_HOME`), as a server has it.
 
+use std::path::PathBuf;
+
 use control::Control;
+use control::projects::OpenProject;
 use model::project::Project;
 use model::state::StateName;
 
@@ -9,10 +12,34 @@ use super::{open_control, open_home, read_project, selection};
 use crate::args::Global;
 use crate::{CommandError, ExitStatus, Process};
 
+/// Commands in a text, with the home that was named: they are to work as they stand.
+pub(crate) fn at_home(text: &str, global: &Global) -> String {
+    let Some(data) = &global.data else {
+        return text.to_owned();
+    };
+    let mut parts: Vec<String> = text.split('`').map(str::to_owned).collect();
+    // Every other part stood in backticks; a last one without its end does not.
+    let whole = parts.len().saturating_sub(1);
+    for part in parts[..whole].iter_mut().skip(1).step_by(2) {
+        if part.starts_with("terrane ") && !part.contains("--data") {
+            let (command, rest) = match part.find(" --reason") {
+                Some(at) => part.split_at(at),
+                None => (part.as_str(), ""),
+            };
+            *part = format!("{command} --data {}{rest}", data.display());
+        }
+    }
+    parts.join("`")
+}
+
 /// A home that was opened, and the project it was opened for, if there is one.
 pub(crate) struct Place {
     pub(crate) control: Control,
     pub(crate) project: Option<Project>,
+    /// What the project was read from.
+    pub(crate) open: Option<OpenProject>,
+    /// Of the project; else where the command runs.
+    pub(crate) root: PathBuf,
 }
 
 impl Place {
@@ -22,8 +49,12 @@ impl Place {
         match read_project(global, process) {
             Ok(open) => {
                 let control = open_home(&settings, &open, process, look).await?;
-                let project = open.loaded.project;
-                Ok(Self { control, project })
+                Ok(Self {
+                    control,
+                    project: open.loaded.project.clone(),
+                    root: open.root.clone(),
+                    open: Some(open),
+                })
             }
             Err(err) if global.project.is_some() => Err(err),
             Err(err) => {
@@ -31,36 +62,77 @@ impl Place {
                     return Err(err.hint("or name a home: `--data DIR`"));
                 };
                 let control = open_control(home, &settings, process, look).await?;
-                let project = None;
-                Ok(Self { control, project })
+                Ok(Self {
+                    control,
+                    project: None,
+                    open: None,
+                    root: process.cwd.clone(),
+                })
             }
         }
+    }
+
+    /// The same for one state. A name that cannot be is refused before a home or a key is made for it.
+    pub(crate) async fn open_state(
+        global: &Global,
+        process: &Process,
+        word: &str,
+    ) -> Result<(Self, StateName), CommandError> {
+        if let Ok(open) = read_project(global, process) {
+            state_named(word, open.loaded.project.as_ref(), &open.identity.id)?;
+        }
+        let place = Self::open(global, process).await?;
+        let state = place.state(word)?;
+        Ok((place, state))
     }
 
     /// The state that is meant: of a stack of the project here, or by `PROJECT/NAME`; outside a project a
     /// name alone is a state of no project.
     pub(crate) fn state(&self, word: &str) -> Result<StateName, CommandError> {
-        if let Some(project) = &self.project {
-            if let Some(stack) = project
-                .stacks
-                .iter()
-                .find(|(name, _)| name.as_str() == word)
-            {
-                return Ok(self.control.state_name(&stack.1.state));
-            }
-            if !word.contains('/') {
-                let stack = selection::one(word, project)?;
-                return Ok(self.control.state_name(&project.stacks[stack].state));
-            }
+        state_named(word, self.project.as_ref(), self.control.home.project())
+    }
+}
+
+fn state_named(word: &str, project: Option<&Project>, id: &str) -> Result<StateName, CommandError> {
+    if let Some(project) = project {
+        if let Some(stack) = project
+            .stacks
+            .iter()
+            .find(|(name, _)| name.as_str() == word)
+        {
+            return Ok(StateName::new(id, &stack.1.state));
         }
-        match word.split_once('/') {
-            Some((project, name)) if !name.is_empty() => Ok(StateName::new(project, name)),
-            None if !word.is_empty() => Ok(StateName::new("", word)),
-            _ => Err(
-                CommandError::new(format!("`{word}` is not the name of a state"))
-                    .hint("write `NAME`, or `PROJECT/NAME`")
-                    .status(ExitStatus::Usage),
-            ),
+        if !word.contains('/') {
+            let stack = selection::one(word, project)?;
+            return Ok(StateName::new(id, &project.stacks[stack].state));
         }
+    }
+    match word.split_once('/') {
+        Some((project, name)) if !name.is_empty() => Ok(StateName::new(project, name)),
+        None if !word.is_empty() => Ok(StateName::new("", word)),
+        _ => Err(
+            CommandError::new(format!("`{word}` is not the name of a state"))
+                .hint("write `NAME`, or `PROJECT/NAME`")
+                .status(ExitStatus::Usage),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_keep_the_home_that_was_named() {
+        let global = |data: Option<&str>| Global {
+            data: data.map(Into::into),
+            ..Global::default()
+        };
+        let text = "orphan of `r7`: `terrane lock break a --reason …`, then `terrane state verify`";
+        assert_eq!(at_home(text, &global(None)), text);
+        assert_eq!(
+            at_home(text, &global(Some("/srv/t"))),
+            "orphan of `r7`: `terrane lock break a --data /srv/t --reason …`, then `terrane state verify --data /srv/t`"
+        );
     }
 }

@@ -60,7 +60,7 @@ pub(crate) async fn state(
         StateCommand::Export(args) => export::export(&args, global, process).await,
         StateCommand::Import(args) => import::import(&args, global, process).await,
         StateCommand::Pull(args) => pull::pull(&args, global, process).await,
-        StateCommand::Recover(args) => recover::recover(&args, global, process),
+        StateCommand::Recover(args) => recover::recover(&args, global, process).await,
         StateCommand::Verify(args) => verify::verify(&args, global, process).await,
         StateCommand::Push(args) => push::push(&args, global, process).await,
         StateCommand::Rollback(args) => rollback::rollback(&args, global, process).await,

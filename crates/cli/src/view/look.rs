@@ -10,6 +10,8 @@ pub struct Look {
     pub unicode: bool,
     /// Columns of the terminal, or what to assume without one.
     pub width: usize,
+    /// For another program: its lines are not broken.
+    pub piped: bool,
 }
 
 /// What a piece of text is, not which colour it has. Nothing depends on the colour.
@@ -53,6 +55,7 @@ impl Look {
             color: false,
             unicode: false,
             width,
+            piped: false,
         }
     }
 
@@ -62,6 +65,7 @@ impl Look {
             color: false,
             unicode: true,
             width,
+            piped: false,
         }
     }
 

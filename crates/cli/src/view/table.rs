@@ -5,6 +5,11 @@ use super::text;
 
 const GAP: usize = 3;
 
+/// What the last column gets at least, if it has so much to say,
+const LAST: usize = 24;
+/// and what no other is cut below.
+const NARROWEST: usize = 10;
+
 #[derive(Clone, Debug)]
 pub struct Table {
     headings: Vec<String>,
@@ -38,13 +43,14 @@ impl Table {
         if self.rows.is_empty() {
             return String::new();
         }
-        let widths: Vec<usize> = (0..self.headings.len())
+        let widths = (0..self.headings.len())
             .map(|column| {
                 let cells = self.rows.iter().filter_map(|row| row.get(column));
                 let widest = cells.map(|cell| text::width(&text::clean(cell))).max();
                 widest.unwrap_or(0).max(text::width(&self.headings[column]))
             })
             .collect();
+        let widths = self.fitted(widths, look);
         let mut out = String::new();
         for line in self.lines(&self.headings, &widths, look) {
             out.push_str(&look.paint(Ink::Strong, &line));
@@ -59,12 +65,36 @@ impl Table {
         out
     }
 
+    /// A terminal would break lines that are too long anywhere: the widest words are cut before that.
+    fn fitted(&self, mut widths: Vec<usize>, look: Look) -> Vec<usize> {
+        let last = widths.len().saturating_sub(1);
+        let wanted = widths.get(last).copied().unwrap_or_default().min(LAST);
+        let taken = |widths: &[usize]| {
+            widths[..last]
+                .iter()
+                .map(|width| width + GAP)
+                .sum::<usize>()
+        };
+        while !look.piped && taken(&widths) + wanted > look.width {
+            let is_text = |column: &usize| !self.numbers.contains(column);
+            let widest = (0..last)
+                .filter(is_text)
+                .max_by_key(|column| widths[*column]);
+            let Some(widest) = widest.filter(|column| widths[*column] > NARROWEST) else {
+                break;
+            };
+            widths[widest] -= 1;
+        }
+        widths
+    }
+
     /// One row; more than one line if its last cell has to be wrapped.
     fn lines(&self, row: &[String], widths: &[usize], look: Look) -> Vec<String> {
         let last = widths.len().saturating_sub(1);
         let mut line = String::new();
         for (column, columns) in widths[..last].iter().enumerate() {
             let cell = text::clean(row.get(column).map_or("", String::as_str));
+            let cell = text::cut_middle(&cell, *columns, look);
             line.push_str(&if self.numbers.contains(&column) {
                 text::pad_left(&cell, *columns)
             } else {
@@ -73,7 +103,12 @@ impl Table {
             line.push_str(&" ".repeat(GAP));
         }
         let indent = text::width(&line);
-        let mut wrapped = text::wrap(row.get(last).map_or("", String::as_str), look.room(indent));
+        let room = if look.piped {
+            usize::MAX
+        } else {
+            look.room(indent)
+        };
+        let mut wrapped = text::wrap(row.get(last).map_or("", String::as_str), room);
         if wrapped.is_empty() {
             wrapped.push(String::new());
         }
@@ -138,6 +173,28 @@ mod tests {
         r43   network    superseded       –   by change set c45 (newer commit on
                                               the same branch)
         r39   dns        unknown        1 d
+        ");
+    }
+
+    #[test]
+    fn a_narrow_terminal_cuts_the_widest_words() {
+        let mut table = Table::new(["STATE", "HELD BY", "HOLDER"]);
+        table.row([
+            "a-project-with-a-long-name/and-a-state",
+            "somebody@a-machine-with-a-long-name",
+            "run r7, alive",
+        ]);
+        insta::assert_snapshot!(table.render(Look::plain(60)), @"
+        STATE                   HELD BY                HOLDER
+        a-project-wi…-a-state   somebody@a-m…ng-name   run r7, alive
+        ");
+        let piped = Look {
+            piped: true,
+            ..Look::plain(60)
+        };
+        insta::assert_snapshot!(table.render(piped), @"
+        STATE                                    HELD BY                               HOLDER
+        a-project-with-a-long-name/and-a-state   somebody@a-machine-with-a-long-name   run r7, alive
         ");
     }
 

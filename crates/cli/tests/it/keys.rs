@@ -36,7 +36,7 @@ fn a_new_key_wraps_and_the_old_one_is_kept() {
     let _ = test.cli(&["apply", "--auto-approve"]).expect(0);
     let before = listed(&test);
     assert_eq!(before, [("test".to_owned(), true, 2)]);
-    let said = test.cli(&["key", "rotate"]).expect(0);
+    let said = test.cli(&["key", "rotate", "--auto-approve"]).expect(0);
     assert!(
         said.stderr.contains("wrapped 2 data keys with it"),
         "{said}"
@@ -81,7 +81,7 @@ fn the_key_comes_from_the_environment_and_reaches_runners_by_their_pipe() {
         crate::story::holding(&test, secret),
         Vec::<std::path::PathBuf>::new()
     );
-    let refused = test.cli(&["key", "rotate"]).expect(1);
+    let refused = test.cli(&["key", "rotate", "--auto-approve"]).expect(1);
     assert!(
         refused.stderr.contains("terrane key rotate --to FILE"),
         "{refused}"
@@ -89,13 +89,17 @@ fn the_key_comes_from_the_environment_and_reaches_runners_by_their_pipe() {
 
     let file = test.root().join("new.key");
     let path = file.display().to_string();
-    let _ = test.cli(&["key", "rotate", "--to", &path]).expect(0);
+    let _ = test
+        .cli(&["key", "rotate", "--auto-approve", "--to", &path])
+        .expect(0);
     let _ = test.cli(&["state", "pull", "app"]).expect(1);
     let test = test
         .without_env("TERRANE_KEY")
         .env("TERRANE_KEY_FILE", &path);
     let _ = test.cli(&["state", "pull", "app"]).expect(0);
-    let again = test.cli(&["key", "rotate", "--to", &path]).expect(0);
+    let again = test
+        .cli(&["key", "rotate", "--auto-approve", "--to", &path])
+        .expect(0);
     assert!(again.stderr.contains("Made master key"), "{again}");
 }
 

@@ -73,12 +73,7 @@ fn a_lock_is_shown_with_its_run_and_not_broken_while_that_lives() {
     story.wait_for("slow");
     let list = story.cli(&["lock", "list"]).expect(0);
     let shown = levelled(&story, &list);
-    let last: Vec<&str> = shown
-        .lines()
-        .last()
-        .unwrap()
-        .split(" OperationTypeApply ")
-        .collect();
+    let last: Vec<&str> = shown.lines().last().unwrap().split(" apply ").collect();
     assert_eq!(last[0], "base USER@HOST");
     assert!(last[1].ends_with("run r2, alive"), "{shown}");
 
@@ -139,7 +134,15 @@ fn a_stale_writer_is_fenced_and_what_it_made_waits_for_a_person() {
         let apply = story.start("apply", &["apply", "--auto-approve"]);
         story.wait_for("slow");
         let next = next_version(&story);
-        let forced = ["lock", "break", "base", "--force", "--reason", "it hangs"];
+        let forced = [
+            "lock",
+            "break",
+            "base",
+            "--auto-approve",
+            "--force",
+            "--reason",
+            "it hangs",
+        ];
         let _ = story.cli(&forced).expect(0);
         let file = story.root().join("next.tfstate").display().to_string();
         let push = [

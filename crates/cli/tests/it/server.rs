@@ -299,3 +299,107 @@ fn a_planned_state_of_a_closed_target_is_only_for_runs() {
     assert_eq!(server.ask(&format!("LOCK {path}"), &secret, lock), "403");
     drop(server.stop().expect(0));
 }
+
+fn state(serial: u64) -> String {
+    format!(r#"{{"version":4,"serial":{serial},"lineage":"l","outputs":{{}},"resources":[]}}"#)
+}
+
+/// It goes on with the new key: for what it has read, for what it has not, and for what is new.
+#[test]
+fn a_server_notices_a_rotated_key() {
+    let test = terrane();
+    let server = Server::start(&test, &[]);
+    let secret = token(&test, &["ci"]);
+    let ask = |server: &Server, request: &str, body: &str| server.ask(request, &secret, body);
+    assert_eq!(ask(&server, "POST /state/shop/a", &state(1)), "200");
+    assert_eq!(ask(&server, "POST /state/shop/b", &state(1)), "200");
+    drop(server.stop().expect(0));
+    let server = Server::start(&test, &[]);
+    assert_eq!(ask(&server, "GET /state/shop/a", ""), "200");
+    drop(test.cli(&["key", "rotate", "--auto-approve"]).expect(0));
+    for (request, body) in [
+        ("GET /state/shop/a", String::new()),
+        ("GET /state/shop/b", String::new()),
+        ("POST /state/shop/b", state(2)),
+        ("POST /state/shop/c", state(1)),
+        ("GET /state/shop/c", String::new()),
+    ] {
+        assert_eq!(ask(&server, request, &body), "200", "{request}");
+    }
+    drop(server.stop().expect(0));
+    let listed = test.cli(&["key", "list", "--json"]).expect(0).stdout;
+    let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
+    let wrapped: Vec<_> = listed["keys"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|key| key["data_keys"].as_u64().unwrap())
+        .collect();
+    assert_eq!(wrapped, [4, 0], "three states and the project: {listed}");
+}
+
+/// Every state of a server comes back from its export, in a home that is empty.
+#[test]
+fn what_a_server_holds_is_exported_and_imported() {
+    let test = terrane();
+    let server = Server::start(&test, &[]);
+    let secret = token(&test, &["ci"]);
+    for path in ["shop/a", "shop/b%2Fc", "alone"] {
+        let written = server.ask(&format!("POST /state/{path}"), &secret, &state(3));
+        assert_eq!(written, "200");
+    }
+    drop(server.stop().expect(0));
+    drop(
+        test.cli(&["state", "export", "--all", "--to", "out"])
+            .expect(0),
+    );
+    let one = ["state", "export", "alone", "--to", "alone.tfstate"];
+    drop(test.cli(&one).expect(0));
+    assert_eq!(test.read("alone.tfstate"), state(3));
+
+    let other = test.root().join("other").display().to_string();
+    let at = |args: &[&str]| test.cli(&[args, &["--data", &other]].concat());
+    drop(at(&["state", "import", "--all", "--from", "out"]).expect(0));
+    for name in ["shop/a", "shop/b/c", "alone"] {
+        assert_eq!(at(&["state", "pull", name]).expect(0).stdout, state(3));
+    }
+    test.write("changed.tfstate", &state(4));
+    let one = ["state", "import", "alone", "--from", "changed.tfstate"];
+    drop(at(&one).expect(0));
+    assert_eq!(at(&["state", "pull", "alone"]).expect(0).stdout, state(4));
+    let wrong = at(&["state", "pull", "missing"]).expect(1);
+    assert!(
+        wrong.stderr.contains("`terrane state list --data "),
+        "{wrong}"
+    );
+
+    test.write("out/alone.tfstate", &state(9));
+    let changed = at(&["state", "import", "--all", "--from", "out"]).expect(1);
+    assert!(
+        changed.stderr.contains("is not what was exported"),
+        "{changed}"
+    );
+}
+
+#[test]
+fn a_deleted_state_comes_back() {
+    let test = terrane();
+    let server = Server::start(&test, &[]);
+    let secret = token(&test, &["ci"]);
+    assert_eq!(server.ask("POST /state/shop/a", &secret, &state(3)), "200");
+    assert_eq!(server.ask("DELETE /state/shop/a", &secret, ""), "200");
+    assert_eq!(server.ask("GET /state/shop/a", &secret, ""), "404");
+    assert_eq!(server.ask("POST /state/shop/a", &secret, &state(3)), "409");
+    let back = ["state", "rollback", "shop/a", "--to", "1", "--auto-approve"];
+    let back = [&back[..], &["--reason", "a mistake"]].concat();
+    let said = test.cli(&back).expect(0);
+    assert!(
+        said.stderr.contains("version 2 of `shop/a`, serial 4"),
+        "{said}"
+    );
+    assert_eq!(server.ask("GET /state/shop/a", &secret, ""), "200");
+    assert_eq!(server.ask("GET /shop//a", &secret, ""), "403");
+    let log = server.process.stderr_so_far();
+    assert!(log.contains(r#""path":"/shop//a""#), "{log}");
+    drop(server.stop().expect(0));
+}

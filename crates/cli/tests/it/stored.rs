@@ -103,6 +103,89 @@ fn everything_comes_back_without_the_database() {
     );
 }
 
+const TABLES: [&str; 3] = ["terrane.db", "terrane.db-wal", "terrane.db-shm"];
+
+#[test]
+fn the_database_is_made_again_from_the_files() {
+    let test = applied_twice();
+    let pull = || test.cli(&["state", "pull", "app"]);
+    let pulled = pull().expect(0).stdout;
+    for file in TABLES {
+        let _ = fs::remove_file(home(&test).join(file));
+    }
+    let lost = pull().expect(1);
+    assert!(
+        lost.stderr.contains("`terrane state recover --into-home`"),
+        "{lost}"
+    );
+    let recover = || test.cli(&["state", "recover", "--into-home"]).expect(0);
+    assert_snapshot!(shown(&test, &recover()), @"
+    ── stderr
+    The database has 2 versions of 1 state again: `k3v9qd/app`.
+    warning: locks, runs and tokens that the database had are not in the files, nor that a state was
+             deleted
+    hint: `terrane state verify` checks what is there
+    [exit 0]
+    ");
+    assert_snapshot!(shown(&test, &recover()), @"
+    ── stderr
+    The database knows all that the files know.
+    [exit 0]
+    ");
+    assert_eq!(pull().expect(0).stdout, pulled);
+    drop(test.cli(&["state", "verify"]).expect(0));
+    test.write("app/main.tf", "output \"text\" { value = \"third\" }\n");
+    drop(test.cli(&["apply", "--auto-approve"]).expect(0));
+}
+
+#[test]
+fn an_older_database_is_noticed() {
+    let test = applied_twice();
+    let kept = test.root().join("kept");
+    fs::create_dir(&kept).unwrap();
+    for file in TABLES {
+        let _ = fs::copy(home(&test).join(file), kept.join(file));
+    }
+    test.write("app/main.tf", "output \"text\" { value = \"third\" }\n");
+    drop(test.cli(&["apply", "--auto-approve"]).expect(0));
+    let pull = || test.cli(&["state", "pull", "app"]);
+    let pulled = pull().expect(0).stdout;
+    for file in TABLES {
+        let _ = fs::remove_file(home(&test).join(file));
+        let _ = fs::copy(kept.join(file), home(&test).join(file));
+    }
+    let old = pull().expect(1);
+    assert!(
+        old.stderr
+            .contains("version 3 of state `k3v9qd/app` was acknowledged"),
+        "{old}"
+    );
+    let refused = test.cli(&["apply", "--auto-approve"]);
+    assert_ne!(refused.code, Some(0), "{refused}");
+    let verified = test.cli(&["state", "verify"]).expect(1);
+    assert!(
+        verified
+            .stderr
+            .contains("hint: `terrane state recover --into-home` writes it into the database"),
+        "{verified}"
+    );
+    drop(test.cli(&["state", "recover", "--into-home"]).expect(0));
+    assert_eq!(pull().expect(0).stdout, pulled);
+    drop(test.cli(&["state", "verify"]).expect(0));
+}
+
+#[test]
+fn a_misspelt_state_makes_no_key() {
+    let test = one_stack("", "output \"text\" { value = \"first\" }\n");
+    let key = test.root().join("user/.config/terrane/master.key");
+    let _ = fs::remove_file(&key);
+    for command in ["versions", "pull", "show", "blame"] {
+        let said = test.cli(&["state", command, "apq"]);
+        assert_ne!(said.code, Some(0), "{said}");
+        assert!(!key.exists(), "{said}");
+    }
+}
+
 #[test]
 fn what_recovery_needs_is_named() {
     let test = applied_twice();

@@ -54,20 +54,27 @@ pub(super) async fn check_holds(
     }
 }
 
-/// Where not anyone may apply, only runs write the state: a server on this home refuses its clients.
+/// Where not anyone may apply, only runs write the state: a server on this home refuses its clients. Where anyone may
+/// again, it does no more.
 pub(super) async fn reserve_for_runs(
     control: &Control,
     project: &Project,
     wanted: &Wanted,
 ) -> Result<(), PrepareError> {
+    let store = &control.store;
+    let reserved = store.state_list_reserved(control.home.project()).await;
+    let reserved = reserved.map_err(PrepareError::Reserve)?;
     for name in &wanted.stacks {
         let stack = &project.stacks[name];
         let target = &project.targets[&stack.target];
-        if !target.is_open() && target.backend == Backend::Terrane {
-            let state = control.state_name(&stack.state);
-            let reserved = control.store.state_reserve_for_runs(&state).await;
-            reserved.map_err(PrepareError::Reserve)?;
-        }
+        let state = control.state_name(&stack.state);
+        let is_closed = !target.is_open() && target.backend == Backend::Terrane;
+        let done = match (is_closed, reserved.contains(&state)) {
+            (true, false) => store.state_reserve_for_runs(&state).await,
+            (false, true) => store.state_open_to_others(&state).await,
+            (true, true) | (false, false) => Ok(()),
+        };
+        done.map_err(PrepareError::Reserve)?;
     }
     Ok(())
 }

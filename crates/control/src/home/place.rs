@@ -83,11 +83,24 @@ impl StorePlace {
     }
 
     pub async fn open(&self, keys: Keyring, how: Use) -> Result<Store, OpenStoreError> {
+        self.open_with(async |tables, blobs| Store::open_with(tables, blobs, keys, how).await)
+            .await
+    }
+
+    /// For writing what its files know into its tables.
+    pub(crate) async fn open_to_rebuild(&self, keys: Keyring) -> Result<Store, OpenStoreError> {
+        self.open_with(async |tables, blobs| Store::open_to_rebuild(tables, blobs, keys).await)
+            .await
+    }
+
+    async fn open_with(
+        &self,
+        open: impl AsyncFnOnce(TablesAt<'_>, BlobsAt<'_>) -> Result<Store, OpenStoreError>,
+    ) -> Result<Store, OpenStoreError> {
         match self {
             Self::Directory(dir) => {
                 let file = dir.join("terrane.db");
-                let (tables, blobs) = (TablesAt::File(&file), BlobsAt::Directory(dir));
-                Store::open_with(tables, blobs, keys, how).await
+                open(TablesAt::File(&file), BlobsAt::Directory(dir)).await
             }
             Self::Shared(shared) => {
                 let settings = shared.settings.iter();
@@ -98,7 +111,7 @@ impl StorePlace {
                     url: &shared.blobs,
                     settings: &settings,
                 };
-                Store::open_with(TablesAt::Postgres(&shared.database), blobs, keys, how).await
+                open(TablesAt::Postgres(&shared.database), blobs).await
             }
         }
     }

@@ -111,30 +111,50 @@ pub async fn list(control: &Control) -> Result<Vec<LockedState>, ListLocksError>
     Ok(held)
 }
 
-/// Takes the lock away from its holder, whose later writes are refused. With `force` even from a run that
-/// is at work.
-pub async fn break_lock(
+/// The lock that would be broken. With `force` even that of a run that is at work.
+pub async fn breakable(
     control: &Control,
     state: &StateName,
-    reason: &Reason,
     force: bool,
 ) -> Result<LockedState, BreakLockError> {
-    let failed = |source| BreakLockError::Store {
-        state: state.clone(),
-        source,
+    let state = state.clone();
+    let row = match control.store.state_get(&state).await {
+        Ok(row) => row,
+        Err(source) => return Err(BreakLockError::Store { state, source }),
     };
-    let (name, store) = (|| state.clone(), &control.store);
-    let row = store.state_get(state).await.map_err(failed)?;
-    let row = row.ok_or_else(|| BreakLockError::NoState { state: name() })?;
-    let lock = row.lock;
-    let lock = lock.ok_or_else(|| BreakLockError::NotLocked { state: name() })?;
+    let Some(row) = row else {
+        return Err(BreakLockError::NoState { state });
+    };
+    let Some(lock) = row.lock else {
+        return Err(BreakLockError::NotLocked { state });
+    };
     let holder = holder(control, &lock).await;
     if let Holder::Run(run) = holder
         && !force
     {
-        return Err(BreakLockError::Alive { state: name(), run });
+        return Err(BreakLockError::Alive { state, run });
     }
-    let (id, why) = (Some(lock.info.id.as_str()), Some(reason.text.as_str()));
+    Ok(LockedState {
+        state,
+        lock,
+        holder,
+    })
+}
+
+/// Takes just this lock away from its holder, whose later writes are refused.
+pub async fn break_lock(
+    control: &Control,
+    locked: &LockedState,
+    reason: &Reason,
+) -> Result<LockedState, BreakLockError> {
+    let (state, store, holder) = (&locked.state, &control.store, locked.holder);
+    let failed = |source| BreakLockError::Store {
+        state: state.clone(),
+        source,
+    };
+    let name = || state.clone();
+    let id = Some(locked.lock.info.id.as_str());
+    let why = Some(reason.text.as_str());
     let broken = store.lock_break_recorded(state, id, &reason.actor, why);
     match broken.await {
         Ok(Some(lock)) => Ok(LockedState {

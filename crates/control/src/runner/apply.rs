@@ -84,6 +84,7 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
             return void.into_event(job, &plan);
         }
     }
+    kept_aside::note_applying(job.control, left);
     let call = EngineCall::Apply {
         plan: &scratch.plan(),
         var_files: &var_files,
@@ -159,7 +160,8 @@ pub(super) async fn nothing_left_over(job: &Job<'_>, left: Leftovers<'_>) -> Res
     if drivers::engine::find_errored_state(left.dir).is_none() {
         return Ok(());
     }
-    let said = kept_aside::take_in(job.control, Leftovers { base: None, ..left }).await;
+    let left = kept_aside::of_earlier(job.control, left);
+    let said = kept_aside::take_in(job.control, left).await;
     let failure = Failure::new("an earlier run left a state here that could not be delivered");
     let stack = &job.spec.stack.name;
     let next = format!("`terrane plan {stack}` makes a fresh plan");

@@ -77,10 +77,42 @@ pub async fn keep_house(
 
 #[cfg(test)]
 mod tests {
-    use model::state::StateName;
+    use model::lock::LockInfo;
+    use model::state::{ExpectedHead, StateName};
     use store::{Keyring, Writer};
 
     use super::*;
+
+    #[tokio::test]
+    async fn a_clock_that_jumps_changes_no_lock_and_keeps_the_newest() {
+        let dir = tempfile::tempdir().unwrap();
+        let keyring = Keyring::open_or_create(&dir.path().join("master.key")).unwrap();
+        let home = dir.path().join("home");
+        let store = Store::open(&home, keyring).await.unwrap();
+        let state = StateName::new("", "network");
+        let body = br#"{"version":4,"serial":1,"lineage":"l","resources":[1]}"#;
+        let writer = Writer::default();
+        let written = store.state_version_append(&state, &writer, body.to_vec());
+        written.await.unwrap();
+        let info = LockInfo {
+            id: "a".to_owned(),
+            ..LockInfo::default()
+        };
+        let locked = store.lock_acquire(&state, &info, None, ExpectedHead::Any);
+        locked.await.unwrap();
+        let before = store.state_get(&state).await.unwrap();
+        let policy = RetentionPolicy {
+            max_age: Some(SignedDuration::from_hours(1)),
+            max_count: None,
+        };
+        for now in ["1970-01-02T00:00:00Z", "2999-01-01T00:00:00Z"] {
+            let kept = keep_house(&store, &policy, now.parse().unwrap()).await;
+            assert!(kept.unwrap().versions.is_empty(), "{now}");
+            assert_eq!(store.state_get(&state).await.unwrap(), before, "{now}");
+        }
+        let verified = store.state_verify(None).await.unwrap();
+        assert_eq!((verified.versions, verified.damages.len()), (1, 0));
+    }
 
     #[tokio::test]
     async fn a_month_later_the_mistakes_are_gone_and_the_state_is_not() {

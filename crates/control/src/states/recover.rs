@@ -11,9 +11,13 @@ use std::path::{Path, PathBuf};
 
 use model::state::{StateName, StateVersion};
 use serde::Serialize;
-use store::{Keyring, OpenKeyringError, Recovered, Standing, StoreError, file_name};
+pub use store::Rebuilt;
+use store::{
+    Keyring, OpenKeyringError, OpenStoreError, Recovered, Standing, StoreError, file_name,
+};
 
-use crate::home::make_private;
+use crate::home::{Home, make_private};
+use crate::keys::ReadKeyError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum RecoverError {
@@ -32,6 +36,44 @@ pub enum RecoverError {
     Read { path: PathBuf, source: StoreError },
     #[error("could not write `{}`", path.display())]
     Write { path: PathBuf, source: io::Error },
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum RebuildError {
+    #[error("there is no home `{home}`")]
+    NoHome { home: String },
+    #[error("there is no master key in {origin}")]
+    NoKey { origin: String },
+    #[error(transparent)]
+    Key(#[from] ReadKeyError),
+    #[error("could not open the home `{home}`")]
+    Open {
+        home: String,
+        source: Box<OpenStoreError>,
+    },
+    #[error("could not write the tables of `{home}` from its files")]
+    Rebuild { home: String, source: StoreError },
+}
+
+/// Writes what a home's files know, and its tables do not, into its tables.
+pub async fn into_home(home: &Home) -> Result<Rebuilt, RebuildError> {
+    let name = home.store().describe();
+    // Nothing is made here but tables: a new home, or a new key, would hold nothing.
+    if home.store().directory().is_some_and(|dir| !dir.is_dir()) {
+        return Err(RebuildError::NoHome { home: name });
+    }
+    if home.key().is_to_be_made() {
+        let origin = home.key().describe();
+        return Err(RebuildError::NoKey { origin });
+    }
+    let keys = home.key().read().await?;
+    let store = home.store().open_to_rebuild(keys).await;
+    let store = store.map_err(|source| RebuildError::Open {
+        home: name.clone(),
+        source: Box::new(source),
+    })?;
+    let rebuilt = store.rebuild().await;
+    rebuilt.map_err(|source| RebuildError::Rebuild { home: name, source })
 }
 
 const INDEX: &str = "index.json";

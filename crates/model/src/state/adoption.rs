@@ -26,6 +26,8 @@ pub enum KeepAside {
     Emptied,
     #[error("it is not a state: {0}")]
     Invalid(String),
+    #[error("it could not be written: {0}")]
+    Refused(String),
 }
 
 /// Decides by the head's bytes and the file's. `new_lineage` is for a file without one, as a first

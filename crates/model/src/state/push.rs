@@ -79,6 +79,16 @@ impl Mark {
             Self::Copy => "copy",
         }
     }
+
+    /// As people say it.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::RolledBack => "rolled back",
+            Self::Emptied | Self::Forced | Self::Adopted | Self::Edited | Self::Copy => {
+                self.as_str()
+            }
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,6 +121,12 @@ pub enum PushRefusal {
         "the state lives in a backend of the engine, and what is here is a copy: `terrane state import` brings it here"
     )]
     Copy,
+    #[error("only runs write this state: its target's writers are not `anyone`")]
+    RunsOnly,
+    #[error(
+        "serial {serial} was used before the state was deleted, the last one was {last}: a new state has a lineage of its own"
+    )]
+    SerialUsed { serial: u64, last: u64 },
 }
 
 /// Decides one write. The bytes of the head are welcome from anyone at any time, for an answer may

@@ -308,8 +308,8 @@ async fn a_forced_unlock_leaves_a_record() {
         })
         .collect();
     let (a, b) = (
-        "the lock of me@here (OperationTypeApply), lock `a`",
-        "the lock of you@there (OperationTypePlan), lock `b`",
+        "the lock of me@here (apply), lock `a`",
+        "the lock of you@there (plan), lock `b`",
     );
     let broken = |detail| (Act::LockBroken, "write", None, detail);
     assert_eq!(told, [broken(a), broken(b)]);

@@ -83,6 +83,22 @@ impl Disk {
         })
     }
 
+    /// Whether bytes can be written at all; what is written says nothing.
+    pub(crate) fn check_room(&self) -> Result<(), StoreError> {
+        const SOME: [u8; 4096] = [0; 4096];
+        let path = self.path(".ready");
+        let mut options = File::options();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        let written = options
+            .open(&path)
+            .and_then(|mut file| file.write_all(&SOME));
+        written.map_err(|source| StoreError::File {
+            deed: "write",
+            path,
+            source,
+        })
+    }
+
     pub(crate) fn remove(&self, relative: &str) -> Result<(), StoreError> {
         let path = self.path(relative);
         match fs::remove_file(&path) {

@@ -10,7 +10,8 @@ use model::retention::RetentionPolicy;
 use super::*;
 use crate::testing::{TestHome, append, network, wide};
 use crate::{
-    AppendError, BlobsAt, Keyring, Recovered, Standing, Store, TablesAt, Use, blocking, recover,
+    AppendError, BlobsAt, Keyring, OpenStoreError, Recovered, Standing, Store, TablesAt, Use,
+    blocking, recover,
 };
 
 async fn open(home: &TestHome) -> Store {
@@ -146,8 +147,14 @@ async fn a_service_that_does_not_answer_is_a_refused_write() {
         settings: &settings,
     };
     let file = home.path().join("terrane.db");
-    let store = Store::open_with(TablesAt::File(&file), blobs, keyring, Use::Brief);
-    let store = store.await.unwrap();
+    let open = |blobs| Store::open_with(TablesAt::File(&file), blobs, keyring.clone(), Use::Brief);
+    // Whether new tables lie beside old versions cannot be told now.
+    let unknown = open(blobs).await;
+    assert!(matches!(unknown, Err(OpenStoreError::Compare(_))));
+    let elsewhere = open(BlobsAt::Directory(home.path())).await.unwrap();
+    elsewhere.state_ensure(&network()).await.unwrap();
+
+    let store = open(blobs).await.unwrap();
     let err = push(&store, 1).await.unwrap_err();
     let AppendError::Store { source, .. } = err else {
         panic!("{err:?}")

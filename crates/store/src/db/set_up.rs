@@ -18,6 +18,7 @@ pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/0004_tokens.sql"),
     include_str!("../../migrations/0005_state_index.sql"),
     include_str!("../../migrations/0006_kept_aside.sql"),
+    include_str!("../../migrations/0007_segment_seen.sql"),
     include_str!("../../migrations/0008_people.sql"),
 ];
 

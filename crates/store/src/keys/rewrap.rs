@@ -3,13 +3,10 @@
 //! Each key is one file that is put in the place of the old one when it is durable, so that it may end
 //! anywhere: the rest opens with the old master, and doing it again finishes.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
 use model::state::StateName;
 
-use super::{KeyError, Keys, Scope, WRAPPED_FORMAT, wrapping_context};
+use super::{KeyError, Keys, Scope, WRAPPED_FORMAT, wrap};
 use crate::blobs::state_of_dir;
-use crate::sealing::seal;
 use crate::{Store, StoreError, blocking};
 
 const DIR: &str = "keys";
@@ -46,6 +43,17 @@ impl Store {
     }
 }
 
+impl Store {
+    /// Where the master keys are read again when a data key needs one that is not at hand. Asked off the threads that
+    /// serve others.
+    pub fn key_renew_from(
+        &self,
+        source: impl Fn() -> Option<crate::Keyring> + Send + Sync + 'static,
+    ) {
+        self.keys.keyring.renew_from(Box::new(source));
+    }
+}
+
 impl Keys {
     fn list(&self) -> Result<Vec<WrappedKey>, StoreError> {
         let mut found = Vec::new();
@@ -67,10 +75,10 @@ impl Keys {
     }
 
     fn rewrap(&self, states: &[StateName], limit: usize) -> Result<Rewrapped, StoreError> {
-        let first = self.keyring.first();
+        let masters = self.keyring.get();
         let mut done = 0;
         let mut old = self.list()?;
-        old.retain(|key| key.master != first.id);
+        old.retain(|key| key.master != masters.id());
         let left = old.len();
         for key in old.into_iter().take(limit) {
             let path = || self.blobs.path(&key.file);
@@ -82,10 +90,7 @@ impl Keys {
             let scope = scope.ok_or_else(|| KeyError::NoOwner { path: path() })?;
             let text = self.blobs.read(&key.file)?;
             let plain = self.unwrap_as(&scope, generation, &text, path())?;
-            let context = wrapping_context(&scope, generation);
-            let wrapped = seal(&first.key, context.as_bytes(), plain.bytes());
-            let wrapped = BASE64.encode(wrapped.ok_or(KeyError::Random)?);
-            let line = format!("{WRAPPED_FORMAT} {} {wrapped}\n", first.id);
+            let line = wrap(&masters, &scope, generation, &plain)?;
             self.blobs.write(&key.file, line.as_bytes())?;
             done += 1;
         }
@@ -156,6 +161,45 @@ mod tests {
         let head = store.state_head(&states[0]).await.unwrap().unwrap();
         let err = store.state_version_read(&head).await.unwrap_err();
         assert!(matches!(err, StoreError::Key(KeyError::OtherMaster { .. })));
+    }
+
+    #[tokio::test]
+    async fn who_has_the_home_open_meanwhile_goes_on() {
+        let home = TestHome::new();
+        let path = home.path().join("kept.key");
+        let old = Keyring::generate().unwrap();
+        old.write(&path).unwrap();
+        let serving = open(&home, &old).await;
+        let source = path.clone();
+        serving.key_renew_from(move || Keyring::open(&source).ok());
+        let state = |name| StateName::new("p", name);
+        let read = async |name| {
+            let head = serving.state_head(&state(name)).await.unwrap().unwrap();
+            serving.state_version_read(&head).await.unwrap()
+        };
+        let write = async |store: &Store, name| {
+            let (state, writer) = (state(name), Writer::default());
+            let write = store.state_version_append(&state, &writer, body(1));
+            write.await.unwrap();
+        };
+        write(&serving, "read before").await;
+        // Written by another process: its key is not known to the one that serves.
+        write(&open(&home, &old).await, "not read before").await;
+
+        let new = Keyring::generate().unwrap().followed_by(&old);
+        new.write(&path).unwrap();
+        let rotating = open(&home, &new).await;
+        rotating.key_rewrap(usize::MAX).await.unwrap();
+
+        assert_eq!(read("read before").await, body(1));
+        assert_eq!(read("not read before").await, body(1));
+        write(&serving, "new").await;
+        let wrapped = serving.key_list().await.unwrap();
+        assert_eq!(wrapped.len(), 4);
+        assert!(
+            wrapped.iter().all(|key| key.master == new.id()),
+            "{wrapped:?}"
+        );
     }
 
     #[test]

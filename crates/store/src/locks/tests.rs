@@ -56,7 +56,7 @@ async fn who_asks_again_is_told_the_same() {
     assert_eq!(release("a").await, "Before", "nothing was ever locked");
     assert_eq!(acquire("a").await, "LockEpoch(1)");
     assert_eq!(acquire("a").await, "LockEpoch(1)");
-    let held = "state `p/network` is locked by me@here (OperationTypeApply), lock `a`";
+    let held = "state `p/network` is locked by me@here (apply), lock `a`";
     assert_eq!(acquire("b").await, held);
     assert_eq!(release("b").await, held);
     assert_eq!(release("a").await, "Now");
@@ -194,8 +194,5 @@ async fn a_lock_is_broken_with_a_record_or_not_at_all() {
         (records[0].actor.as_str(), &records[0].reason),
         ("ci", &None)
     );
-    assert_eq!(
-        records[0].detail,
-        "the lock of me@here (OperationTypeApply), lock `a`"
-    );
+    assert_eq!(records[0].detail, "the lock of me@here (apply), lock `a`");
 }

@@ -37,7 +37,8 @@ pub struct Decider<'a> {
 }
 
 impl Store {
-    /// Keeps what a run left aside; the state's next apply waits for a decision.
+    /// Keeps what a run left aside; the state's next apply waits for a decision. The same bytes again are the one
+    /// that waits already.
     pub async fn kept_aside_record(
         &self,
         state: &StateName,
@@ -45,6 +46,13 @@ impl Store {
         reason: String,
         body: Vec<u8>,
     ) -> Result<Refusal, StoreError> {
+        for waiting in self.kept_aside_list(state).await? {
+            if waiting.run == Some(run)
+                && self.refusal_body(&waiting).await?.as_ref() == Some(&body)
+            {
+                return Ok(waiting);
+            }
+        }
         self.refusal_record(NewRefusal {
             state,
             deed: ADOPT,
@@ -113,6 +121,8 @@ mod tests {
         let why = "it is encrypted".to_owned();
         let kept = store.kept_aside_record(&state, run, why, body(3)).await;
         let kept = kept.unwrap();
+        let again = store.kept_aside_record(&state, run, "again".to_owned(), body(3));
+        assert_eq!(again.await.unwrap(), kept);
         let other = NewRefusal {
             state: &state,
             deed: "POST",

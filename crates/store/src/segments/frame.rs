@@ -12,7 +12,7 @@ use crate::sealing::{UnsealError, seal_into, sha256};
 const MAGIC: [u8; 8] = *b"\xF7terran\xE9";
 const LENGTH: usize = 8;
 const CHECK: usize = 4;
-const PREFIX: usize = MAGIC.len() + LENGTH + CHECK;
+pub(crate) const PREFIX: usize = MAGIC.len() + LENGTH + CHECK;
 pub(crate) const DIGEST: usize = 32;
 
 pub(crate) type Digest = [u8; DIGEST];
@@ -78,6 +78,15 @@ pub(crate) fn scan(bytes: &[u8]) -> impl Iterator<Item = Found<'_>> {
         }
         None
     })
+}
+
+/// The whole length of the frame that begins here, by its prefix alone.
+pub(crate) fn peek(bytes: &[u8]) -> Option<u64> {
+    let (length, _) = bytes.get(MAGIC.len()..)?.split_first_chunk::<LENGTH>()?;
+    let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;
+    let is_frame = bytes.get(..PREFIX)? == prefix(length);
+    let whole = length.checked_add(PREFIX + DIGEST)?;
+    is_frame.then_some(whole as u64)
 }
 
 fn at(bytes: &[u8], offset: usize) -> Option<Found<'_>> {

@@ -6,7 +6,6 @@ use model::ids::RunId;
 use model::state::{Adoption, KeepAside, Mark, StateName, StateVersion, adoption};
 
 use super::append::{AppendError, Appended, Write, Writer};
-use crate::refusals::NewRefusal;
 use crate::{Store, StoreError};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,15 +54,8 @@ impl Store {
         match adoption(head.as_deref(), &file, &lineage, may_empty) {
             Adoption::Nothing => Ok(Adopted::Nothing),
             Adoption::KeepAside(why) => {
-                let record = NewRefusal {
-                    state,
-                    deed: "adopt",
-                    reason: why.to_string(),
-                    run: Some(run),
-                    lock_id: None,
-                    body: Some(file),
-                };
-                let kept = self.refusal_record(record).await.map_err(failed)?.kept;
+                let kept = self.kept_aside_record(state, run, why.to_string(), file);
+                let kept = kept.await.map_err(failed)?.kept;
                 Ok(Adopted::KeptAside { why, kept })
             }
             Adoption::Adopt(body) => {
@@ -90,6 +82,13 @@ impl Store {
                 match self.append(write).await {
                     Ok(Appended::New(version)) => Ok(Adopted::New(version)),
                     Ok(Appended::Same(_)) => Ok(Adopted::Nothing),
+                    // Somebody else holds the state now. Left as a file it would be seen by this machine only.
+                    Err(AppendError::Refused { source, .. }) => {
+                        let why = KeepAside::Refused(source.to_string());
+                        let kept = self.kept_aside_record(state, run, why.to_string(), file);
+                        let kept = kept.await.map_err(failed)?.kept;
+                        Ok(Adopted::KeptAside { why, kept })
+                    }
                     Err(source) => Err(AdoptError::Append { run, source }),
                 }
             }

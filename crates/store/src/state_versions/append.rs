@@ -3,14 +3,16 @@
 //! No transaction is open while a body is encoded or its frame is synced: what was decided is decided again in
 //! the one that moves the head.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use model::break_glass::Act;
 use model::ids::RunId;
 use model::lock::LockEpoch;
 use model::state::{
-    HeldLock, InvalidState, LockView, Mark, PushRefusal, PushVerdict, PushView, StateFacts,
-    StateName, StateVersion, check_copy, check_push, check_push_over_copy,
+    Contents, HeldLock, InvalidState, LockView, Mark, PushRefusal, PushVerdict, PushView,
+    StateFacts, StateName, StateVersion, check_copy, check_push, check_push_over_copy,
 };
 
 use super::blob::{self, Base, NewBlob, may_build_on};
@@ -18,14 +20,17 @@ use super::by_hand::Record;
 use super::{HEAD, Stored, unknown};
 use crate::blobs::{Blobs, Staged};
 use crate::break_glass::NewBreakGlass;
-use crate::db::Tx;
+use crate::db::{Row, Tx};
 use crate::keys::Scope;
 use crate::refusals::NewRefusal;
 use crate::sealing::hex;
+use crate::segments::Place;
+use crate::segments::frame::Digest;
 use crate::states::{StateRow, name_args};
 use crate::{Store, StoreError, working};
 
-const LAST: &str = "SELECT COALESCE(MAX(version), 0) FROM state_version WHERE state = $1";
+const PAST: &str = "SELECT MAX(version), lineage, MAX(serial) FROM state_version \
+    WHERE state = $1 GROUP BY lineage";
 
 /// A state that lost its resources, and the version before, are kept at least so long.
 const EMPTIED_PIN: SignedDuration = SignedDuration::from_hours(90 * 24);
@@ -43,6 +48,8 @@ pub struct Writer {
     pub may_empty: bool,
     /// Whether it may do what `state push -force` and a migration do.
     pub surgery: bool,
+    /// Whether it is kept out where only runs write: a client of a server is.
+    pub outsider: bool,
     /// Who it is; if nobody says, whoever took the lock.
     pub actor: String,
 }
@@ -94,6 +101,8 @@ pub(super) struct Moment {
     row: StateRow,
     head: Option<Stored>,
     last: i64,
+    /// Of a deleted state, the highest serial of each lineage.
+    used: BTreeMap<String, u64>,
     /// Whether the lock that the writer names is known to have ended.
     lock_ended: bool,
 }
@@ -106,6 +115,8 @@ pub(super) struct Ready {
     head: Option<i64>,
     lock_epoch: LockEpoch,
     version: StateVersion,
+    /// What is recorded if it did not follow the head and was let through.
+    exception: Option<String>,
     blob: NewBlob,
 }
 
@@ -238,7 +249,9 @@ impl Store {
         let (body, encoded) = (Arc::clone(&write.body), version.clone());
         let encode = move || blob::encode(&key, encoded, parent, &body, base);
         let blob = working(size, encode).await?;
+        let exception = exception(&write, seen.head.as_ref(), &version);
         Ok(Ready {
+            exception,
             write,
             state: seen.row.id,
             head: seen.head.as_ref().map(|head| head.version.version),
@@ -274,6 +287,7 @@ impl Store {
 
     /// A look without a transaction; the statement that moves the head checks what rests on it.
     async fn look(&self, write: &Write) -> Result<Moment, StoreError> {
+        self.check_current(&write.state)?;
         let row = self.state_ensure(&write.state).await?;
         let head = self
             .db
@@ -281,15 +295,16 @@ impl Store {
             .await?;
         let head = head.as_ref().map(Stored::read).transpose()?;
         // The head is the newest there ever was, unless the state was deleted.
-        let last = if let Some(head) = &head {
-            head.version.version
+        let (last, used) = if let Some(head) = &head {
+            (head.version.version, BTreeMap::new())
         } else {
-            let last = self.db.fetch_optional(LAST, &[row.id.into()]).await?;
-            last.map_or(Ok(0), |row| row.int(0))?
+            let past = self.db.fetch_all(PAST, &[row.id.into()]).await?;
+            read_past(&past)?
         };
         Ok(Moment {
             head,
             last,
+            used,
             row,
             lock_ended: false,
         })
@@ -303,7 +318,8 @@ impl Tx {
             .await?
             .ok_or(StoreError::Interrupted)?;
         let head = self.fetch_optional(HEAD, &name_args(&write.state)).await?;
-        let last = self.fetch_optional(LAST, &[row.id.into()]).await?;
+        let past = self.fetch_all(PAST, &[row.id.into()]).await?;
+        let (last, used) = read_past(&past)?;
         let holder = row.lock.as_ref().map(|lock| &lock.info.id);
         let lock_ended = match &write.writer.lock_id {
             Some(id) if holder != Some(id) => self.lock_has_ended(row.id, id).await?,
@@ -311,7 +327,8 @@ impl Tx {
         };
         Ok(Moment {
             head: head.as_ref().map(Stored::read).transpose()?,
-            last: last.map_or(Ok(0), |row| row.int(0))?,
+            last,
+            used,
             row,
             lock_ended,
         })
@@ -327,11 +344,8 @@ impl Tx {
         const MOVE: &str = "UPDATE state SET head = $2 \
             WHERE id = $1 AND head IS NOT DISTINCT FROM $3 \
                 AND lock_id IS NOT DISTINCT FROM $4 AND lock_epoch = $5 \
+                AND (runs_only = 0 OR $6 = 0) \
             RETURNING head";
-        const INSERT: &str = "INSERT INTO state_version \
-            (state, version, serial, lineage, content, size, parent, blob, blob_digest, contents, \
-             mark, run, lock_id, created_at, actor, pinned_until, base, depth) \
-            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)";
         const PIN: &str = "UPDATE state_version SET pinned_until = $3 \
             WHERE state = $1 AND version = $2 AND COALESCE(pinned_until, 0) < $3";
         let (write, version, blob) = (&ready.write, &ready.version, &ready.blob);
@@ -342,6 +356,7 @@ impl Tx {
             ready.head.into(),
             write.writer.lock_id.as_deref().into(),
             ready.lock_epoch.0.into(),
+            write.writer.outsider.into(),
         ];
         if self.fetch_optional(MOVE, &moved).await?.is_none() {
             return Ok(false);
@@ -349,31 +364,17 @@ impl Tx {
         // An error takes the move back; an answer would not.
         let place = self.frame_place(blobs, &blob.frame, staged).await?;
         let place = place.ok_or(StoreError::Interrupted)?;
-        let pinned = (version.mark == Some(Mark::Emptied))
-            .then(|| version.created_at.checked_add(EMPTIED_PIN).ok())
-            .flatten()
-            .map(Timestamp::as_microsecond);
-        let insert = [
-            ready.state.into(),
-            version.version.into(),
-            to_integer(version.serial)?.into(),
-            version.lineage.as_str().into(),
-            version.content.as_str().into(),
-            to_integer(version.size)?.into(),
-            version.parent.into(),
-            place.to_string().into(),
-            blob.frame.digest.to_vec().into(),
-            version.contents.as_str().into(),
-            version.mark.map(Mark::as_str).into(),
-            version.run.into(),
-            write.writer.lock_id.as_deref().into(),
-            version.created_at.into(),
-            version.actor.as_str().into(),
-            pinned.into(),
-            blob.base.into(),
-            blob.depth.into(),
-        ];
-        self.execute(INSERT, &insert).await?;
+        let pinned = pinned_until(version);
+        let row = NewVersion {
+            state: ready.state,
+            version,
+            place: &place,
+            digest: &blob.frame.digest,
+            lock_id: write.writer.lock_id.as_deref(),
+            base: blob.base,
+            depth: blob.depth,
+        };
+        self.version_insert(&row).await?;
         if let (Some(until), Some(parent)) = (pinned, version.parent) {
             let args = [ready.state.into(), parent.into(), until.into()];
             self.execute(PIN, &args).await?;
@@ -388,12 +389,68 @@ impl Tx {
             };
             self.break_glass_open(&opened).await?;
         }
+        if let Some(detail) = &ready.exception {
+            let opened = NewBreakGlass {
+                act: Act::StatePushed,
+                state: &version.state,
+                actor: &version.actor,
+                reason: None,
+                detail: detail.clone(),
+            };
+            self.break_glass_open(&opened).await?;
+        }
         Ok(true)
+    }
+}
+
+/// A version and its frame, as a row has them.
+pub(crate) struct NewVersion<'a> {
+    pub(crate) state: i64,
+    pub(crate) version: &'a StateVersion,
+    pub(crate) place: &'a Place,
+    pub(crate) digest: &'a Digest,
+    pub(crate) lock_id: Option<&'a str>,
+    pub(crate) base: Option<i64>,
+    pub(crate) depth: i64,
+}
+
+impl Tx {
+    pub(crate) async fn version_insert(&mut self, row: &NewVersion<'_>) -> Result<(), StoreError> {
+        const INSERT: &str = "INSERT INTO state_version \
+            (state, version, serial, lineage, content, size, parent, blob, blob_digest, contents, \
+             mark, run, lock_id, created_at, actor, pinned_until, base, depth) \
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)";
+        let version = row.version;
+        let insert = [
+            row.state.into(),
+            version.version.into(),
+            to_integer(version.serial)?.into(),
+            version.lineage.as_str().into(),
+            version.content.as_str().into(),
+            to_integer(version.size)?.into(),
+            version.parent.into(),
+            row.place.to_string().into(),
+            row.digest.to_vec().into(),
+            version.contents.as_str().into(),
+            version.mark.map(Mark::as_str).into(),
+            version.run.into(),
+            row.lock_id.into(),
+            version.created_at.into(),
+            version.actor.as_str().into(),
+            pinned_until(version).into(),
+            row.base.into(),
+            row.depth.into(),
+        ];
+        self.execute(INSERT, &insert).await?;
+        Ok(())
     }
 }
 
 impl Write {
     fn decide(&self, seen: &Moment, facts: &StateFacts, content: &str) -> PushVerdict {
+        if seen.row.runs_only && self.writer.outsider {
+            return PushVerdict::Refuse(PushRefusal::RunsOnly);
+        }
         let head = seen.head.as_ref().map(|head| head.version.view());
         let lock = seen.row.lock.as_ref().map(|lock| LockView {
             id: &lock.info.id,
@@ -420,7 +477,13 @@ impl Write {
         } else if head_is_copy {
             check_push_over_copy(lock.as_ref(), &push)
         } else {
-            check_push(head.as_ref(), lock.as_ref(), &push)
+            match check_push(head.as_ref(), lock.as_ref(), &push) {
+                PushVerdict::Accept { .. } if seen.was_used(facts) => {
+                    let (serial, last) = (facts.serial, seen.used[&facts.lineage]);
+                    PushVerdict::Refuse(PushRefusal::SerialUsed { serial, last })
+                }
+                verdict => verdict,
+            }
         }
     }
 }
@@ -451,6 +514,15 @@ impl Moment {
 }
 
 impl Moment {
+    /// A deleted state may come back, but no serial may stand for two contents: an old plan would fit the wrong one.
+    /// An encrypted one keeps its serial inside, where nobody can change it.
+    fn was_used(&self, facts: &StateFacts) -> bool {
+        let last = self.used.get(&facts.lineage);
+        self.head.is_none()
+            && facts.contents != Contents::Encrypted
+            && last.is_some_and(|last| facts.serial <= *last)
+    }
+
     fn actor(&self, write: &Write) -> String {
         let holder = self.row.lock.as_ref().map(|lock| lock.info.who.clone());
         match write.writer.actor.as_str() {
@@ -458,6 +530,41 @@ impl Moment {
             actor => actor.to_owned(),
         }
     }
+}
+
+/// A state that lost its resources without a plan is kept for a while, whatever retention says.
+fn pinned_until(version: &StateVersion) -> Option<i64> {
+    let until = (version.mark == Some(Mark::Emptied))
+        .then(|| version.created_at.checked_add(EMPTIED_PIN).ok());
+    until.flatten().map(Timestamp::as_microsecond)
+}
+
+/// What is to be recorded of a write that a client got past the rules; whoever else does it says so itself.
+fn exception(write: &Write, head: Option<&Stored>, version: &StateVersion) -> Option<String> {
+    let parent = &head?.version;
+    let follows = if parent.lineage == version.lineage || parent.lineage.is_empty() {
+        version.serial > parent.serial
+    } else {
+        parent.contents == Contents::Nothing
+    };
+    let is_exception = write.writer.surgery && write.writer.outsider && !follows;
+    is_exception.then(|| {
+        format!(
+            "version {} (serial {}) over version {} (serial {})",
+            version.version, version.serial, parent.version, parent.serial
+        )
+    })
+}
+
+/// The highest version of all, and the highest serial of each lineage.
+fn read_past(rows: &[Row]) -> Result<(i64, BTreeMap<String, u64>), StoreError> {
+    let (mut last, mut used) = (0, BTreeMap::new());
+    for row in rows {
+        last = last.max(row.int(0)?);
+        let serial = u64::try_from(row.int(2)?).unwrap_or_default();
+        used.insert(row.text(1)?.to_owned(), serial);
+    }
+    Ok((last, used))
 }
 
 /// As fine as the database keeps it, so that what is read equals what was written.

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use model::state::{StateName, StateVersion};
 use serde::{Deserialize, Serialize};
 
@@ -65,6 +66,29 @@ pub(crate) struct MarkerHeader {
 pub(crate) enum Header {
     Version(Box<BlobHeader>),
     Marker(MarkerHeader),
+}
+
+/// The same, as far as it says what was written and acknowledged: read in passing.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Line<'a> {
+    terrane: &'a str,
+    pub(crate) state: StateName,
+    pub(crate) version: i64,
+    #[serde(default)]
+    pub(crate) parent: Option<i64>,
+    /// Of a version.
+    #[serde(default)]
+    pub(crate) created_at: Option<Timestamp>,
+}
+
+impl<'a> Line<'a> {
+    pub(crate) fn parse(line: &'a [u8]) -> Option<Self> {
+        serde_json::from_slice(line).ok()
+    }
+
+    pub(crate) fn is_marker(&self) -> bool {
+        self.terrane == MARKER
+    }
 }
 
 /// The version before, as far as the next one may be a difference to it.

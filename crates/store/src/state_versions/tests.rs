@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use model::lock::LockInfo;
-use model::state::{ExpectedHead, StateFacts};
+use model::state::{ExpectedHead, KeepAside, StateFacts};
 
 use super::append::Write;
 use super::*;
@@ -128,9 +128,8 @@ async fn a_file_that_cannot_be_written_moves_nothing() {
     let store = home.open().await;
     push(&store, &Writer::default(), body(1)).await;
     let segments = home.path().join("home/segments");
-    fs::rename(&segments, home.path().join("home/elsewhere")).unwrap();
+    fs::remove_dir_all(&segments).unwrap();
     fs::write(&segments, "in the way").unwrap();
-    let store = home.open().await;
     let err = store
         .state_version_append(&network(), &Writer::default(), body(2))
         .await
@@ -596,22 +595,31 @@ async fn a_leftover_that_does_not_fit_is_kept_aside() {
 }
 
 #[tokio::test]
-async fn a_leftover_waits_for_who_holds_the_lock_now() {
+async fn a_leftover_is_kept_aside_while_somebody_else_holds_the_lock() {
     let home = TestHome::new();
     let store = home.open().await;
     lock(&store, &lock_info("b"), Some(RunId(45))).await;
-    let err = store
-        .state_adopt(&network(), RunId(44), body(1), false)
-        .await
-        .unwrap_err();
-    let AdoptError::Append {
-        source: AppendError::Refused { holder, .. },
+    let state = network();
+    let adopt = || store.state_adopt(&state, RunId(44), body(1), false);
+    let adopted = adopt().await.unwrap();
+    let why = "the state is locked by lock `b`, and this write does not carry it";
+    let Adopted::KeptAside {
+        why: KeepAside::Refused(said),
         ..
-    } = err
+    } = &adopted
     else {
-        panic!("{err:?}")
+        panic!("{adopted:?}")
     };
-    assert_eq!(holder.unwrap().info.id, "b");
+    assert_eq!(said, why);
+    assert_eq!(adopt().await.unwrap(), adopted, "once");
+    // On record, and seen by every machine that shares the home.
+    let waiting = home.open().await.kept_aside_list(&network()).await.unwrap();
+    assert_eq!(waiting.len(), 1);
+    assert_eq!(waiting[0].run, Some(RunId(44)));
+    assert_eq!(
+        store.refusal_body(&waiting[0]).await.unwrap(),
+        Some(body(1))
+    );
 }
 
 /// What is refused is sealed with the state's key; the home must still take the next write.

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::testing::{TestHome, body, lock_info, network};
-use crate::{Appended, Writer};
-use model::state::ExpectedHead;
+use crate::{AcquireLockError, AppendError, Appended, Writer};
+use model::state::{ExpectedHead, PushRefusal};
 
 #[tokio::test]
 async fn a_deleted_state_is_hidden_and_its_versions_stay() {
@@ -18,19 +18,86 @@ async fn a_deleted_state_is_hidden_and_its_versions_stay() {
         }
     };
     append(7).await.unwrap();
-    store.state_delete(&network(), None).await.unwrap();
-    store.state_delete(&network(), None).await.unwrap();
+    store.state_delete(&network(), None, "ci").await.unwrap();
+    store.state_delete(&network(), None, "ci").await.unwrap();
     assert_eq!(store.state_head(&network()).await.unwrap(), None);
     let row = store.state_get(&network()).await.unwrap().unwrap();
     assert!(row.deleted_at.is_some());
 
-    // Another life may start with any serial; versions are counted on.
-    let Appended::New(version) = append(1).await.unwrap() else {
+    let records = store.break_glass_list(&network()).await.unwrap();
+    let told: Vec<_> = records
+        .iter()
+        .map(|one| (one.act, one.actor.as_str(), one.detail.as_str()))
+        .collect();
+    let detail = "version 1 (serial 7) was the newest";
+    assert_eq!(told, [(Act::StateDeleted, "ci", detail)], "once");
+
+    // No serial stands for two contents; another life may start with any. Versions are counted on.
+    let used = append(7).await.unwrap_err();
+    let AppendError::Refused { source, .. } = used else {
+        panic!("{used:?}");
+    };
+    let (serial, last) = (7, 7);
+    assert_eq!(source, PushRefusal::SerialUsed { serial, last });
+    let other = String::from_utf8(body(1)).unwrap();
+    let other = other.replace(r#""lineage":"l""#, r#""lineage":"other""#);
+    let (state, writer) = (network(), Writer::default());
+    let written = store.state_version_append(&state, &writer, other.into_bytes());
+    let Appended::New(version) = written.await.unwrap() else {
         panic!("these bytes are new");
     };
     assert_eq!((version.version, version.parent), (2, None));
     let versions = store.state_version_list(&network()).await.unwrap();
     assert_eq!(versions.len(), 2);
+}
+
+#[tokio::test]
+async fn a_deleted_state_comes_back_under_its_next_serial() {
+    let home = TestHome::new();
+    let store = home.open().await;
+    let (state, writer) = (network(), Writer::default());
+    for serial in [7, 8] {
+        let written = store.state_version_append(&state, &writer, body(serial));
+        written.await.unwrap();
+        store.state_delete(&state, None, "ci").await.unwrap();
+    }
+    let written = store.state_version_append(&state, &writer, body(9));
+    assert!(matches!(written.await, Ok(Appended::New(_))));
+}
+
+/// What was looked at before may not hold any more when the head moves.
+#[tokio::test]
+async fn who_is_not_a_run_is_kept_out_by_the_statement_itself() {
+    let home = TestHome::new();
+    let store = home.open().await;
+    let state = network();
+    let client = Writer {
+        outsider: true,
+        ..Writer::default()
+    };
+    let write = |serial| store.state_version_append(&state, &client, body(serial));
+    write(1).await.unwrap();
+    store.state_reserve_for_runs(&state).await.unwrap();
+    let refused = write(2).await.unwrap_err();
+    let AppendError::Refused { source, .. } = refused else {
+        panic!("{refused:?}");
+    };
+    assert_eq!(source, PushRefusal::RunsOnly);
+    let info = lock_info("a");
+    let refused = store.lock_acquire_outside(&state, &info).await;
+    assert!(matches!(refused, Err(AcquireLockError::RunsOnly { .. })));
+    let refused = store.state_delete(&state, None, "ci").await;
+    assert!(matches!(refused, Err(DeleteStateError::RunsOnly { .. })));
+
+    // A run is not kept out, and nobody is when the target is open again.
+    let run = Some(RunId(1));
+    let locked = store.lock_acquire(&state, &info, run, ExpectedHead::Any);
+    locked.await.unwrap();
+    store.lock_release(&state, "a").await.unwrap();
+    let reserved = store.state_list_reserved(&state.project).await.unwrap();
+    assert_eq!(reserved, std::slice::from_ref(&state));
+    store.state_open_to_others(&state).await.unwrap();
+    write(2).await.unwrap();
 }
 
 #[tokio::test]
@@ -45,11 +112,14 @@ async fn a_state_that_somebody_else_locked_is_not_deleted() {
     locked.await.unwrap();
 
     for id in [None, Some("b")] {
-        let refused = store.state_delete(&network(), id).await.unwrap_err();
+        let refused = store.state_delete(&network(), id, "ci").await.unwrap_err();
         assert!(matches!(refused, DeleteStateError::Held { .. }), "{id:?}");
     }
     assert!(store.state_head(&network()).await.unwrap().is_some());
-    store.state_delete(&network(), Some("a")).await.unwrap();
+    store
+        .state_delete(&network(), Some("a"), "ci")
+        .await
+        .unwrap();
     assert_eq!(store.state_head(&network()).await.unwrap(), None);
 }
 
@@ -70,9 +140,12 @@ async fn a_lock_that_ended_deletes_nothing() {
     let (state, writer) = (network(), Writer::default());
     let written = store.state_version_append(&state, &writer, body(1));
     written.await.unwrap();
-    let refused = store.state_delete(&state, Some("gone")).await;
+    let refused = store.state_delete(&state, Some("gone"), "ci").await;
     assert!(matches!(refused, Err(DeleteStateError::Ended { .. })));
     assert!(store.state_head(&state).await.unwrap().is_some());
-    store.state_delete(&state, None).await.unwrap();
-    store.state_delete(&state, Some("gone")).await.unwrap();
+    store.state_delete(&state, None, "ci").await.unwrap();
+    store
+        .state_delete(&state, Some("gone"), "ci")
+        .await
+        .unwrap();
 }

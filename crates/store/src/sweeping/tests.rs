@@ -5,7 +5,7 @@ use model::ids::RunId;
 use model::retention::RetentionPolicy;
 
 use super::*;
-use crate::testing::{TestHome, append, network, wide};
+use crate::testing::{Backup, TestHome, append, network, wide};
 use crate::{Appended, Decider, Decision};
 
 async fn push(store: &Store, serial: u64) {
@@ -100,6 +100,32 @@ async fn a_segment_goes_when_nothing_in_it_is_needed() {
     check_sound(&home.open().await).await;
     push(&store, 61).await;
     check_sound(&home.open().await).await;
+}
+
+/// Tables from an older backup know nothing of what came since: it is not theirs to remove.
+#[tokio::test]
+async fn versions_that_the_tables_do_not_know_stay() {
+    let home = TestHome::new().with_small_segments();
+    let store = home.open().await;
+    push(&store, 1).await;
+    drop(store);
+    let Some(backup) = Backup::of(&home) else {
+        return; // the tables are elsewhere
+    };
+    let store = home.open().await;
+    for serial in 2..=60 {
+        push(&store, serial).await;
+    }
+    drop(store);
+    backup.restore(&home);
+    let store = home.open().await;
+    store.retention_apply(&newest(1), later()).await.unwrap();
+    assert_eq!(store.blobs_sweep(later()).await.unwrap().removed, 0);
+    assert_eq!(store.rebuild().await.unwrap().versions, 59);
+    drop(store);
+    let store = home.open().await;
+    assert_eq!(versions(&store).await.len(), 60);
+    check_sound(&store).await;
 }
 
 #[tokio::test]

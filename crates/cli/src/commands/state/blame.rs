@@ -29,8 +29,7 @@ pub(crate) async fn blame(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let place = Place::open(global, process).await?;
-    let state = place.state(&args.state)?;
+    let (place, state) = Place::open_state(global, process, &args.state).await?;
     let detail = format!("blame of {}", args.address);
     let reveal = args.reveal.reveal(&place.control, &state, process, detail);
     let revealed = reveal.await?;

@@ -34,8 +34,7 @@ pub(crate) async fn diff(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let place = Place::open(global, process).await?;
-    let state = place.state(&args.state)?;
+    let (place, state) = Place::open_state(global, process, &args.state).await?;
     let now = Timestamp::now();
     let pick = |word: &Option<String>| {
         let word = word.as_ref().map(|word| Pick::parse(word, now));

@@ -1,6 +1,6 @@
 //! `terrane state export`
 
-use control::state_export;
+use control::state_export::{self, StateExport};
 use control::state_import::Place as Home;
 use serde_json::json;
 
@@ -20,7 +20,7 @@ use crate::{CommandError, ExitStatus, Process, report};
     terrane state export --all --to backup/"
 )]
 pub(crate) struct ExportArgs {
-    /// The stack whose state it is
+    /// A stack of the project here, or `PROJECT/NAME`
     #[arg(required_unless_present = "all", conflicts_with = "all")]
     stack: Option<String>,
     /// Every state of the home, into an empty directory
@@ -59,27 +59,31 @@ pub(crate) async fn export(
         ))?;
         return Ok(ExitStatus::Done);
     };
-    let (open, project) = sound_project(global, process)?;
-    let stack = selection::one(stack, &project)?;
-    let settings = process.settings(global)?;
-    let control = open_home(&settings, &open, process, process.look(global)).await?;
     let to = Home::parse(&args.to, &process.cwd);
-    let exported = state_export::export(
-        &control,
-        &open,
-        &project,
-        &process.env,
-        stack,
-        &to,
-        args.credential.as_deref(),
-        &process.actor(),
-    )
-    .await
-    .map_err(|err| failed(&err))?;
+    let exported = if to == Home::Engine {
+        let (open, project) = sound_project(global, process)?;
+        let stack = selection::one(stack, &project)?;
+        let settings = process.settings(global)?;
+        let control = open_home(&settings, &open, process, process.look(global)).await?;
+        let credential = args.credential.as_deref();
+        let (env, who) = (&process.env, process.actor());
+        state_export::export(&control, &open, &project, env, stack, &to, credential, &who).await
+    } else {
+        let place = Place::open(global, process).await?;
+        let export = StateExport {
+            state: &place.state(stack)?,
+            to: &to,
+            credential: args.credential.as_deref(),
+            root: &place.root,
+            who: &process.actor(),
+        };
+        state_export::export_state(&place.control, &process.env, &export).await
+    };
+    let exported = exported.map_err(|err| failed(&err))?;
     let version = &exported.version;
     if global.json {
         report::json(&json!({
-            "stack": stack.as_str(), "state": version.state.name, "version": version.version,
+            "stack": stack, "state": version.state.name, "version": version.version,
             "serial": exported.serial, "lineage": version.lineage,
         }))?;
     }

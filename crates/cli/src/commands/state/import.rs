@@ -1,14 +1,18 @@
 //! `terrane state import`
 
-use control::state_import::{self, Import, OldHome, Place};
+use control::projects::OpenProject;
+use control::state_import::{
+    self, Brought, Import, ImportError, Imported, OldHome, Place, StateImport,
+};
 use model::changeset::Action;
 use model::ids::StackName;
-use model::project::Project;
-use serde_json::json;
+use model::project::{Project, Stack};
+use serde_json::{Value, json};
 
 use crate::args::Global;
 use crate::commands::change::{self, Change};
-use crate::commands::{open_home, selection, sound_project};
+use crate::commands::place::Place as Home;
+use crate::commands::{open_home, read_project, selection, sound_project};
 use crate::{CommandError, ExitStatus, Process, report};
 
 /// Bring a state here from where it was, with its lineage and serial
@@ -22,10 +26,11 @@ use crate::{CommandError, ExitStatus, Process, report};
     terrane state import --all --from backup/"
 )]
 pub(crate) struct ImportArgs {
-    /// The stack whose state it becomes
+    /// The stack whose state it becomes, or `PROJECT/NAME`
     #[arg(required_unless_present = "all", conflicts_with = "all")]
     stack: Option<String>,
-    /// Every stack that has a file `STATE.tfstate` in the directory
+    /// Every state of a directory that `terrane state export --all` wrote; of another one, every stack that has a
+    /// file `STATE.tfstate` in it
     #[arg(long)]
     all: bool,
     /// A file, a directory of files, `engine`, or a URL
@@ -47,62 +52,19 @@ pub(crate) async fn import(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let (open, project) = sound_project(global, process)?;
     let from = Place::parse(&args.from, &process.cwd);
-    let stacks = chosen(args, &from, &project)?;
-    let settings = process.settings(global)?;
-    let control = open_home(&settings, &open, process, process.look(global)).await?;
-    let who = process.actor();
-    let mut done = Vec::new();
-    for stack in &stacks {
-        if !control::changesets::is_ours(&project, stack) {
-            return Err(CommandError::new(format!(
-                "the target of stack `{stack}` keeps states in a backend of the engine"
-            ))
-            .hint("remove its `backend` block first, so that the state has a place here")
-            .status(ExitStatus::Refused));
+    let stacks = match &args.stack {
+        None => import_all(args, &from, global, process).await?,
+        Some(word) if is_by_name(word, global, process) => {
+            import_by_name(args, word, &from, global, process).await?;
+            Vec::new()
         }
-        let import = Import {
-            stack,
-            from: from.clone(),
-            credential: args.credential.as_deref(),
-            leave_locked: args.leave_locked,
-            who: &who,
-        };
-        let imported = state_import::import(&control, &open, &project, &process.env, &import)
-            .await
-            .map_err(|err| {
-                let shown = CommandError::from_error(&err);
-                err.hint().into_iter().fold(shown, CommandError::hint)
-            })?;
-        let version = &imported.version;
-        let word = if imported.was_here {
-            "was here already"
-        } else {
-            "imported"
-        };
-        let left = match imported.old_home {
-            OldHome::LeftLocked => "; its old home stays locked",
-            OldHome::NoLock | OldHome::Released => "",
-        };
-        report::say(&format!(
-            "State `{}` {word}: serial {}, lineage {}{left}.\n",
-            version.state.name, version.serial, version.lineage
-        ))?;
-        if from == Place::Engine && !imported.was_here {
-            report::say(
-                "note: the old backend was not locked: see to it that nobody writes there any more\n",
-            )?;
+        Some(word) => {
+            let (open, project) = sound_project(global, process)?;
+            let stack = selection::one(word, &project)?.clone();
+            import_stacks(args, &from, &open, &project, vec![stack], global, process).await?
         }
-        done.push(json!({
-            "stack": stack.as_str(), "state": version.state.name, "version": version.version,
-            "serial": version.serial, "lineage": version.lineage, "was_here": imported.was_here,
-            "left_locked": imported.old_home == OldHome::LeftLocked,
-        }));
-    }
-    if global.json {
-        report::json(&json!({ "imported": done }))?;
-    }
+    };
     if args.no_plan || stacks.is_empty() {
         return Ok(ExitStatus::Done);
     }
@@ -120,14 +82,18 @@ pub(crate) async fn import(
     Ok(status)
 }
 
-fn chosen(
+/// `PROJECT/NAME` is a state of any project; outside of one, every name is of none.
+fn is_by_name(word: &str, global: &Global, process: &Process) -> bool {
+    word.contains('/') || (global.project.is_none() && read_project(global, process).is_err())
+}
+
+/// A directory of all states comes back whole; one of files by hand, as far as stacks here have the names.
+async fn import_all(
     args: &ImportArgs,
     from: &Place,
-    project: &Project,
+    global: &Global,
+    process: &Process,
 ) -> Result<Vec<StackName>, CommandError> {
-    if let Some(stack) = &args.stack {
-        return Ok(vec![selection::one(stack, project)?.clone()]);
-    }
     let Place::Directory(dir) = from else {
         return Err(
             CommandError::new("`--all` imports from a directory of state files")
@@ -135,10 +101,144 @@ fn chosen(
                 .status(ExitStatus::Usage),
         );
     };
-    let has_file = |state: &str| dir.join(format!("{state}.tfstate")).is_file();
-    let stacks = project.stacks.values();
-    Ok(stacks
-        .filter(|stack| has_file(&stack.state))
-        .map(|stack| stack.name.clone())
-        .collect())
+    if !dir.join(state_import::LIST).is_file() {
+        let (open, project) = sound_project(global, process)?;
+        let has_file = |state: &str| dir.join(format!("{state}.tfstate")).is_file();
+        let stacks = project.stacks.values();
+        let stacks = stacks.filter(|stack| has_file(&stack.state));
+        let stacks = stacks.map(|stack| stack.name.clone()).collect();
+        return import_stacks(args, from, &open, &project, stacks, global, process).await;
+    }
+    let home = Home::open(global, process).await?;
+    let who = process.actor();
+    let brought = state_import::import_all(&home.control, dir, &who).await;
+    let brought = brought.map_err(|err| failed(&err))?;
+    let (mut done, mut stacks) = (Vec::new(), Vec::new());
+    for one in &brought {
+        let state = match one {
+            Brought::State(imported) => {
+                done.push(document(None, imported));
+                say(imported)?;
+                &imported.version.state
+            }
+            Brought::Copy(state) => {
+                report::say(&format!(
+                    "State `{state}` lives in a backend of the engine: the next run keeps a copy again.\n"
+                ))?;
+                continue;
+            }
+        };
+        let known = home.project.iter().flat_map(|project| &project.stacks);
+        let of_it = |stack: &Stack| home.control.state_name(&stack.state) == *state;
+        stacks.extend(
+            known
+                .filter(|(_, stack)| of_it(stack))
+                .map(|(name, _)| name.clone()),
+        );
+    }
+    if global.json {
+        report::json(&json!({ "imported": done }))?;
+    }
+    Ok(stacks)
+}
+
+async fn import_by_name(
+    args: &ImportArgs,
+    word: &str,
+    from: &Place,
+    global: &Global,
+    process: &Process,
+) -> Result<(), CommandError> {
+    let home = Home::open(global, process).await?;
+    let import = StateImport {
+        state: &home.state(word)?,
+        from,
+        credential: args.credential.as_deref(),
+        root: &home.root,
+        leave_locked: args.leave_locked,
+        who: &process.actor(),
+    };
+    let imported = state_import::import_state(&home.control, &process.env, &import).await;
+    let imported = imported.map_err(|err| failed(&err))?;
+    say(&imported)?;
+    if global.json {
+        report::json(&json!({ "imported": [document(None, &imported)] }))?;
+    }
+    Ok(())
+}
+
+async fn import_stacks(
+    args: &ImportArgs,
+    from: &Place,
+    open: &OpenProject,
+    project: &Project,
+    stacks: Vec<StackName>,
+    global: &Global,
+    process: &Process,
+) -> Result<Vec<StackName>, CommandError> {
+    let settings = process.settings(global)?;
+    let control = open_home(&settings, open, process, process.look(global)).await?;
+    let who = process.actor();
+    let mut done = Vec::new();
+    for stack in &stacks {
+        if !control::changesets::is_ours(project, stack) {
+            return Err(CommandError::new(format!(
+                "the target of stack `{stack}` keeps states in a backend of the engine"
+            ))
+            .hint("remove its `backend` block first, so that the state has a place here")
+            .status(ExitStatus::Refused));
+        }
+        let import = Import {
+            stack,
+            from: from.clone(),
+            credential: args.credential.as_deref(),
+            leave_locked: args.leave_locked,
+            who: &who,
+        };
+        let imported = state_import::import(&control, open, project, &process.env, &import).await;
+        let imported = imported.map_err(|err| failed(&err))?;
+        say(&imported)?;
+        if *from == Place::Engine && !imported.was_here {
+            report::say(
+                "note: the old backend was not locked: see to it that nobody writes there any more\n",
+            )?;
+        }
+        done.push(document(Some(stack), &imported));
+    }
+    if global.json {
+        report::json(&json!({ "imported": done }))?;
+    }
+    Ok(stacks)
+}
+
+fn say(imported: &Imported) -> Result<(), CommandError> {
+    let version = &imported.version;
+    let word = if imported.was_here {
+        "was here already"
+    } else {
+        "imported"
+    };
+    let left = match imported.old_home {
+        OldHome::LeftLocked => "; its old home stays locked",
+        OldHome::NoLock | OldHome::Released => "",
+    };
+    report::say(&format!(
+        "State `{}` {word}: serial {}, lineage {}{left}.\n",
+        version.state.name, version.serial, version.lineage
+    ))
+}
+
+fn document(stack: Option<&StackName>, imported: &Imported) -> Value {
+    let version = &imported.version;
+    json!({
+        "stack": stack.map(StackName::as_str), "project": version.state.project,
+        "state": version.state.name, "version": version.version,
+        "serial": version.serial, "lineage": version.lineage, "was_here": imported.was_here,
+        "left_locked": imported.old_home == OldHome::LeftLocked,
+    })
+}
+
+fn failed(err: &ImportError) -> CommandError {
+    let shown = CommandError::from_error(err);
+    err.hint().into_iter().fold(shown, CommandError::hint)
 }

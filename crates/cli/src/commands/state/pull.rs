@@ -28,8 +28,7 @@ pub(crate) async fn pull(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let place = Place::open(global, process).await?;
-    let state = place.state(&args.state)?;
+    let (place, state) = Place::open_state(global, process, &args.state).await?;
     let (_, bytes) = states::read(&place.control, &state, args.version)
         .await
         .map_err(|err| CommandError::from_error(&err))?;

@@ -19,6 +19,7 @@ use crate::{CommandError, ExitStatus, Process};
 #[command(
     after_help = "Examples:\n  terrane state push network errored.tfstate --reason \"the runner lost its disk\"\n  \
                   terrane state push network --kept r7 --reason \"it has what r7 made\"\n  \
+                  terrane state push shop/network --kept 12 --reason \"it was right, and the lock was not\"\n  \
                   terrane state push shop/network - --force --reason \"restored from the backup\" < network.tfstate"
 )]
 pub(crate) struct PushArgs {
@@ -27,8 +28,8 @@ pub(crate) struct PushArgs {
     /// A state file; `-` is standard input
     #[arg(required_unless_present = "kept")]
     file: Option<String>,
-    /// The state that this run left aside, instead of a file
-    #[arg(long, value_name = "RUN", conflicts_with = "file")]
+    /// Instead of a file: what this run left aside, or the refused write that `terrane state verify` lists under this number
+    #[arg(long, value_name = "RUN|NUMBER", conflicts_with = "file")]
     kept: Option<String>,
     /// Over the rules for serial and lineage
     #[arg(long)]
@@ -42,12 +43,15 @@ pub(crate) async fn push(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let place = Place::open(global, process).await?;
-    let state = place.state(&args.state)?;
+    let (place, state) = Place::open_state(global, process, &args.state).await?;
     let proposal = match (&args.kept, &args.file) {
-        (Some(run), _) => {
-            let run = read_run(run)?;
-            surgery::push_kept(&place.control, &state, run, args.force).await
+        (Some(kept), _) => {
+            if let Ok(number) = kept.parse() {
+                surgery::push_refused(&place.control, &state, number, args.force).await
+            } else {
+                let run = read_run(kept)?;
+                surgery::push_kept(&place.control, &state, run, args.force).await
+            }
         }
         (None, file) => {
             let body = read(file.as_deref().unwrap_or("-"), process)?;

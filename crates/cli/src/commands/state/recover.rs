@@ -2,13 +2,16 @@
 
 use std::path::PathBuf;
 
+use control::home::{Settings, StorePlace};
+use control::keys::KeySource;
 use control::states::recover::{
-    self as recovery, RecoverError, RecoverReport, RecoveredStanding, RecoveredVersion,
+    self as recovery, RebuildError, Rebuilt, RecoverError, RecoverReport, RecoveredStanding,
+    RecoveredVersion,
 };
-
-use control::home::StorePlace;
+use serde_json::json;
 
 use crate::args::Global;
+use crate::commands::read_project;
 use crate::view::{Look, errors};
 use crate::{CommandError, ExitStatus, Process, report};
 
@@ -16,25 +19,42 @@ use crate::{CommandError, ExitStatus, Process, report};
 ///
 /// Needs no database and no server: a copy of the directory, or of the bucket, is enough. Writes every version
 /// in clear to `OUT/PROJECT/STATE/VERSION-SERIAL.tfstate`, and an `index.json` of what it found.
+///
+/// With `--into-home` nothing is decrypted: the database is made again from the files, or, if it is an older copy,
+/// gets what it lacks. Locks, runs and tokens are in the database only, and so is that a state was deleted.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  terrane state recover --data /mnt/backup/home --key master.key --to recovered\n  terrane state recover --data copy-of-bucket --to recovered --json"
+    after_help = "Examples:\n  terrane state recover --data /mnt/backup/home --key master.key --to recovered\n  terrane state recover --data copy-of-bucket --to recovered --json\n  terrane state recover --into-home"
 )]
 pub(crate) struct RecoverArgs {
     /// The master key, if it is not in its usual place
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
     /// Where to write; made if it is not there, and never written over
-    #[arg(long, value_name = "OUT")]
-    to: PathBuf,
+    #[arg(
+        long,
+        value_name = "OUT",
+        required_unless_present = "into_home",
+        conflicts_with = "into_home"
+    )]
+    to: Option<PathBuf>,
+    /// Write what the files know into the database of the home
+    #[arg(long)]
+    into_home: bool,
 }
 
-pub(crate) fn recover(
+pub(crate) async fn recover(
     args: &RecoverArgs,
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let settings = process.settings(global)?;
+    let mut settings = process.settings(global)?;
+    let Some(to) = &args.to else {
+        if let Some(key) = &args.key {
+            settings.key = KeySource::File(process.cwd.join(key));
+        }
+        return into_home(&settings, global, process).await;
+    };
     let key = args.key.as_ref().map(|key| process.cwd.join(key));
     let key = key.unwrap_or_else(|| settings.config_dir.join("master.key"));
     let data = match settings.named_home {
@@ -48,7 +68,7 @@ pub(crate) fn recover(
         }
         None => settings.data_dir,
     };
-    let to = process.cwd.join(&args.to);
+    let to = process.cwd.join(to);
     let report = recovery::recover(&data, &key, &to).map_err(|err| {
         let shown = CommandError::from_error(&err);
         match err {
@@ -73,6 +93,83 @@ pub(crate) fn recover(
     } else {
         ExitStatus::Failed
     })
+}
+
+async fn into_home(
+    settings: &Settings,
+    global: &Global,
+    process: &Process,
+) -> Result<ExitStatus, CommandError> {
+    let home = match read_project(global, process) {
+        Ok(open) => settings.home_of(&open.identity.id),
+        Err(err) if global.project.is_some() => return Err(err),
+        Err(err) => settings
+            .bare_home()
+            .ok_or_else(|| err.hint("or name a home: `--data DIR`"))?,
+    };
+    let rebuilt = recovery::into_home(&home).await.map_err(|err| {
+        let shown = CommandError::from_error(&err);
+        match err {
+            RebuildError::NoKey { .. } => shown.hint("name the key: `--key FILE`"),
+            RebuildError::NoHome { .. } => shown.hint("name the home: `--data DIR`"),
+            RebuildError::Key(_) | RebuildError::Open { .. } | RebuildError::Rebuild { .. } => {
+                shown
+            }
+        }
+    })?;
+    if global.json {
+        report::json(&json!({
+            "states": rebuilt.states,
+            "versions": rebuilt.versions,
+            "not_provably_acknowledged": rebuilt.unproven,
+            "broken": rebuilt.broken,
+        }))?;
+    } else {
+        report::say(&told(&rebuilt, process.look(global)))?;
+    }
+    Ok(if rebuilt.broken.is_empty() {
+        ExitStatus::Done
+    } else {
+        ExitStatus::Failed
+    })
+}
+
+fn told(rebuilt: &Rebuilt, look: Look) -> String {
+    let plural =
+        |count: usize, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
+    let mut text = match rebuilt.states.as_slice() {
+        [] => "The database knows all that the files know.\n".to_owned(),
+        states => {
+            let names: Vec<String> = states.iter().map(|state| format!("`{state}`")).collect();
+            format!(
+                "The database has {} of {} again: {}.\n",
+                plural(rebuilt.versions, "version"),
+                plural(states.len(), "state"),
+                names.join(", ")
+            )
+        }
+    };
+    if !rebuilt.states.is_empty() {
+        let lost = "locks, runs and tokens that the database had are not in the files, nor that a state was deleted";
+        let hint = "`terrane state verify` checks what is there".to_owned();
+        text.push_str(&errors::render_warning(lost, &[hint], look));
+    }
+    for version in &rebuilt.unproven {
+        let message = format!(
+            "version {} of state `{}` (serial {}) is not provably acknowledged, and was left out",
+            version.version, version.state, version.serial
+        );
+        let hint = "`terrane state recover --to DIR` writes it down: compare it, then `terrane state push`";
+        text.push_str(&errors::render_warning(&message, &[hint.to_owned()], look));
+    }
+    for version in &rebuilt.broken {
+        let message = format!(
+            "version {} of state `{}` builds on one that is gone",
+            version.version, version.state
+        );
+        text.push_str(&errors::render(&message, &[], &[], look));
+    }
+    text
 }
 
 fn summary(report: &RecoverReport) -> String {

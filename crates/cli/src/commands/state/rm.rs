@@ -30,8 +30,7 @@ pub(crate) async fn rm(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let place = Place::open(global, process).await?;
-    let state = place.state(&args.state)?;
+    let (place, state) = Place::open_state(global, process, &args.state).await?;
     let proposal = surgery::take_out(&place.control, &state, &args.addresses).await;
     let proposal = proposal.map_err(|err| refused(&err))?;
     carry_out(&place, proposal, &args.consent, global, process).await

@@ -43,8 +43,7 @@ pub(crate) async fn rollback(
             .hint("`terrane state pull STATE --version N` prints a version")
             .status(ExitStatus::Usage)
     })?;
-    let place = Place::open(global, process).await?;
-    let state = place.state(&args.state)?;
+    let (place, state) = Place::open_state(global, process, &args.state).await?;
     let proposal = surgery::rollback(&place.control, &state, target).await;
     let proposal = proposal.map_err(|err| refused(&err))?;
     if args.plan {

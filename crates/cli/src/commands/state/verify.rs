@@ -64,7 +64,8 @@ fn summary(verified: &Verified) -> String {
 
 fn aside(refusal: &Refusal) -> String {
     format!(
-        "kept aside: {} of state `{}` at {}: {}\n            `{}`\n",
+        "kept aside, number {}: {} of state `{}` at {}: {}\n            `{}`\n",
+        refusal.id,
         refusal.deed,
         refusal.state,
         refusal.at.strftime("%Y-%m-%d %H:%M:%S UTC"),
@@ -77,6 +78,8 @@ fn told(damage: &Damage, look: Look) -> String {
     let newest = if damage.is_head { ", the newest," } else { "" };
     let found = if damage.is_of_the_key() {
         "cannot be read with this master key"
+    } else if damage.is_behind() {
+        "is not in the database"
     } else {
         "is damaged"
     };
@@ -95,6 +98,9 @@ fn remedy(damage: &Damage) -> Vec<String> {
             "name the right key (`TERRANE_KEY_FILE`); `terrane key list` says which are needed"
                 .to_owned(),
         ];
+    }
+    if damage.is_behind() {
+        return vec!["`terrane state recover --into-home` writes it into the database".to_owned()];
     }
     let mut hints = vec!["restore the file from a backup, then verify again".to_owned()];
     if let Some(readable) = damage.readable.filter(|_| damage.is_head) {
@@ -120,6 +126,7 @@ fn document(verified: &Verified) -> serde_json::Value {
     });
     let refused = verified.refused.iter().map(|refusal| {
         json!({
+            "number": refusal.id,
             "state": refusal.state,
             "deed": refusal.deed,
             "reason": refusal.reason,

@@ -29,8 +29,7 @@ pub(crate) async fn versions(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let place = Place::open(global, process).await?;
-    let state = place.state(&args.state)?;
+    let (place, state) = Place::open_state(global, process, &args.state).await?;
     let mut lines = versions::versions(&place.control, &state)
         .await
         .map_err(|err| shown(&err))?;

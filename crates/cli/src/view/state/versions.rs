@@ -15,7 +15,7 @@ pub(crate) fn text(lines: &[VersionLine], now: Timestamp, look: Look) -> String 
         // What is left beside the other columns, a run and a person.
         let subject = look.width.saturating_sub(84).min(50);
         let mut by = author_words(&line.author, subject, look);
-        by.extend(version.mark.map(|mark| mark.as_str().to_owned()));
+        by.extend(version.mark.map(|mark| mark.words().to_owned()));
         if by.is_empty() {
             by.push(dash(look));
         }

@@ -1,0 +1,139 @@
+//! Locks in backends of the engines, which only the engine can read and break.
+
+use control::backends::{self, BackendError, BackendLock, FoundLock};
+use control::changesets::is_ours;
+use control::locks::held::Reason;
+use model::ids::StackName;
+use model::lock::{LockInfo, operation_words};
+use model::state::StateName;
+use serde_json::{Value, json};
+
+use super::BreakArgs;
+use crate::args::Global;
+use crate::commands::by_hand::ask;
+use crate::commands::place::Place;
+use crate::{CommandError, ExitStatus, Process, report};
+
+/// Of the stacks of the project here; none outside of one.
+pub(super) async fn locks(place: &Place, process: &Process) -> Vec<FoundLock> {
+    let (Some(open), Some(project)) = (&place.open, &place.project) else {
+        return Vec::new();
+    };
+    backends::locks(&place.control, open, project, &process.env).await
+}
+
+/// The stack whose state this is, if it lives in a backend of the engine.
+pub(super) fn stack(place: &Place, state: &StateName) -> Option<StackName> {
+    let project = place.project.as_ref()?;
+    let mut stacks = project.stacks.iter();
+    let is_it = |stack: &str| place.control.state_name(stack) == *state;
+    let (name, _) = stacks.find(|(name, stack)| is_it(&stack.state) && !is_ours(project, name))?;
+    Some(name.clone())
+}
+
+pub(super) fn row(found: &FoundLock) -> Option<[String; 6]> {
+    let info = held(found)?;
+    let stack = &found.stack;
+    Some([
+        stack.to_string(),
+        info.who.clone(),
+        operation_words(&info.operation).to_owned(),
+        info.created.clone(),
+        info.version.clone(),
+        format!("in the engine's backend; if it is gone: `terrane lock break {stack} --reason …`"),
+    ])
+}
+
+pub(super) fn document(found: &FoundLock) -> Option<Value> {
+    let info = held(found)?;
+    Some(json!({
+        "stack": found.stack.as_str(),
+        "lock": info,
+        "holder": "backend",
+        "resolve": format!("terrane lock break {} --reason …", found.stack),
+    }))
+}
+
+/// What cannot be told, and why.
+pub(super) fn remark(found: &FoundLock) -> Option<String> {
+    let stack = &found.stack;
+    match &found.lock {
+        Ok(BackendLock::NotRevealed) => Some(format!(
+            "stack `{stack}`: its kind of backend tells nobody who holds its lock"
+        )),
+        Err(err) => Some(format!("stack `{stack}` could not be asked about: {err}")),
+        Ok(BackendLock::Free | BackendLock::Held(_)) => None,
+    }
+}
+
+pub(super) async fn break_lock(
+    args: &BreakArgs,
+    place: &Place,
+    stack: &StackName,
+    reason: &Reason,
+    global: &Global,
+    process: &Process,
+) -> Result<ExitStatus, CommandError> {
+    let (Some(open), Some(project)) = (&place.open, &place.project) else {
+        return Err(CommandError::new("there is no project here"));
+    };
+    let (control, env) = (&place.control, &process.env);
+    let found = backends::lock_of(control, open, project, stack, env).await;
+    let found = found.map_err(|err| failed(&err))?;
+    let id = id_of(&found, args.id.as_deref(), stack)?;
+    let what = match &found {
+        BackendLock::Held(info) => format!("the lock of {info}"),
+        BackendLock::Free | BackendLock::NotRevealed => format!("lock `{id}`"),
+    };
+    let question = format!("Break {what} on `{stack}`, in the backend of its engine?");
+    ask(&question, args.auto_approve, process)?;
+    let (actor, text) = (&reason.actor, &reason.text);
+    let broken = backends::break_lock(control, open, project, stack, env, &id, actor, text).await;
+    broken.map_err(|err| failed(&err))?;
+    if global.json {
+        report::json(&json!({
+            "broken": { "stack": stack.as_str(), "lock_id": id, "holder": "backend" },
+            "reason": reason.text,
+        }))?;
+    } else {
+        report::say(&format!("Broke {what} on `{stack}`.\n"))?;
+    }
+    Ok(ExitStatus::Done)
+}
+
+fn id_of(
+    found: &BackendLock,
+    named: Option<&str>,
+    stack: &StackName,
+) -> Result<String, CommandError> {
+    match (found, named) {
+        (BackendLock::Held(info), Some(named)) if info.id != named => Err(CommandError::new(
+            format!("stack `{stack}` is locked by another one: {info}"),
+        )
+        .hint("look again: `terrane lock list`")
+        .status(ExitStatus::Refused)),
+        (BackendLock::Held(info), _) => Ok(info.id.clone()),
+        (BackendLock::Free, _) => Err(CommandError::new(format!(
+            "stack `{stack}` is not locked in the backend of its engine"
+        ))
+        .hint("`terrane lock list` shows every lock")),
+        (BackendLock::NotRevealed, Some(named)) => Ok(named.to_owned()),
+        (BackendLock::NotRevealed, None) => Err(CommandError::new(format!(
+            "the backend of stack `{stack}` does not tell which lock holds its state"
+        ))
+        .hint("the engine prints the id when it is refused: give it with `--id ID`")
+        .status(ExitStatus::Usage)),
+    }
+}
+
+fn held(found: &FoundLock) -> Option<&LockInfo> {
+    match &found.lock {
+        Ok(BackendLock::Held(info)) => Some(info),
+        Ok(BackendLock::Free | BackendLock::NotRevealed) | Err(_) => None,
+    }
+}
+
+fn failed(err: &BackendError) -> CommandError {
+    let shown = CommandError::from_error(err);
+    err.hint().into_iter().fold(shown, CommandError::hint)
+}

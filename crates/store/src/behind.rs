@@ -1,0 +1,270 @@
+//! Tables that know less than the files: a database from an older backup, or a new one beside old versions. What was
+//! acknowledged since must not be taken for something that never was, so its states are not served until the tables
+//! know it again (`rebuild`).
+//!
+//! Looked at when a home is opened, and cheap: of the segments only the frames that came since the last look, and of
+//! those only their first lines. Of a bucket only whether a database that knows nothing is beside it.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+use model::state::StateName;
+
+use crate::blobs::{Blobs, Disk, file_error};
+use crate::db::{Db, Tx};
+use crate::sealing::header_line;
+use crate::segments::frame::{PREFIX, peek, scan};
+use crate::segments::{DIR, Segments};
+use crate::state_versions::blob::Line;
+use crate::{OpenStoreError, Store, StoreError, blocking};
+
+/// So much of the segments is looked at again and again before the tables remember that it was.
+const REMEMBERED_AFTER: u64 = 16 * 1024;
+
+/// Enough for a frame's first line, as a rule.
+const FIRST_LINE: usize = 2048;
+
+/// A state of which the files know more than the tables.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Behind {
+    /// The newest version in the tables.
+    pub known: i64,
+    /// The newest one that was acknowledged.
+    pub acknowledged: i64,
+    /// When the first one was written that the tables do not know.
+    pub since: Option<Timestamp>,
+}
+
+/// A place in the segments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Seen {
+    segment: u64,
+    length: u64,
+}
+
+/// What frames say of one state.
+#[derive(Debug, Default)]
+struct Heard {
+    acknowledged: i64,
+    written: BTreeMap<i64, Timestamp>,
+}
+
+impl Store {
+    /// Refuses a state of which the tables know too little.
+    pub(crate) fn check_current(&self, state: &StateName) -> Result<(), StoreError> {
+        match self.behind.get(state) {
+            None => Ok(()),
+            Some(behind) => Err(StoreError::Behind {
+                state: state.clone(),
+                behind: behind.clone(),
+            }),
+        }
+    }
+}
+
+/// The states that are not to be served. An error if tables and blobs cannot belong together.
+pub(crate) async fn look(
+    db: &Db,
+    blobs: &Blobs,
+) -> Result<BTreeMap<StateName, Behind>, OpenStoreError> {
+    let failed = OpenStoreError::Compare;
+    match blobs {
+        Blobs::Disk(disk) => {
+            let numbers = disk.segments.numbers();
+            let numbers = numbers.map_err(|err| failed(file_error("list", disk.path(DIR), err)))?;
+            let Some(newest) = numbers.last().copied() else {
+                check_gone(db, disk.path(DIR)).await?;
+                return Ok(BTreeMap::new());
+            };
+            disk.segments.expect_some();
+            look_at_segments(db, disk, &numbers, newest)
+                .await
+                .map_err(failed)
+        }
+        Blobs::Bucket(bucket) => {
+            let knows_none = !knows_a_state(db).await?;
+            // To list it costs: only where it may tell something.
+            if bucket.is_directory() || knows_none {
+                let (own, place) = (bucket.clone(), bucket.path(DIR));
+                let objects = blocking(move || own.list(DIR)).await.map_err(failed)?;
+                match objects.is_empty() {
+                    true => check_gone(db, place).await?,
+                    false if knows_none => return Err(OpenStoreError::TablesEmpty { place }),
+                    false => {}
+                }
+            }
+            Ok(BTreeMap::new())
+        }
+    }
+}
+
+/// Where nothing is, the tables must not know of anything.
+async fn check_gone(db: &Db, place: PathBuf) -> Result<(), OpenStoreError> {
+    const ANY: &str = "SELECT 1 FROM state_version LIMIT 1";
+    let found = db.fetch_optional(ANY, &[]).await;
+    let found = found.map_err(|err| OpenStoreError::Compare(err.into()))?;
+    match found {
+        None => Ok(()),
+        Some(_) => Err(OpenStoreError::BlobsGone { place }),
+    }
+}
+
+async fn knows_a_state(db: &Db) -> Result<bool, OpenStoreError> {
+    const ANY: &str = "SELECT 1 FROM state LIMIT 1";
+    let found = db.fetch_optional(ANY, &[]).await;
+    let found = found.map_err(|err| OpenStoreError::Compare(err.into()))?;
+    Ok(found.is_some())
+}
+
+async fn look_at_segments(
+    db: &Db,
+    disk: &Disk,
+    numbers: &[u64],
+    newest: u64,
+) -> Result<BTreeMap<StateName, Behind>, StoreError> {
+    const SEEN: &str = "SELECT segment, length FROM segment_seen";
+    let seen = match db.fetch_optional(SEEN, &[]).await? {
+        None => Seen::default(),
+        Some(row) => Seen {
+            segment: u64::try_from(row.int(0)?).unwrap_or_default(),
+            length: u64::try_from(row.int(1)?).unwrap_or_default(),
+        },
+    };
+    let end = Seen {
+        segment: newest,
+        length: length(&disk.segments, newest)?,
+    };
+    if seen == end {
+        return Ok(BTreeMap::new());
+    }
+    let (heard, read) = listen(disk, numbers, seen)?;
+    let mut behind = BTreeMap::new();
+    for (state, heard) in heard {
+        let known = known(db, &state).await?;
+        if heard.acknowledged > known {
+            let mut unknown = heard.written.range(known + 1..);
+            behind.insert(
+                state,
+                Behind {
+                    known,
+                    acknowledged: heard.acknowledged,
+                    since: unknown.next().map(|(_, at)| *at),
+                },
+            );
+        }
+    }
+    if behind.is_empty() && read > REMEMBERED_AFTER {
+        remember(db, disk).await?;
+    }
+    Ok(behind)
+}
+
+/// As the only writer: no frame lies there whose version is still to be committed.
+async fn remember(db: &Db, disk: &Disk) -> Result<(), StoreError> {
+    let mut tx = db.begin_write().await?;
+    let numbers = disk.segments.numbers();
+    let numbers = numbers.map_err(|err| file_error("list", disk.path(DIR), err))?;
+    if let Some(segment) = numbers.last().copied() {
+        let length = length(&disk.segments, segment)?;
+        tx.segment_seen(Seen { segment, length }).await?;
+    }
+    tx.commit().await?;
+    Ok(())
+}
+
+impl Tx {
+    async fn segment_seen(&mut self, seen: Seen) -> Result<(), StoreError> {
+        const REMEMBER: &str = "INSERT INTO segment_seen (id, segment, length) VALUES (1, $1, $2) \
+            ON CONFLICT (id) DO UPDATE SET segment = $1, length = $2";
+        let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+        let args = [number(seen.segment).into(), number(seen.length).into()];
+        self.execute(REMEMBER, &args).await?;
+        Ok(())
+    }
+}
+
+async fn known(db: &Db, state: &StateName) -> Result<i64, StoreError> {
+    const KNOWN: &str = "SELECT COALESCE(MAX(v.version), 0) FROM state AS s \
+        JOIN state_version AS v ON v.state = s.id WHERE s.project = $1 AND s.name = $2";
+    let row = db
+        .fetch_optional(KNOWN, &crate::states::name_args(state))
+        .await?;
+    Ok(row.map_or(Ok(0), |row| row.int(0))?)
+}
+
+fn length(segments: &Segments, number: u64) -> Result<u64, StoreError> {
+    let path = segments.path(number);
+    let metadata = std::fs::metadata(&path).map_err(|err| file_error("look at", path, err))?;
+    Ok(metadata.len())
+}
+
+/// What the frames behind `seen` say, and how many bytes they are.
+fn listen(
+    disk: &Disk,
+    numbers: &[u64],
+    seen: Seen,
+) -> Result<(BTreeMap<StateName, Heard>, u64), StoreError> {
+    let (mut heard, mut read) = (BTreeMap::new(), 0);
+    for number in numbers.iter().copied().filter(|one| *one >= seen.segment) {
+        let from = if number == seen.segment {
+            seen.length
+        } else {
+            0
+        };
+        let path = disk.segments.path(number);
+        let each = |line: Line<'_>| hear(&mut heard, line);
+        read += first_lines(&path, from, each).map_err(|err| file_error("read", path, err))?;
+    }
+    Ok((heard, read))
+}
+
+fn hear(heard: &mut BTreeMap<StateName, Heard>, line: Line<'_>) {
+    let acknowledged = if line.is_marker() {
+        line.version
+    } else {
+        // Whoever wrote it had seen the one before as the newest.
+        line.parent.unwrap_or_default()
+    };
+    let state = heard.entry(line.state).or_default();
+    state.acknowledged = state.acknowledged.max(acknowledged);
+    if let Some(at) = line.created_at {
+        state.written.insert(line.version, at);
+    }
+}
+
+/// Steps from frame to frame without reading what they hold.
+fn first_lines(
+    path: &std::path::Path,
+    from: u64,
+    mut each: impl FnMut(Line<'_>),
+) -> io::Result<u64> {
+    let file = File::open(path)?;
+    let end = file.metadata()?.len();
+    let (mut offset, mut before) = (from, from);
+    let mut start = [0; FIRST_LINE];
+    while offset < end {
+        let wanted = usize::try_from(end - offset).unwrap_or(FIRST_LINE);
+        let start = &mut start[..wanted.min(FIRST_LINE)];
+        file.read_exact_at(start, offset)?;
+        let line = start.get(PREFIX..).and_then(|rest| header_line(rest).ok());
+        let length = peek(start).filter(|length| offset + length <= end);
+        let (Some(length), Some(line)) = (length, line) else {
+            // Torn or damaged, here or where the step to here began, or a line that is longer.
+            let mut rest = vec![0; usize::try_from(end - before).map_err(io::Error::other)?];
+            file.read_exact_at(&mut rest, before)?;
+            let lines = scan(&rest).filter_map(|found| header_line(found.sealed).ok());
+            lines.filter_map(Line::parse).for_each(each);
+            break;
+        };
+        Line::parse(line).into_iter().for_each(&mut each);
+        (before, offset) = (offset, offset + length);
+    }
+    Ok(end.saturating_sub(from))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,52 @@
+//! The master keys in use. A process that lives long asks for them again when a data key names one that it does not
+//! have: somebody rotated meanwhile.
+//!
+//! Not here: where they are kept (`control::keys`).
+
+use std::fmt;
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+
+use super::Keyring;
+
+/// Where the master keys are read again; nothing if they cannot be had now.
+pub(crate) type Source = Box<dyn Fn() -> Option<Keyring> + Send + Sync>;
+
+pub(crate) struct Current {
+    held: RwLock<Arc<Keyring>>,
+    source: OnceLock<Source>,
+}
+
+impl Current {
+    pub(crate) fn new(keyring: Keyring) -> Self {
+        Self {
+            held: RwLock::new(Arc::new(keyring)),
+            source: OnceLock::new(),
+        }
+    }
+
+    /// The first one that is named stays.
+    pub(crate) fn renew_from(&self, source: Source) {
+        let _ = self.source.set(source);
+    }
+
+    pub(crate) fn get(&self) -> Arc<Keyring> {
+        let held = self.held.read().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&held)
+    }
+
+    /// What is kept by now; keys that are at hand stay at hand.
+    pub(crate) fn renew(&self) -> Arc<Keyring> {
+        let Some(kept) = self.source.get().and_then(|source| source()) else {
+            return self.get();
+        };
+        let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
+        *held = Arc::new(kept.followed_by(&held));
+        Arc::clone(&held)
+    }
+}
+
+impl fmt::Debug for Current {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.get().fmt(f)
+    }
+}

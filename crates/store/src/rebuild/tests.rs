@@ -1,0 +1,82 @@
+//! Tables from files.
+
+use std::fs;
+use std::path::Path;
+
+use super::*;
+use crate::testing::{TestHome, append, body, network, wide};
+use crate::{BlobsAt, Keyring, TablesAt};
+
+fn lose_the_database(home: &TestHome) -> bool {
+    let dir = home.path().join("home");
+    let was_there = dir.join("terrane.db").exists();
+    for file in ["terrane.db", "terrane.db-wal", "terrane.db-shm"] {
+        let _ = fs::remove_file(dir.join(file));
+    }
+    was_there
+}
+
+async fn to_rebuild(home: &Path) -> Store {
+    let keyring = Keyring::open(&home.join("config/master.key")).unwrap();
+    let (root, file) = (home.join("home"), home.join("home/terrane.db"));
+    let (tables, blobs) = (TablesAt::File(&file), BlobsAt::Directory(&root));
+    Store::open_to_rebuild(tables, blobs, keyring)
+        .await
+        .unwrap()
+}
+
+#[tokio::test]
+async fn all_versions_come_back_and_can_be_built_on() {
+    let home = TestHome::new().with_small_segments();
+    let other = StateName::new("", "Über all");
+    let store = home.open().await;
+    for serial in 1..=20 {
+        let written = append(&store, network(), wide(40, serial));
+        written.await.unwrap();
+    }
+    append(&store, other.clone(), body(5)).await.unwrap();
+    let versions = store.state_version_list(&network()).await.unwrap();
+    drop(store);
+    if !lose_the_database(&home) {
+        return; // the tables are elsewhere
+    }
+
+    let store = to_rebuild(home.path()).await;
+    let rebuilt = store.rebuild().await.unwrap();
+    assert_eq!(rebuilt.states, [other.clone(), network()]);
+    assert_eq!((rebuilt.versions, rebuilt.unproven.len()), (21, 0));
+    assert_eq!(store.rebuild().await.unwrap(), Rebuilt::default());
+    drop(store);
+
+    let store = home.open().await;
+    let again = store.state_version_list(&network()).await.unwrap();
+    assert_eq!(again, versions);
+    assert!(store.state_verify(None).await.unwrap().damages.is_empty());
+    append(&store, network(), wide(40, 21)).await.unwrap();
+    let head = store.state_head(&network()).await.unwrap().unwrap();
+    let bytes = store.state_version_read(&head).await.unwrap();
+    assert_eq!((head.version, bytes), (21, wide(40, 21)));
+}
+
+#[tokio::test]
+async fn what_nothing_says_was_acknowledged_is_named_and_left() {
+    let home = TestHome::new();
+    let store = home.open().await;
+    append(&store, network(), body(1)).await.unwrap();
+    let segment = home.path().join("home/segments/1.seg");
+    append(&store, network(), body(2)).await.unwrap();
+    drop(store);
+    // Without its marker.
+    let bytes = fs::read(&segment).unwrap();
+    let last = scan(&bytes).last().unwrap().offset;
+    fs::write(&segment, &bytes[..last]).unwrap();
+    if !lose_the_database(&home) {
+        return; // the tables are elsewhere
+    }
+    let store = to_rebuild(home.path()).await;
+    let rebuilt = store.rebuild().await.unwrap();
+    let unproven: Vec<i64> = rebuilt.unproven.iter().map(|one| one.version).collect();
+    assert_eq!((rebuilt.versions, unproven), (1, vec![2]));
+    let head = store.state_head(&network()).await.unwrap().unwrap();
+    assert_eq!(head.version, 1);
+}
