@@ -5,13 +5,7 @@
 //!
 //! Not here: Rego (`drivers::rego`), what answers come to (`model::policy`).
 
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
-
-use drivers::process::{self, Capture, CaptureError, Captured, Environment, Exit};
-use drivers::rego::{self, AskError, Rego, RegoError};
+use drivers::process::CaptureError;
 use drivers::snapshot::sha256;
 use jiff::Timestamp;
 use model::changeset::{ChangeSet, Request};
@@ -19,45 +13,25 @@ use model::identity::IdentityKind;
 use model::ids::{RunId, StackName};
 use model::plan::PlanCounts;
 use model::policy::{
-    Actor, Answer, AppliedFile, AppliedPolicy, Approval, Document, Point, PolicySource, Remark,
-    RunFacts, SourceFacts, StackFacts, UpstreamFacts, Verdict,
+    Actor, AppliedFile, AppliedPolicy, Approval, Document, Point, Remark, RunFacts, SourceFacts,
+    StackFacts, UpstreamFacts, Verdict,
 };
 use model::project::Project;
 use model::run::{Outcome, Run, RunSpec, RunState};
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use store::Scope;
 
 use crate::Control;
-use crate::runner::write_private;
 use crate::runs::{Explained, NewApproval};
 
+pub(crate) use case::keep;
+pub use case::{Case, CasePolicy, last_planned, recall};
 pub use findings::{check, check_deeply};
+pub use judge::answer;
+use judge::{Judged, MAX_INPUT, Question, judge};
 
+mod case;
 mod findings;
-
-/// For one policy, at one point.
-const TIME: Duration = Duration::from_secs(5);
-/// For the process that asks them.
-const MEMORY: u64 = 1 << 30;
-/// Of a plan with all that is said about it.
-const MAX_INPUT: usize = 64 << 20;
-
-/// What a run's policies were asked about, and the policies themselves as they were then. Kept with the run.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Case {
-    /// Plan JSON without sensitive values.
-    pub plan: Value,
-    pub policies: Vec<CasePolicy>,
-}
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct CasePolicy {
-    pub name: String,
-    pub at: std::collections::BTreeSet<Point>,
-    pub enforce: bool,
-    pub sources: Vec<PolicySource>,
-}
+mod judge;
 
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyError {
@@ -354,215 +328,4 @@ fn counts(state: &RunState) -> PlanCounts {
             PlanCounts::default()
         }
     }
-}
-
-/// What the process that asks is given.
-#[derive(Debug, Serialize, Deserialize)]
-struct Question {
-    /// By name.
-    policies: Vec<(String, Vec<PolicySource>)>,
-    document: Document,
-}
-
-/// What it says of each policy, a line each.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Judged {
-    Said {
-        answers: Vec<Answer>,
-        left_off: usize,
-    },
-    /// It cannot be read or evaluated.
-    Broken(RegoError),
-    Trouble(String),
-}
-
-impl Judged {
-    fn trouble(&self) -> String {
-        match self {
-            Self::Said { .. } => String::new(),
-            Self::Broken(err) => err.to_string(),
-            Self::Trouble(why) => why.clone(),
-        }
-    }
-}
-
-/// The part of the process that asks: reads the question from its input, answers line by line.
-pub fn answer(input: impl io::Read, mut output: impl io::Write) -> io::Result<()> {
-    rego::limit_memory(MEMORY);
-    let question: Question = serde_json::from_reader(io::BufReader::new(input))?;
-    for (_, sources) in &question.policies {
-        let judged = judged(sources, &question.document);
-        writeln!(output, "{}", serde_json::to_string(&judged)?)?;
-        output.flush()?;
-    }
-    Ok(())
-}
-
-fn judged(sources: &[PolicySource], document: &Document) -> Judged {
-    let mut rego = match Rego::compile(sources) {
-        Ok(rego) => rego,
-        Err(err) => return Judged::Broken(err),
-    };
-    match rego.ask(document, TIME) {
-        Ok((answers, left_off)) => Judged::Said { answers, left_off },
-        Err(AskError::Evaluate(err)) => Judged::Broken(err),
-        Err(err) => Judged::Trouble(err.to_string()),
-    }
-}
-
-/// One answer for each policy; where the process ended early, that is one.
-async fn judge(
-    program: &Path,
-    dir: &Path,
-    question: &Question,
-) -> Result<Vec<Judged>, PolicyError> {
-    let input = serde_json::to_vec(question).map_err(PolicyError::Heard)?;
-    if input.len() > MAX_INPUT {
-        return Err(PolicyError::TooLarge);
-    }
-    let mut env = Environment::default();
-    env.set("MALLOC_ARENA_MAX", "1");
-    let args = ["policy".into(), "judge".into()];
-    let count = u32::try_from(question.policies.len()).unwrap_or(u32::MAX);
-    // Beyond its own limits it is stuck in one step; a slow machine is given some time to start it.
-    let timeout = TIME.saturating_mul(count) + Duration::from_secs(30);
-    let call = Capture {
-        stdin: &input,
-        timeout,
-        ..Capture::new(program, &args, dir, &env)
-    };
-    let heard = match process::capture(call).await {
-        Ok(heard) => heard,
-        Err(CaptureError::TimedOut { .. }) => {
-            let names: Vec<&str> = question.policies.iter().map(|it| it.0.as_str()).collect();
-            return Err(PolicyError::Trouble {
-                policy: names.join("`, `"),
-                why: "a step of it does not come to an end".to_owned(),
-            });
-        }
-        Err(err) => return Err(PolicyError::Start(err)),
-    };
-    let lines = heard.stdout.split(|byte| *byte == b'\n');
-    let mut all: Vec<Judged> = lines
-        .filter(|line| !line.is_empty())
-        .map(serde_json::from_slice)
-        .collect::<Result<_, _>>()
-        .map_err(PolicyError::Heard)?;
-    if all.len() < question.policies.len() {
-        all.push(Judged::Trouble(ended_early(&heard)));
-        let missing = question.policies.len() - all.len();
-        all.extend((0..missing).map(|_| Judged::Trouble("another ended before it".to_owned())));
-    }
-    Ok(all)
-}
-
-fn ended_early(heard: &Captured) -> String {
-    let out_of_memory = heard.stderr_text().contains("memory allocation");
-    match heard.exit {
-        Exit::Signal(_) if out_of_memory => {
-            format!("it needs more than {} MiB of memory", MEMORY >> 20)
-        }
-        exit => format!("its process ended with {exit}"),
-    }
-}
-
-/// Asks all policies of a project about a plan without changes, to find what only evaluation finds.
-async fn try_out(
-    project: &Project,
-    program: &Path,
-    dir: &Path,
-) -> Result<Vec<Judged>, PolicyError> {
-    let policies = project.policies.values();
-    let question = Question {
-        policies: policies
-            .map(|policy| (policy.name.clone(), policy.sources.clone()))
-            .collect(),
-        document: Document {
-            plan: serde_json::json!({ "format_version": "1.2", "resource_changes": [] }),
-            run: RunFacts {
-                id: "r1".to_owned(),
-                change_set: "c1".to_owned(),
-                action: "plan".to_owned(),
-                phase: Point::Plan,
-                destroy: false,
-                auto_approve: false,
-            },
-            actor: Actor::default(),
-            approvals: Vec::new(),
-            stack: StackFacts {
-                name: "stack".to_owned(),
-                path: "stack".to_owned(),
-                layer: "layer".to_owned(),
-                target: "target".to_owned(),
-                labels: std::collections::BTreeSet::new(),
-                state: "stack".to_owned(),
-                protected: false,
-            },
-            upstreams: Vec::new(),
-            source: SourceFacts {
-                commit: None,
-                subject: None,
-                dirty: false,
-                digest: String::new(),
-            },
-            time: Timestamp::UNIX_EPOCH.into(),
-        },
-    };
-    judge(program, dir, &question).await
-}
-
-fn case_path(control: &Control, run: RunId) -> PathBuf {
-    control.home.run_dir(run).join("policy.case")
-}
-
-fn purpose(run: RunId) -> String {
-    format!("policy-case {run}")
-}
-
-/// Keeps a case with its run: small and sealed.
-pub(crate) async fn keep(
-    control: &Control,
-    run: RunId,
-    spec: &RunSpec,
-    case: &Case,
-) -> Result<(), PolicyError> {
-    let bytes = serde_json::to_vec(case).map_err(|err| PolicyError::Keep(err.into()))?;
-    let small =
-        zstd::encode_all(bytes.as_slice(), 1).map_err(|err| PolicyError::Keep(err.into()))?;
-    let scope = Scope::State(control.state_name(&spec.stack.state));
-    let sealed = control.store.seal(scope, &purpose(run), small).await;
-    let sealed = sealed.map_err(|err| PolicyError::Keep(err.into()))?;
-    write_private(&case_path(control, run), &sealed).map_err(|err| PolicyError::Keep(err.into()))
-}
-
-/// What was kept of a run's plan.
-pub async fn recall(control: &Control, run: RunId, spec: &RunSpec) -> Result<Case, PolicyError> {
-    let failed = |source| PolicyError::Recall { run, source };
-    let sealed = match fs::read(case_path(control, run)) {
-        Ok(sealed) => sealed,
-        Err(err) if err.kind() == io::ErrorKind::NotFound => {
-            return Err(PolicyError::Missing { run });
-        }
-        Err(err) => return Err(failed(err.into())),
-    };
-    let scope = Scope::State(control.state_name(&spec.stack.state));
-    let small = control.store.unseal(scope, &purpose(run), sealed).await;
-    let small = small.map_err(|err| failed(err.into()))?;
-    let bytes = zstd::decode_all(small.as_slice()).map_err(|err| failed(err.into()))?;
-    serde_json::from_slice(&bytes).map_err(|err| failed(err.into()))
-}
-
-/// The newest run of a stack of which a plan is kept.
-pub async fn last_planned(
-    control: &Control,
-    stack: &StackName,
-) -> Result<Option<RunId>, PolicyError> {
-    for run in control.store.run_list_of_stack(stack).await? {
-        let (set, _) = control.store.run_brief(run).await?;
-        if set.request.project == control.home.project() && case_path(control, run).is_file() {
-            return Ok(Some(run));
-        }
-    }
-    Ok(None)
 }

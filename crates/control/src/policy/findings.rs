@@ -8,7 +8,8 @@ use model::config::Loaded;
 use model::diagnostic::{Finding, Location};
 use model::policy::{Policy, PolicySource};
 
-use super::{Judged, PolicyError, try_out};
+use super::PolicyError;
+use super::judge::{Judged, try_out};
 
 /// Adds what is found in the policies of a project to what was found in its files.
 pub fn check(loaded: &mut Loaded) {

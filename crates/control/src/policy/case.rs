@@ -1,0 +1,88 @@
+//! What policies are asked about, kept with its run for as long as that is: small and sealed.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+
+use model::ids::{RunId, StackName};
+use model::policy::{Point, PolicySource};
+use model::run::RunSpec;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use store::Scope;
+
+use super::PolicyError;
+use crate::Control;
+use crate::runner::write_private;
+
+/// What a run's policies were asked about, and the policies themselves as they were then. Kept with the run.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Case {
+    /// Plan JSON without sensitive values.
+    pub plan: Value,
+    pub policies: Vec<CasePolicy>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct CasePolicy {
+    pub name: String,
+    pub at: BTreeSet<Point>,
+    pub enforce: bool,
+    pub sources: Vec<PolicySource>,
+}
+
+/// Keeps a case with its run: small and sealed.
+pub(crate) async fn keep(
+    control: &Control,
+    run: RunId,
+    spec: &RunSpec,
+    case: &Case,
+) -> Result<(), PolicyError> {
+    let bytes = serde_json::to_vec(case).map_err(|err| PolicyError::Keep(err.into()))?;
+    let small =
+        zstd::encode_all(bytes.as_slice(), 1).map_err(|err| PolicyError::Keep(err.into()))?;
+    let scope = Scope::State(control.state_name(&spec.stack.state));
+    let sealed = control.store.seal(scope, &purpose(run), small).await;
+    let sealed = sealed.map_err(|err| PolicyError::Keep(err.into()))?;
+    write_private(&case_path(control, run), &sealed).map_err(|err| PolicyError::Keep(err.into()))
+}
+
+/// What was kept of a run's plan.
+pub async fn recall(control: &Control, run: RunId, spec: &RunSpec) -> Result<Case, PolicyError> {
+    let failed = |source| PolicyError::Recall { run, source };
+    let sealed = match fs::read(case_path(control, run)) {
+        Ok(sealed) => sealed,
+        Err(err) if err.kind() == io::ErrorKind::NotFound => {
+            return Err(PolicyError::Missing { run });
+        }
+        Err(err) => return Err(failed(err.into())),
+    };
+    let scope = Scope::State(control.state_name(&spec.stack.state));
+    let small = control.store.unseal(scope, &purpose(run), sealed).await;
+    let small = small.map_err(|err| failed(err.into()))?;
+    let bytes = zstd::decode_all(small.as_slice()).map_err(|err| failed(err.into()))?;
+    serde_json::from_slice(&bytes).map_err(|err| failed(err.into()))
+}
+
+/// The newest run of a stack of which a plan is kept.
+pub async fn last_planned(
+    control: &Control,
+    stack: &StackName,
+) -> Result<Option<RunId>, PolicyError> {
+    for run in control.store.run_list_of_stack(stack).await? {
+        let (set, _) = control.store.run_brief(run).await?;
+        if set.request.project == control.home.project() && case_path(control, run).is_file() {
+            return Ok(Some(run));
+        }
+    }
+    Ok(None)
+}
+
+fn case_path(control: &Control, run: RunId) -> PathBuf {
+    control.home.run_dir(run).join("policy.case")
+}
+
+fn purpose(run: RunId) -> String {
+    format!("policy-case {run}")
+}

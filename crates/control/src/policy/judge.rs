@@ -1,0 +1,179 @@
+//! The process in which policies are asked, seen from both sides.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use drivers::process::{self, Capture, CaptureError, Captured, Environment, Exit};
+use drivers::rego::{self, AskError, Rego, RegoError};
+use jiff::Timestamp;
+use model::policy::{
+    Actor, Answer, Document, Point, PolicySource, RunFacts, SourceFacts, StackFacts,
+};
+use model::project::Project;
+use serde::{Deserialize, Serialize};
+
+use super::PolicyError;
+
+/// For one policy, at one point.
+const TIME: Duration = Duration::from_secs(5);
+/// For the process that asks them.
+const MEMORY: u64 = 1 << 30;
+/// Of a plan with all that is said about it.
+pub(super) const MAX_INPUT: usize = 64 << 20;
+
+/// What the process that asks is given.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Question {
+    /// By name.
+    pub(super) policies: Vec<(String, Vec<PolicySource>)>,
+    pub(super) document: Document,
+}
+
+/// What it says of each policy, a line each.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Judged {
+    Said {
+        answers: Vec<Answer>,
+        left_off: usize,
+    },
+    /// It cannot be read or evaluated.
+    Broken(RegoError),
+    Trouble(String),
+}
+
+impl Judged {
+    pub(super) fn trouble(&self) -> String {
+        match self {
+            Self::Said { .. } => String::new(),
+            Self::Broken(err) => err.to_string(),
+            Self::Trouble(why) => why.clone(),
+        }
+    }
+}
+
+/// The part of the process that asks: reads the question from its input, answers line by line.
+pub fn answer(input: impl io::Read, mut output: impl io::Write) -> io::Result<()> {
+    rego::limit_memory(MEMORY);
+    let question: Question = serde_json::from_reader(io::BufReader::new(input))?;
+    for (_, sources) in &question.policies {
+        let judged = judged(sources, &question.document);
+        writeln!(output, "{}", serde_json::to_string(&judged)?)?;
+        output.flush()?;
+    }
+    Ok(())
+}
+
+fn judged(sources: &[PolicySource], document: &Document) -> Judged {
+    let mut rego = match Rego::compile(sources) {
+        Ok(rego) => rego,
+        Err(err) => return Judged::Broken(err),
+    };
+    match rego.ask(document, TIME) {
+        Ok((answers, left_off)) => Judged::Said { answers, left_off },
+        Err(AskError::Evaluate(err)) => Judged::Broken(err),
+        Err(err) => Judged::Trouble(err.to_string()),
+    }
+}
+
+/// One answer for each policy; where the process ended early, that is one.
+pub(super) async fn judge(
+    program: &Path,
+    dir: &Path,
+    question: &Question,
+) -> Result<Vec<Judged>, PolicyError> {
+    let input = serde_json::to_vec(question).map_err(PolicyError::Heard)?;
+    if input.len() > MAX_INPUT {
+        return Err(PolicyError::TooLarge);
+    }
+    let mut env = Environment::default();
+    env.set("MALLOC_ARENA_MAX", "1");
+    let args = ["policy".into(), "judge".into()];
+    let count = u32::try_from(question.policies.len()).unwrap_or(u32::MAX);
+    // Beyond its own limits it is stuck in one step; a slow machine is given some time to start it.
+    let timeout = TIME.saturating_mul(count) + Duration::from_secs(30);
+    let call = Capture {
+        stdin: &input,
+        timeout,
+        ..Capture::new(program, &args, dir, &env)
+    };
+    let heard = match process::capture(call).await {
+        Ok(heard) => heard,
+        Err(CaptureError::TimedOut { .. }) => {
+            let names: Vec<&str> = question.policies.iter().map(|it| it.0.as_str()).collect();
+            return Err(PolicyError::Trouble {
+                policy: names.join("`, `"),
+                why: "a step of it does not come to an end".to_owned(),
+            });
+        }
+        Err(err) => return Err(PolicyError::Start(err)),
+    };
+    let lines = heard.stdout.split(|byte| *byte == b'\n');
+    let mut all: Vec<Judged> = lines
+        .filter(|line| !line.is_empty())
+        .map(serde_json::from_slice)
+        .collect::<Result<_, _>>()
+        .map_err(PolicyError::Heard)?;
+    if all.len() < question.policies.len() {
+        all.push(Judged::Trouble(ended_early(&heard)));
+        let missing = question.policies.len() - all.len();
+        all.extend((0..missing).map(|_| Judged::Trouble("another ended before it".to_owned())));
+    }
+    Ok(all)
+}
+
+fn ended_early(heard: &Captured) -> String {
+    let out_of_memory = heard.stderr_text().contains("memory allocation");
+    match heard.exit {
+        Exit::Signal(_) if out_of_memory => {
+            format!("it needs more than {} MiB of memory", MEMORY >> 20)
+        }
+        exit => format!("its process ended with {exit}"),
+    }
+}
+
+/// Asks all policies of a project about a plan without changes, to find what only evaluation finds.
+pub(super) async fn try_out(
+    project: &Project,
+    program: &Path,
+    dir: &Path,
+) -> Result<Vec<Judged>, PolicyError> {
+    let policies = project.policies.values();
+    let question = Question {
+        policies: policies
+            .map(|policy| (policy.name.clone(), policy.sources.clone()))
+            .collect(),
+        document: Document {
+            plan: serde_json::json!({ "format_version": "1.2", "resource_changes": [] }),
+            run: RunFacts {
+                id: "r1".to_owned(),
+                change_set: "c1".to_owned(),
+                action: "plan".to_owned(),
+                phase: Point::Plan,
+                destroy: false,
+                auto_approve: false,
+            },
+            actor: Actor::default(),
+            approvals: Vec::new(),
+            stack: StackFacts {
+                name: "stack".to_owned(),
+                path: "stack".to_owned(),
+                layer: "layer".to_owned(),
+                target: "target".to_owned(),
+                labels: std::collections::BTreeSet::new(),
+                state: "stack".to_owned(),
+                protected: false,
+            },
+            upstreams: Vec::new(),
+            source: SourceFacts {
+                commit: None,
+                subject: None,
+                dirty: false,
+                digest: String::new(),
+            },
+            time: Timestamp::UNIX_EPOCH.into(),
+        },
+    };
+    judge(program, dir, &question).await
+}
