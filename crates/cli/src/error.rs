@@ -64,10 +64,10 @@ impl CommandError {
         self
     }
 
-    /// Hints name the home that was named, so that their commands work as they stand.
+    /// Commands name the home that was named, so that they work as they stand.
     pub(crate) fn at_home(mut self, global: &Global) -> Self {
-        for hint in &mut self.hints {
-            *hint = at_home(hint, global);
+        for text in self.causes.iter_mut().chain(&mut self.hints) {
+            *text = at_home(text, global);
         }
         self
     }

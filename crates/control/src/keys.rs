@@ -11,7 +11,6 @@ use drivers::process::Environment;
 use drivers::secrets::{self, Reference, SecretError, Surroundings};
 use model::secret::Secret;
 use store::{Keyring, OpenKeyringError, OpenStoreError, Store, StoreError, Use};
-use tokio::runtime::Handle;
 
 use crate::Control;
 
@@ -100,19 +99,32 @@ impl KeySource {
                 store.key_renew_from(move || Keyring::open_age(&file, &identity).ok());
             }
             Self::Command { .. } => {
-                let (source, runtime) = (self.clone(), Handle::current());
+                let source = self.clone();
                 let last: Mutex<Option<Instant>> = Mutex::default();
                 store.key_renew_from(move || {
                     let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
                     if last.is_some_and(|last| last.elapsed() < COMMAND_AT_MOST_EVERY) {
                         return None;
                     }
-                    let read = runtime.block_on(source.read()).ok();
+                    let read = source.read_elsewhere();
                     *last = Some(Instant::now());
                     read
                 });
             }
         }
+    }
+}
+
+impl KeySource {
+    /// On a thread of its own: whoever asks may be one that must not wait for others.
+    fn read_elsewhere(&self) -> Option<Keyring> {
+        let source = self.clone();
+        let read = std::thread::spawn(move || {
+            let mut runtime = tokio::runtime::Builder::new_current_thread();
+            let runtime = runtime.enable_all().build().ok()?;
+            runtime.block_on(source.read()).ok()
+        });
+        read.join().ok().flatten()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use control::states;
+use control::states::{self, ReadStateError};
 
 use crate::args::Global;
 use crate::commands::place::Place;
@@ -31,7 +31,19 @@ pub(crate) async fn pull(
     let (place, state) = Place::open_state(global, process, &args.state).await?;
     let (_, bytes) = states::read(&place.control, &state, args.version)
         .await
-        .map_err(|err| CommandError::from_error(&err))?;
+        .map_err(|err| {
+            let shown = CommandError::from_error(&err);
+            match err {
+                ReadStateError::NoState { .. } => {
+                    shown.hint("`terrane state list` shows all there are")
+                }
+                ReadStateError::NoVersion { .. } => shown.hint(format!(
+                    "`terrane state versions {}` shows all there are",
+                    args.state
+                )),
+                ReadStateError::Store { .. } => shown,
+            }
+        })?;
     let mut out = std::io::stdout().lock();
     out.write_all(&bytes)
         .and_then(|()| out.flush())

@@ -11,6 +11,7 @@ use control::states::recover::{
 use serde_json::json;
 
 use crate::args::Global;
+use crate::commands::place::at_home;
 use crate::commands::read_project;
 use crate::view::{Look, errors};
 use crate::{CommandError, ExitStatus, Process, report};
@@ -125,7 +126,8 @@ async fn into_home(
             "broken": rebuilt.broken,
         }))?;
     } else {
-        report::say(&told(&rebuilt, process.look(global)))?;
+        let text = told(&rebuilt, process.look(global));
+        report::say(&at_home(&text, global))?;
     }
     Ok(if rebuilt.broken.is_empty() {
         ExitStatus::Done

@@ -4,7 +4,7 @@ use control::states::{self, Damage, Refusal, Verified};
 use serde_json::json;
 
 use crate::args::Global;
-use crate::commands::place::Place;
+use crate::commands::place::{Place, at_home};
 use crate::view::{Look, errors};
 use crate::{CommandError, ExitStatus, Process, report};
 
@@ -36,7 +36,8 @@ pub(crate) async fn verify(
     } else {
         report::data(&summary(&verified))?;
         for damage in &verified.damages {
-            report::say(&told(damage, process.look(global)))?;
+            let text = told(damage, process.look(global));
+            report::say(&at_home(&text, global))?;
         }
     }
     Ok(if verified.damages.is_empty() {
