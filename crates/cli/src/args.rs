@@ -6,9 +6,9 @@ use clap::{CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
     apply::ApplyArgs, completions::CompletionsArgs, destroy::DestroyArgs, engine::EngineArgs,
-    fmt::FmtArgs, graph::GraphArgs, hold::HoldArgs, init::InitArgs, key::KeyArgs, lock::LockArgs,
-    output::OutputArgs, plan::PlanArgs, run::RunArgs, runner::RunnerArgs, server::ServerArgs,
-    state::StateArgs, token::TokenArgs, validate::ValidateArgs,
+    exec::ExecArgs, fmt::FmtArgs, graph::GraphArgs, hold::HoldArgs, init::InitArgs, key::KeyArgs,
+    lock::LockArgs, output::OutputArgs, plan::PlanArgs, run::RunArgs, runner::RunnerArgs,
+    server::ServerArgs, state::StateArgs, token::TokenArgs, validate::ValidateArgs,
 };
 use crate::{ExitStatus, Process, report};
 
@@ -78,6 +78,7 @@ pub(crate) enum Command {
     Apply(ApplyArgs),
     Destroy(DestroyArgs),
     Output(OutputArgs),
+    Exec(ExecArgs),
     State(StateArgs),
     Server(ServerArgs),
     Token(TokenArgs),

@@ -6,6 +6,7 @@ mod change;
 pub(crate) mod completions;
 pub(crate) mod destroy;
 pub(crate) mod engine;
+pub(crate) mod exec;
 pub(crate) mod fmt;
 pub(crate) mod graph;
 pub(crate) mod hold;
@@ -112,6 +113,9 @@ pub(crate) async fn say_abandoned(
         let hints = [
             format!(
                 "was its stack renamed? `state = \"{state}\"` in the stack's block takes it up again"
+            ),
+            format!(
+                "was it removed? `terrane destroy {state}` finds the commit that last had its stack"
             ),
             "`terrane state list` shows all states".to_owned(),
         ];

@@ -13,6 +13,8 @@ pub enum ExitStatus {
     /// A rule said no: writer, lock, seal, home.
     Refused,
     Usage,
+    /// Whatever the engine said, for `exec`.
+    Engine(i32),
     Interrupted,
 }
 
@@ -25,6 +27,7 @@ impl ExitStatus {
             Self::Waits => 3,
             Self::Refused => 4,
             Self::Usage => 64,
+            Self::Engine(code) => u8::try_from(code).unwrap_or(1),
             Self::Interrupted => 130,
         }
     }

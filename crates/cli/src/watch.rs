@@ -382,6 +382,7 @@ fn say_begin(set: &ChangeSet) -> Result<(), CommandError> {
     report::json_line(&json!({
         "event": "change_set", "change_set": set.id.to_string(),
         "action": set.request.action.word(), "stacks": set.request.stacks,
+        "identity": set.request.identity,
     }))
 }
 
@@ -403,5 +404,6 @@ fn deed(action: Action) -> &'static str {
         Action::Plan => "plan",
         Action::Apply => "apply",
         Action::Destroy => "destroy",
+        Action::Exec => "exec",
     }
 }

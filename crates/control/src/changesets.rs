@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 
 use drivers::engine::Engine;
-use drivers::snapshot::{self, Extras};
 use model::approval::{ApprovalBlock, ApprovalScope, Requirement};
 use model::changeset::{Action, ChangeSet, Origin, Reopen, Request, Status, reopen};
 use model::engine::EngineRequirement;
+use model::exec::{Exec, ExecKind};
 use model::graph::Graph;
 use model::ids::{ChangeSetId, StackName};
 use model::plan::Plan;
@@ -21,7 +21,8 @@ use store::{ChangeSetError, Scope};
 use crate::asker::Asker;
 use crate::projects::OpenProject;
 use crate::settled::{self, KnownOutputs};
-use crate::{Control, changed, kept_aside, runner};
+use crate::writers::Who;
+use crate::{Control, changed, kept_aside, providers, runner};
 use source::Source;
 use watch::watch_path;
 
@@ -51,10 +52,24 @@ pub struct Wanted {
     pub refresh_only: bool,
     /// For a plan from an older version of the state.
     pub pinned: Option<i64>,
-    /// Who asks: a person of the operating system.
+    /// For a plan that reads no state.
+    pub no_state: bool,
+    /// Who asks, by name.
     pub asker: String,
+    /// Who asks, and which targets they may change.
+    pub who: Who,
+    /// For a command of the engine's own.
+    pub exec: Option<Exec>,
     /// Whether a home was named, or the machine keeps its disk: states may be stored here.
     pub may_keep_state: bool,
+}
+
+impl Wanted {
+    /// Whether it may change anything, rather than only look.
+    pub fn changes(&self) -> bool {
+        let exec = self.exec.as_ref().map(|exec| exec.kind);
+        self.action != Action::Plan && exec != Some(ExecKind::Read)
+    }
 }
 
 /// A stored change set, and the values its runners get from the asker's side.
@@ -155,7 +170,8 @@ async fn prepare(
     checks::check_holds(control, project, wanted).await?;
     for name in &wanted.stacks {
         checks::may(project, &project.stacks[name], wanted)?;
-        if wanted.action != Action::Plan {
+        providers::check(open, project, name)?;
+        if wanted.changes() {
             let state = control.state_name(&project.stacks[name].state);
             let checked = kept_aside::check(control, &state).await;
             checked.map_err(|source| PrepareError::KeptAside {
@@ -168,8 +184,10 @@ async fn prepare(
         }
     }
     checks::reserve_for_runs(control, project, wanted).await?;
-    checks::check_upstreams(control, project, wanted).await?;
-    checks::check_downstreams(control, project, &graph, wanted).await?;
+    if !wanted.no_state {
+        checks::check_upstreams(control, project, wanted).await?;
+    }
+    checks::check_downstreams(control, open, project, &graph, wanted).await?;
     let kept = source::hold_snapshots(control)?;
     let snapshot = source::keep_source(control, open, project).await?;
     let source = Source {
@@ -193,10 +211,11 @@ async fn prepare(
         }
     }
     let asker = Asker::gather(env, &open.root, &specs)?;
-    let commit = open
-        .git
-        .as_ref()
-        .and_then(|git| git.head_commit().ok().flatten());
+    let git = open.git.as_ref().filter(|_| open.commit.is_none());
+    let commit = match &open.commit {
+        Some(from) => Some((from.id.clone(), from.subject.clone())),
+        None => git.and_then(|git| git.head_commit().ok().flatten()),
+    };
     let request = Request {
         project: control.home.project().to_owned(),
         machine: control.home.machine().to_owned(),
@@ -209,10 +228,9 @@ async fn prepare(
         commit: commit.as_ref().map(|(id, _)| id.clone()),
         subject: commit.map(|(_, subject)| subject),
         asker: Some(wanted.asker.clone()),
-        dirty: open
-            .git
-            .as_ref()
-            .is_some_and(|git| git.is_dirty().unwrap_or(true)),
+        identity: Some(wanted.who.identity.clone()),
+        exec: wanted.exec.clone(),
+        dirty: git.is_some_and(|git| git.is_dirty().unwrap_or(true)),
         origin: Origin::Person,
         approvals: approvals(project, wanted),
     };
@@ -225,7 +243,7 @@ async fn prepare(
     })
 }
 
-/// The projects's stacks that a stopped change set is about, checked against what there is now.
+/// The project's stacks that a stopped change set is about, checked against what there is now.
 pub async fn find_stopped(
     control: &Control,
     project: &Project,
@@ -238,7 +256,7 @@ pub async fn find_stopped(
     };
     let what = what(&set);
     let runs = control.store.run_list(set.id).await?;
-    let again = reopen(&set, &runs, what).map_err(ChangeSetError::from)?;
+    let again = reopen(&set, &runs, what)?;
     for run in runs.iter().filter(|run| again.contains(&run.id)) {
         if !project.stacks.contains_key(&run.stack) {
             return Err(PrepareError::Gone {
@@ -286,7 +304,7 @@ pub async fn find_same(
         return Ok(None);
     };
     // After an edit it is another request, and waits for its turn.
-    let now = snapshot::collect(&open.root, open.git.as_ref(), &Extras::of(project))?;
+    let (now, _) = source::look(open, project)?;
     Ok((now.digest == set.request.source).then_some(set))
 }
 
@@ -339,8 +357,10 @@ fn lanes(project: &Project, wanted: &Wanted) -> Vec<String> {
 /// Who must agree before anything is applied; a target's word is asked for once, a stack's by itself.
 fn approvals(project: &Project, wanted: &Wanted) -> Vec<Requirement> {
     let mut found: Vec<Requirement> = Vec::new();
-    if wanted.action == Action::Plan {
-        return found;
+    match wanted.action {
+        Action::Apply | Action::Destroy => {}
+        // What is done by hand has its own record.
+        Action::Plan | Action::Exec => return found,
     }
     for name in &wanted.stacks {
         let stack = &project.stacks[name];

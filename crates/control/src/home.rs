@@ -196,8 +196,22 @@ impl Home {
         &self.project
     }
 
-    /// What the engine writes to standard error, in whatever stage.
-    pub(crate) fn engine_complaints(&self, run: RunId) -> PathBuf {
+    /// What the engine says, as it says it: secrets and all, until its copy is whole.
+    pub(crate) fn engine_output(&self, run: RunId, stage: model::run::Stage) -> PathBuf {
+        self.engine_events(run, stage).with_extension("raw")
+    }
+
+    pub(crate) fn engine_complaints_raw(&self, run: RunId) -> PathBuf {
+        self.run_dir(run).join("engine.err.raw")
+    }
+
+    /// The engine at work, for those who must end it without its runner.
+    pub(crate) fn engine_pid(&self, run: RunId) -> PathBuf {
+        self.run_dir(run).join("engine.pid")
+    }
+
+    /// What the engine writes to standard error, in whatever stage, without secrets.
+    pub fn engine_complaints(&self, run: RunId) -> PathBuf {
         self.run_dir(run).join("engine.err")
     }
 
@@ -256,7 +270,7 @@ impl Home {
         self.work.join("runners.log")
     }
 
-    /// What the engine says while it plans or applies, as it says it.
+    /// What the engine says while it plans or applies, without secrets.
     pub fn engine_events(&self, run: RunId, stage: model::run::Stage) -> PathBuf {
         let name = match stage {
             model::run::Stage::Preparing => "init.jsonl",

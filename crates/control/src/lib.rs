@@ -3,8 +3,10 @@
 //!
 //! Not here: SQL (`store`), processes and Git (`drivers`), decisions (`model`), words for people (`cli`).
 
+pub mod abandoned;
 pub mod asker;
 pub mod backends;
+pub mod cancelling;
 pub mod changed;
 pub mod changesets;
 pub mod engines;
@@ -13,12 +15,15 @@ pub mod holds;
 pub mod home;
 pub mod kept_aside;
 pub mod keys;
+mod left_behind;
 pub mod locks;
 pub mod outputs;
 pub mod patience;
 pub mod projects;
 pub mod proposals;
+pub mod providers;
 pub mod recovery;
+pub mod run_logs;
 pub mod runner;
 pub mod runs;
 mod settled;
@@ -32,6 +37,7 @@ pub mod surgery;
 pub mod tokens;
 pub mod validation;
 pub mod worker;
+pub mod writers;
 
 use std::path::PathBuf;
 

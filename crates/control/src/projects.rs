@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use drivers::git::{Git, GitError, Repository};
 use drivers::tree::DirTree;
 use model::config::{self, Loaded, Surroundings};
+use model::project::Project;
 
 #[derive(Debug)]
 pub struct OpenProject {
@@ -13,8 +14,19 @@ pub struct OpenProject {
     pub loaded: Loaded,
     pub git: Option<Repository>,
     pub identity: Identity,
+    /// The commit it was read from, in place of the working tree.
+    pub commit: Option<FromCommit>,
     /// Which home it would have without an `id`, and had before it got one.
     pub derived: Identity,
+}
+
+/// An older project: for stacks that it no longer has.
+#[derive(Clone, Debug)]
+pub struct FromCommit {
+    pub id: String,
+    pub subject: String,
+    /// What the project is now.
+    pub now: Project,
 }
 
 /// Which home is this project's.
@@ -83,6 +95,7 @@ pub fn open(root: &Path, env: &BTreeMap<String, String>) -> Result<OpenProject, 
         loaded,
         git,
         identity,
+        commit: None,
         derived,
     })
 }

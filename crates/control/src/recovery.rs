@@ -5,12 +5,13 @@ use std::fs;
 
 use model::changeset::{ChangeSet, Status};
 use model::ids::RunId;
-use model::run::{Run, RunEvent, RunState};
+use model::run::{Run, RunEvent, RunState, Stage};
 use store::{ChangeSetError, Store};
 
 use crate::Control;
 use crate::home::Home;
 use crate::kept_aside::{self, Leftovers};
+use crate::left_behind;
 use crate::locks::RunLock;
 use crate::runner::scratch_dir;
 
@@ -40,6 +41,8 @@ pub async fn recover(control: &Control, set: &ChangeSet) -> Result<Vec<Found>, C
         let Some(run) = control.store.run_get(run.id).await? else {
             continue;
         };
+        crate::runner::finish_lost_logs(&control.home, run.id);
+        let mut left = None;
         let kept = match &run.state {
             RunState::Applying { plan, .. } => {
                 let spec = control.store.run_spec(run.id).await?;
@@ -53,6 +56,8 @@ pub async fn recover(control: &Control, set: &ChangeSet) -> Result<Vec<Found>, C
                 };
                 // A lock that cannot be released now is found again by the next look.
                 drop(control.store.lock_release_run(run.id).await);
+                let events = crate::runner::lost_events(&control.home, run.id, Stage::Applying);
+                left = left_behind::look(control, run.id, &spec, &events, true).await;
                 kept
             }
             RunState::Planning { .. } => None,
@@ -62,12 +67,14 @@ pub async fn recover(control: &Control, set: &ChangeSet) -> Result<Vec<Found>, C
             | RunState::Finished { .. } => continue,
         };
         let was = run.state.word();
-        let event = RunEvent::RunnerLost { kept: kept.clone() };
+        let event = RunEvent::RunnerLost {
+            kept: kept.clone(),
+            left,
+        };
         let run = control
             .store
             .run_record(run.id, event, control.now())
             .await?;
-        crate::runner::mask_lost_logs(&control.home, run.id);
         remove_scratch(control, run.id);
         found.push(Found { run, was, kept });
         drop(lock);
@@ -149,7 +156,7 @@ fn is_stale(control: &Control, set: &ChangeSet) -> bool {
 }
 
 /// Whether its processes belong to another machine: a lock on this disk says nothing of them.
-fn is_elsewhere(control: &Control, set: &ChangeSet) -> bool {
+pub fn is_elsewhere(control: &Control, set: &ChangeSet) -> bool {
     set.request.machine != control.home.machine()
 }
 

@@ -6,12 +6,14 @@
 //!
 //! Not here: which run starts when (`worker`), the state endpoint's wire (`server`).
 
+use std::fs::File;
 use std::future::Future;
 use std::io::Write as _;
 use std::os::fd::AsFd as _;
 use std::pin::Pin;
 
 use model::ids::RunId;
+use model::import_proposal::Left;
 use model::masking::Mask;
 use model::run::{Awaited, EngineDiagnostic, Problem, Run, RunEvent, RunSpec, RunState, Stage};
 use model::secret::Secret;
@@ -20,6 +22,7 @@ use tokio::sync::Mutex;
 
 use crate::Control;
 use crate::asker::Asker;
+use crate::cancelling;
 use crate::locks::RunLock;
 use crate::patience::insist;
 use crate::state::StateAccess;
@@ -28,9 +31,12 @@ use interrupts::Interrupts;
 
 mod ahead;
 mod apply;
+mod attend;
 mod engine;
+mod exec;
 mod inputs;
 mod interrupts;
+mod limit;
 mod logs;
 mod plan;
 mod preview;
@@ -38,8 +44,10 @@ mod usage;
 mod workspace;
 
 pub(crate) use ahead::path as planned_outputs;
+pub use attend::{AttendError, attend};
+pub use exec::exit_file;
 pub(crate) use inputs::for_backend;
-pub(crate) use logs::mask_lost as mask_lost_logs;
+pub(crate) use logs::{finish_lost as finish_lost_logs, lost_events};
 pub(crate) use plan::{file_path as plan_file, view_path as plan_view};
 pub use usage::{USAGE_FILE, note_usage};
 pub(crate) use workspace::{scratch_dir, write_override};
@@ -61,6 +69,8 @@ pub(crate) struct Job<'a> {
     spec: &'a RunSpec,
     asker: &'a Asker,
     serve: Serve,
+    /// The run's lock, which its engines inherit.
+    lock: File,
     interrupts: Mutex<Interrupts>,
     /// What the plan was made with, if the same process goes on to apply it.
     carried: Mutex<Option<Carried>>,
@@ -78,10 +88,7 @@ impl Job<'_> {
     /// Something its asker should hear of, although nothing fails: a line beside the run's logs.
     fn warn(&self, words: &str) {
         let path = self.control.home.run_warnings(self.run);
-        let file = std::fs::File::options()
-            .create(true)
-            .append(true)
-            .open(path);
+        let file = File::options().create(true).append(true).open(path);
         // A warning that cannot be kept is not worth a failure.
         drop(file.and_then(|mut file| writeln!(file, "{words}")));
     }
@@ -122,6 +129,7 @@ pub(crate) struct Failure {
     diagnostics: Vec<EngineDiagnostic>,
     refused: bool,
     interrupted: bool,
+    left: Option<Box<Left>>,
 }
 
 impl Failure {
@@ -132,6 +140,7 @@ impl Failure {
             diagnostics: Vec::new(),
             refused: false,
             interrupted: false,
+            left: None,
         }
     }
 
@@ -186,6 +195,7 @@ impl Failure {
             hint: self.hint,
             refused: self.refused,
             interrupted: self.interrupted,
+            left: self.left,
         }
     }
 }
@@ -200,7 +210,7 @@ pub async fn run(
 ) -> Result<(), RunnerError> {
     // First the ears, then the name: nobody sends a signal that would end us.
     let interrupts = Interrupts::listen().map_err(RunnerError::Session)?;
-    sign(run)?;
+    let lock = sign(run)?;
     let brief = control.store.run_brief(run).await;
     let (set, spec) = brief.map_err(|source| RunnerError::Read { run, source })?;
     let job = Job {
@@ -209,6 +219,7 @@ pub async fn run(
         spec: &spec,
         asker,
         serve,
+        lock,
         interrupts: Mutex::new(interrupts),
         carried: Mutex::new(None),
         holds_lanes: set.status.holds_lanes(),
@@ -219,13 +230,19 @@ pub async fn run(
         review: set.request.action == model::changeset::Action::Plan,
     };
     loop {
-        let happened = match stage {
-            Stage::Preparing | Stage::Planning => match awaits(control, run).await?.as_slice() {
-                [] => plan::plan(&job).await,
-                awaits => preview::preview(&job, awaits).await,
-            },
-            Stage::Applying => apply::apply(&job).await,
+        let happened = match (stage, &spec.exec) {
+            (Stage::Preparing | Stage::Planning, None) => {
+                match awaits(control, run).await?.as_slice() {
+                    [] if spec.no_state => preview::without_state(&job).await,
+                    [] => plan::plan(&job).await,
+                    awaits => preview::preview(&job, awaits).await,
+                }
+            }
+            (Stage::Applying, None) => apply::apply(&job).await,
+            (Stage::Preparing | Stage::Planning, Some(_)) => exec::prepare(&job).await,
+            (Stage::Applying, Some(exec)) => exec::exec(&job, exec).await,
         };
+        let happened = cancelling::name_who_asked(control, run, happened).await;
         // What happened must not be lost because the home does not answer now.
         let commit = async || {
             let happened = happened.clone();
@@ -256,13 +273,15 @@ async fn awaits(control: &Control, run: RunId) -> Result<Vec<Awaited>, RunnerErr
 }
 
 /// Writes this process's number into the lock it was started with.
-fn sign(run: RunId) -> Result<(), RunnerError> {
+fn sign(run: RunId) -> Result<File, RunnerError> {
     let fail = |source| RunnerError::Sign { run, source };
     let lock = std::io::stdout()
         .as_fd()
         .try_clone_to_owned()
         .map_err(fail)?;
-    RunLock::sign(&std::fs::File::from(lock), std::process::id()).map_err(fail)
+    let lock = File::from(lock);
+    RunLock::sign(&lock, std::process::id()).map_err(fail)?;
+    Ok(lock)
 }
 
 /// The event that ends a stage badly.

@@ -205,6 +205,7 @@ fn could_not_start(stage: Stage, failure: &StartError) -> Problem {
         hint: None,
         refused: false,
         interrupted: false,
+        left: None,
     }
 }
 

@@ -84,6 +84,17 @@ impl Engine {
         })
     }
 
+    /// Starts a call on our own terminal, for somebody to talk to.
+    pub fn start_in_front(
+        &self,
+        call: &EngineCall<'_>,
+        dir: &Path,
+        env: &Environment,
+        inherit: &[BorrowedFd<'_>],
+    ) -> Result<Running, StartError> {
+        process::start_in_front(&self.program, &self.args(call), dir, env, inherit)
+    }
+
     /// Runs a call that changes nothing (`show`, `output`, `validate`, `fmt`) and takes its output.
     pub async fn capture(
         &self,

@@ -7,6 +7,7 @@
 //! (`tree::CommitTree`).
 
 mod blobs;
+mod history;
 #[cfg(test)]
 pub(crate) mod tests;
 

@@ -1,10 +1,11 @@
-//! The one door to the rest of the world: child processes (engine, git, secret commands) and the
-//! network they are fetched from.
+//! The one door to the rest of the world: child processes (engine, git, secret commands), downloads, and
+//! those who vouch for a CI job.
 //!
 //! Not here: what to do when (`control`), state and history (`store`), pure parsing (`model`).
 
 pub mod engine;
 pub mod git;
+pub mod oidc;
 pub mod process;
 pub mod secrets;
 pub mod snapshot;

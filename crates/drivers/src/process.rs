@@ -1,8 +1,9 @@
-//! The one place a process is born, and the three ways one lives:
+//! The one place a process is born, and the four ways one lives:
 //!
 //! | way | for | output | ended by us |
 //! |---|---|---|---|
-//! | [`start`] | engines | append-only files | one interrupt, then waiting, never a kill |
+//! | [`start`] | engines | append-only files | one interrupt, then waiting, never a kill, unless a person wants one |
+//! | [`start_in_front`] | engines that somebody talks to | our terminal | as above |
 //! | [`spawn_detached`] | `terrane runner` | a log file | never |
 //! | [`capture`] | short helpers: git, versions, secret commands | bounded memory | killed at a time limit |
 //!
@@ -77,6 +78,27 @@ pub fn start(spec: &ChildSpec<'_>) -> Result<Running, StartError> {
         child,
         pid,
         is_script: is_script(spec.program),
+        interrupted: false,
+    })
+}
+
+/// Starts a child on our own descriptors and in our own group: it can be talked to, and a Ctrl-C in the
+/// terminal reaches it as well. Only for what holds nothing: it dies with the terminal. Wants a tokio runtime.
+pub fn start_in_front(
+    program: &Path,
+    args: &[OsString],
+    dir: &Path,
+    env: &Environment,
+    inherit: &[BorrowedFd<'_>],
+) -> Result<Running, StartError> {
+    let mut command = bare_command(program, env);
+    command.current_dir(dir).args(args);
+    let child = spawn(command, program, inherit)?;
+    let pid = child.id().unwrap_or_default();
+    Ok(Running {
+        child,
+        pid,
+        is_script: false,
         interrupted: false,
     })
 }
@@ -212,6 +234,14 @@ pub fn interrupt(pid: u32) -> io::Result<()> {
         return Ok(());
     };
     match rustix::process::kill_process(pid, Signal::INT) {
+        Err(err) if err == rustix::io::Errno::SRCH => Ok(()),
+        sent => Ok(sent?),
+    }
+}
+
+/// Ends a process that leads a group, and all of its group, at once. One that is gone already is no error.
+pub fn kill_group(pid: u32) -> io::Result<()> {
+    match signal_group(pid, Signal::KILL) {
         Err(err) if err == rustix::io::Errno::SRCH => Ok(()),
         sent => Ok(sent?),
     }

@@ -6,6 +6,7 @@
 //!
 //! Not here: keeping packs (`store`), where slots are (`control`).
 
+mod commit;
 mod listing;
 mod pack;
 mod slot;
@@ -25,6 +26,7 @@ use serde::{Deserialize, Serialize};
 use crate::git::{GitError, Repository};
 use crate::tree::normalised;
 
+pub use commit::{Committed, collect_commit};
 pub use pack::{Packed, UnpackError, unpack};
 pub use slot::{LaidOut, LayOutError, Slot};
 

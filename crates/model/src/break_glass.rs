@@ -18,15 +18,18 @@ pub enum Act {
     StateEdited,
     /// Sensitive values were shown.
     Revealed,
+    /// The engine of a run was killed.
+    EngineKilled,
 }
 
 impl Act {
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::LockBroken,
         Self::StatePushed,
         Self::StateRolledBack,
         Self::StateEdited,
         Self::Revealed,
+        Self::EngineKilled,
     ];
 
     pub fn as_str(self) -> &'static str {
@@ -36,6 +39,7 @@ impl Act {
             Self::StateRolledBack => "state_rolled_back",
             Self::StateEdited => "state_edited",
             Self::Revealed => "revealed",
+            Self::EngineKilled => "engine_killed",
         }
     }
 
@@ -47,6 +51,7 @@ impl Act {
             Self::StateRolledBack => "state rolled back",
             Self::StateEdited => "state edited",
             Self::Revealed => "secrets shown",
+            Self::EngineKilled => "engine killed",
         }
     }
 }

@@ -5,7 +5,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::approval::{Approval, Requirement};
+use crate::exec::Exec;
 use crate::hold::Hold;
+use crate::identity::Identity;
 use crate::ids::{ChangeSetId, StackName};
 
 mod advance;
@@ -54,7 +56,7 @@ pub struct Request {
     #[serde(default)]
     pub subject: Option<String>,
     pub dirty: bool,
-    /// Who asked: a person of the operating system.
+    /// Who asked, by name.
     #[serde(default)]
     pub asker: Option<String>,
     #[serde(default)]
@@ -62,6 +64,12 @@ pub struct Request {
     /// Who must agree, as the project said when it was asked for.
     #[serde(default)]
     pub approvals: Vec<Requirement>,
+    /// What is known about who asked.
+    #[serde(default)]
+    pub identity: Option<Identity>,
+    /// Which command of the engine's own, and why.
+    #[serde(default)]
+    pub exec: Option<Exec>,
 }
 
 /// What started a change set.
@@ -99,6 +107,8 @@ pub enum Action {
     Plan,
     Apply,
     Destroy,
+    /// A command of the engine's own.
+    Exec,
 }
 
 impl Action {
@@ -107,6 +117,7 @@ impl Action {
             Self::Plan => "plan",
             Self::Apply => "apply",
             Self::Destroy => "destroy",
+            Self::Exec => "exec",
         }
     }
 }

@@ -32,6 +32,7 @@ mod templates;
 mod tests;
 mod value;
 pub(crate) mod walk;
+mod writer;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -55,7 +56,7 @@ pub use kinds::duration as read_duration;
 
 use crate::diagnostic::{Finding, Location, Severity};
 use crate::module::Module;
-use crate::project::Project;
+use crate::project::{Project, Writer};
 use crate::tree::Tree;
 
 /// What a project file may ask of the place where it is loaded.
@@ -295,10 +296,17 @@ fn read(
             )
         })
         .collect();
+    let writers: BTreeMap<String, Writer> = outer
+        .all("writer")
+        .map(|item| {
+            let writer = writer::read_writer(reader, item, &scope);
+            (writer.name.clone(), writer)
+        })
+        .collect();
     for item in outer
         .items
         .iter()
-        .filter(|item| matches!(item.spec.word, "writer" | "facts" | "render"))
+        .filter(|item| matches!(item.spec.word, "facts" | "render"))
     {
         reader.fields(item.source, item.block, item.spec, &scope);
         reader.deep_fields(item.source, item.block, item.spec, &scope, &mut |_| {});
@@ -353,6 +361,7 @@ fn read(
             .into_iter()
             .map(|(name, draft)| (name, draft.context))
             .collect();
+        project.writers = writers;
         project.stacks = drafts
             .into_iter()
             .map(|(name, draft)| (name, draft.stack))

@@ -121,7 +121,10 @@ fn run_states() -> Vec<(String, RunState)> {
         finished(Outcome::Skipped {
             because: Skip::Interrupted,
         }),
-        finished(Outcome::Unknown { kept: None }),
+        finished(Outcome::Unknown {
+            kept: None,
+            left: None,
+        }),
         finished(Outcome::Deferred {
             on: awaited(),
             preview: Preview::Unchanged,
@@ -179,7 +182,21 @@ fn run_events() -> Vec<(&'static str, RunEvent)> {
                 because: Skip::Interrupted,
             },
         ),
-        ("runner lost", RunEvent::RunnerLost { kept: None }),
+        (
+            "runner lost",
+            RunEvent::RunnerLost {
+                kept: None,
+                left: None,
+            },
+        ),
+        (
+            "cancel asked",
+            RunEvent::CancelAsked {
+                by: String::new(),
+                reason: None,
+                kill: false,
+            },
+        ),
         ("reopened", RunEvent::Reopened),
     ]
 }
@@ -290,5 +307,6 @@ fn problem() -> Problem {
         hint: None,
         refused: false,
         interrupted: false,
+        left: None,
     }
 }

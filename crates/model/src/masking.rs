@@ -10,6 +10,10 @@ use serde_json::Value;
 use crate::plan::{Plan, PlanValue};
 use crate::secret::Secret;
 
+mod stream;
+
+pub use stream::MaskStream;
+
 /// What stands where a secret was.
 pub const MASKED: &str = "(secret)";
 
@@ -45,6 +49,8 @@ pub struct Mask {
     /// Numbers that are too short for free text, and hidden where one is a whole value.
     numbers: BTreeSet<String>,
     short: Vec<usize>,
+    /// Whether one of them goes over several lines.
+    has_lines: bool,
 }
 
 impl Mask {
@@ -69,6 +75,7 @@ impl Mask {
         }
         forms.sort_unstable();
         forms.dedup();
+        let has_lines = forms.iter().any(|form| form.contains('\n'));
         let finder = (!forms.is_empty()).then(|| {
             AhoCorasick::builder()
                 .match_kind(MatchKind::Standard)
@@ -79,6 +86,7 @@ impl Mask {
             finder: finder.flatten(),
             numbers,
             short,
+            has_lines,
         }
     }
 

@@ -28,6 +28,8 @@ pub struct Project {
     pub layers: BTreeMap<String, i64>,
     pub targets: BTreeMap<String, Target>,
     pub contexts: BTreeMap<String, Context>,
+    /// Who counts as CI, by name.
+    pub writers: BTreeMap<String, Writer>,
     /// Enabled stacks only, `for_each` and `discover` expanded, by name.
     pub stacks: BTreeMap<StackName, Stack>,
 }
@@ -49,6 +51,20 @@ impl Target {
     pub fn is_open(&self) -> bool {
         self.writers.iter().any(|writer| writer == "anyone")
     }
+}
+
+/// Jobs that may apply to the targets which name it: whose tokens come from this issuer, for this
+/// audience, with these claims.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Writer {
+    pub name: String,
+    pub issuer: String,
+    pub audience: String,
+    /// The environment variable that holds the token of a job which is given one.
+    pub token_env: String,
+    /// By claim: patterns, one of which must fit.
+    pub claims: BTreeMap<String, Vec<String>>,
+    pub declared_at: Location,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

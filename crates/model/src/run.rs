@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{ChangeSetId, RunId, StackName};
+use crate::import_proposal::Left;
 use crate::plan::PlanCounts;
 
 mod advance;
@@ -73,7 +74,8 @@ pub struct PlanRecord {
     pub seal: Seal,
     /// Made in another slot than the one applies use: good to look at, planned afresh at apply.
     pub preview: bool,
-    /// From when on a person's word is about this plan; the moment of an earlier one that it fits.
+    /// From when on a person's word is about this plan. None: it had to wait for an upstream, and what was
+    /// said of the change set covers it.
     #[serde(default)]
     pub since: Option<Timestamp>,
     /// Keyed digest of the values it takes from other stacks.
@@ -139,6 +141,8 @@ pub enum Outcome {
     /// The runner was lost while the engine was applying: what happened is not known.
     Unknown {
         kept: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        left: Option<Box<Left>>,
     },
 }
 
@@ -214,6 +218,9 @@ pub struct Problem {
     pub refused: bool,
     #[serde(default)]
     pub interrupted: bool,
+    /// What an engine that died had done, and no state knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left: Option<Box<Left>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -292,6 +299,17 @@ pub enum RunEvent {
     /// Its process is known to be gone; a plan simply starts again.
     RunnerLost {
         kept: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        left: Option<Box<Left>>,
+    },
+    /// Somebody wants it to end; what comes of that is another event.
+    CancelAsked {
+        by: String,
+        #[serde(default)]
+        reason: Option<String>,
+        /// Its engine was killed.
+        #[serde(default)]
+        kill: bool,
     },
     /// Tried again, or resumed, after it did not end well.
     Reopened,

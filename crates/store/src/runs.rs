@@ -3,7 +3,7 @@
 //! Not here: what an event does to a run (`model::run::advance`).
 
 use jiff::Timestamp;
-use model::changeset::ChangeSet;
+use model::changeset::{ChangeSet, Request};
 use model::ids::{ChangeSetId, RunId, StackName};
 use model::run::{Run, RunEvent, RunSpec, RunState, advance};
 
@@ -97,6 +97,31 @@ impl Store {
             consumed: row.opt_text(2)?.map(str::to_owned),
             serial: row.opt_int(3)?,
         }))
+    }
+
+    /// The newest run of a stack.
+    pub async fn run_newest(
+        &self,
+        project: &str,
+        stack: &str,
+    ) -> Result<Option<Run>, ChangeSetError> {
+        // Several projects may share a home, and have stacks of one name.
+        let rows = self
+            .db
+            .fetch_all(
+                "SELECT r.id, c.request
+                 FROM run AS r JOIN change_set AS c ON c.id = r.change_set
+                 WHERE r.stack = $1 ORDER BY r.id DESC LIMIT 100",
+                &[stack.into()],
+            )
+            .await?;
+        for row in &rows {
+            let request: Request = from_json(row.text(1)?, || "a change set".to_owned())?;
+            if request.project == project {
+                return self.run_get(RunId(row.int(0)?)).await;
+            }
+        }
+        Ok(None)
     }
 
     /// What happened to it, oldest first.

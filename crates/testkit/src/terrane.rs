@@ -135,6 +135,18 @@ impl TestTerrane {
         }
     }
 
+    /// Runs a command to its end with some of its environment changed: as somebody else, or elsewhere.
+    pub fn cli_with(&self, env: &[(&str, &str)], args: &[&str]) -> Said {
+        let mut command = self.command("", args);
+        let output = command.envs(env.iter().copied()).output();
+        let output = output.expect("terrane starts");
+        Said {
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+            code: output.status.code(),
+        }
+    }
+
     /// Starts a command and goes on.
     pub fn start(&self, name: &str, args: &[&str]) -> Background {
         let stdout = self.dir.path().join(format!("{name}.out"));

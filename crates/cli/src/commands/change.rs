@@ -8,13 +8,13 @@ use std::num::NonZeroUsize;
 use control::asker::Asker;
 use control::changesets::{self, PrepareError, Wanted};
 use control::projects::OpenProject;
-use control::{Control, engines, recovery, worker};
+use control::{Control, engines, recovery, worker, writers};
 use model::changeset::{Action, ChangeSet, Reopen, Status};
 use model::ids::{ChangeSetId, StackName};
 use model::project::{Backend, Project};
 use model::run::Run;
 
-use super::{open_home, refuse_new_key, say_abandoned, selection, sound_project};
+use super::{destroy, open_home, refuse_new_key, say_abandoned, selection, sound_project};
 use crate::args::Global;
 use crate::view::{Look, errors};
 use crate::watch::{Rest, Watcher};
@@ -22,6 +22,8 @@ use crate::{CommandError, ExitStatus, Process, report};
 
 mod ending;
 mod planned;
+
+pub(super) use ending::unknown;
 
 pub(crate) struct Change {
     pub(crate) action: Action,
@@ -33,9 +35,21 @@ pub(crate) struct Change {
     pub(crate) refresh_only: bool,
     /// For a plan from an older version of the state.
     pub(crate) pinned: Option<i64>,
+    /// For a plan that reads no state.
+    pub(crate) no_state: bool,
     pub(crate) detailed_exitcode: bool,
     pub(crate) full: bool,
     pub(crate) jobs: Option<NonZeroUsize>,
+    pub(crate) destroying: Destroying,
+}
+
+/// What only a destroy is told.
+#[derive(Default)]
+pub(crate) struct Destroying {
+    /// Names of protected stacks, in place of typing them.
+    pub(crate) confirm: Vec<String>,
+    /// The commit whose code is used.
+    pub(crate) from: Option<String>,
 }
 
 /// Engines at once, as it is typed.
@@ -49,6 +63,10 @@ pub(crate) async fn carry_out(
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
     let (open, project) = sound_project(global, process)?;
+    let (open, project) = match &change.destroying.from {
+        None => (open, project),
+        Some(commit) => destroy::as_of(commit, open, &project, process)?,
+    };
     let look = process.look(global);
     let applied = differing(&change, &open, &project, global, process).await?;
     let stacks = selection::resolve(
@@ -63,7 +81,12 @@ pub(crate) async fn carry_out(
         return Ok(ExitStatus::Done);
     }
     if change.action == Action::Destroy {
-        type_protected_names(&project, &stacks, process)?;
+        destroy::check(&change.destroying, &open, &project, &stacks, process)?;
+    }
+    let who = writers::identify(&project, &stacks, &process.env, &process.actor()).await;
+    if change.action != Action::Plan {
+        who.check_all(&project, &stacks)
+            .map_err(|err| prepare_error(&err.into()))?;
     }
     let settings = process.settings(global)?;
     if stacks.iter().any(|name| keeps_state_here(&project, name)) {
@@ -71,7 +94,9 @@ pub(crate) async fn carry_out(
     }
     let control = open_home(&settings, &open, process, look).await?;
     look_after_the_past(&control, &open, look, process).await?;
-    say_abandoned(&control, &project, look).await?;
+    if open.commit.is_none() {
+        say_abandoned(&control, &project, look).await?;
+    }
     if settings.is_ci && settings.named_home.is_none() && change.action != Action::Plan {
         let said = "no home is named: lanes and history reach no further than this job";
         report::say(&errors::render_warning(said, &[], look))?;
@@ -88,7 +113,10 @@ pub(crate) async fn carry_out(
         destroy: change.destroy,
         refresh_only: change.refresh_only,
         pinned: change.pinned,
-        asker: process.actor(),
+        no_state: change.no_state,
+        asker: who.identity.name.clone(),
+        who,
+        exec: None,
         may_keep_state: !settings.is_ci || settings.named_home.is_some(),
         stacks,
     };
@@ -137,7 +165,7 @@ async fn differing(
 }
 
 /// What went wrong on the way without failing anything.
-fn say_warnings(control: &Control, run: &Run, look: Look) -> Result<(), CommandError> {
+pub(super) fn say_warnings(control: &Control, run: &Run, look: Look) -> Result<(), CommandError> {
     let kept = std::fs::read_to_string(control.home.run_warnings(run.id)).unwrap_or_default();
     for line in kept.lines() {
         report::say(&errors::render_warning(line, &[], look))?;
@@ -191,6 +219,21 @@ async fn start<'a>(
     Ok(Watcher::drive(control, begun, global, process))
 }
 
+/// Watches a change set that was told to end, until it has, and tells how.
+pub(crate) async fn watch_to_the_end(
+    control: &Control,
+    id: ChangeSetId,
+    global: &Global,
+    process: &Process,
+) -> Result<ExitStatus, CommandError> {
+    let attached = Watcher::attach(control, id, None, global, process);
+    let mut watcher = attached.map_err(|err| CommandError::from_error(&err))?;
+    match watcher.until_rest().await? {
+        Rest::Detached => Ok(ExitStatus::Interrupted),
+        Rest::Over | Rest::AwaitsConfirm => ending::tell(&watcher, global, process).await,
+    }
+}
+
 /// Watches until nothing goes on by itself, asks when it must, and tells the end.
 async fn follow(
     watcher: &mut Watcher<'_>,
@@ -235,7 +278,10 @@ async fn follow(
         }
     }
     if change.action == Action::Plan {
-        let set = planned::plan_set(watcher, project).await?;
+        let mut set = planned::plan_set(watcher, project).await?;
+        if change.no_state {
+            set.heading += ", without state: everything shows as new";
+        }
         planned::show(&set, change.full, global, process)?;
         let status = ending::plan_status(watcher.runs(), change.detailed_exitcode);
         if global.json {
@@ -268,7 +314,7 @@ async fn confirm(
     }
     let deed = match action {
         Action::Destroy => "Destroy all of this?",
-        Action::Plan | Action::Apply => "Apply this?",
+        Action::Plan | Action::Apply | Action::Exec => "Apply this?",
     };
     report::say(&format!(
         "\n{deed} Only `yes` starts change set {}: ",
@@ -362,40 +408,11 @@ fn unconfirmed(answer: &Answer) -> Result<ExitStatus, CommandError> {
     Ok(answer.status())
 }
 
-fn keeps_state_here(project: &Project, stack: &StackName) -> bool {
+pub(super) fn keeps_state_here(project: &Project, stack: &StackName) -> bool {
     project.targets[&project.stacks[stack].target].backend == Backend::Terrane
 }
 
-/// A protected stack is destroyed only by who types its name.
-fn type_protected_names(
-    project: &Project,
-    stacks: &BTreeSet<StackName>,
-    process: &Process,
-) -> Result<(), CommandError> {
-    for name in stacks.iter().filter(|name| project.stacks[*name].protected) {
-        let refused = |why: &str| {
-            CommandError::new(format!("stack `{name}` is protected: {why}"))
-                .hint(format!(
-                    "leave it out with `!{name}`, or set `protected = false` first"
-                ))
-                .status(ExitStatus::Refused)
-        };
-        if !process.stdin_is_terminal {
-            return Err(refused(
-                "its name must be typed, and nobody is here to type it",
-            ));
-        }
-        report::say(&format!(
-            "Stack `{name}` is protected. Type its name to destroy it: "
-        ))?;
-        if read_line()? != name.as_str() {
-            return Err(refused("its name was not typed"));
-        }
-    }
-    Ok(())
-}
-
-fn read_line() -> Result<String, CommandError> {
+pub(crate) fn read_line() -> Result<String, CommandError> {
     let mut line = String::new();
     io::stderr()
         .flush()
@@ -408,7 +425,7 @@ fn read_line() -> Result<String, CommandError> {
 }
 
 /// Ends what a crash left open, and says so.
-async fn look_after_the_past(
+pub(super) async fn look_after_the_past(
     control: &Control,
     open: &OpenProject,
     look: Look,
@@ -427,7 +444,7 @@ async fn look_after_the_past(
             .await
             .map_err(|err| failed(&err))?;
         for run in runs {
-            if let Some(text) = ending::unknown(&run) {
+            if let Some(text) = unknown(&run) {
                 report::say(&errors::render_warning(&text, &[], look))?;
             }
         }
@@ -468,6 +485,7 @@ pub(crate) async fn go_on_with(
     look_after_the_past(&control, &open, look, process).await?;
     let stopped = changesets::find_stopped(&control, &project, id, what).await;
     let (set, what, stacks) = stopped.map_err(|err| prepare_error(&err))?;
+    let who = writers::identify(&project, &stacks, &process.env, &process.actor()).await;
     let wanted = Wanted {
         action: set.request.action,
         in_any_case: stacks.clone(),
@@ -478,7 +496,10 @@ pub(crate) async fn go_on_with(
         destroy: false,
         refresh_only: false,
         pinned: None,
-        asker: process.actor(),
+        no_state: false,
+        asker: who.identity.name.clone(),
+        who,
+        exec: None,
         may_keep_state: !settings.is_ci || settings.named_home.is_some(),
         stacks,
     };
@@ -490,9 +511,15 @@ pub(crate) async fn go_on_with(
     let begun = changesets::resume(&control, &open, &project, &engines, &process.env, &resumed)
         .await
         .map_err(|err| prepare_error(&err))?;
-    report::say(&format!("Resumed change set {}.\n", begun.id))?;
+    if !global.json {
+        report::say(&format!("Resumed change set {}.\n", begun.id))?;
+    }
+    let change = Change {
+        full: change.full,
+        ..Change::of(resumed.wanted.action)
+    };
     let mut watcher = Watcher::drive(&control, begun, global, process);
-    let status = follow(&mut watcher, change, &project, global, process).await;
+    let status = follow(&mut watcher, &change, &project, global, process).await;
     if status.is_ok() {
         recovery::tidy_after(&control, watcher.set(), watcher.runs()).await;
     }
@@ -510,14 +537,16 @@ impl Change {
             destroy: false,
             refresh_only: false,
             pinned: None,
+            no_state: false,
             detailed_exitcode: false,
             full: false,
             jobs: None,
+            destroying: Destroying::default(),
         }
     }
 }
 
-fn prepare_error(err: &PrepareError) -> CommandError {
+pub(super) fn prepare_error(err: &PrepareError) -> CommandError {
     let status = if err.is_refusal() {
         ExitStatus::Refused
     } else {

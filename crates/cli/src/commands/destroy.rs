@@ -1,22 +1,41 @@
-//! `terrane destroy`
+//! `terrane destroy`, and what only it asks and refuses.
 
+use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 
+use control::abandoned::{self, AbandonedError};
+use control::projects::OpenProject;
 use model::changeset::Action;
+use model::ids::StackName;
+use model::project::Project;
 
-use super::change::{self, Change};
+use super::change::{self, Change, Destroying};
+use super::{open_home, read_project};
 use crate::args::Global;
-use crate::{CommandError, ExitStatus, Process};
+use crate::{CommandError, ExitStatus, Process, report};
 
 /// Destroy what the stacks made, dependents first
+///
+/// A stack that the project no longer has is destroyed with the code of the commit that last had it. The
+/// versions of its state stay.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  terrane destroy web+\n  terrane destroy layer:apps")]
+#[command(
+    after_help = "Examples:\n  terrane destroy web+\n  terrane destroy layer:apps\n  \
+                  terrane destroy old --from 3f9c1e2\n  \
+                  terrane destroy vault --auto-approve --confirm vault"
+)]
 pub(crate) struct DestroyArgs {
     /// Stacks to destroy; `NAME+` includes everything that depends on it
     selectors: Vec<String>,
     /// Destroy without asking; protected stacks still want their name
     #[arg(long)]
     auto_approve: bool,
+    /// The name of a protected stack, in place of typing it; may be repeated
+    #[arg(long, value_name = "NAME")]
+    confirm: Vec<String>,
+    /// Use the code of COMMIT, for a stack that the project no longer has
+    #[arg(long, value_name = "COMMIT", requires = "selectors")]
+    from: Option<String>,
     /// Show every attribute
     #[arg(long)]
     full: bool,
@@ -30,13 +49,131 @@ pub(crate) async fn destroy(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
+    if args.from.is_none() {
+        propose_commit(&args.selectors, global, process).await?;
+    }
     let change = Change {
         selectors: args.selectors,
         auto_approve: args.auto_approve,
         destroy: true,
         full: args.full,
         jobs: args.jobs,
+        destroying: Destroying {
+            confirm: args.confirm,
+            from: args.from,
+        },
         ..Change::of(Action::Destroy)
     };
     change::carry_out(change, global, process).await
+}
+
+/// The project as a commit had it.
+pub(super) fn as_of(
+    commit: &str,
+    open: OpenProject,
+    project: &Project,
+    process: &Process,
+) -> Result<(OpenProject, Project), CommandError> {
+    abandoned::open_at(open, project, &process.env, commit).map_err(|err| abandoned_error(&err))
+}
+
+/// What must be said before anything is planned.
+pub(super) fn check(
+    destroying: &Destroying,
+    open: &OpenProject,
+    project: &Project,
+    stacks: &BTreeSet<StackName>,
+    process: &Process,
+) -> Result<(), CommandError> {
+    if let Some(from) = &open.commit {
+        abandoned::check_absent(&from.now, stacks).map_err(|err| abandoned_error(&err))?;
+    }
+    type_protected_names(project, stacks, &destroying.confirm, process)
+}
+
+/// A protected stack is destroyed only by who types its name, or gives it.
+fn type_protected_names(
+    project: &Project,
+    stacks: &BTreeSet<StackName>,
+    given: &[String],
+    process: &Process,
+) -> Result<(), CommandError> {
+    for name in stacks.iter().filter(|name| project.stacks[*name].protected) {
+        if given.iter().any(|given| given == name.as_str()) {
+            continue;
+        }
+        let refused = |why: &str| {
+            CommandError::new(format!("stack `{name}` is protected: {why}"))
+                .hint(format!(
+                    "`--confirm {name}` says it beforehand, `!{name}` leaves the stack out"
+                ))
+                .status(ExitStatus::Refused)
+        };
+        if !process.stdin_is_terminal {
+            return Err(refused(
+                "its name must be typed, and nobody is here to type it",
+            ));
+        }
+        report::say(&format!(
+            "Stack `{name}` is protected. Type its name to destroy it: "
+        ))?;
+        if change::read_line()? != name.as_str() {
+            return Err(refused("its name was not typed"));
+        }
+    }
+    Ok(())
+}
+
+/// A name that no stack has any more may be that of a stack whose state still holds resources: then the commit
+/// that last had it is looked for.
+async fn propose_commit(
+    words: &[String],
+    global: &Global,
+    process: &Process,
+) -> Result<(), CommandError> {
+    let open = read_project(global, process)?;
+    let Some(project) = &open.loaded.project else {
+        return Ok(()); // what is wrong with it is said later
+    };
+    let is_unknown = |word: &&String| {
+        word.parse::<StackName>()
+            .is_ok_and(|name| !project.stacks.contains_key(&name))
+    };
+    let Some(word) = words.iter().find(is_unknown) else {
+        return Ok(());
+    };
+    let settings = process.settings(global)?;
+    let control = open_home(&settings, &open, process, process.look(global)).await?;
+    let states = control::states::abandoned(&control, project).await;
+    let states = states.map_err(|err| CommandError::from_error(&err))?;
+    if states.is_empty() {
+        return Ok(());
+    }
+    let seen = match abandoned::last_commit(&open, &process.env, word) {
+        Err(AbandonedError::NoRepository) => return Ok(()),
+        seen => seen.map_err(|err| abandoned_error(&err))?,
+    };
+    let Some(seen) = seen else {
+        return Ok(());
+    };
+    let commit = &seen.commit[..12.min(seen.commit.len())];
+    Err(CommandError::new(format!(
+        "stack `{word}` is not in the project any more; commit {commit} (\"{}\") is the last that has it",
+        seen.subject
+    ))
+    .hint(format!(
+        "`terrane destroy {} --from {commit}` destroys it with the code of that commit",
+        seen.stack
+    ))
+    .status(ExitStatus::Refused))
+}
+
+fn abandoned_error(err: &AbandonedError) -> CommandError {
+    let status = if err.is_refusal() {
+        ExitStatus::Refused
+    } else {
+        ExitStatus::Failed
+    };
+    let shown = CommandError::from_error(err).status(status);
+    err.hint().into_iter().fold(shown, CommandError::hint)
 }

@@ -1,18 +1,25 @@
 //! `terrane run`: what goes on, why it waits, and what people say about it.
 
+use std::collections::BTreeSet;
+
 use control::Control;
 use control::projects::OpenProject;
-use model::ids::{ChangeSetId, RunId};
+use control::writers;
+use model::ids::{ChangeSetId, RunId, StackName};
 use model::project::Project;
 
+use super::change::prepare_error;
 use super::{open_home, sound_project};
 use crate::args::Global;
 use crate::{CommandError, ExitStatus, Process};
 
 mod approve;
+mod cancel;
 mod confirm;
 mod discard;
+pub(crate) mod imports;
 mod list;
+mod logs;
 mod reject;
 mod retry;
 mod show;
@@ -32,6 +39,9 @@ enum RunCommand {
     Reject(reject::RejectArgs),
     Confirm(confirm::ConfirmArgs),
     Retry(retry::RetryArgs),
+    Logs(logs::LogsArgs),
+    Cancel(cancel::CancelArgs),
+    Imports(imports::ImportsArgs),
     Discard(discard::DiscardArgs),
 }
 
@@ -41,6 +51,9 @@ pub(crate) async fn run(
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
     match args.command {
+        RunCommand::Logs(args) => logs::logs(&args, global, process).await,
+        RunCommand::Cancel(args) => cancel::cancel(&args, global, process).await,
+        RunCommand::Imports(args) => imports::imports(&args, global, process).await,
         RunCommand::List(args) => list::list(&args, global, process).await,
         RunCommand::Show(args) => show::show(&args, global, process).await,
         RunCommand::Approve(args) => approve::approve(args, global, process).await,
@@ -68,6 +81,19 @@ impl Here {
             project,
             control,
         })
+    }
+
+    /// Whoever starts runs applies: only a writer of their targets may.
+    async fn check_writer(&self, set: ChangeSetId, process: &Process) -> Result<(), CommandError> {
+        let set = self.control.store.change_set_get(set).await;
+        let set = set.map_err(|err| CommandError::from_error(&err))?;
+        let stacks = set.request.stacks.into_iter();
+        let stacks = stacks.filter(|stack| self.project.stacks.contains_key(stack));
+        let stacks: BTreeSet<StackName> = stacks.collect();
+        let actor = process.actor();
+        let who = writers::identify(&self.project, &stacks, &process.env, &actor).await;
+        who.check_all(&self.project, &stacks)
+            .map_err(|err| prepare_error(&err.into()))
     }
 }
 

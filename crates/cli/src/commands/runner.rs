@@ -86,7 +86,7 @@ pub(crate) async fn runner(args: RunnerArgs) -> Result<ExitStatus, CommandError>
 }
 
 /// The state endpoint of one run, which `control` cannot know of.
-fn endpoint(access: StateAccess, listener: TcpListener) -> std::io::Result<Endpoint> {
+pub(super) fn endpoint(access: StateAccess, listener: TcpListener) -> std::io::Result<Endpoint> {
     let token = RunToken::random().map_err(std::io::Error::other)?;
     let endpoint = RunEndpoint::new(access, token);
     let environment = endpoint.environment(listener.local_addr()?);

@@ -34,6 +34,11 @@ pub(crate) async fn validate(
     if args.engine {
         ask_the_engine(&mut open, global, process).await?;
     }
+    if let Some(project) = open.loaded.project.clone() {
+        let (found, texts) = control::providers::findings(&open, &project);
+        open.loaded.findings.extend(found);
+        open.loaded.texts.extend(texts);
+    }
     say_lost_states(&open, global, process).await?;
     let loaded = &open.loaded;
     let mut all = loaded.findings.clone();

@@ -226,7 +226,10 @@ fn way_on(outcome: &Outcome, tally: &Tally) -> Vec<String> {
         })
         .collect();
     let command = match outcome.deed {
-        Deed::Apply => "the same command again applies what is left".to_owned(),
+        Deed::Apply => format!(
+            "`terrane apply --resume {}` runs what is left",
+            clean(&outcome.change_set)
+        ),
         Deed::Destroy => "the same command again destroys what is left".to_owned(),
     };
     if tally.failed > 0 {

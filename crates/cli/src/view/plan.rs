@@ -148,7 +148,7 @@ pub fn closing(set: &PlanSet) -> String {
     let mut words = match (changed, total) {
         (0, 0) => return "No changes: no stack was selected.".to_owned(),
         (0, _) if deferred + failed == 0 => {
-            return "No changes: everything is as the configuration says.".to_owned();
+            return nothing_changes(set);
         }
         (0, _) => "Plan: no changes so far".to_owned(),
         (_, 1) => format!("Plan: {}", summary::sum(&counts)),
@@ -169,6 +169,20 @@ pub fn closing(set: &PlanSet) -> String {
 }
 
 /// The stack's own line, and what is to be said below it.
+/// What was not even planned is said, so that nobody takes it for looked at.
+fn nothing_changes(set: &PlanSet) -> String {
+    let skipped = set
+        .stacks
+        .iter()
+        .filter(|stack| matches!(stack.status, StackStatus::Skipped { .. }))
+        .count();
+    if skipped == 0 {
+        return "No changes: everything is as the configuration says.".to_owned();
+    }
+    let stacks = text::count(skipped, "stack");
+    format!("No changes; {stacks} skipped: `--all` plans everything.")
+}
+
 fn stack_lines(stack: &StackPlan, widest: usize, sheet: Sheet) -> (String, Vec<String>) {
     let look = sheet.look;
     let name = text::pad(&clean(&stack.stack), widest);

@@ -27,7 +27,7 @@ pub(super) fn frame(
     );
     match (&set.status, front) {
         (Status::Waiting, Some(front)) => {
-            title = format!("{title}, waits: {}", front.words());
+            title = format!("{title}, waits for {}", front.brief());
         }
         (Status::Interrupting, _) => title = format!("{title}, interrupting"),
         (Status::Stopped { why }, _) if why == "interrupted" => {
@@ -61,7 +61,9 @@ pub(super) fn heading(set: &ChangeSet) -> String {
         }
         None => String::new(),
     };
-    format!("change set {} on {}{source}", set.id, lanes(set))
+    let by = set.request.identity.as_ref().filter(|by| by.verified);
+    let by = by.map_or_else(String::new, |by| format!(", by {by}"));
+    format!("change set {} on {}{source}{by}", set.id, lanes(set))
 }
 
 fn lanes(set: &ChangeSet) -> String {

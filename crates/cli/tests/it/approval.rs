@@ -16,10 +16,9 @@ fn without_a_terminal_nothing_is_applied() {
     let said = story.cli(&["apply"]).expect(3);
     assert_snapshot!(essence(&said), @"
     change set c1: apply on `local`
-      base   skipped
-      top    skipped
-    error: nothing was applied: nobody is here to say yes
-    hint: `--auto-approve` applies without asking
+
+    error: change set c1 waits: nobody is here to say yes
+    hint: `terrane run confirm c1` starts it; `--auto-approve` applies without asking
     [exit 3]
     ");
     assert!(said.stdout.contains("Plan: 2 to add"), "{said}");
@@ -59,9 +58,9 @@ fn a_plan_says_by_its_exit_code_whether_there_are_changes() {
     change set c4 on `local`
 
     base  no changes
-    top   no changes
+    top   skipped: nothing it consumes changes
 
-    No changes: everything is as the configuration says.
+    No changes; 1 stack skipped: `--all` plans everything.
     ");
 }
 
@@ -115,18 +114,34 @@ fn a_plan_whose_state_moved_before_the_yes_is_not_applied() {
 }
 
 #[test]
-fn a_terminal_that_dies_at_the_question_leaves_no_plan_file() {
+fn a_terminal_that_dies_at_the_question_leaves_it_open_for_others() {
     let story = story();
-    let terminal = story.terminal(&["apply", "base"]);
+    let terminal = story.terminal(&["apply"]);
     terminal.wait_for("Only `yes`");
+    terminal.kill();
+    let list = story.cli(&["run", "list"]).expect(0);
+    assert!(
+        list.stdout.contains("a yes: `terrane run confirm c1`"),
+        "{list}"
+    );
+    let _ = story.cli(&["run", "confirm", "c1"]).expect(0);
+    assert_eq!(story.made(), ["base", "top"]);
+    let list = story.cli(&["run", "list"]).expect(0);
+    assert!(list.stderr.starts_with("Nothing is under way."), "{list}");
+}
+
+#[test]
+fn a_change_set_that_nobody_wants_leaves_no_plan_file() {
+    let story = story();
+    let _ = story.cli(&["apply", "base"]).expect(3);
     let file = story.data().join("runs/r1/plan.file");
     assert!(file.exists());
-    terminal.kill();
-    story.wait_until("a look at what was left", || {
-        let _ = story.cli(&["plan", "base"]).expect(0);
-        !file.exists()
-    });
-    let _ = story.cli(&["apply", "--auto-approve"]).expect(0);
+    let reason = ["run", "discard", "c1", "--reason", "not this week"];
+    let _ = story.cli(&reason).expect(0);
+    assert!(
+        !file.exists(),
+        "a plan holds secrets, and nobody will apply this one"
+    );
 }
 
 #[test]

@@ -232,7 +232,7 @@ fn a_command_that_fails_fails_its_stack() {
         could not resolve the secret `command:false`: the secret command `false` ended with exit code 1
 
     error: change set c1 stopped: 1 failed
-    hint: fix the cause, then the same command again applies what is left
+    hint: fix the cause, then `terrane apply --resume c1` runs what is left
     [exit 1]
     ");
 }

@@ -73,7 +73,7 @@ fn a_protected_stack_wants_its_name() {
     assert_snapshot!(refused, @"
     ── stderr
     error: stack `precious` is protected: its name must be typed, and nobody is here to type it
-    hint: leave it out with `!precious`, or set `protected = false` first
+    hint: `--confirm precious` says it beforehand, `!precious` leaves the stack out
     [exit 4]
     ");
     let _ = story.cli(&["plan", "--detailed-exitcode"]).expect(0);
@@ -84,7 +84,7 @@ fn a_protected_stack_wants_its_name() {
     assert_snapshot!(terminal.wait(), @"
     Stack `precious` is protected. Type its name to destroy it: precius
     error: stack `precious` is protected: its name was not typed
-    hint: leave it out with `!precious`, or set `protected = false` first
+    hint: `--confirm precious` says it beforehand, `!precious` leaves the stack out
     [exit 4]
     ");
 
@@ -93,6 +93,118 @@ fn a_protected_stack_wants_its_name() {
     terminal.type_line("precious");
     let _ = terminal.wait().expect(0);
     let _ = story.cli(&["plan", "--detailed-exitcode"]).expect(2);
+}
+
+#[test]
+fn a_protected_stack_goes_by_its_name_in_a_script_and_its_history_stays() {
+    let story = Story::new("tofu").stack("precious", "protected = true", &link("precious"));
+    let _ = story.cli(&["apply", "--auto-approve"]).expect(0);
+    let destroy = ["destroy", "--auto-approve", "--confirm"];
+    let _ = story.cli(&[&destroy[..], &["other"]].concat()).expect(4);
+    let _ = story.cli(&[&destroy[..], &["precious"]].concat()).expect(0);
+    let versions = story
+        .cli(&["state", "versions", "precious", "--json"])
+        .expect(0);
+    assert_eq!(
+        versions.stdout.matches("\"serial\"").count(),
+        2,
+        "{}",
+        versions.stdout
+    );
+    let back = [
+        "state",
+        "rollback",
+        "precious",
+        "--to",
+        "1",
+        "--reason",
+        "a mistake",
+        "--auto-approve",
+    ];
+    let _ = story.cli(&back).expect(0);
+    let _ = story.cli(&["plan", "--detailed-exitcode"]).expect(0);
+}
+
+#[test]
+fn a_stack_that_was_removed_is_destroyed_with_the_code_that_made_it() {
+    let story = story("tofu");
+    story.git(&["init", "-q"]);
+    story.write(".gitignore", ".terrane/\n");
+    story.git(&["add", "-A"]);
+    story.git(&["commit", "-qm", "three stacks"]);
+    let with = story.git(&["rev-parse", "--short=12", "HEAD"]);
+    let _ = story.cli(&["apply", "--auto-approve"]).expect(0);
+    // It goes from the project, module and all, and so do its traces in the working tree.
+    let file = story.read("terrane.hcl");
+    let (rest, _) = file.split_once("stack \"top\"").unwrap();
+    story.write("terrane.hcl", rest);
+    std::fs::remove_dir_all(story.project().join("top")).unwrap();
+    story.git(&["add", "-A"]);
+    story.git(&["commit", "-qm", "top is not needed"]);
+    story.write("base/later.txt", "later\n");
+    story.git(&["add", "-A"]);
+    story.git(&["commit", "-qm", "something else"]);
+
+    let said = story.cli(&["destroy", "top", "--auto-approve"]).expect(4);
+    assert_snapshot!(said.stderr.replace(with.trim(), "WITH"), @r#"
+    error: stack `top` is not in the project any more; commit WITH ("three stacks") is the last
+           that has it
+    hint: `terrane destroy top --from WITH` destroys it with the code of that commit
+    "#);
+    let present = story
+        .cli(&["destroy", "middle", "--from", with.trim(), "--auto-approve"])
+        .expect(4);
+    assert_snapshot!(present, @"
+    ── stderr
+    error: stack `middle` is in the project now
+    hint: without `--from`, `terrane destroy middle` destroys it with the code it has now
+    [exit 4]
+    ");
+    let said = story
+        .cli(&["destroy", "top", "--from", with.trim(), "--auto-approve"])
+        .expect(0);
+    assert_snapshot!(essence(&said), @"
+    change set c2: destroy on `local`
+    ✓ top   destroyed 1 resource
+    Done: 1 stack destroyed in 0 s.
+    [exit 0]
+    ");
+    assert_eq!(story.made()[3..], ["no top"]);
+    assert!(
+        !story.project().join("top").exists(),
+        "the working tree is as it was"
+    );
+    let quiet = story.cli(&["plan", "--detailed-exitcode"]).expect(0);
+    assert!(
+        !quiet.stderr.contains("no stack has it any more"),
+        "{}",
+        quiet.stderr
+    );
+}
+
+#[test]
+fn what_stands_on_it_counts_wherever_its_state_is() {
+    let story = Story::new("tofu")
+        .block("target \"files\" {\n  writers = [\"anyone\"]\n  backend \"local\" {\n    path = \"ROOT/${stack.name}.tfstate\"\n  }\n}")
+        .stack("base", "", &link("base"));
+    let file = story
+        .read("terrane.hcl")
+        .replace("ROOT", &story.root().display().to_string());
+    story.write("terrane.hcl", &file);
+    let block = format!(
+        "stack \"top\" {{\n  path = \"top\"\n  target = \"files\"\n  layer = \"all\"\n  {}\n}}\n",
+        takes("base")
+    );
+    story.module("top", &link("top"));
+    story.write("terrane.hcl", &(file + &block));
+    let _ = story.cli(&["apply", "--auto-approve"]).expect(0);
+    let said = story.cli(&["destroy", "base", "--auto-approve"]).expect(4);
+    assert!(
+        said.stderr.contains("stack `top` still stands on `base`"),
+        "{}",
+        said.stderr
+    );
+    let _ = story.cli(&["destroy", "base+", "--auto-approve"]).expect(0);
 }
 
 #[test]

@@ -33,7 +33,7 @@ fn dependents_are_skipped_and_the_rest_is_finished() {
               top      skipped, poisoned by `base` through `middle`
 
             error: change set c1 stopped: 1 failed, 2 skipped, 2 applied
-            hint: fix the cause, then the same command again applies what is left
+            hint: fix the cause, then `terrane apply --resume c1` runs what is left
             [exit 1]
             ");
         }
@@ -44,7 +44,7 @@ fn dependents_are_skipped_and_the_rest_is_finished() {
         allow_duplicates! {
             assert_snapshot!(essence(&mended), @"
             change set c2: apply on `local`
-              beside   no changes
+              beside   skipped: nothing it consumes changes
               other    no changes
             ✓ base     applied 1 change
             ✓ middle   applied 1 change
@@ -102,7 +102,7 @@ fn a_plan_that_fails_is_told_as_well() {
       top    skipped, poisoned by `base`
 
     error: change set c2 stopped: 1 failed, 1 skipped
-    hint: fix the cause, then the same command again applies what is left
+    hint: fix the cause, then `terrane apply --resume c2` runs what is left
     [exit 1]
     "#);
 }

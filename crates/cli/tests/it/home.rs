@@ -42,8 +42,10 @@ fn a_target_of_others_is_planned_here_and_applied_there() {
         .write("app/main.tf", MODULE);
     assert_snapshot!(shown(&test, &test.cli(&["apply", "--auto-approve"]).expect(4)), @"
     ── stderr
-    error: target `local` is applied by `ci` or `server` only
-    hint: `terrane plan` works here; the apply runs where one of them runs
+    error: target `local` is applied by CI or a server's own runners only
+           no verified CI identity was found: this is not a CI job
+           this is not a server's runner: those are not built yet
+    hint: `terrane plan` works here; the apply runs in the job that its writers describe
     [exit 4]
     ");
     drop(test.cli(&["destroy", "--auto-approve"]).expect(4));
@@ -193,6 +195,7 @@ fn a_state_that_lost_its_stack_is_pointed_out() {
     ── stderr
     warning: state `app` holds resources, and no stack has it any more
     hint: was its stack renamed? `state = "app"` in the stack's block takes it up again
+    hint: was it removed? `terrane destroy app` finds the commit that last had its stack
     hint: `terrane state list` shows all states
     "#);
     let said = test.cli(&["plan"]).expect(0);

@@ -36,7 +36,7 @@ fn one_ends_the_engine_and_keeps_what_was_made() {
                 state kept: serial N (1 resource changed, 1 begun before the interruption)
 
             error: change set c1 stopped: 1 interrupted, 1 skipped
-            hint: the same command again applies what is left
+            hint: `terrane apply --resume c1` runs what is left
             [exit 130]
             ");
         }
@@ -111,7 +111,7 @@ fn while_planning_nothing_is_made() {
     ✗ base   interrupted while planning, after 0 s
 
     error: change set c1 stopped: 1 interrupted, 1 skipped
-    hint: the same command again applies what is left
+    hint: `terrane apply --resume c1` runs what is left
     [exit 130]
     ");
     story.settle();

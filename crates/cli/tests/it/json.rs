@@ -30,7 +30,7 @@ fn a_plan_is_told_as_events() {
     let said = test.cli(&["plan", "--json"]).expect(0);
     assert_eq!(said.stderr, "");
     assert_snapshot!(shapes(&said.stdout), @"
-    change_set: action change_set stacks
+    change_set: action change_set identity stacks
     outcome: change_set exit stacks
     plan: plan stack status
     plan: reason stack status
@@ -55,7 +55,7 @@ fn an_apply_is_told_as_events() {
     let said = test.cli(&["apply", "--auto-approve", "--json"]).expect(0);
     assert_eq!(said.stderr, "");
     assert_snapshot!(shapes(&said.stdout), @"
-    change_set: action change_set stacks
+    change_set: action change_set identity stacks
     outcome: change_set exit stacks
     run: run stack state
     ");
@@ -67,7 +67,7 @@ fn an_apply_is_told_as_events() {
     );
     let again = test.cli(&["apply", "--auto-approve", "--json"]).expect(0);
     assert_snapshot!(shapes(&again.stdout), @"
-    change_set: action change_set stacks
+    change_set: action change_set identity stacks
     outcome: change_set exit stacks
     run: run stack state
     ");

@@ -47,13 +47,13 @@ fn both_engines_apply_in_order_and_find_it_unchanged() {
         allow_duplicates! {
             assert_snapshot!(essence(&second), @"
             change set c2: apply on `local`
-              cluster          no changes
-              database         no changes
+              cluster          skipped: nothing it consumes changes
+              database         skipped: nothing it consumes changes
               dns              no changes
-              monitoring       no changes
+              monitoring       skipped: nothing it consumes changes
               network          no changes
-              web-production   no changes
-              web-staging      no changes
+              web-production   skipped: nothing it consumes changes
+              web-staging      skipped: nothing it consumes changes
             Done: 7 stacks unchanged in 0 s.
             [exit 0]
             ");
@@ -65,13 +65,13 @@ fn both_engines_apply_in_order_and_find_it_unchanged() {
 
             dns             no changes
             network         no changes
-            cluster         no changes
-            database        no changes
-            monitoring      no changes
-            web-staging     no changes
+            cluster         skipped: nothing it consumes changes
+            database        skipped: nothing it consumes changes
+            monitoring      skipped: nothing it consumes changes
+            web-staging     skipped: nothing it consumes changes
             web-production  no changes
 
-            No changes: everything is as the configuration says.
+            No changes; 4 stacks skipped: `--all` plans everything.
             ");
         }
     }
@@ -134,9 +134,9 @@ fn one_change_reaches_only_what_depends_on_it() {
       outputs
         ~ node_count   9 → 12
 
-    database        no changes
-    monitoring      no changes
-    web-staging     no changes
+    database        skipped: nothing it consumes changes
+    monitoring      skipped: nothing it consumes changes
+    web-staging     skipped: nothing it consumes changes
     web-production  no changes
 
     Plan: 0 to add, 3 to change, 0 to replace, 0 to destroy, in 1 of 7 stacks.

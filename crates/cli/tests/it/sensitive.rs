@@ -141,7 +141,7 @@ fn a_secret_of_a_context_is_masked_in_what_the_engine_says() {
                 state kept: serial 1 (1 resource begun, none finished before the failure)
 
             error: change set c1 stopped: 1 failed
-            hint: fix the cause, then the same command again applies what is left
+            hint: fix the cause, then `terrane apply --resume c1` runs what is left
             [exit 1]
             "#);
         }

@@ -54,15 +54,9 @@ fn the_first_page_lists_every_command() {
       destroy      Destroy what the stacks made, dependents first
       output       Show the outputs a stack last applied
       state        Look at states, and change them by hand where that is needed
-      server       Serve states over HTTP to OpenTofu, Terraform and whatever speaks their protocol
-      token        Make, list and revoke tokens of a state server
-      lock         See who holds which state, and break a lock that nobody will release
-      run          Decide about what a run left behind
-      key          See which master keys a home needs, and replace one
       fmt          Format the project file and the stacks
       engine       Find, install and pin engines
       completions  Print completions for a shell
-      help         Print this message or the help of the given subcommand(s)
 
     Options:
       -h, --help     Print help

@@ -14,23 +14,13 @@ use crate::Control;
 use crate::outputs::{self, OutputsError};
 use crate::projects::OpenProject;
 
-/// Whether this machine may do it at all.
+/// Whether who asks, and this machine, may do it at all.
 pub(super) fn may(project: &Project, stack: &Stack, wanted: &Wanted) -> Result<(), PrepareError> {
     let target = &project.targets[&stack.target];
-    if wanted.action == Action::Plan {
+    if !wanted.changes() {
         return Ok(());
     }
-    if !target.is_open() {
-        let writers: Vec<String> = target
-            .writers
-            .iter()
-            .map(|name| format!("`{name}`"))
-            .collect();
-        return Err(PrepareError::NotAWriter {
-            target: target.name.clone(),
-            writers: writers.join(" or "),
-        });
-    }
+    wanted.who.check(target)?;
     if !wanted.may_keep_state && target.backend == Backend::Terrane {
         return Err(PrepareError::NoHome {
             stack: stack.name.clone(),
@@ -45,7 +35,7 @@ pub(super) async fn check_holds(
     project: &Project,
     wanted: &Wanted,
 ) -> Result<(), PrepareError> {
-    if wanted.action == Action::Plan {
+    if !wanted.changes() {
         return Ok(());
     }
     let lanes = super::lanes(project, wanted);
@@ -157,6 +147,7 @@ pub(super) async fn check_upstreams(
 /// Nothing is destroyed that something else still stands on.
 pub(super) async fn check_downstreams(
     control: &Control,
+    open: &OpenProject,
     project: &Project,
     graph: &Graph,
     wanted: &Wanted,
@@ -166,6 +157,12 @@ pub(super) async fn check_downstreams(
     }
     for name in &wanted.stacks {
         for other in graph.downstreams(name) {
+            if let Some(from) = &open.commit
+                && let Some(stack) = from.now.stacks.get(other)
+                && stack.edges.iter().all(|edge| edge.upstream != *name)
+            {
+                continue; // it stood on it then, and does no longer
+            }
             if !wanted.stacks.contains(other) && has_resources(control, project, other).await? {
                 return Err(PrepareError::StillNeeded {
                     stack: name.clone(),

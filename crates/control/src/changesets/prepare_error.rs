@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use drivers::snapshot::SnapshotError;
+use model::changeset::ReopenError;
 use model::hold::Hold;
 use model::ids::StackName;
 use store::ChangeSetError;
@@ -11,11 +12,12 @@ use store::ChangeSetError;
 use crate::asker::GatherError;
 use crate::kept_aside::KeptAsideError;
 use crate::outputs::OutputsError;
+use crate::writers::NotAWriterError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum PrepareError {
-    #[error("target `{target}` is applied by {writers} only")]
-    NotAWriter { target: String, writers: String },
+    #[error(transparent)]
+    NotAWriter(#[from] NotAWriterError),
     #[error(
         "stack `{stack}` would keep its state on the disk of this CI job, which goes when the job ends"
     )]
@@ -49,6 +51,15 @@ pub enum PrepareError {
     Gather(#[from] GatherError),
     #[error(transparent)]
     Outputs(#[from] OutputsError),
+    #[error(
+        "stack `{stack}` needs the provider `{provider}` ({at}), which target `{target}` does not list"
+    )]
+    Provider {
+        stack: StackName,
+        target: String,
+        provider: String,
+        at: String,
+    },
     #[error("could not take a snapshot of the source")]
     Snapshot(#[from] SnapshotError),
     #[error("could not keep the snapshot of the source in `{}`", path.display())]
@@ -57,6 +68,8 @@ pub enum PrepareError {
     Seal(#[source] store::StoreError),
     #[error("could not look after a state")]
     Reserve(#[source] store::StoreError),
+    #[error(transparent)]
+    Reopen(#[from] ReopenError),
     #[error("could not store the change set")]
     Store(#[from] ChangeSetError),
 }
@@ -64,14 +77,15 @@ pub enum PrepareError {
 impl PrepareError {
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::NotAWriter { .. } => {
-                Some("`terrane plan` works here; the apply runs where one of them runs".to_owned())
-            }
+            Self::NotAWriter(refused) => Some(refused.hint()),
             Self::NoHome { .. } => {
                 Some("name a home that outlives the job: `--data DIR` or `TERRANE_HOME`".to_owned())
             }
             Self::NotApplied { stack, .. } => Some(format!(
                 "`terrane apply +{stack}` applies what it needs first"
+            )),
+            Self::Provider { target, .. } => Some(format!(
+                "add it to `providers` of target `{target}`, if its stacks may use it"
             )),
             Self::StillNeeded { stack, .. } => Some(format!(
                 "`terrane destroy {stack}+` destroys its dependents first"
@@ -97,14 +111,16 @@ impl PrepareError {
             | Self::Seal(_)
             | Self::Reserve(_)
             | Self::Store(_) => None,
+            Self::Reopen(_) => Some("`terrane run list --all` shows them all".to_owned()),
         }
     }
 
     /// Whether a rule refused it, rather than something breaking.
     pub fn is_refusal(&self) -> bool {
         match self {
-            Self::NotAWriter { .. }
+            Self::NotAWriter(_)
             | Self::NoHome { .. }
+            | Self::Provider { .. }
             | Self::StillNeeded { .. }
             | Self::StateFile { .. }
             | Self::Held { .. } => true,
@@ -119,6 +135,7 @@ impl PrepareError {
             | Self::Keep { .. }
             | Self::Seal(_)
             | Self::Reserve(_)
+            | Self::Reopen(_)
             | Self::Store(_) => false,
         }
     }

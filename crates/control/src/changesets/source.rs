@@ -40,14 +40,14 @@ pub(super) async fn keep_source(
     open: &OpenProject,
     project: &Project,
 ) -> Result<Snapshot, PrepareError> {
-    let source = snapshot::collect(&open.root, open.git.as_ref(), &Extras::of(project))?;
+    let (source, packed) = look(open, project)?;
     let path = control.home.snapshot(&source.digest);
     if !path.exists() {
         let keep = |source| PrepareError::Keep {
             path: path.clone(),
             source,
         };
-        let packed = source.pack(&open.root)?;
+        let packed = packed.map_or_else(|| source.pack(&open.root), Ok)?;
         let small = zstd::encode_all(packed.as_slice(), 1).map_err(keep)?;
         let purpose = format!("snapshot {}", source.digest);
         let sealed = control.store.seal(Scope::Project, &purpose, small).await;
@@ -60,6 +60,20 @@ pub(super) async fn keep_source(
         std::fs::rename(&temporary, &path).map_err(keep)?;
     }
     Ok(source)
+}
+
+/// The source as it is now, or as the commit has it that the project was read from; then with its bytes.
+pub(super) fn look(
+    open: &OpenProject,
+    project: &Project,
+) -> Result<(Snapshot, Option<Vec<u8>>), PrepareError> {
+    let git = open.git.as_ref();
+    if let (Some(git), Some(commit)) = (git, &open.commit) {
+        let committed = snapshot::collect_commit(git, &commit.id)?;
+        return Ok((committed.snapshot, Some(committed.pack)));
+    }
+    let snapshot = snapshot::collect(&open.root, git, &Extras::of(project))?;
+    Ok((snapshot, None))
 }
 
 /// The source of a change set, and of each stack what is its own.

@@ -15,6 +15,7 @@ use model::run::{DeclaredVariable, EnginePin, OutputState, RunSpec, Upstream};
 use super::source::Source;
 use super::{PrepareError, Wanted};
 use crate::projects::OpenProject;
+use crate::writers::Who;
 
 pub(super) fn spec(
     open: &OpenProject,
@@ -38,7 +39,7 @@ pub(super) fn spec(
     let root = modules.get(&stack.path);
     Ok(RunSpec {
         stack: stack.clone(),
-        target: target_for(project, stack),
+        target: target_for(project, stack, wanted.no_state),
         contexts: stack
             .contexts
             .iter()
@@ -80,6 +81,8 @@ pub(super) fn spec(
         destroy: wanted.destroy || wanted.action == Action::Destroy,
         refresh_only: wanted.refresh_only,
         pinned: wanted.pinned.filter(|_| wanted.action == Action::Plan),
+        no_state: wanted.no_state,
+        exec: wanted.exec.clone(),
     })
 }
 
@@ -99,7 +102,10 @@ pub(crate) fn spec_alone(
         destroy: false,
         refresh_only: false,
         pinned: None,
+        no_state: false,
         asker: String::new(),
+        who: Who::person(""),
+        exec: None,
         may_keep_state: false,
     };
     let graph = Graph::new(project);
@@ -135,8 +141,11 @@ fn init_inputs(reached: &[(&String, &Module)]) -> String {
 }
 
 /// A target with the settings of its backend as they are for one stack.
-fn target_for(project: &Project, stack: &Stack) -> Target {
+fn target_for(project: &Project, stack: &Stack, no_state: bool) -> Target {
     let mut target = project.targets[&stack.target].clone();
+    if no_state {
+        target.backend = Backend::Terrane; // whose endpoint shows nothing
+    }
     if let Backend::Engine { settings, .. } = &mut target.backend {
         bind(settings, stack);
     }

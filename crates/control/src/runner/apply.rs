@@ -11,11 +11,13 @@ use model::state::ExpectedHead;
 use store::Scope;
 
 use super::engine::Caller;
+use super::limit::Limit;
 use super::plan::{file_path, initialise};
 use super::workspace::{Scratch, Workspace, write_private};
-use super::{Failure, Job, failed, inputs, logs};
+use super::{Failure, Job, failed, inputs};
 use crate::backends;
 use crate::kept_aside::{self, Leftovers};
+use crate::left_behind;
 use crate::patience::insist;
 use crate::spool::Spool;
 use crate::state::StateAccess;
@@ -23,7 +25,6 @@ use crate::state::StateAccess;
 pub(super) async fn apply(job: &Job<'_>) -> RunEvent {
     let mut mask = Mask::default();
     let applied = try_apply(job, &mut mask).await;
-    logs::mask(job, &mask);
     match applied {
         Ok(event) => event,
         Err(failure) => {
@@ -71,36 +72,39 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
     let access = StateAccess::for_apply(store.clone(), state, job.run, expected, plan.may_empty())
         .holding(spool);
     let environment = inputs.environment.clone();
-    let caller = Caller::new(job, &workspace, environment, access.clone()).await?;
-    *mask = inputs.hide(&caller, &scratch)?;
+    let mut caller = Caller::new(job, &workspace, environment, access.clone()).await?;
+    *mask = inputs.hide(&mut caller, &scratch)?;
+    let limit = Limit::from_now("apply", job.spec.stack.timeout_apply);
     let var_files = workspace.var_files(job, &scratch);
     if !goes_on {
-        initialise(job, &caller, &workspace, &inputs, &var_files).await?;
+        initialise(job, &caller, &workspace, &inputs, &var_files, limit).await?;
     }
     let call = EngineCall::Apply {
         plan: &scratch.plan(),
         var_files: &var_files,
     };
-    let ended = caller
-        .call(&call, Stage::Applying, job.spec.stack.timeout_apply)
-        .await?;
+    let ended = caller.call(&call, Stage::Applying, limit).await?;
 
-    // The engine is gone: what it could not deliver is found, and its lock ends with it.
-    access.settle().await;
-    let patient = true;
-    let kept = kept_aside::take_in(job.control, Leftovers { patient, ..left }).await;
-    let release = async || store.lock_release_run(job.run).await;
-    let released = insist(store::StoreError::is_outage, release).await;
-    released.map_err(|err| Failure::because("could not release the state's lock", &err))?;
+    let kept = after_the_engine(job, &access, left).await?;
     if !ended.exit.success() {
+        // A backend of the engine's may hold more than the copy that was made for the plan.
+        drop(keep_copy(job, &caller, &scratch, &var_files, "applied", None).await);
         scratch.remove();
         let mut failure = ended.failure("could not apply");
+        failure.left = left_behind::look(
+            job.control,
+            job.run,
+            job.spec,
+            &ended.masked_events(mask),
+            ended.died(),
+        )
+        .await;
         if let Some(kept) = kept {
             failure.hint = Some(kept);
         }
         return Err(failure);
     }
-    keep_copy(job, &caller, &scratch, &var_files, "applied").await?;
+    keep_copy(job, &caller, &scratch, &var_files, "applied", None).await?;
     scratch.remove();
     let now = head(job).await?;
     if job.spec.target.backend == Backend::Terrane && now == plan.seal.head {
@@ -113,8 +117,23 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
     })
 }
 
+/// The engine is gone: what it could not deliver is found, and its lock ends with it.
+pub(super) async fn after_the_engine(
+    job: &Job<'_>,
+    access: &StateAccess,
+    left: Leftovers<'_>,
+) -> Result<Option<String>, Failure> {
+    access.settle().await;
+    let patient = true;
+    let kept = kept_aside::take_in(job.control, Leftovers { patient, ..left }).await;
+    let release = async || job.control.store.lock_release_run(job.run).await;
+    let released = insist(store::StoreError::is_outage, release).await;
+    released.map_err(|err| Failure::because("could not release the state's lock", &err))?;
+    Ok(kept)
+}
+
 /// A state that waits for a person blocks the apply.
-async fn nothing_kept_aside(job: &Job<'_>) -> Result<(), Failure> {
+pub(super) async fn nothing_kept_aside(job: &Job<'_>) -> Result<(), Failure> {
     let state = job.control.state_name(&job.spec.stack.state);
     let Err(err) = kept_aside::check(job.control, &state).await else {
         return Ok(());
@@ -126,7 +145,7 @@ async fn nothing_kept_aside(job: &Job<'_>) -> Result<(), Failure> {
 }
 
 /// The engine would write over what an earlier run left here.
-async fn nothing_left_over(job: &Job<'_>, left: Leftovers<'_>) -> Result<(), Failure> {
+pub(super) async fn nothing_left_over(job: &Job<'_>, left: Leftovers<'_>) -> Result<(), Failure> {
     if drivers::engine::find_errored_state(left.dir).is_none() {
         return Ok(());
     }
@@ -147,15 +166,14 @@ pub(super) async fn keep_copy(
     scratch: &Scratch,
     var_files: &[PathBuf],
     deed: &str,
+    limit: Option<Limit>,
 ) -> Result<(), Failure> {
     if job.spec.target.backend == Backend::Terrane {
         return Ok(());
     }
     let call = EngineCall::StatePull { var_files };
     let path = scratch.shown();
-    let pulled = caller
-        .call_to(&call, &path, &caller.environment(), None)
-        .await?;
+    let pulled = caller.call_to(&call, &path, limit).await?;
     if !pulled.exit.success() {
         return Err(pulled.failure(&format!("{deed}, but could not read the state")));
     }
@@ -166,18 +184,18 @@ pub(super) async fn keep_copy(
 }
 
 /// Where the state stands now.
-async fn serial(job: &Job<'_>) -> Result<Option<i64>, Failure> {
+pub(super) async fn serial(job: &Job<'_>) -> Result<Option<i64>, Failure> {
     Ok(head(job).await?.map(|head| head.serial))
 }
 
-async fn head(job: &Job<'_>) -> Result<Option<SealedHead>, Failure> {
+pub(super) async fn head(job: &Job<'_>) -> Result<Option<SealedHead>, Failure> {
     let state = job.control.state_name(&job.spec.stack.state);
     let head = job.control.store.state_head(&state).await;
     let head = head.map_err(|err| Failure::because("could not read the state", &err))?;
     Ok(head.as_ref().map(super::plan::sealed_head))
 }
 
-async fn plan_of(job: &Job<'_>) -> Result<PlanRecord, Failure> {
+pub(super) async fn plan_of(job: &Job<'_>) -> Result<PlanRecord, Failure> {
     let run = job.control.store.run_get(job.run).await;
     let run = run.map_err(|err| Failure::because("could not read the plan", &err))?;
     match run.map(|run| run.state) {

@@ -1,20 +1,24 @@
-//! Calls the engine and waits: with the state endpoint up, one interrupt passed on, and a time limit that
-//! interrupts and never kills.
+//! Calls the engine and waits: with the state endpoint up, its words copied without secrets, one interrupt
+//! passed on, and a time limit that interrupts and never kills.
 
 use std::fs;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use drivers::engine::{CallSite, Engine, EngineCall, Origin};
 use drivers::process::{Environment, Exit, Running};
 use model::engine_event::{EngineEvent, EventKind, EventReader};
+use model::masking::{Mask, MaskStream};
 use model::project::Backend;
 use model::run::{EngineDiagnostic, EnginePin, Stage};
 use model::secret::Secret;
 use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::interrupts::Interrupts;
+use super::limit::Limit;
+use super::logs::LogCopy;
 use super::workspace::Workspace;
 use super::{Failure, Job};
 use crate::state::StateAccess;
@@ -28,7 +32,12 @@ pub(super) struct Caller<'a> {
     endpoint: Option<tokio::task::JoinHandle<()>>,
     /// Opens the state endpoint.
     token: Option<Secret>,
+    /// What must not be in any log.
+    mask: Mask,
 }
+
+/// How often what the engine said is copied for those who read along.
+const COPY: Duration = Duration::from_millis(100);
 
 /// How a call ended.
 pub(super) struct Ended {
@@ -36,7 +45,8 @@ pub(super) struct Ended {
     /// What it wrote to standard output.
     pub(super) output: Vec<u8>,
     pub(super) interrupted: bool,
-    pub(super) timed_out: bool,
+    /// The time limit that was reached.
+    pub(super) timed_out: Option<Limit>,
     /// What it wrote to standard error.
     pub(super) complaint: String,
 }
@@ -64,6 +74,11 @@ impl<'a> Caller<'a> {
             let listener = TcpListener::bind(("127.0.0.1", 0)).await.map_err(failed)?;
             let up = (job.serve)(access, listener).map_err(failed)?;
             for (name, value) in up.environment {
+                // There are commands that only read, lock all the same, and have no option not to.
+                let is_lock = matches!(name, "TF_HTTP_LOCK_ADDRESS" | "TF_HTTP_UNLOCK_ADDRESS");
+                if is_lock && job.spec.only_reads() {
+                    continue;
+                }
                 if name == "TF_HTTP_PASSWORD" {
                     token = Some(value.clone());
                 }
@@ -79,7 +94,13 @@ impl<'a> Caller<'a> {
             environment,
             endpoint,
             token,
+            mask: Mask::default(),
         })
+    }
+
+    /// From here on this is hidden in all that the engine says.
+    pub(super) fn hide(&mut self, mask: Mask) {
+        self.mask = mask;
     }
 
     pub(super) fn token(&self) -> Option<&Secret> {
@@ -95,66 +116,143 @@ impl<'a> Caller<'a> {
         &self,
         call: &EngineCall<'_>,
         stage: Stage,
-        limit: Option<Duration>,
+        limit: Option<Limit>,
     ) -> Result<Ended, Failure> {
-        let stdout = self.job.control.home.engine_events(self.job.run, stage);
-        let ended = self
-            .call_to(call, &stdout, &self.environment, limit)
-            .await?;
-        Ok(ended)
+        self.call_logged(call, stage, &self.environment, limit)
+            .await
+    }
+
+    /// As `call`, in another environment.
+    pub(super) async fn call_logged(
+        &self,
+        call: &EngineCall<'_>,
+        stage: Stage,
+        environment: &Environment,
+        limit: Option<Limit>,
+    ) -> Result<Ended, Failure> {
+        let (home, run) = (&self.job.control.home, self.job.run);
+        let raw = home.engine_output(run, stage);
+        let copy = home.engine_events(run, stage);
+        let is_durable = stage == Stage::Applying;
+        let log = LogCopy::of_events(raw, &copy, self.mask.clone(), is_durable)
+            .map_err(|err| Failure::because("could not begin a log", &err))?;
+        self.call_with(call, Output::Logged(log), environment, limit)
+            .await
     }
 
     pub(super) fn environment(&self) -> Environment {
         self.environment.clone()
     }
 
+    /// Calls the engine on our own terminal. A Ctrl-C there reaches it without us; who ends us ends it.
+    pub(super) async fn attend(&self, call: &EngineCall<'_>) -> Result<Exit, Failure> {
+        let failed =
+            |err: &dyn std::error::Error| Failure::because("could not run the engine", err);
+        let mut terminated = signal(SignalKind::terminate()).map_err(|err| failed(&err))?;
+        let (dir, env) = (&self.workspace.dir, &self.environment);
+        let mut running = self
+            .engine
+            .start_in_front(call, dir, env, &self.inherited())
+            .map_err(|err| failed(&err))?;
+        loop {
+            tokio::select! {
+                exit = running.wait() => return exit.map_err(|err| failed(&err)),
+                _ = terminated.recv() => running.interrupt().map_err(|err| failed(&err))?,
+            }
+        }
+    }
+
+    /// Locks that are free only when the engine is gone, too.
+    fn inherited(&self) -> [BorrowedFd<'_>; 3] {
+        let locks = &self.workspace.locks;
+        [
+            self.job.lock.as_fd(),
+            locks.tree.as_fd(),
+            locks.stack.as_fd(),
+        ]
+    }
+
+    /// Calls the engine for a document, which goes to a file of its own and into no log.
     pub(super) async fn call_to(
         &self,
         call: &EngineCall<'_>,
         stdout: &Path,
+        limit: Option<Limit>,
+    ) -> Result<Ended, Failure> {
+        if stdout.exists() {
+            fs::remove_file(stdout)
+                .map_err(|err| Failure::because("could not clear an old file", &err))?;
+        }
+        let output = Output::Document(stdout.to_owned());
+        self.call_with(call, output, &self.environment, limit).await
+    }
+
+    async fn call_with(
+        &self,
+        call: &EngineCall<'_>,
+        mut output: Output,
         environment: &Environment,
-        limit: Option<Duration>,
+        limit: Option<Limit>,
     ) -> Result<Ended, Failure> {
         let mut interrupts = self.job.interrupts.lock().await;
         if interrupts.came().await {
             return Err(Failure::interrupted());
         }
-        if stdout.exists() {
-            fs::remove_file(stdout)
-                .map_err(|err| Failure::because("could not clear an old log", &err))?;
-        }
-        let stderr = self.job.control.home.engine_complaints(self.job.run);
-        let said_before = fs::metadata(&stderr).map_or(0, |found| found.len());
-        let run_lock = std::io::stdout();
-        let locks = &self.workspace.locks;
-        let inherit = [run_lock.as_fd(), locks.tree.as_fd(), locks.stack.as_fd()];
+        let (home, run) = (&self.job.control.home, self.job.run);
+        let copy = home.engine_complaints(run);
+        let mut complaints =
+            LogCopy::new(home.engine_complaints_raw(run), &copy, self.mask.clone())
+                .map_err(|err| Failure::because("could not begin a log", &err))?;
+        let inherit = self.inherited();
         let site = CallSite {
             dir: &self.workspace.dir,
             env: environment,
-            stdout,
-            stderr: &stderr,
+            stdout: output.path(),
+            stderr: complaints.raw(),
             inherit: &inherit,
         };
-        let running = self
+        let mut running = self
             .engine
             .start(call, &site)
             .map_err(|err| Failure::because("could not start the engine", &err))?;
-        let (exit, interrupted, timed_out) = supervise(running, &mut interrupts, limit)
-            .await
-            .map_err(|err| Failure::because("could not wait for the engine", &err))?;
-        let output = fs::read(stdout)
-            .map_err(|err| Failure::because("could not read what the engine said", &err))?;
-        let complaint = fs::read(&stderr).unwrap_or_default();
-        let new = usize::try_from(said_before)
-            .unwrap_or(usize::MAX)
-            .min(complaint.len());
+        // Who wants to end it without us finds it by its number; without a note nobody can.
+        drop(fs::write(home.engine_pid(run), running.pid().to_string()));
+        let mut logs: Vec<&mut LogCopy> = match &mut output {
+            Output::Logged(log) => vec![log, &mut complaints],
+            Output::Document(_) => vec![&mut complaints],
+        };
+        let waited = supervise(&mut running, &mut interrupts, limit, &mut logs).await;
+        drop(fs::remove_file(home.engine_pid(run)));
+        let (exit, timed_out) =
+            waited.map_err(|err| Failure::because("could not wait for the engine", &err))?;
+        let heard =
+            |err: std::io::Error| Failure::because("could not read what the engine said", &err);
+        let complaint = complaints.finish().map_err(heard)?;
         Ok(Ended {
             exit,
-            output,
-            interrupted,
-            timed_out,
-            complaint: String::from_utf8_lossy(&complaint[new..]).into_owned(),
+            output: match output {
+                Output::Logged(log) => log.finish().map_err(heard)?,
+                Output::Document(path) => fs::read(path).map_err(heard)?,
+            },
+            interrupted: running.was_interrupted(),
+            timed_out: limit.filter(|_| timed_out),
+            complaint: String::from_utf8_lossy(&complaint).into_owned(),
         })
+    }
+}
+
+/// Where an engine's output goes.
+enum Output {
+    Logged(LogCopy),
+    Document(PathBuf),
+}
+
+impl Output {
+    fn path(&self) -> &Path {
+        match self {
+            Self::Logged(log) => log.raw(),
+            Self::Document(path) => path,
+        }
     }
 }
 
@@ -178,27 +276,37 @@ fn engine_of(pin: &EnginePin) -> Result<Engine, Failure> {
     })
 }
 
-/// Waits for the engine without limit. The first wish to stop, or the time limit, interrupts it once.
+/// Waits for the engine without limit, and copies what it says. The first wish to stop, or the time limit,
+/// interrupts it once.
 async fn supervise(
-    mut running: Running,
+    running: &mut Running,
     interrupts: &mut Interrupts,
-    limit: Option<Duration>,
-) -> std::io::Result<(Exit, bool, bool)> {
+    limit: Option<Limit>,
+    logs: &mut [&mut LogCopy],
+) -> std::io::Result<(Exit, bool)> {
     let deadline = async {
         match limit {
-            Some(limit) => tokio::time::sleep(limit).await,
+            Some(limit) => tokio::time::sleep_until(limit.until).await,
             None => std::future::pending().await,
         }
     };
     tokio::pin!(deadline);
+    let mut ticks = tokio::time::interval(COPY);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut timed_out = false;
     loop {
         tokio::select! {
-            exit = running.wait() => return Ok((exit?, running.was_interrupted(), timed_out)),
+            exit = running.wait() => return Ok((exit?, timed_out)),
             () = interrupts.next() => running.interrupt()?,
             () = &mut deadline, if !timed_out => {
                 timed_out = true;
                 running.interrupt()?;
+            }
+            _ = ticks.tick() => {
+                for log in &mut *logs {
+                    // What cannot be copied now is copied at the end.
+                    drop(log.follow());
+                }
             }
         }
     }
@@ -213,17 +321,30 @@ impl Ended {
         events
     }
 
+    /// The same without secrets: what is kept of it must hold none.
+    pub(super) fn masked_events(&self, mask: &Mask) -> Vec<EngineEvent> {
+        let mut stream = MaskStream::new(mask.clone());
+        let mut masked = stream.push(&self.output);
+        masked.extend(stream.finish());
+        EventReader::read_all(&masked)
+    }
+
+    /// Whether it ended without saying how far it had come.
+    pub(super) fn died(&self) -> bool {
+        self.exit.code().is_none()
+    }
+
     /// The failure this end means, with what the engine reported.
     pub(super) fn failure(&self, deed: &str) -> Failure {
-        let message = if self.timed_out {
-            format!("{deed}: its time limit was reached, the engine was interrupted")
-        } else if self.interrupted {
+        let message = if let Some(limit) = self.timed_out {
+            format!("{deed}: the time limit `{limit}` was reached, the engine was interrupted")
+        } else if self.interrupted && !self.died() {
             format!("{deed}: interrupted")
         } else {
             format!("{deed}: the engine ended with {}", self.exit)
         };
         let mut failure = Failure::new(message.clone());
-        failure.interrupted = self.interrupted && !self.timed_out;
+        failure.interrupted = self.interrupted && self.timed_out.is_none();
         failure.diagnostics = self.diagnostics();
         let words = self.words();
         if failure.diagnostics.is_empty() && !words.is_empty() {

@@ -43,10 +43,12 @@ pub(super) struct Inputs {
 impl Inputs {
     /// What is masked in all that an engine says: its values, and the key to its state. It is noted, too,
     /// for whoever has to do that in our place.
-    pub(super) fn hide(&self, caller: &Caller<'_>, scratch: &Scratch) -> Result<Mask, Failure> {
-        scratch.write_hidden(&self.hidden)?;
+    pub(super) fn hide(&self, caller: &mut Caller<'_>, scratch: &Scratch) -> Result<Mask, Failure> {
         let all: Vec<Secret> = self.hidden.iter().chain(caller.token()).cloned().collect();
-        Ok(Mask::new(&all))
+        scratch.write_hidden(&all)?;
+        let mask = Mask::new(&all);
+        caller.hide(mask.clone());
+        Ok(mask)
     }
 }
 
@@ -284,7 +286,12 @@ async fn resolve<'a>(
             }
         }
         for (stack, name) in outputs {
+            let applied = known.outputs.get(stack);
+            let is_there = applied.is_some_and(|outputs| outputs.contains_key(name));
             match ahead.get(stack, name).map(|it| (&it.value, it.sensitive)) {
+                None if spec.no_state && !is_there => {
+                    known.unknown.insert((stack.clone(), name.clone()));
+                }
                 None => {}
                 Some((None, _)) => {
                     known.unknown.insert((stack.clone(), name.clone()));

@@ -1,64 +1,191 @@
-//! What an engine wrote stays for people to read, so no secret may stay in it: a provisioner says what
-//! it likes.
+//! What an engine says, kept for people: masked as it is written, so that whoever reads along sees no secret.
+//!
+//! The engine writes to a file that only we read; the copy that people read grows behind it. Both outlive
+//! us: if this process dies the engine goes on writing, and whoever finds the run makes the rest of the copy.
 
-use std::fs;
-use std::path::Path;
+use std::fs::{self, File};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
+use model::engine_event::{EngineEvent, EventReader};
 use model::ids::RunId;
-use model::masking::Mask;
+use model::masking::{Mask, MaskStream};
 use model::run::Stage;
 use model::secret::Secret;
 
-use super::Job;
-use super::workspace::{hidden_path, write_private};
+use super::workspace::hidden_path;
 use crate::home::Home;
 
-/// Masks the logs of a run, after its engine has ended. A log that cannot be masked is removed.
-pub(super) fn mask(job: &Job<'_>, mask: &Mask) {
-    mask_all(&job.control.home, job.run, mask);
+/// A file that an engine writes, and its copy without secrets.
+pub(super) struct LogCopy {
+    raw: PathBuf,
+    copy: File,
+    read: u64,
+    stream: MaskStream,
+    /// Of an apply: what was done must be known even if the machine dies.
+    is_durable: bool,
+    synced: Instant,
 }
 
-/// Does it for a runner that was lost. What it had to hide lies beside its inputs; without that nobody
-/// knows what to look for, and the logs go.
-pub(crate) fn mask_lost(home: &Home, run: RunId) {
+/// How often the log of an apply is made durable, at most.
+const SYNC: Duration = Duration::from_secs(1);
+
+impl LogCopy {
+    /// Of what an engine says in a stage; what it said in an earlier call is dropped.
+    pub(super) fn of_events(
+        raw: PathBuf,
+        copy: &Path,
+        mask: Mask,
+        is_durable: bool,
+    ) -> io::Result<Self> {
+        if copy.exists() {
+            fs::remove_file(copy)?;
+        }
+        let log = Self::new(raw, copy, mask)?;
+        Ok(Self { is_durable, ..log })
+    }
+
+    /// Of its complaints, which come after those of earlier calls.
+    pub(super) fn new(raw: PathBuf, copy: &Path, mask: Mask) -> io::Result<Self> {
+        if raw.exists() {
+            fs::remove_file(&raw)?;
+        }
+        Ok(Self {
+            raw,
+            copy: open_copy(copy)?,
+            read: 0,
+            stream: MaskStream::new(mask),
+            is_durable: false,
+            synced: Instant::now(),
+        })
+    }
+
+    /// Where the engine writes.
+    pub(super) fn raw(&self) -> &Path {
+        &self.raw
+    }
+
+    /// Copies what is new.
+    pub(super) fn follow(&mut self) -> io::Result<()> {
+        let mut new = Vec::new();
+        let mut raw = match File::open(&self.raw) {
+            Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(()),
+            raw => raw?,
+        };
+        raw.seek(SeekFrom::Start(self.read))?;
+        raw.read_to_end(&mut new)?;
+        self.read += new.len() as u64;
+        self.copy.write_all(&self.stream.push(&new))?;
+        if self.is_durable && !new.is_empty() && self.synced.elapsed() > SYNC {
+            self.copy.sync_data()?;
+            self.synced = Instant::now();
+        }
+        Ok(())
+    }
+
+    /// The engine is gone: all of what it wrote, as it wrote it. Only the copy stays.
+    pub(super) fn finish(mut self) -> io::Result<Vec<u8>> {
+        self.follow()?;
+        self.copy.write_all(&self.stream.finish())?;
+        if self.is_durable {
+            self.copy.sync_data()?;
+        }
+        let bytes = match fs::read(&self.raw) {
+            Err(err) if err.kind() == io::ErrorKind::NotFound => Vec::new(),
+            bytes => bytes?,
+        };
+        drop(fs::remove_file(&self.raw));
+        Ok(bytes)
+    }
+}
+
+fn open_copy(path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    options.create(true).append(true).mode(0o600).open(path)
+}
+
+/// What is known of a stage that nobody finished: its events, masked.
+pub(crate) fn lost_events(home: &Home, run: RunId, stage: Stage) -> Vec<EngineEvent> {
+    let bytes = fs::read(home.engine_events(run, stage)).unwrap_or_default();
+    EventReader::read_all(&bytes)
+}
+
+/// Makes the rest of the copies for a runner that was lost. What it had to hide lies beside its inputs; without
+/// that nobody knows what to look for, and only what it copied itself stays.
+pub(crate) fn finish_lost(home: &Home, run: RunId) {
     let hidden = fs::read(hidden_path(home, run))
         .ok()
         .and_then(|bytes| serde_json::from_slice::<Vec<String>>(&bytes).ok());
-    match hidden {
-        Some(values) => {
-            let secrets: Vec<Secret> = values.iter().map(Secret::new).collect();
-            mask_all(home, run, &Mask::new(&secrets));
+    let mask = hidden.map(|values| {
+        let secrets: Vec<Secret> = values.iter().map(Secret::new).collect();
+        Mask::new(&secrets)
+    });
+    let stages = [Stage::Preparing, Stage::Planning, Stage::Applying];
+    let events = stages.map(|stage| {
+        (
+            home.engine_output(run, stage),
+            home.engine_events(run, stage),
+        )
+    });
+    let complaints = (home.engine_complaints_raw(run), home.engine_complaints(run));
+    for (raw, copy) in events.into_iter().chain([complaints]) {
+        if let (Ok(bytes), Some(mask)) = (fs::read(&raw), &mask) {
+            // What cannot be written now is lost to people only: the engine's state is elsewhere.
+            drop(complete(&copy, &bytes, mask));
         }
-        None => logs(home, run).for_each(|log| drop(fs::remove_file(log))),
+        drop(fs::remove_file(raw));
     }
 }
 
-fn mask_all(home: &Home, run: RunId, mask: &Mask) {
-    if !mask.is_empty() {
-        logs(home, run).for_each(|log| mask_file(&log, mask));
-    }
+fn complete(copy: &Path, raw: &[u8], mask: &Mask) -> io::Result<()> {
+    let mut stream = MaskStream::new(mask.clone());
+    let mut whole = stream.push(raw);
+    whole.extend(stream.finish());
+    let have = fs::read(copy).unwrap_or_default();
+    open_copy(copy)?.write_all(missing(&have, &whole))
 }
 
-fn logs(home: &Home, run: RunId) -> impl Iterator<Item = std::path::PathBuf> {
-    [Stage::Preparing, Stage::Planning, Stage::Applying]
-        .into_iter()
-        .map(move |stage| home.engine_events(run, stage))
-        .chain([home.engine_complaints(run)])
+/// What of `whole` is not at the end of `have` already.
+fn missing<'a>(have: &[u8], whole: &'a [u8]) -> &'a [u8] {
+    let most = have.len().min(whole.len());
+    let shared = (0..=most)
+        .rev()
+        .find(|length| have.ends_with(&whole[..*length]));
+    &whole[shared.unwrap_or(0)..]
 }
 
-fn mask_file(path: &Path, mask: &Mask) {
-    let Ok(bytes) = fs::read(path) else {
-        return;
-    };
-    let text = String::from_utf8_lossy(&bytes);
-    if !mask.finds_in(&text) {
-        return;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_goes_on_where_it_ended() {
+        assert_eq!(missing(b"", b"abc"), b"abc");
+        assert_eq!(missing(b"ab", b"abc"), b"c");
+        assert_eq!(missing(b"earlier\nab", b"abc"), b"c");
+        assert_eq!(missing(b"earlier\n", b"abc"), b"abc");
+        assert_eq!(missing(b"abc", b"abc"), b"");
     }
-    // Whoever reads along sees the old file or the new one, never half of one.
-    let aside = path.with_extension("masked");
-    let masked = mask.mask_text(&text);
-    let replaced = write_private(&aside, masked.as_bytes()).and_then(|()| fs::rename(&aside, path));
-    if replaced.is_err() {
-        drop(fs::remove_file(path));
+
+    #[test]
+    fn a_copy_holds_no_secret_at_any_moment() {
+        let dir = tempfile::tempdir().unwrap();
+        let (raw, copy) = (dir.path().join("raw"), dir.path().join("copy"));
+        let mask = Mask::new(&[Secret::new("hunter2!")]);
+        let mut log = LogCopy::of_events(raw.clone(), &copy, mask.clone(), true).unwrap();
+        let mut engine = open_copy(&raw).unwrap();
+        let mut seen = Vec::new();
+        for letter in b"it is hunter2!\nhunter2!" {
+            engine.write_all(&[*letter]).unwrap();
+            log.follow().unwrap();
+            seen = fs::read(&copy).unwrap();
+            assert!(!String::from_utf8_lossy(&seen).contains("hunter"));
+        }
+        assert_eq!(seen, b"it is (secret)\n");
+        // As after a crash of who copied.
+        complete(&copy, &fs::read(&raw).unwrap(), &mask).unwrap();
+        assert_eq!(fs::read(&copy).unwrap(), b"it is (secret)\n(secret)");
     }
 }

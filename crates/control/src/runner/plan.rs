@@ -16,6 +16,7 @@ use model::engine_event::nothing_changes;
 use model::masking::Mask;
 use model::plan::Plan;
 use model::project::{Backend, Confirm};
+use model::providers;
 use model::run::{PlanRecord, RunEvent, RunSpec, Seal, SealedHead, Stage};
 use model::state::{Contents, StateVersion};
 use store::Scope;
@@ -23,14 +24,14 @@ use store::Scope;
 use super::apply::keep_copy;
 use super::engine::Caller;
 use super::inputs::{self, Inputs};
+use super::limit::Limit;
 use super::workspace::{Scratch, Workspace};
-use super::{Carried, Failure, Job, ahead, failed, logs};
+use super::{Carried, Failure, Job, ahead, failed};
 use crate::state::StateAccess;
 
 pub(super) async fn plan(job: &Job<'_>) -> RunEvent {
     let mut mask = Mask::default();
     let planned = try_plan(job, &mut mask).await;
-    logs::mask(job, &mask);
     match planned {
         Ok(event) => event,
         Err(failure) => failed(failure, Stage::Planning, None, &mask),
@@ -56,24 +57,23 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
     let workspace = Workspace::prepare(job).await?;
     let scratch = Scratch::open(job)?;
     scratch.write_variables(&inputs.variables)?;
-    let caller = Caller::new(job, &workspace, inputs.environment.clone(), access).await?;
-    *mask = inputs.hide(&caller, &scratch)?;
+    let mut caller = Caller::new(job, &workspace, inputs.environment.clone(), access).await?;
+    *mask = inputs.hide(&mut caller, &scratch)?;
+    let limit = Limit::from_now("plan", job.spec.stack.timeout_plan);
     let var_files = workspace.var_files(job, &scratch);
-    initialise(job, &caller, &workspace, &inputs, &var_files).await?;
+    initialise(job, &caller, &workspace, &inputs, &var_files, limit).await?;
 
     let call = EngineCall::Plan(PlanCall {
         out: &scratch.plan(),
         mode: mode(job.spec),
         var_files: &var_files,
     });
-    let ended = caller
-        .call(&call, Stage::Planning, job.spec.stack.timeout_plan)
-        .await?;
+    let ended = caller.call(&call, Stage::Planning, limit).await?;
     if !matches!(ended.exit.code(), Some(0 | 2)) {
         scratch.remove();
         return Err(ended.failure("could not plan"));
     }
-    keep_copy(job, &caller, &scratch, &var_files, "planned").await?;
+    keep_copy(job, &caller, &scratch, &var_files, "planned", limit).await?;
     // Only a plan of everything, from the newest state, tells that a stack is as its source says.
     let is_whole = !job.spec.destroy && !job.spec.refresh_only && job.spec.pinned.is_none();
     let consumed = is_whole.then(|| inputs.consumed.clone());
@@ -88,7 +88,7 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
         scratch.remove();
         return Ok(nothing);
     }
-    let (plan, json) = show(&caller, &scratch, &var_files, mask).await?;
+    let (plan, json) = show(&caller, &scratch, &var_files, mask, limit).await?;
     if plan.is_empty() {
         scratch.remove();
         return Ok(nothing);
@@ -112,7 +112,7 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
             engine: caller.engine().to_string(),
         },
         preview: !workspace.is_first,
-        since: Some(job.control.now()),
+        since: (!is_said).then(|| job.control.now()),
         consumed,
     };
     drop(caller);
@@ -141,6 +141,10 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
 pub(super) async fn read_state(job: &Job<'_>) -> Result<StateAccess, Failure> {
     let store = &job.control.store;
     let state = job.control.state_name(&job.spec.stack.state);
+    if job.spec.no_state {
+        let store = store.clone();
+        return Ok(StateAccess::for_plan_of_nothing(store, state, job.run));
+    }
     let access = match job.spec.pinned {
         None => StateAccess::for_plan(store.clone(), state, job.run).await,
         Some(older) => StateAccess::for_plan_from(store.clone(), state, job.run, older).await,
@@ -161,6 +165,9 @@ pub(super) async fn read_state(job: &Job<'_>) -> Result<StateAccess, Failure> {
 }
 
 pub(super) fn mode(spec: &RunSpec) -> PlanMode {
+    if spec.no_state {
+        return PlanMode::NoRefresh;
+    }
     match (spec.destroy, spec.refresh_only) {
         (true, _) => PlanMode::Destroy,
         (false, true) => PlanMode::RefreshOnly,
@@ -191,6 +198,7 @@ pub(super) async fn initialise(
     workspace: &Workspace,
     inputs: &Inputs,
     var_files: &[std::path::PathBuf],
+    limit: Option<Limit>,
 ) -> Result<(), Failure> {
     let backend_config: Vec<(String, String)> = inputs
         .backend
@@ -207,6 +215,7 @@ pub(super) async fn initialise(
             backend: &format!("{:?} {backend_config:?}", job.spec.target.backend),
         })
     };
+    check_providers(job, lock_before.as_deref())?;
     if engine::is_initialised(&workspace.dir, &print(lock_before.as_deref())) {
         return Ok(());
     }
@@ -228,7 +237,6 @@ pub(super) async fn initialise(
         var_files,
         backend: true,
     });
-    let stdout = job.control.home.engine_events(job.run, Stage::Preparing);
     let mut environment = caller.environment();
     let cache = if job.spec.needs_providers {
         let cache = shared_providers(job, caller.engine().flavor).await?;
@@ -237,13 +245,18 @@ pub(super) async fn initialise(
     } else {
         None
     };
-    let ended = caller.call_to(&call, &stdout, &environment, None).await?;
+    let ended = caller
+        .call_logged(&call, Stage::Preparing, &environment, limit)
+        .await?;
     drop(cache);
     if !ended.exit.success() {
         return Err(ended.failure("could not initialise"));
     }
     let lock_after = fs::read(&lock_path).ok();
+    check_providers(job, lock_after.as_deref())?;
+    // What goes away leaves the source as it is; its module may be gone from there already.
     if is_open
+        && !job.spec.destroy
         && lock_after != lock_before
         && let Some(bytes) = &lock_after
         && let Err(err) = write_back(job, bytes)
@@ -255,6 +268,26 @@ pub(super) async fn initialise(
     }
     engine::mark_initialised(&workspace.dir, &print(lock_after.as_deref()))
         .map_err(|err| Failure::because("could not remember the initialisation", &err))
+}
+
+/// No provider is started that the target does not list. What modules from elsewhere need shows only here.
+fn check_providers(job: &Job<'_>, lock_file: Option<&[u8]>) -> Result<(), Failure> {
+    let text = String::from_utf8_lossy(lock_file.unwrap_or_default());
+    let path = providers::lock_file(&job.spec.stack.path);
+    let target = &job.spec.target;
+    for (address, _) in providers::locked(&path, &text) {
+        if !providers::is_listed(&target.providers, &address) {
+            let (provider, name) = (providers::short(&address), &target.name);
+            return Err(Failure::new(format!(
+                "the provider `{provider}`, which `{path}` names, is not listed by target `{name}`"
+            ))
+            .hint(format!(
+                "add it to `providers` of target `{name}`, if its stacks may use it"
+            ))
+            .refused());
+        }
+    }
+    Ok(())
 }
 
 /// The engines' own cache is not safe under parallel `init`, so its lock is held meanwhile. Others may
@@ -299,14 +332,13 @@ pub(super) async fn show(
     scratch: &Scratch,
     var_files: &[std::path::PathBuf],
     mask: &Mask,
+    limit: Option<Limit>,
 ) -> Result<(Plan, Vec<u8>), Failure> {
     let call = EngineCall::Show {
         plan: &scratch.plan(),
         var_files,
     };
-    let ended = caller
-        .call_to(&call, &scratch.shown(), &caller.environment(), None)
-        .await?;
+    let ended = caller.call_to(&call, &scratch.shown(), limit).await?;
     if !ended.exit.success() {
         return Err(ended.failure("could not read the plan"));
     }

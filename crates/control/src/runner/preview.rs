@@ -16,15 +16,15 @@ use model::run::{Awaited, PlanRecord, Preview, RunEvent, Seal, Stage};
 
 use super::ahead::{self, Ahead};
 use super::engine::Caller;
+use super::limit::Limit;
 use super::plan::{changing_outputs, initialise, keep_view, mode, read_state, sealed_head, show};
 use super::workspace::{Scratch, Workspace};
-use super::{Failure, Job, failed, inputs, logs};
+use super::{Failure, Job, failed, inputs};
 
 /// For a run that waits for its upstreams: what could be seen of its plan by now.
 pub(super) async fn preview(job: &Job<'_>, awaits: &[Awaited]) -> RunEvent {
     let mut mask = Mask::default();
     let looked = look(job, awaits, &mut mask).await;
-    logs::mask(job, &mask);
     let (on, preview) = match looked {
         Ok(looked) if looked.plan.is_empty() => (looked.on, Preview::Unchanged),
         Ok(looked) => {
@@ -47,6 +47,21 @@ pub(super) async fn preview(job: &Job<'_>, awaits: &[Awaited]) -> RunEvent {
     }
 }
 
+/// For a review where no state can be read: what would be made if nothing were there.
+pub(super) async fn without_state(job: &Job<'_>) -> RunEvent {
+    let mut mask = Mask::default();
+    let looked = look(job, &[], &mut mask).await;
+    match looked {
+        // Never `unchanged`: nobody looked at what is there.
+        Ok(looked) => RunEvent::PlanFinished {
+            plan: looked.record,
+            confirmed: false,
+            review: true,
+        },
+        Err(failure) => failed(failure, Stage::Planning, None, &mask),
+    }
+}
+
 struct Looked {
     /// What was not known.
     on: Vec<Awaited>,
@@ -64,22 +79,22 @@ async fn look(job: &Job<'_>, awaits: &[Awaited], mask: &mut Mask) -> Result<Look
     let rewritten = rewrite_source(job, &workspace, &inputs.unknown)?;
     let scratch = Scratch::open(job)?;
     scratch.write_variables(&inputs.variables)?;
-    let caller = Caller::new(job, &workspace, inputs.environment.clone(), access).await?;
-    *mask = inputs.hide(&caller, &scratch)?;
+    let mut caller = Caller::new(job, &workspace, inputs.environment.clone(), access).await?;
+    *mask = inputs.hide(&mut caller, &scratch)?;
+    let limit = Limit::from_now("plan", job.spec.stack.timeout_plan);
     let var_files = workspace.var_files(job, &scratch);
     let planned = async {
-        initialise(job, &caller, &workspace, &inputs, &var_files).await?;
+        initialise(job, &caller, &workspace, &inputs, &var_files, limit).await?;
         let call = EngineCall::Plan(PlanCall {
             out: &scratch.plan(),
             mode: mode(job.spec),
             var_files: &var_files,
         });
-        let limit = job.spec.stack.timeout_plan;
         let ended = caller.call(&call, Stage::Planning, limit).await?;
         if !matches!(ended.exit.code(), Some(0 | 2)) {
             return Err(ended.failure("could not plan"));
         }
-        show(&caller, &scratch, &var_files, mask).await
+        show(&caller, &scratch, &var_files, mask, limit).await
     };
     let planned = planned.await;
     scratch.remove(); // the plan file above all: nobody may apply it

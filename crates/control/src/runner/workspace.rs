@@ -116,7 +116,9 @@ impl Taking {
 
     fn take(&self) -> io::Result<(usize, PathBuf, Locks)> {
         let most = if self.holds_lanes { 1 } else { Self::MOST };
-        for number in 0..most {
+        // Who only looks may do so for days: applies must not have to wait for tree 0.
+        let first = usize::from(self.spec.only_reads());
+        for number in first..most {
             let slot = self
                 .control
                 .home

@@ -12,6 +12,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use model::engine::Flavor;
+use model::exec::{Exec, ExecKind};
 
 /// One call of an engine.
 #[derive(Clone, Debug)]
@@ -52,6 +53,11 @@ pub enum EngineCall<'a> {
         var_files: &'a [PathBuf],
     },
     Fmt(Fmt<'a>),
+    /// A command that was given by a person, looked over.
+    Exec {
+        exec: &'a Exec,
+        var_files: &'a [PathBuf],
+    },
     /// Completes `.terraform.lock.hcl` for these platforms, such as `linux_amd64`.
     ProvidersLock {
         platforms: &'a [String],
@@ -93,6 +99,8 @@ pub enum PlanMode {
     Normal,
     Destroy,
     RefreshOnly,
+    /// Without a look at what is there.
+    NoRefresh,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -133,6 +141,7 @@ impl EngineCall<'_> {
                     PlanMode::Normal => {}
                     PlanMode::Destroy => line.words(&["-destroy"]),
                     PlanMode::RefreshOnly => line.words(&["-refresh-only"]),
+                    PlanMode::NoRefresh => line.words(&["-refresh=false"]),
                 }
                 line.file("-out", plan.out);
                 line.var_files(plan.var_files);
@@ -184,6 +193,20 @@ impl EngineCall<'_> {
             Self::Fmt(Fmt::Write { paths }) => {
                 line.words(&["fmt", "-recursive"]);
                 paths.iter().for_each(|path| line.word(path));
+            }
+            Self::Exec { exec, var_files } => {
+                exec.command.iter().for_each(|word| line.word(word));
+                match exec.kind {
+                    ExecKind::Read => {}
+                    // Its words go to files, and nobody is there to be asked.
+                    ExecKind::Write => line.words(&["-no-color"]),
+                }
+                if exec.takes_variables() {
+                    line.var_files(var_files);
+                } else {
+                    line.early_var_files(flavor, var_files);
+                }
+                exec.args.iter().for_each(|word| line.word(word));
             }
             Self::ProvidersLock { platforms } => {
                 line.words(&["providers", "lock"]);

@@ -161,7 +161,7 @@ fn real_dir(root: &Path, dir: &str) -> Option<String> {
 }
 
 /// Whether a path may be in a snapshot at all.
-fn belongs(path: &str) -> bool {
+pub(super) fn belongs(path: &str) -> bool {
     let name = path.rsplit_once('/').map_or(path, |(_, name)| name);
     let never = [".git", ".terraform", ".terrane"];
     let is_state = name.ends_with(".tfstate") || name.contains(".tfstate.");

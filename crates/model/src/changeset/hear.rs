@@ -26,10 +26,10 @@ pub enum HearError {
     Owes { set: ChangeSetId, owed: Vec<Owed> },
     #[error("change set `{set}` may not be confirmed now: {}", hold.words())]
     Held { set: ChangeSetId, hold: Box<Hold> },
-    #[error("change set `{set}` cannot go on: {source}")]
+    #[error("nothing was changed: change set `{set}` is {} and cannot be {}", refusal.status, refusal.event)]
     Refused {
         set: ChangeSetId,
-        source: super::Refusal,
+        refusal: super::Refusal,
     },
 }
 
@@ -60,9 +60,9 @@ pub fn hear(
         Say::Interrupt { .. } if set.status.is_over() => return Ok(Vec::new()),
         Say::Interrupt { by } => SetEvent::Interrupted { by: Some(by) },
     };
-    let refused = |source| HearError::Refused {
+    let refused = |refusal| HearError::Refused {
         set: set.id,
-        source,
+        refusal,
     };
     advance(&set.status, &event).map_err(refused)?;
     steps.push(Step::Move(event));

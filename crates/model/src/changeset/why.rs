@@ -42,6 +42,18 @@ impl Front {
     }
 }
 
+impl Front {
+    /// In few words, which stay the same while it waits: `change set c1 to release the lane`.
+    pub fn brief(&self) -> String {
+        match self {
+            Self::Holder { set, .. } | Self::Earlier { set, .. } => {
+                format!("change set {set} to release the lane")
+            }
+            Self::Hold(hold) => format!("`{}` to release {}", hold.person, hold.on.words()),
+        }
+    }
+}
+
 /// Why a change set does not go on; nothing if it does, or is over and ended well.
 pub fn why_set(
     set: &ChangeSet,
@@ -112,10 +124,12 @@ pub fn why(
             }
             Outcome::Failed { problem } => problem.message.lines().next().map(str::to_owned),
             Outcome::Skipped { because } => Some(skipped(because)),
-            Outcome::Unknown { kept: Some(kept) } => Some(format!(
+            Outcome::Unknown {
+                kept: Some(kept), ..
+            } => Some(format!(
                 "the runner was lost while applying; its state is kept aside: `{kept}`"
             )),
-            Outcome::Unknown { kept: None } => {
+            Outcome::Unknown { kept: None, .. } => {
                 Some("the runner was lost while applying".to_owned())
             }
         },

@@ -81,6 +81,7 @@ pub(crate) fn read_project(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scop
         layers: BTreeMap::new(),
         targets: BTreeMap::new(),
         contexts: BTreeMap::new(),
+        writers: BTreeMap::new(),
         stacks: BTreeMap::new(),
     }
 }

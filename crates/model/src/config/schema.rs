@@ -278,14 +278,22 @@ static WRITER: Block = Block {
     word: "writer",
     labels: &[NAME],
     attrs: &[
-        attr("issuer", Kind::Text, "who signs the tokens")
-            .required()
-            .refs(Refs::Later),
-        attr("audience", Kind::Text, "whom the tokens are for").refs(Refs::Later),
-        attr("claims", Kind::Map, "claims a token must carry").refs(Refs::Later),
+        attr("issuer", Kind::Text, "who signs the tokens: an `https://` address").required(),
+        attr("audience", Kind::Text, "whom the tokens are for").default("`\"terrane\"`"),
+        attr(
+            "claims",
+            Kind::Map,
+            "what a token must say: a string, or a list of which one must fit; `*` stands for anything but `/`, `**` for anything",
+        )
+        .required(),
+        attr(
+            "token_env",
+            Kind::Text,
+            "the environment variable in which a job is given its token; on GitHub one is fetched if it is not set",
+        )
+        .default("`\"TERRANE_ID_TOKEN\"`"),
     ],
-    doc: "Who counts as CI.",
-    later: true,
+    doc: "Who counts as CI: jobs whose token this issuer signed, with these claims.",
     ..PLAIN
 };
 

@@ -7,6 +7,7 @@ mod hostile;
 mod meaning;
 mod modules;
 mod values;
+mod writers;
 
 use super::*;
 use crate::tree::MemoryTree;

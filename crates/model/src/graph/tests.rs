@@ -42,6 +42,7 @@ pub(crate) fn project(lines: &str) -> Project {
         layers,
         targets: BTreeMap::new(),
         contexts: BTreeMap::new(),
+        writers: BTreeMap::new(),
         stacks,
     }
 }

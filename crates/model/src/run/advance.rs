@@ -85,7 +85,10 @@ pub fn advance(state: &RunState, event: RunEvent, now: Timestamp) -> Result<RunS
             })
         }
         // Never repeated by itself: the way on is a fresh plan.
-        (S::Applying { .. }, E::RunnerLost { kept }) => finish(Outcome::Unknown { kept }),
+        (S::Applying { .. }, E::RunnerLost { kept, left }) => {
+            finish(Outcome::Unknown { kept, left })
+        }
+        (state, E::CancelAsked { .. }) if !state.is_finished() => state.clone(),
         (S::Planning { .. } | S::Applying { .. }, E::Failed { problem }) => {
             finish(Outcome::Failed { problem })
         }
@@ -125,6 +128,7 @@ impl RunEvent {
             Self::Failed { .. } => "failed",
             Self::Skipped { .. } => "skipped",
             Self::RunnerLost { .. } => "runner lost",
+            Self::CancelAsked { .. } => "cancel asked",
             Self::Reopened => "reopened",
         }
     }

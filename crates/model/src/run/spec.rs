@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::engine::Flavor;
+use crate::exec::{Exec, ExecKind};
 use crate::ids::StackName;
 use crate::project::{Context, Stack, Target};
 
@@ -51,6 +52,20 @@ pub struct RunSpec {
     /// The version to plan from instead of the newest: only to see what it would lead to.
     #[serde(default)]
     pub pinned: Option<i64>,
+    /// A review where the state cannot be read: planned as if there were none.
+    #[serde(default)]
+    pub no_state: bool,
+    /// A command of the engine's own, in the place of plan and apply.
+    #[serde(default)]
+    pub exec: Option<Exec>,
+}
+
+impl RunSpec {
+    /// Whether it only looks, for as long as somebody likes: nobody may have to wait for that.
+    pub fn only_reads(&self) -> bool {
+        let exec = self.exec.as_ref();
+        exec.is_some_and(|exec| exec.kind == ExecKind::Read)
+    }
 }
 
 /// Where another stack's outputs are.

@@ -10,7 +10,9 @@ use model::run::{Outcome, Problem, Run, RunEvent, RunState, Skip, Stage};
 use serde_json::json;
 
 use crate::args::Global;
+use crate::commands::run::imports::left_of;
 use crate::view::diagnostics::{EngineDiagnostic, EngineSource};
+use crate::view::left;
 use crate::view::outcome::{self, Deed, Failure, KeptState, StackOutcome, StackResult};
 use crate::watch::Watcher;
 use crate::{CommandError, ExitStatus, Process, report};
@@ -61,7 +63,7 @@ pub(super) async fn tell(
     }
     let deed = match watcher.set().request.action {
         Action::Destroy => Deed::Destroy,
-        Action::Plan | Action::Apply => Deed::Apply,
+        Action::Plan | Action::Apply | Action::Exec => Deed::Apply,
     };
     let ended = outcome::Outcome {
         change_set: watcher.set().id.to_string(),
@@ -153,10 +155,10 @@ async fn result(watcher: &Watcher<'_>, run: &Run) -> Result<StackResult, Command
                 StackResult::Failed(failure)
             }
         }
-        Outcome::Unknown { kept } => StackResult::Unknown(Failure {
+        Outcome::Unknown { kept, .. } => StackResult::Unknown(Failure {
             stage: "applying".to_owned(),
             after: took(watcher, run).await?,
-            lines: lost_lines(kept.as_deref()),
+            lines: [lost_lines(kept.as_deref()), left_lines(run)].concat(),
             diagnostics: Vec::new(),
             kept: None,
         }),
@@ -170,10 +172,15 @@ async fn failure(
 ) -> Result<Failure, CommandError> {
     let after = took(watcher, run).await?;
     let mut lines = Vec::new();
-    if problem.diagnostics.is_empty() && !problem.interrupted {
+    // Of an interrupt the headline says enough, unless it was a limit or somebody else.
+    let says_more = ["the time limit", "cancelled by", "killed by"]
+        .iter()
+        .any(|words| problem.message.contains(words));
+    if says_more || problem.diagnostics.is_empty() && !problem.interrupted {
         lines.push(problem.message.clone());
     }
     lines.extend(problem.hint.clone());
+    lines.extend(left_lines(run));
     let kept = problem
         .serial
         .filter(|_| problem.stage == Stage::Applying)
@@ -291,9 +298,9 @@ pub(super) fn skipped(because: &Skip) -> String {
 }
 
 /// What to say about a run whose end is not known.
-pub(super) fn unknown(run: &Run) -> Option<String> {
+pub(in crate::commands) fn unknown(run: &Run) -> Option<String> {
     let RunState::Finished {
-        outcome: Outcome::Unknown { kept },
+        outcome: Outcome::Unknown { kept, .. },
         ..
     } = &run.state
     else {
@@ -304,6 +311,14 @@ pub(super) fn unknown(run: &Run) -> Option<String> {
         "run {} of stack `{}` ended unknown: {words}",
         run.id, run.stack
     ))
+}
+
+/// What its engine did that no state knows.
+fn left_lines(run: &Run) -> Vec<String> {
+    let left = left_of(&run.state);
+    left.map_or_else(Vec::new, |left| {
+        left::lines(left, &run.id.to_string(), run.stack.as_str())
+    })
 }
 
 fn lost_lines(kept: Option<&str>) -> Vec<String> {

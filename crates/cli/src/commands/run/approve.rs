@@ -61,9 +61,11 @@ pub(super) async fn approve(
         .await
         .map_err(|err| failed(&err))?;
     let owed = after.owed();
+    // Who approves need not be one who may apply.
     let goes_on = owed.is_empty()
         && after.set.request.auto_approve
-        && after.set.status == Status::AwaitingConfirm;
+        && after.set.status == Status::AwaitingConfirm
+        && here.check_writer(set, process).await.is_ok();
     if goes_on {
         let asker = changesets::gather_again(&here.control, &here.open, &process.env, set)
             .await

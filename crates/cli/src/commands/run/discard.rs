@@ -1,7 +1,7 @@
 //! `terrane run discard`
 
-use control::kept_aside;
 use control::worker::{self, Say};
+use control::{kept_aside, recovery};
 use model::ids::{ChangeSetId, RunId};
 use serde_json::json;
 
@@ -52,9 +52,10 @@ async fn drop_set(
         reason: Some(reason.text.clone()),
     };
     let asker = control::asker::Asker::default();
-    worker::turn(&here.control, set, Some(say), &asker, None)
+    let standing = worker::turn(&here.control, set, Some(say), &asker, None)
         .await
         .map_err(|err| turn_error(&err))?;
+    recovery::tidy_after(&here.control, &standing.set, &standing.runs).await;
     if global.json {
         report::json(&json!({ "change_set": set.to_string(), "reason": reason.text }))?;
     } else {

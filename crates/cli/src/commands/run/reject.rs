@@ -1,6 +1,7 @@
 //! `terrane run reject`
 
 use control::asker::Asker;
+use control::recovery;
 use control::worker::{self, Say};
 use serde_json::json;
 
@@ -34,9 +35,10 @@ pub(super) async fn reject(
         by: reason.actor,
         reason: reason.text.clone(),
     };
-    worker::turn(&here.control, set, Some(say), &Asker::default(), None)
+    let standing = worker::turn(&here.control, set, Some(say), &Asker::default(), None)
         .await
         .map_err(|err| turn_error(&err))?;
+    recovery::tidy_after(&here.control, &standing.set, &standing.runs).await;
     if global.json {
         report::json(&json!({ "change_set": set.to_string(), "reason": reason.text }))?;
     } else {

@@ -7,8 +7,10 @@ use model::ids::RunId;
 use model::run::{Preview, RunEvent};
 use serde_json::json;
 
+use super::imports::left_of;
 use super::{About, Here, list};
 use crate::args::Global;
+use crate::view::left;
 use crate::view::table::Table;
 use crate::{CommandError, ExitStatus, Process, report};
 
@@ -72,6 +74,19 @@ pub(super) async fn show(
         table.row([moment(*at), who, words]);
     }
     report::data(&format!("\n{}", table.render(look)))?;
+    for one in &explained.runs {
+        if run.is_none_or(|run| run == one.id)
+            && let Some(left) = left_of(&one.state)
+        {
+            let lines = left::lines(left, &one.id.to_string(), one.stack.as_str());
+            report::data(&format!(
+                "\n{} of `{}`: {}\n",
+                one.id,
+                one.stack,
+                lines.join("\n")
+            ))?;
+        }
+    }
     Ok(ExitStatus::Done)
 }
 
@@ -194,6 +209,11 @@ fn run_words(event: &RunEvent) -> String {
         }
         RunEvent::Skipped { .. } => "skipped".to_owned(),
         RunEvent::RunnerLost { .. } => "its runner was lost".to_owned(),
+        RunEvent::CancelAsked { by, reason, kill } => {
+            let deed = if *kill { "kill" } else { "cancel" };
+            let reason = reason.as_ref().map(|reason| format!(": {reason}"));
+            format!("{deed} asked for by `{by}`{}", reason.unwrap_or_default())
+        }
         RunEvent::Reopened => "opened again".to_owned(),
     }
 }

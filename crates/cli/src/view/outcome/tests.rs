@@ -100,7 +100,7 @@ fn a_stack_fails() {
       dns        skipped, poisoned by `network` through `k8s-prod`
 
     error: change set c42 stopped: 1 failed, 2 skipped, 1 unchanged
-    hint: fix the cause, then the same command again applies what is left
+    hint: fix the cause, then `terrane apply --resume c42` runs what is left
     ");
 }
 
@@ -119,7 +119,7 @@ fn a_stack_fails_in_colour() {
       dns        skipped, poisoned by `network` through `k8s-prod`
 
     <bold red>error:</> change set c42 stopped: 1 failed, 2 skipped, 1 unchanged
-    <bold cyan>hint:</> fix the cause, then the same command again applies what is left
+    <bold cyan>hint:</> fix the cause, then `terrane apply --resume c42` runs what is left
     ");
 }
 

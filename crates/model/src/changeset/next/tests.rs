@@ -63,6 +63,8 @@ fn change_set(action: Action, stacks: &[&str]) -> (ChangeSet, Vec<Run>) {
         asker: None,
         origin: Origin::Person,
         approvals: Vec::new(),
+        identity: None,
+        exec: None,
     };
     (
         ChangeSet {
@@ -104,6 +106,7 @@ fn problem() -> Problem {
         hint: None,
         refused: false,
         interrupted: false,
+        left: None,
     }
 }
 
@@ -641,13 +644,13 @@ proptest! {
                 }
                 (RunState::Planning { .. }, 0) => unchanged(),
                 (_, 1) => RunEvent::Failed { problem: problem() },
-                (RunState::Planning { .. }, 2) => RunEvent::RunnerLost { kept: None },
+                (RunState::Planning { .. }, 2) => RunEvent::RunnerLost { kept: None, left: None },
                 (RunState::Planning { .. }, n) => RunEvent::PlanFinished {
                     plan: record(&["x"], n == 3),
                     confirmed: n != 3,
                     review: action == Action::Plan,
                 },
-                (_, 2) => RunEvent::RunnerLost { kept: None },
+                (_, 2) => RunEvent::RunnerLost { kept: None, left: None },
                 (_, 3) => RunEvent::PlanVoided { why: String::new() },
                 _ => applied(),
             };

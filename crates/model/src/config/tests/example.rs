@@ -43,8 +43,6 @@ note not-yet-effective: not yet effective: `history` blocks
   terrane.hcl:5:3 checked, but it does nothing so far
 note not-yet-effective: not yet effective: `gitops` blocks
   terrane.hcl:11:3 checked, but it does nothing so far
-note not-yet-effective: not yet effective: `writer` blocks
-  terrane.hcl:17:1 checked, but it does nothing so far
 note not-yet-effective: not yet effective: `files` of `context` blocks
   terrane.hcl:29:3 checked, but it does nothing so far
 note not-yet-effective: not yet effective: `hook` blocks

@@ -298,7 +298,10 @@ context "cred" {{
   autoattach = ["target:x", "layer:low", "lable:x", "sss", "*"]
 }}
 target "u" {{ writers = ["githb", "anyone"] }}
-writer "github" {{ issuer = "https://example.io" }}
+writer "github" {{
+  issuer = "https://example.io"
+  claims = {{ repository = "example/infra" }}
+}}
 == n/main.tf
 variable "v" {{}}
 variable "w" {{}}
@@ -354,8 +357,6 @@ note not-yet-effective: not yet effective: `render` of `stack` blocks
   terrane.hcl:15:3 checked, but it does nothing so far
 note not-yet-effective: not yet effective: `publish` blocks
   terrane.hcl:18:3 checked, but it does nothing so far
-note not-yet-effective: not yet effective: `writer` blocks
-  terrane.hcl:33:1 checked, but it does nothing so far
 "#);
 }
 

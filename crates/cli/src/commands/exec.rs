@@ -1,0 +1,239 @@
+//! `terrane exec`
+
+use std::collections::BTreeSet;
+
+use control::changesets::{self, Begun, Wanted};
+use control::projects::OpenProject;
+use control::runner::{self as runners, AttendError};
+use control::{Control, engines, recovery, writers};
+use model::changeset::Action;
+use model::exec::{Exec, ExecKind, ExecRefusal};
+use model::ids::StackName;
+use model::project::Project;
+use model::run::{Outcome, Problem, Run, RunState, Stage};
+use serde_json::json;
+
+use super::change::{keeps_state_here, look_after_the_past, prepare_error, say_warnings, unknown};
+use super::{open_home, refuse_new_key, runner, selection, sound_project};
+use crate::args::Global;
+use crate::watch::{Rest, Watcher};
+use crate::{CommandError, ExitStatus, Process, report};
+
+/// Run a command of the engine itself on a stack, for what terrane has none of its own
+///
+/// The engine gets the stack's source, environment, inputs and state. What only reads runs on this
+/// terminal, takes no lock and may be talked to (`console`). What changes the state is a run like any
+/// other: bound by the target's writers, behind its lane, under the lock, recorded. The exit code is the
+/// engine's.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  terrane exec network -- state list\n  terrane exec network -- console\n  \
+    terrane exec network -- state mv aws_subnet.a aws_subnet.b\n  \
+    terrane exec network --reason \"made by hand in March\" -- import aws_vpc.main vpc-1234"
+)]
+pub(crate) struct ExecArgs {
+    /// The stack
+    stack: String,
+    /// Why, in a sentence: it stays in the record
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    /// The engine's command and its arguments
+    #[arg(last = true, required = true, value_name = "ARGS")]
+    args: Vec<String>,
+}
+
+pub(crate) async fn exec(
+    args: ExecArgs,
+    global: &Global,
+    process: &Process,
+) -> Result<ExitStatus, CommandError> {
+    let exec = Exec::parse(&args.args, args.reason).map_err(|err| refused(&err))?;
+    if exec.kind == ExecKind::Read && global.json {
+        return Err(
+            CommandError::new(format!("what `{exec}` prints is the engine's own"))
+                .hint("put the engine's `-json` behind `--`, where it has one")
+                .status(ExitStatus::Usage),
+        );
+    }
+    let (open, project) = sound_project(global, process)?;
+    let name = one_stack(&args.stack, &open, &project, process)?;
+    let stacks = BTreeSet::from([name.clone()]);
+    let who = writers::identify(&project, &stacks, &process.env, &process.actor()).await;
+    if exec.kind == ExecKind::Write {
+        who.check_all(&project, &stacks)
+            .map_err(|err| prepare_error(&err.into()))?;
+    }
+    let settings = process.settings(global)?;
+    if keeps_state_here(&project, &name) {
+        refuse_new_key(&settings)?;
+    }
+    let look = process.look(global);
+    let control = open_home(&settings, &open, process, look).await?;
+    look_after_the_past(&control, &open, look, process).await?;
+    let wanted = Wanted {
+        in_any_case: BTreeSet::new(),
+        action: Action::Exec,
+        auto_approve: exec.kind == ExecKind::Write,
+        parallelism: 1,
+        destroy: false,
+        refresh_only: false,
+        pinned: None,
+        no_state: false,
+        asker: who.identity.name.clone(),
+        who,
+        may_keep_state: !settings.is_ci || settings.named_home.is_some(),
+        exec: Some(exec.clone()),
+        stacks,
+    };
+    let wishes = changesets::requirements(&project, &wanted.stacks);
+    let path = process.env.get("PATH").map(std::ffi::OsStr::new);
+    let engines = engines::find(wishes, path, &control.cache)
+        .map_err(|err| CommandError::from_error(&err).hint(err.hint()))?;
+    let begun = changesets::begin(&control, &open, &project, &engines, &process.env, &wanted)
+        .await
+        .map_err(|err| prepare_error(&err))?;
+    match exec.kind {
+        ExecKind::Read => attend(&control, begun).await,
+        ExecKind::Write => follow(&control, begun, global, process).await,
+    }
+}
+
+fn refused(err: &ExecRefusal) -> CommandError {
+    let status = match err {
+        ExecRefusal::Empty | ExecRefusal::Unknown { .. } => ExitStatus::Usage,
+        ExecRefusal::Command { .. } | ExecRefusal::Option { .. } => ExitStatus::Refused,
+    };
+    CommandError::from_error(err)
+        .hint(err.hint())
+        .status(status)
+}
+
+fn one_stack(
+    word: &str,
+    open: &OpenProject,
+    project: &Project,
+    process: &Process,
+) -> Result<StackName, CommandError> {
+    let found = selection::resolve(&[word.to_owned()], open, project, process, None)?;
+    let mut names = found.into_iter();
+    match (names.next(), names.next()) {
+        (Some(name), None) => Ok(name),
+        (None, _) => Err(CommandError::new(format!("`{word}` selects no stack"))
+            .hint("`terrane graph` shows all stacks")
+            .status(ExitStatus::Usage)),
+        (Some(_), Some(_)) => Err(
+            CommandError::new(format!("`{word}` selects several stacks"))
+                .hint("name one: a command of the engine works on one state")
+                .status(ExitStatus::Usage),
+        ),
+    }
+}
+
+/// Here, on this terminal.
+async fn attend(control: &Control, begun: Begun) -> Result<ExitStatus, CommandError> {
+    let serve = runner::endpoint;
+    let ended = runners::attend(control, begun.id, &begun.asker, serve).await;
+    let exit = ended.map_err(|err| {
+        let shown = CommandError::from_error(&err);
+        match err {
+            AttendError::Failed { hint, refused, .. } => {
+                let status = if refused {
+                    ExitStatus::Refused
+                } else {
+                    ExitStatus::Failed
+                };
+                hint.into_iter()
+                    .fold(shown, CommandError::hint)
+                    .status(status)
+            }
+            AttendError::Store { .. } | AttendError::Lock(_) | AttendError::Taken => shown,
+        }
+    })?;
+    Ok(ExitStatus::Engine(exit.code().unwrap_or(1)))
+}
+
+/// By a runner, which goes on if this terminal is closed.
+async fn follow(
+    control: &Control,
+    begun: Begun,
+    global: &Global,
+    process: &Process,
+) -> Result<ExitStatus, CommandError> {
+    let mut watcher = Watcher::drive(control, begun, global, process);
+    match watcher.until_rest().await? {
+        Rest::Over => {}
+        Rest::AwaitsConfirm | Rest::Detached => return Ok(ExitStatus::Interrupted),
+    }
+    recovery::tidy_after(control, watcher.set(), watcher.runs()).await;
+    let Some(run) = watcher.runs().first() else {
+        return Err(CommandError::new("the run is gone"));
+    };
+    say_warnings(control, run, process.look(global))?;
+    tell(&watcher, run, global)
+}
+
+/// What the engine said, where it would have said it, and where the state stands now.
+fn tell(watcher: &Watcher<'_>, run: &Run, global: &Global) -> Result<ExitStatus, CommandError> {
+    let home = &watcher.control().home;
+    let said = |path| {
+        let bytes = std::fs::read(path).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    let stdout = said(home.engine_events(run.id, Stage::Applying));
+    let stderr = said(home.engine_complaints(run.id));
+    let code = said(runners::exit_file(home, run.id)).parse().ok();
+    let (status, serial, problem) = ending(run, code);
+    if global.json {
+        report::json_line(&json!({
+            "event": "outcome",
+            "change_set": watcher.set().id.to_string(),
+            "exit": status.code(),
+            "stdout": stdout,
+            "stderr": stderr,
+            "serial": serial,
+            "problem": problem.map(|problem| &problem.message),
+        }))?;
+        return Ok(status);
+    }
+    report::data(&stdout)?;
+    report::say(&stderr)?;
+    if let Some(words) = unknown(run) {
+        return Err(CommandError::new(words).status(status));
+    }
+    match (problem, serial) {
+        // The engine has said it all.
+        (Some(_), _) if code.is_some() => Ok(status),
+        (Some(problem), _) => {
+            let shown = CommandError::new(&problem.message).status(status);
+            Err(problem.hint.iter().fold(shown, CommandError::hint))
+        }
+        (None, Some(serial)) => {
+            report::say(&format!("State `{}` is at serial {serial}.\n", run.stack))?;
+            Ok(status)
+        }
+        (None, None) => Ok(status),
+    }
+}
+
+fn ending(run: &Run, code: Option<i32>) -> (ExitStatus, Option<i64>, Option<&Problem>) {
+    let RunState::Finished { outcome, .. } = &run.state else {
+        return (ExitStatus::Failed, None, None);
+    };
+    let engine = code.map(ExitStatus::Engine);
+    match outcome {
+        Outcome::Applied { serial, .. } => (engine.unwrap_or(ExitStatus::Done), *serial, None),
+        Outcome::Failed { problem } => {
+            let status = match (problem.interrupted, problem.refused) {
+                (true, _) => ExitStatus::Interrupted,
+                (false, true) => ExitStatus::Refused,
+                (false, false) => engine.unwrap_or(ExitStatus::Failed),
+            };
+            (status, problem.serial, Some(problem))
+        }
+        Outcome::Unchanged | Outcome::Untouched => (ExitStatus::Done, None, None),
+        Outcome::Skipped { .. } => (ExitStatus::Interrupted, None, None),
+        Outcome::Planned { .. } | Outcome::Deferred { .. } | Outcome::Unknown { .. } => {
+            (ExitStatus::Failed, None, None)
+        }
+    }
+}

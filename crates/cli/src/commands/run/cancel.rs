@@ -1,0 +1,242 @@
+//! `terrane run cancel`
+
+use std::io::{self, BufRead as _};
+use std::time::Duration;
+
+use control::Control;
+use control::cancelling::{self, CancelError, Cancelling, Wish};
+use control::locks::held::Reason;
+use model::ids::{ChangeSetId, RunId};
+use model::run::{Outcome, Run, RunState};
+use serde_json::json;
+
+use super::read_run;
+use crate::args::Global;
+use crate::commands::change;
+use crate::commands::place::Place;
+use crate::view::{left, text};
+use crate::{CommandError, ExitStatus, Process, report};
+
+/// How often is looked whether a run is over.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// End a run or a change set, as Ctrl-C does in the terminal that watches it
+///
+/// Nothing new begins, and each engine gets one interrupt: it finishes what it is at, stores its state and
+/// ends. This command waits for that; Ctrl-C leaves it to it. It works on the machine that carries the run
+/// out.
+///
+/// An engine that does not end can be killed. What it did since it last stored its state is then in no
+/// state: it is shown first, and the act stays in the record.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  terrane run cancel r7\n  terrane run cancel c3 --reason \"wrong branch\"\n  \
+                  terrane run cancel r7 --kill --reason \"its provider hangs since noon\""
+)]
+pub(crate) struct CancelArgs {
+    /// A run, such as `r7`, or a change set, such as `c3`
+    #[arg(value_name = "RUN|CHANGESET")]
+    what: String,
+    /// Why, in a sentence: it stays in the record
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    /// Kill the engine of a run instead of waiting for it
+    #[arg(long, requires = "reason")]
+    kill: bool,
+    /// The run's name, in place of typing it when its engine is to be killed
+    #[arg(long, value_name = "RUN", requires = "kill")]
+    confirm: Option<String>,
+}
+
+pub(crate) async fn cancel(
+    args: &CancelArgs,
+    global: &Global,
+    process: &Process,
+) -> Result<ExitStatus, CommandError> {
+    let set = args.what.parse::<ChangeSetId>().ok();
+    let place = Place::open(global, process).await?;
+    let control = &place.control;
+    let reason = args.reason.as_deref().map(str::trim);
+    let wish = Wish {
+        by: process.actor(),
+        reason: reason.filter(|it| !it.is_empty()).map(str::to_owned),
+    };
+    match set {
+        Some(_) if args.kill => Err(CommandError::new("`--kill` ends the engine of one run")
+            .hint("name the run: `terrane run cancel r7 --kill --reason …`")
+            .status(ExitStatus::Usage)),
+        Some(set) => {
+            let done = cancelling::cancel_set(control, set, &wish).await;
+            done.map_err(|err| refused(&err))?;
+            report::say(&format!(
+                "Cancelling change set {set}: engines finish what they are at and store their state. \
+                 Ctrl-C leaves them to it.\n"
+            ))?;
+            change::watch_to_the_end(control, set, global, process).await?;
+            Ok(ExitStatus::Done)
+        }
+        None => {
+            let run = read_run(&args.what)?;
+            let ended = if args.kill {
+                kill(args, run, wish, control, process).await?
+            } else {
+                cancel_run(run, &wish, control).await?
+            };
+            tell(&ended, global)
+        }
+    }
+}
+
+async fn cancel_run(id: RunId, wish: &Wish, control: &Control) -> Result<Run, CommandError> {
+    let (run, _) = cancelling::find(control, id)
+        .await
+        .map_err(|err| refused(&err))?;
+    let stack = &run.stack;
+    report::say(&if run.state.is_running() {
+        format!(
+            "Cancelling run {id} of `{stack}`: its engine finishes what it is at and stores its state. \
+             Ctrl-C leaves it to it.\n"
+        )
+    } else {
+        format!("Cancelling run {id} of `{stack}`, which has not begun.\n")
+    })?;
+    let begun = Cancelling::begin(control, id, wish).await;
+    let mut cancelling = begun.map_err(|err| refused(&err))?;
+    loop {
+        let seen = cancelling.look(control).await;
+        if let Some(run) = seen.map_err(|err| refused(&err))? {
+            return Ok(run);
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+async fn kill(
+    args: &CancelArgs,
+    id: RunId,
+    wish: Wish,
+    control: &Control,
+    process: &Process,
+) -> Result<Run, CommandError> {
+    let Some(text) = wish.reason else {
+        return Err(CommandError::new("the reason is empty")
+            .hint("say why, for who reads the record later: `--reason \"…\"`")
+            .status(ExitStatus::Usage));
+    };
+    let reason = Reason {
+        actor: wish.by,
+        text,
+    };
+    let (run, _) = cancelling::find(control, id)
+        .await
+        .map_err(|err| refused(&err))?;
+    if !cancelling::has_engine(control, id) {
+        return Err(refused(&CancelError::NoEngine { run: id }));
+    }
+    let lost = cancelling::at_stake(control, &run)
+        .await
+        .map_err(|err| refused(&err))?;
+    report::say(&format!(
+        "Run {id} of `{}` is {}.\n",
+        run.stack,
+        run.state.word()
+    ))?;
+    match &lost {
+        None => report::say("If its engine is killed now, nothing is known to be lost.\n")?,
+        Some(lost) => {
+            report::say("If its engine is killed now, this stays as it is:\n")?;
+            for line in left::facts(lost) {
+                report::say(&format!("  {line}\n"))?;
+            }
+        }
+    }
+    type_name(args, id, process)?;
+    let killed = cancelling::kill(control, &run, &reason).await;
+    killed.map_err(|err| refused(&err))?;
+    loop {
+        let ended = cancelling::ended(control, id).await;
+        if let Some(run) = ended.map_err(|err| refused(&err))? {
+            return Ok(run);
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// A kill wants the run's name, typed or given.
+fn type_name(args: &CancelArgs, run: RunId, process: &Process) -> Result<(), CommandError> {
+    let name = run.to_string();
+    let unsaid = |why: &str| {
+        CommandError::new(format!("nothing was killed: {why}"))
+            .hint(format!("`--confirm {name}` says it beforehand"))
+            .status(ExitStatus::Refused)
+    };
+    if let Some(given) = &args.confirm {
+        if *given == name {
+            return Ok(());
+        }
+        return Err(unsaid(&format!("`{given}` is not its name")));
+    }
+    if !process.stdin_is_terminal {
+        return Err(unsaid(
+            "its name must be typed, and nobody is here to type it",
+        ));
+    }
+    report::say(&format!("Type `{name}` to kill its engine: "))?;
+    let mut line = String::new();
+    io::stdin()
+        .lock()
+        .read_line(&mut line)
+        .map_err(|err| CommandError::because("could not read the answer", &err))?;
+    if line.trim() == name {
+        Ok(())
+    } else {
+        Err(unsaid("its name was not typed"))
+    }
+}
+
+fn tell(run: &Run, global: &Global) -> Result<ExitStatus, CommandError> {
+    if global.json {
+        report::json(
+            &json!({ "run": run.id.to_string(), "stack": run.stack.to_string(), "state": run.state }),
+        )?;
+        return Ok(ExitStatus::Done);
+    }
+    let RunState::Finished { outcome, .. } = &run.state else {
+        return Ok(ExitStatus::Done);
+    };
+    let how = match outcome {
+        Outcome::Failed { problem } => match problem.serial {
+            Some(serial) => format!("{}; state kept: serial {serial}", problem.message),
+            None => problem.message.clone(),
+        },
+        Outcome::Skipped { .. } => "skipped".to_owned(),
+        Outcome::Unknown { .. } => "unknown: its runner was lost".to_owned(),
+        Outcome::Planned { .. }
+        | Outcome::Deferred { .. }
+        | Outcome::Unchanged
+        | Outcome::Untouched
+        | Outcome::Applied { .. } => format!("{}, it came to its end first", outcome.word()),
+    };
+    report::say(&format!(
+        "Run {} of `{}` is over: {}.\n",
+        run.id,
+        run.stack,
+        text::clean(&how)
+    ))?;
+    if let Some(found) = super::imports::left_of(&run.state) {
+        for line in left::lines(found, &run.id.to_string(), run.stack.as_str()) {
+            report::say(&format!("  {line}\n"))?;
+        }
+    }
+    Ok(ExitStatus::Done)
+}
+
+fn refused(err: &CancelError) -> CommandError {
+    let status = if err.is_refusal() {
+        ExitStatus::Refused
+    } else {
+        ExitStatus::Failed
+    };
+    let shown = CommandError::from_error(err).status(status);
+    err.hint().into_iter().fold(shown, CommandError::hint)
+}

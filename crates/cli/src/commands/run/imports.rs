@@ -1,0 +1,70 @@
+//! `terrane run imports`
+
+use model::import_proposal::Left;
+use model::run::{Outcome, RunState};
+use serde_json::json;
+
+use super::read_run;
+use crate::args::Global;
+use crate::commands::place::Place;
+use crate::{CommandError, ExitStatus, Process, report};
+
+/// Print `import` blocks for what an engine made before it died
+///
+/// Engines store their state every 20 seconds at most, but say what they finish as they finish it. The ids
+/// come from there: check them against the provider's import format.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  terrane run imports r7\n  terrane run imports r7 > network/imports.tf"
+)]
+pub(crate) struct ImportsArgs {
+    /// The run, such as `r7`
+    run: String,
+}
+
+pub(crate) async fn imports(
+    args: &ImportsArgs,
+    global: &Global,
+    process: &Process,
+) -> Result<ExitStatus, CommandError> {
+    let id = read_run(&args.run)?;
+    let place = Place::open(global, process).await?;
+    let run = place.control.store.run_get(id).await;
+    let run = run.map_err(|err| CommandError::from_error(&err))?;
+    let run = run.ok_or_else(|| CommandError::new(format!("there is no run {id}")))?;
+    let left = left_of(&run.state);
+    if global.json {
+        report::json(&json!({
+            "run": id.to_string(),
+            "stack": run.stack.to_string(),
+            "left": left,
+            "blocks": left.map(Left::blocks),
+        }))?;
+        return Ok(ExitStatus::Done);
+    }
+    match left {
+        Some(left) if !left.made.is_empty() => report::data(&left.blocks())?,
+        _ => report::say(&format!(
+            "Run {id} of stack `{}` left nothing to import.\n",
+            run.stack
+        ))?,
+    }
+    Ok(ExitStatus::Done)
+}
+
+/// What is kept with the end of a run.
+pub(crate) fn left_of(state: &RunState) -> Option<&Left> {
+    let RunState::Finished { outcome, .. } = state else {
+        return None;
+    };
+    match outcome {
+        Outcome::Unknown { left, .. } => left.as_deref(),
+        Outcome::Failed { problem } => problem.left.as_deref(),
+        Outcome::Planned { .. }
+        | Outcome::Deferred { .. }
+        | Outcome::Unchanged
+        | Outcome::Untouched
+        | Outcome::Applied { .. }
+        | Outcome::Skipped { .. } => None,
+    }
+}

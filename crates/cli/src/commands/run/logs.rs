@@ -1,0 +1,223 @@
+//! `terrane run logs`
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use control::run_logs::{LogLine, Part, RunLog};
+use control::{Control, cancelling, recovery};
+use model::engine_event::EventKind;
+use model::ids::{ChangeSetId, RunId};
+use model::run::{Run, Stage};
+use serde_json::json;
+
+use crate::args::Global;
+use crate::commands::place::Place;
+use crate::view::text::{clean, pad};
+use crate::{CommandError, ExitStatus, Process, report};
+
+/// How often is looked for what is new.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Print what the engines of a run said, without secrets
+///
+/// While the run is under way `-f` goes on with it, from any terminal. A stack stands for its newest run, a
+/// change set for all its runs. `--json` prints the events as the engine wrote them, one a line.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  terrane run logs r7\n  terrane run logs -f network\n  \
+                  terrane run logs r7 --stage apply --json"
+)]
+pub(crate) struct LogsArgs {
+    /// A run, such as `r7`, a change set, such as `c3`, or a stack
+    #[arg(value_name = "RUN|CHANGESET|STACK")]
+    what: String,
+    /// Go on until the run is over
+    #[arg(short, long)]
+    follow: bool,
+    /// Only one stage
+    #[arg(long, value_enum)]
+    stage: Option<StageWord>,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum StageWord {
+    Init,
+    Plan,
+    Apply,
+}
+
+impl From<StageWord> for Stage {
+    fn from(word: StageWord) -> Self {
+        match word {
+            StageWord::Init => Self::Preparing,
+            StageWord::Plan => Self::Planning,
+            StageWord::Apply => Self::Applying,
+        }
+    }
+}
+
+pub(crate) async fn logs(
+    args: &LogsArgs,
+    global: &Global,
+    process: &Process,
+) -> Result<ExitStatus, CommandError> {
+    let place = Place::open(global, process).await?;
+    let control = &place.control;
+    let runs = find(&args.what, control).await?;
+    let width = runs.iter().map(|run| run.stack.as_str().len()).max();
+    let mut readers: Vec<Reader> = runs
+        .iter()
+        .map(|run| Reader {
+            id: run.id,
+            log: RunLog::new(&control.home, run.id, args.stage.map(Stage::from)),
+            name: run.stack.to_string(),
+            prefix: width.filter(|_| runs.len() > 1),
+            part: None,
+            json: global.json,
+        })
+        .collect();
+    let mut said = false;
+    // Nobody completes the log of a run that has lost its runner but who looks.
+    for reader in &readers {
+        over(control, reader.id).await?;
+    }
+    while !readers.is_empty() {
+        let mut open = Vec::new();
+        for mut reader in readers {
+            // First whether it is over, then what it said: what comes between is read the next time.
+            if args.follow && !over(control, reader.id).await? {
+                said |= reader.print()?;
+                open.push(reader);
+            } else {
+                said |= reader.print_rest()?;
+            }
+        }
+        readers = open;
+        if !readers.is_empty() {
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+    if !said && !global.json {
+        report::say("No engine has said anything.\n")?;
+    }
+    Ok(ExitStatus::Done)
+}
+
+async fn over(control: &Control, run: RunId) -> Result<bool, CommandError> {
+    let ended = cancelling::ended(control, run).await;
+    let ended = ended.map_err(|err| CommandError::from_error(&err))?;
+    Ok(ended.is_some())
+}
+
+async fn find(word: &str, control: &Control) -> Result<Vec<Run>, CommandError> {
+    let failed = |err: &dyn std::error::Error| CommandError::from_error(err);
+    let store = &control.store;
+    let runs = if let Ok(id) = word.parse::<RunId>() {
+        let run = store.run_get(id).await.map_err(|err| failed(&err))?;
+        run.into_iter().collect()
+    } else if let Ok(id) = word.parse::<ChangeSetId>() {
+        store.change_set_get(id).await.map_err(|err| failed(&err))?;
+        store.run_list(id).await.map_err(|err| failed(&err))?
+    } else {
+        let newest = store.run_newest(control.home.project(), word).await;
+        newest.map_err(|err| failed(&err))?.into_iter().collect()
+    };
+    let Some(first) = runs.first() else {
+        return Err(CommandError::new(format!("there is no run of `{word}`"))
+            .hint("name a run (`r7`), a change set (`c3`) or a stack that was planned here"));
+    };
+    let set = store.change_set_get(first.change_set).await;
+    if recovery::is_elsewhere(control, &set.map_err(|err| failed(&err))?) {
+        return Err(CommandError::new(format!(
+            "run {} was carried out on another machine, and its log is there",
+            first.id
+        ))
+        .hint("run the same command there")
+        .status(ExitStatus::Refused));
+    }
+    Ok(runs)
+}
+
+/// One run's log on its way to the terminal.
+struct Reader {
+    id: RunId,
+    log: RunLog,
+    name: String,
+    /// How wide the names of stacks are, if there are several.
+    prefix: Option<usize>,
+    part: Option<Part>,
+    json: bool,
+}
+
+impl Reader {
+    fn print(&mut self) -> Result<bool, CommandError> {
+        let lines = self.log.read_new();
+        self.say(&lines)
+    }
+
+    fn print_rest(mut self) -> Result<bool, CommandError> {
+        let mut said = self.print()?;
+        let log = std::mem::replace(&mut self.log, RunLog::empty());
+        said |= self.say(&log.finish())?;
+        Ok(said)
+    }
+
+    fn say(&mut self, lines: &[LogLine]) -> Result<bool, CommandError> {
+        let mut out = String::new();
+        for line in lines {
+            if self.json {
+                out.push_str(&as_event(line));
+                out.push('\n');
+                continue;
+            }
+            let prefix = self.prefix.map_or_else(String::new, |width| {
+                format!("{} | ", pad(&clean(&self.name), width))
+            });
+            if self.part != Some(line.part) {
+                self.part = Some(line.part);
+                let _ = writeln!(out, "{prefix}run {}, {}:", self.id, word(line.part));
+            }
+            for words in render(line) {
+                let _ = writeln!(out, "{prefix}{words}");
+            }
+        }
+        report::data(&out)?;
+        Ok(!out.is_empty())
+    }
+}
+
+fn word(part: Part) -> &'static str {
+    match part {
+        Part::Stage(Stage::Preparing) => "preparing",
+        Part::Stage(Stage::Planning) => "planning",
+        Part::Stage(Stage::Applying) => "applying",
+        Part::Complaints => "on standard error",
+    }
+}
+
+/// An event as the engine wrote it; words that are none are put into one.
+fn as_event(line: &LogLine) -> String {
+    if line.event.kind == EventKind::Text {
+        json!({ "@level": "info", "@message": line.text, "type": "text" }).to_string()
+    } else {
+        line.text.clone()
+    }
+}
+
+/// `10:04:11  thing_file.a: Creating...`; what a diagnostic says beyond its first line comes below it.
+fn render(line: &LogLine) -> Vec<String> {
+    let time = line.event.time.as_deref().and_then(|time| time.get(11..19));
+    let time = time.map_or_else(String::new, |time| format!("{time}  "));
+    let below = " ".repeat(time.len());
+    let mut words = line.event.message.lines();
+    let mut lines = vec![format!("{time}{}", clean(words.next().unwrap_or_default()))];
+    lines.extend(words.map(|more| format!("{below}{}", clean(more))));
+    if let Some(diagnostic) = line.event.as_diagnostic() {
+        if let (Some(file), Some(number)) = (diagnostic.file(), diagnostic.line()) {
+            lines.push(format!("{below}on {} line {number}", clean(&file)));
+        }
+        let detail = diagnostic.detail.lines();
+        lines.extend(detail.map(|more| format!("{below}{}", clean(more))));
+    }
+    lines
+}

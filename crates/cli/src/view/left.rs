@@ -1,0 +1,72 @@
+//! What an engine that died had done and no state knows, in words.
+
+use model::import_proposal::{ID_NOTE, Import, Left, Made};
+
+use super::text::clean;
+
+/// Lines below the end of a run; what is to be done comes last.
+pub fn lines(left: &Left, run: &str, stack: &str) -> Vec<String> {
+    let mut lines = facts(left);
+    lines.extend(way_on(left, run, stack));
+    lines
+}
+
+/// What there is, one thing a line.
+pub fn facts(left: &Left) -> Vec<String> {
+    let mut lines = vec![match left.serial {
+        Some(serial) => format!("the newest state is serial {serial}; beyond it the engine"),
+        None => "no state was stored; the engine".to_owned(),
+    }];
+    lines.extend(left.made.iter().map(made));
+    for address in &left.changed {
+        lines.push(format!("  changed `{}`", clean(address)));
+    }
+    for address in &left.gone {
+        let address = clean(address);
+        lines.push(format!(
+            "  destroyed `{address}`, which is still in the state"
+        ));
+    }
+    for one in &left.underway {
+        let (address, action) = (clean(&one.address), clean(&one.action));
+        lines.push(format!(
+            "  was at `{address}` ({action}): how that ended is not known"
+        ));
+    }
+    lines
+}
+
+fn made(made: &Made) -> String {
+    let address = clean(&made.address);
+    match &made.import {
+        Import::ById { id } => format!("  made `{address}`, id `{}`", clean(id)),
+        Import::Impossible => format!("  made `{address}`, which cannot be imported"),
+        Import::NoId => format!("  made `{address}`, and named no id"),
+    }
+}
+
+fn way_on(left: &Left, run: &str, stack: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    if left.kept_aside {
+        lines.push(
+            "the state that was kept aside may know all of this: decide about it first".to_owned(),
+        );
+    }
+    let gone: Vec<String> = left
+        .to_forget()
+        .map(|address| format!("'{}'", clean(address)))
+        .collect();
+    if !gone.is_empty() {
+        let gone = gone.join(" ");
+        lines.push(format!(
+            "`terrane state rm {stack} {gone} --reason …` takes out of the state what is gone"
+        ));
+    }
+    if left.importable() > 0 {
+        lines.push(format!(
+            "an apply now would make them a second time: first put what `terrane run imports {run}` prints into \
+             the stack's module ({ID_NOTE})"
+        ));
+    }
+    lines
+}

@@ -1,0 +1,254 @@
+//! A run or a change set is ended from another terminal.
+
+use std::fmt::Write as _;
+
+use insta::assert_snapshot;
+use testkit::engines;
+
+use crate::story::{Story, essence, gated, link, noted, takes};
+
+fn story(engine: &str) -> Story {
+    let base = format!(
+        "{}{}output \"name\" {{ value = \"base\" }}\n",
+        noted("first"),
+        gated("slow", "depends_on = [terraform_data.first]")
+    );
+    Story::new(engine)
+        .stack("base", "", &base)
+        .stack("top", &takes("base"), &link("top"))
+}
+
+/// Who runs the tests is not part of the story, nor how often the engine stored its state, nor the words of the
+/// provisioner, which name a directory of the test.
+fn named(text: &str) -> String {
+    let is_ours = |line: &&str| {
+        let theirs = ["Error running command", "terrane-test-", "echo slow >>"];
+        !theirs.iter().any(|part| line.contains(part))
+    };
+    let mut out = String::new();
+    for line in text.lines().filter(is_ours) {
+        let line = line
+            .replace("serial 2", "serial N")
+            .replace("serial 3", "serial N");
+        let asked = ["cancelled by ", "killed by "]
+            .iter()
+            .find_map(|deed| Some((deed, line.split_once(deed)?)));
+        match asked {
+            Some((deed, (before, after))) => {
+                let why = after.split_once(": ").map_or("", |(_, why)| why);
+                writeln!(out, "{before}{deed}WHO: {why}").unwrap();
+            }
+            None => writeln!(out, "{line}").unwrap(),
+        }
+    }
+    out
+}
+
+#[test]
+fn a_change_set_without_a_terminal_is_interrupted_and_waited_for() {
+    for (engine, _) in engines::all() {
+        let story = story(engine);
+        let apply = story.start("apply", &["apply", "--auto-approve"]);
+        story.wait_for("slow");
+        apply.kill();
+        let _ = apply.wait();
+        let said = story
+            .cli(&["run", "cancel", "c1", "--reason", "wrong branch"])
+            .expect(0);
+        insta::allow_duplicates! {
+            assert_snapshot!(named(&essence(&said)), @"
+            Cancelling change set c1: engines finish what they are at and store their state. Ctrl-C leaves them to it.
+              top    skipped
+            ✗ base   interrupted
+            change set c1: apply on `local`, interrupting
+            change set c1: apply on `local`, interrupted
+            ✗ base   interrupted while applying, after 0 s
+                cancelled by WHO: wrong branch
+                Error: local-exec provisioner error
+                  with terraform_data.slow, on base/main.tf line 11
+                Error: execution halted
+                state kept: serial N (1 resource changed, 1 begun before the interruption)
+
+            error: change set c1 stopped: 1 interrupted, 1 skipped
+            hint: the same command again applies what is left
+            [exit 0]
+            ");
+        }
+        story.settle();
+        // What was done is in the state; nothing of it is done again.
+        story.open("slow");
+        let _ = story.cli(&["apply", "--auto-approve"]).expect(0);
+        let made = story.made();
+        assert_eq!(
+            made.iter().filter(|one| *one == "first").count(),
+            1,
+            "{made:?}"
+        );
+    }
+}
+
+#[test]
+fn a_run_is_cancelled_alone_and_the_terminal_hears_of_it() {
+    let story = story("tofu").stack("other", "", &link("other"));
+    let apply = story.start("apply", &["apply", "--auto-approve"]);
+    story.wait_for("slow");
+    let said = story
+        .cli(&["run", "cancel", "r1", "--reason", "too early"])
+        .expect(0);
+    assert_snapshot!(named(&said.stderr), @"
+    Cancelling run r1 of `base`: its engine finishes what it is at and stores its state. Ctrl-C leaves it to it.
+    Run r1 of `base` is over: cancelled by WHO: too early; state kept: serial N.
+    ");
+    let heard = apply.wait();
+    assert_snapshot!(named(&essence(&heard)), @"
+    change set c1: apply on `local`
+      top     skipped, poisoned by `base`
+    ✓ other   applied 1 change
+    ✗ base    interrupted
+    ✗ base    interrupted while applying, after 0 s
+        cancelled by WHO: too early
+        Error: local-exec provisioner error
+          with terraform_data.slow, on base/main.tf line 11
+        Error: execution halted
+        state kept: serial N (1 resource changed, 1 begun before the interruption)
+      top     skipped, poisoned by `base`
+
+    error: change set c1 stopped: 1 interrupted, 1 skipped, 1 applied
+    hint: the same command again applies what is left
+    [exit 130]
+    ");
+}
+
+#[test]
+fn what_has_not_begun_is_skipped() {
+    let story = story("tofu");
+    let apply = story.start("apply", &["apply", "--auto-approve"]);
+    story.wait_for("slow");
+    let said = story.cli(&["run", "cancel", "r2"]).expect(0);
+    assert_snapshot!(said.stderr, @"
+    Cancelling run r2 of `top`, which has not begun.
+    Run r2 of `top` is over: skipped.
+    ");
+    story.open("slow");
+    let heard = apply.wait();
+    assert_snapshot!(essence(&heard), @"
+    change set c1: apply on `local`
+      top    skipped
+    ✓ base   applied 2 changes
+    Done: 1 stack applied, 1 skipped in 0 s.
+    [exit 130]
+    ");
+    assert_eq!(story.made(), ["first", "slow"]);
+}
+
+#[test]
+fn a_kill_says_what_is_lost_and_wants_the_name() {
+    let story = story("tofu");
+    let apply = story.start("apply", &["apply", "--auto-approve"]);
+    story.wait_for("slow");
+    let _ = story.cli(&["run", "cancel", "r1", "--kill"]).expect(64);
+    // What is said to be lost is read from the log, which follows the engine.
+    let log = story.data().join("runs/r1/apply.jsonl");
+    story.wait_until("the log of the slow one", || {
+        let text = std::fs::read_to_string(&log).unwrap_or_default();
+        text.contains("terraform_data.slow: Creating")
+    });
+    let refused = story
+        .cli(&["run", "cancel", "r1", "--kill", "--reason", "it hangs"])
+        .expect(4);
+    assert_snapshot!(refused, @"
+    ── stderr
+    Run r1 of `base` is applying.
+    If its engine is killed now, this stays as it is:
+      no state was stored; the engine
+        made `terraform_data.first`, which cannot be imported
+        was at `terraform_data.slow` (create): how that ended is not known
+    error: nothing was killed: its name must be typed, and nobody is here to type it
+    hint: `--confirm r1` says it beforehand
+    [exit 4]
+    ");
+    let wrong = story
+        .cli(&[
+            "run",
+            "cancel",
+            "r1",
+            "--kill",
+            "--reason",
+            "it hangs",
+            "--confirm",
+            "r2",
+        ])
+        .expect(4);
+    assert!(
+        wrong.stderr.contains("`r2` is not its name"),
+        "{}",
+        wrong.stderr
+    );
+    let said = story
+        .cli(&[
+            "run",
+            "cancel",
+            "r1",
+            "--kill",
+            "--reason",
+            "it hangs",
+            "--confirm",
+            "r1",
+        ])
+        .expect(0);
+    assert_snapshot!(named(&said.stderr), @"
+    Run r1 of `base` is applying.
+    If its engine is killed now, this stays as it is:
+      no state was stored; the engine
+        made `terraform_data.first`, which cannot be imported
+        was at `terraform_data.slow` (create): how that ended is not known
+    Run r1 of `base` is over: killed by WHO: it hangs.
+      no state was stored; the engine
+        made `terraform_data.first`, which cannot be imported
+        was at `terraform_data.slow` (create): how that ended is not known
+    ");
+    let _ = apply.wait().expect(1);
+}
+
+#[test]
+fn what_is_over_cannot_be_cancelled() {
+    let story = Story::new("tofu").stack("one", "", &link("one"));
+    let _ = story.cli(&["apply", "--auto-approve"]).expect(0);
+    let said = story.cli(&["run", "cancel", "r1"]).expect(4);
+    assert_snapshot!(said, @"
+    ── stderr
+    error: run r1 of stack `one` is over already: applied
+    [exit 4]
+    ");
+    let said = story.cli(&["run", "cancel", "c1"]).expect(4);
+    assert_snapshot!(said, @"
+    ── stderr
+    error: change set c1 is over already
+    [exit 4]
+    ");
+    let said = story.cli(&["run", "cancel", "r9"]).expect(1);
+    assert_snapshot!(said, @"
+    ── stderr
+    error: there is no run r9
+    [exit 1]
+    ");
+}
+
+#[test]
+fn a_time_limit_interrupts_and_is_named() {
+    // A limit that is long enough for `init`, and short enough for a test.
+    let story = Story::new("tofu").stack(
+        "base",
+        "timeout { apply = \"1s\" }",
+        &(noted("first") + &gated("slow", "depends_on = [terraform_data.first]")),
+    );
+    let said = story.cli(&["apply", "--auto-approve"]).expect(1);
+    let said = essence(&said);
+    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        said.contains(
+            "the time limit `timeout { apply = \"1s\" }` was reached, the engine was interrupted"
+        ),
+        "{said}"
+    );
+}

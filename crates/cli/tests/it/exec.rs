@@ -1,0 +1,269 @@
+//! Commands of the engine's own, on a stack: what reads, what writes, what is not passed on.
+
+use insta::assert_snapshot;
+use testkit::{Issuer, Said, TestTerrane, engines};
+
+use crate::project::{HEAD, one_stack, shown, stack, terrane};
+use crate::story::{Story, gated};
+
+const MODULE: &str = "variable \"size\" { default = 1 }\n\
+    resource \"terraform_data\" \"a\" { input = var.size }\n\
+    resource \"terraform_data\" \"b\" {}\n\
+    output \"size\" { value = var.size }\n";
+
+/// One applied stack of each engine.
+fn applied() -> impl Iterator<Item = TestTerrane> {
+    engines::all().into_iter().map(|(flavor, _)| {
+        let test = terrane();
+        let head = HEAD.replace("engine \"tofu\"", &format!("engine \"{flavor}\""));
+        let inputs = stack("app", "inputs = { size = 7 }");
+        test.write("terrane.hcl", &format!("{head}{inputs}"))
+            .write("app/main.tf", MODULE);
+        drop(test.cli(&["apply", "--auto-approve"]).expect(0));
+        test
+    })
+}
+
+fn exec(test: &TestTerrane, words: &[&str]) -> Said {
+    let mut args = vec!["exec", "app", "--"];
+    args.extend(words);
+    test.cli(&args)
+}
+
+fn addresses(test: &TestTerrane) -> String {
+    let said = exec(test, &["state", "list"]).expect(0);
+    said.stdout.lines().collect::<Vec<_>>().join(" ")
+}
+
+/// The newest serial of the state.
+fn serial(test: &TestTerrane) -> u64 {
+    let pulled = test.cli(&["state", "pull", "app"]).expect(0).stdout;
+    let state: serde_json::Value = serde_json::from_str(&pulled).expect("JSON");
+    state["serial"].as_u64().expect("a serial")
+}
+
+#[test]
+fn what_reads_changes_nothing() {
+    for test in applied() {
+        let before = serial(&test);
+        assert_eq!(addresses(&test), "terraform_data.a terraform_data.b");
+        assert_eq!(
+            exec(&test, &["output", "-raw", "size"]).expect(0).stdout,
+            "7"
+        );
+        let said = exec(&test, &["state", "show", "terraform_data.a"]).expect(0);
+        assert!(said.stdout.contains("terraform_data.a"), "{said}");
+        // The engine's own end is ours.
+        let said = exec(&test, &["state", "show", "terraform_data.none"]).expect(1);
+        assert!(said.stderr.contains("No instance found"), "{said}");
+        assert_eq!(serial(&test), before);
+    }
+}
+
+#[test]
+fn a_console_is_talked_to() {
+    for test in applied() {
+        let terrane = env!("CARGO_BIN_EXE_terrane");
+        let said = test.shell(&format!(
+            "echo 'var.size + 1' | '{terrane}' exec app -- console"
+        ));
+        assert_eq!((said.stdout.trim(), said.code), ("8", Some(0)), "{said}");
+    }
+}
+
+#[test]
+fn what_writes_is_a_run() {
+    for test in applied() {
+        let before = serial(&test);
+        let said = exec(
+            &test,
+            &["state", "mv", "terraform_data.a", "terraform_data.c"],
+        )
+        .expect(0);
+        assert!(
+            said.stdout.contains("Successfully moved 1 object"),
+            "{said}"
+        );
+        let now = serial(&test);
+        assert!(now > before, "{said}");
+        let told = format!("State `app` is at serial {now}.");
+        assert!(said.stderr.contains(&told), "{said}");
+        assert_eq!(addresses(&test), "terraform_data.b terraform_data.c");
+
+        drop(exec(&test, &["taint", "terraform_data.b"]).expect(0));
+        let said = test.cli(&["plan"]).expect(0);
+        assert!(said.stdout.contains("-/+ terraform_data.b"), "{said}");
+        drop(exec(&test, &["untaint", "terraform_data.b"]).expect(0));
+        drop(
+            exec(
+                &test,
+                &["state", "rm", "terraform_data.b", "terraform_data.c"],
+            )
+            .expect(0),
+        );
+        assert_eq!(addresses(&test), "");
+
+        // What the engine refuses is said by it, and its lock and lane are free again.
+        let said = exec(&test, &["taint", "terraform_data.none"]).expect(1);
+        assert!(said.stderr.contains("terraform_data.none"), "{said}");
+        let locks = test.cli(&["lock", "list"]).expect(0);
+        assert!(!locks.stdout.contains("app"), "{locks}");
+        drop(test.cli(&["apply", "--auto-approve"]).expect(0));
+        assert_eq!(addresses(&test), "terraform_data.a terraform_data.b");
+        // Nothing is left in the source, where engines like to put their backups.
+        let left = test.shell("find . -name '*.backup' -o -name '*.tfstate*'");
+        assert_eq!(left.stdout, "", "{left}");
+    }
+}
+
+#[test]
+fn who_did_it_and_why_is_recorded() {
+    let test = one_stack("", "resource \"terraform_data\" \"a\" {}\n");
+    drop(test.cli(&["apply", "--auto-approve"]).expect(0));
+    let words = [
+        "exec",
+        "app",
+        "--json",
+        "--reason",
+        "renamed by hand",
+        "--",
+        "state",
+        "mv",
+        "terraform_data.a",
+        "terraform_data.b",
+    ];
+    let said = test.cli(&words).expect(0);
+    let events = said.stdout.lines();
+    let events = events.map(|line| serde_json::from_str(line).expect("JSON"));
+    let events: Vec<serde_json::Value> = events.collect();
+    assert_eq!(events[0]["action"], "exec", "{said}");
+    let end = events.last().expect("an end");
+    assert_eq!((&end["exit"], &end["serial"]), (&0.into(), &2.into()));
+    let last = test.cli(&["state", "versions", "app"]).expect(0);
+    assert!(last.stdout.contains("r2"), "{last}");
+}
+
+#[test]
+fn what_would_lead_around_is_refused() {
+    let test = one_stack("", MODULE);
+    assert_snapshot!(shown(&test, &exec(&test, &["state", "list", "-state=other"]).expect(4)), @"
+    ── stderr
+    error: option `-state` is not passed on to the engine: it would be another state than that of the
+           stack
+    hint: leave it out
+    [exit 4]
+    ");
+    assert_snapshot!(shown(&test, &exec(&test, &["state", "rm", "-lock=false", "a.b"]).expect(4)), @"
+    ── stderr
+    error: option `-lock` is not passed on to the engine: a state is written only under its lock
+    hint: leave it out
+    [exit 4]
+    ");
+    assert_snapshot!(shown(&test, &exec(&test, &["force-unlock", "1"]).expect(4)), @"
+    ── stderr
+    error: `force-unlock` is not passed on to the engine
+    hint: `terrane lock break STACK --reason …` looks first whether the holder is alive
+    [exit 4]
+    ");
+    assert_snapshot!(shown(&test, &exec(&test, &["frobnicate"]).expect(64)), @"
+    ── stderr
+    error: there is no command `frobnicate` that could be passed on to the engine
+    hint: there are `console`, `graph`, `output`, `providers`, `providers schema`, `show`, `state list`,
+          `state pull`, `state show`, `validate`, `import`, `state mv`, `state replace-provider`,
+          `state rm`, `taint`, `untaint`
+    [exit 64]
+    ");
+    for command in ["init", "apply", "destroy", "workspace", "login", "plan"] {
+        drop(exec(&test, &[command]).expect(4));
+    }
+    drop(
+        test.cli(&["exec", "none", "--", "state", "list"])
+            .expect(64),
+    );
+}
+
+#[test]
+fn writers_hold_for_what_writes() {
+    let issuer = Issuer::start();
+    let target = format!(
+        "writer \"ci\" {{\n  issuer = \"{}\"\n  claims = {{ repository = \"example/infra\" }}\n}}\n\
+         target \"local\" {{ writers = [\"ci\"] }}",
+        issuer.address()
+    );
+    let head = HEAD.replace("target \"local\" { writers = [\"anyone\"] }", &target);
+    let test = terrane();
+    test.write("terrane.hcl", &format!("{head}{}", stack("app", "")))
+        .write("app/main.tf", "resource \"terraform_data\" \"a\" {}\n");
+    let token = issuer.token(&[("repository", "example/infra")]).mint();
+    let test = test.env("TERRANE_ID_TOKEN", &token);
+    drop(test.cli(&["apply", "--auto-approve"]).expect(0));
+    let test = test.without_env("TERRANE_ID_TOKEN");
+    assert_eq!(addresses(&test), "terraform_data.a");
+    let said = exec(&test, &["state", "rm", "terraform_data.a"]).expect(4);
+    assert!(said.stderr.contains("applied by CI only"), "{said}");
+    let test = test.env("TERRANE_ID_TOKEN", &token);
+    drop(exec(&test, &["state", "rm", "terraform_data.a"]).expect(0));
+    assert_eq!(addresses(&test), "");
+}
+
+/// What writes waits for its lane; what reads does not.
+#[test]
+fn lanes_hold_for_what_writes() {
+    let story = Story::new("tofu")
+        .stack("first", "", &gated("first", ""))
+        .stack("second", "", "resource \"terraform_data\" \"a\" {}\n");
+    drop(story.cli(&["apply", "second", "--auto-approve"]).expect(0));
+    let first = story.start("first", &["apply", "first", "--auto-approve"]);
+    story.wait_for("first");
+    let list = ["exec", "second", "--", "state", "list"];
+    assert_eq!(story.cli(&list).expect(0).stdout, "terraform_data.a\n");
+    let words = ["exec", "second", "--", "state", "rm", "terraform_data.a"];
+    let second = story.start("second", &words);
+    let title = "change set c4: exec on `local`, waits for change set c2 to release the lane";
+    story.wait_until("the second in the queue", || {
+        second.stderr_so_far().lines().any(|line| line == title)
+    });
+    story.open("first");
+    drop(first.wait().expect(0));
+    drop(second.wait().expect(0));
+    assert_eq!(story.cli(&list).expect(0).stdout, "");
+}
+
+/// A stack whose `state rm` waits for the gate `rm`.
+fn halting() -> Story {
+    let story = Story::new("tofu").stack("app", "", "resource \"terraform_data\" \"a\" {}\n");
+    story.engine_script("case \"$*\" in *'state rm'*) WAIT(rm) ;; esac\nexec REAL \"$@\"\n");
+    drop(story.cli(&["apply", "--auto-approve"]).expect(0));
+    story
+}
+
+const REMOVE: [&str; 6] = ["exec", "app", "--", "state", "rm", "terraform_data.a"];
+
+#[test]
+fn what_writes_outlives_its_terminal() {
+    let story = halting();
+    let terminal = story.start("terminal", &REMOVE);
+    story.wait_for("rm");
+    terminal.kill();
+    drop(terminal.wait());
+    story.open("rm");
+    story.settle();
+    assert_eq!(addresses(&story), "");
+    let locks = story.cli(&["lock", "list"]).expect(0);
+    assert!(!locks.stdout.contains("app"), "{locks}");
+}
+
+/// The engine cannot deliver what it did, nothing was stored, and the stack goes on.
+#[test]
+fn a_lost_runner_leaves_an_unknown_end() {
+    let story = halting();
+    let terminal = story.start("terminal", &REMOVE);
+    story.wait_for("rm");
+    testkit::kill(story.runner("r2"));
+    story.open("rm");
+    let said = terminal.wait().expect(1);
+    assert!(said.stderr.contains("unknown"), "{said}");
+    story.settle();
+    assert_eq!(addresses(&story), "terraform_data.a");
+    drop(story.cli(&["apply", "--auto-approve"]).expect(0));
+}

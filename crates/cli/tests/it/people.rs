@@ -1,0 +1,225 @@
+//! What other people have a say in: approvals, holds, confirming elsewhere, and trying again.
+
+use insta::assert_snapshot;
+
+use crate::story::{Story, essence, link, takes};
+
+/// Who asks is `ada`; `eve` and `bob` are others. Without a server a CI job's word is taken for who it is.
+fn story(approval: &str) -> Story {
+    let terrane = crate::story::terrane()
+        .env("CI", "true")
+        .env("GITHUB_ACTOR", "ada");
+    let terrane = terrane.env("TERRANE_HOME", "../people");
+    Story::on(terrane, "tofu")
+        .block(&format!(
+            "target \"shared\" {{\n  writers = [\"anyone\"]\n  {approval}\n}}"
+        ))
+        .stack_on("shared", "base", "", &link("base"))
+        .stack_on("shared", "top", &takes("base"), &link("top"))
+}
+
+/// One command of somebody else.
+fn as_person(story: &Story, person: &str, args: &[&str]) -> testkit::Said {
+    story.cli_with(&[("GITHUB_ACTOR", person)], args)
+}
+
+#[test]
+fn another_person_approves_and_then_it_is_confirmed() {
+    let story = story("approval {\n    role = \"approver\"\n  }");
+    let said = story.cli(&["apply"]).expect(3);
+    assert_snapshot!(essence(&said), @"
+    change set c1: apply on `shared`
+
+
+    Change set c1 awaits approval:
+      target `shared`: 0 of 1 approval; role `approver`, not the author
+        `terrane run approve c1`
+    Then `terrane run confirm c1` starts it.
+    [exit 3]
+    ");
+    let said = story.cli(&["run", "confirm", "c1"]).expect(3);
+    assert_snapshot!(said, @"
+    ── stderr
+    error: change set c1 may not be confirmed yet
+           0 of 1 approval; role `approver`, not the author (target `shared`)
+    hint: `terrane run approve c1` approves it
+    [exit 3]
+    ");
+    let said = as_person(
+        &story,
+        "ada",
+        &["run", "approve", "c1", "--role", "approver"],
+    )
+    .expect(0);
+    assert_snapshot!(said, @"
+    ── stderr
+    Approved change set c1 as `ada` (not verified).
+    Still owed: 0 of 1 approval; role `approver`, not the author; `ada` asked for it (target `shared`)
+    ");
+    let said = as_person(
+        &story,
+        "eve",
+        &[
+            "run",
+            "approve",
+            "c1",
+            "--role",
+            "approver",
+            "--comment",
+            "fine",
+        ],
+    )
+    .expect(0);
+    assert_snapshot!(said, @"
+    ── stderr
+    Approved change set c1 as `eve` (not verified).
+    `terrane run confirm c1` starts it.
+    ");
+    assert_eq!(
+        story.made(),
+        Vec::<String>::new(),
+        "approving is not starting"
+    );
+    let _ = story.cli(&["run", "confirm", "c1"]).expect(0);
+    assert_eq!(story.made(), ["base", "top"]);
+    let again = story.cli(&["run", "confirm", "c1"]).expect(4);
+    assert_snapshot!(again, @"
+    ── stderr
+    error: nothing was changed: change set `c1` is finished and cannot be confirmed
+    hint: `terrane run show c1` says how it came to this
+    [exit 4]
+    ");
+}
+
+#[test]
+fn what_was_approved_beforehand_goes_on_with_the_last_approval() {
+    let story = story("approval { count = 2 }");
+    let said = story.cli(&["apply", "--auto-approve"]).expect(3);
+    assert!(said.stderr.contains("0 of 2 approvals"), "{said}");
+    let _ = as_person(&story, "eve", &["run", "approve", "c1"]).expect(0);
+    assert_eq!(story.made(), Vec::<String>::new());
+    let _ = as_person(&story, "bob", &["run", "approve", "c1"]).expect(0);
+    story.wait_until("both stacks", || story.made().len() == 2);
+}
+
+#[test]
+fn a_stack_of_its_own_stops_the_rest_before_it() {
+    let terrane = crate::story::terrane()
+        .env("CI", "true")
+        .env("GITHUB_ACTOR", "ada")
+        .env("TERRANE_HOME", "../people");
+    let story = Story::on(terrane, "tofu")
+        .stack("dev", "", &link("dev"))
+        .stack(
+            "prod",
+            "after = [stack.dev]\n  approval { scope = \"stack\" }",
+            &link("prod"),
+        );
+    let _ = story.cli(&["apply", "--auto-approve"]).expect(3);
+    let prod = || {
+        let list = story.cli(&["run", "list"]).expect(0);
+        list.stdout.contains("awaiting approval")
+    };
+    story.wait_until("the question for prod", prod);
+    assert_eq!(story.made(), ["dev"]);
+    let list = story.cli(&["run", "list", "--json"]).expect(0);
+    assert!(
+        list.stdout
+            .contains("0 of 1 approval; not the author for r2"),
+        "{list}"
+    );
+    let _ = as_person(&story, "eve", &["run", "approve", "r2"]).expect(0);
+    story.wait_until("prod", || story.made().len() == 2);
+}
+
+#[test]
+fn a_rejected_change_set_stops_with_the_reason() {
+    let story = story("");
+    let _ = story.cli(&["apply"]).expect(3);
+    let said = as_person(
+        &story,
+        "eve",
+        &["run", "reject", "c1", "--reason", "not today"],
+    )
+    .expect(0);
+    assert_snapshot!(said, @"
+    ── stderr
+    Rejected change set c1.
+    ");
+    let _ = story.cli(&["run", "confirm", "c1"]).expect(4);
+    let list = story.cli(&["run", "list", "--all"]).expect(0);
+    assert!(list.stdout.contains("nobody said yes"), "{list}");
+    let show = story.cli(&["run", "show", "c1"]).expect(0);
+    assert!(
+        show.stdout.contains("rejected by `eve`: not today"),
+        "{show}"
+    );
+    assert_eq!(story.made(), Vec::<String>::new());
+}
+
+#[test]
+fn a_held_stack_is_planned_and_not_applied() {
+    let story = story("");
+    let said = story
+        .cli(&["hold", "add", "top", "--for", "2d", "--reason", "migration"])
+        .expect(0);
+    assert!(said.stderr.starts_with("Held stack `top` until "), "{said}");
+    let _ = story.cli(&["plan"]).expect(0);
+    let said = story.cli(&["apply", "--auto-approve"]).expect(4);
+    assert!(
+        said.stderr
+            .contains("stack `top` is held by `ada`: migration"),
+        "{said}"
+    );
+    let _ = story.cli(&["apply", "base", "--auto-approve"]).expect(0);
+    let _ = story.cli(&["hold", "release", "top"]).expect(0);
+    let _ = story.cli(&["apply", "--auto-approve"]).expect(0);
+    assert_eq!(story.made(), ["base", "top"]);
+    let _ = story
+        .cli(&["hold", "add", "shared", "--reason", "quota"])
+        .expect(0);
+    let said = story.cli(&["apply", "--auto-approve"]).expect(4);
+    assert!(said.stderr.contains("lane `shared` is held"), "{said}");
+}
+
+#[test]
+fn a_resume_runs_what_is_left_on_the_source_as_it_is_now() {
+    let broken = "resource \"terraform_data\" \"x\" {\n  provisioner \"local-exec\" { command = \"exit 3\" }\n}\n\
+                  output \"name\" { value = \"x\" }\n";
+    let story = story("").stack_on("shared", "mid", "after = [stack.base]", broken);
+    let story = story.stack_on("shared", "last", "after = [stack.mid]", &link("last"));
+    let said = story.cli(&["apply", "--auto-approve"]).expect(1);
+    assert!(said.stderr.contains("terrane apply --resume c1"), "{said}");
+    assert_eq!(story.made(), ["base", "top"]);
+    story.module("mid", &link("mid"));
+    let _ = story
+        .cli(&["apply", "--resume", "--auto-approve"])
+        .expect(0);
+    assert_eq!(story.made(), ["base", "top", "mid", "last"]);
+    let said = story.cli(&["apply", "--resume", "c1"]).expect(1);
+    assert_snapshot!(said, @"
+    ── stderr
+    error: change set `c1` is finished: only one that stopped is resumed
+    hint: `terrane run list --all` shows them all
+    [exit 1]
+    ");
+}
+
+#[test]
+fn a_dependent_runs_again_only_for_what_it_consumes() {
+    let story = story("");
+    let _ = story.cli(&["apply", "--auto-approve"]).expect(0);
+    let plan = story.cli(&["plan"]).expect(0);
+    assert_snapshot!(plan.stdout, @"
+    change set c2 on `shared`
+
+    base  no changes
+    top   skipped: nothing it consumes changes
+
+    No changes; 1 stack skipped: `--all` plans everything.
+    ");
+    let named = story.cli(&["plan", "top"]).expect(0);
+    assert!(named.stdout.contains("top  no changes"), "{named}");
+    let all = story.cli(&["plan", "--all"]).expect(0);
+    assert!(all.stdout.contains("top   no changes"), "{all}");
+}

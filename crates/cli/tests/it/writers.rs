@@ -1,0 +1,250 @@
+//! Who may apply: a real issuer on loopback, tokens good and bad, and what people are told.
+
+use insta::assert_snapshot;
+use testkit::{Issuer, Said, Signed, TestTerrane, Token};
+
+use crate::project::{HEAD, shown, stack, terrane};
+
+const MODULE: &str = "output \"a\" { value = 1 }\n";
+/// What a job of the right repository, branch and environment says.
+const JOB: [(&str, &str); 5] = [
+    ("repository", "example/infra"),
+    ("ref", "refs/heads/main"),
+    ("environment", "prod"),
+    ("sub", "repo:example/infra:environment:prod"),
+    ("actor", "operator"),
+];
+
+/// One stack on a target that only jobs of `example/infra` may apply.
+fn guarded(issuer: &Issuer) -> TestTerrane {
+    guarded_by(issuer, "\"ci\"")
+}
+
+fn guarded_by(issuer: &Issuer, writers: &str) -> TestTerrane {
+    let target = format!(
+        "writer \"ci\" {{\n  issuer = \"{}\"\n  claims = {{ repository = \"example/infra\", ref = \"refs/heads/main\", environment = [\"prod\", \"prod-*\"] }}\n}}\n\
+         target \"local\" {{ writers = [{writers}] }}",
+        issuer.address()
+    );
+    let head = HEAD.replace("target \"local\" { writers = [\"anyone\"] }", &target);
+    let test = terrane();
+    test.write("terrane.hcl", &format!("{head}{}", stack("app", "")))
+        .write("app/main.tf", MODULE);
+    test
+}
+
+fn apply(test: &TestTerrane) -> Said {
+    test.cli(&["apply", "--auto-approve"])
+}
+
+fn told(test: &TestTerrane, issuer: &Issuer, said: &Said) -> String {
+    shown(test, said).replace(issuer.address(), "ISSUER")
+}
+
+fn has_state(test: &TestTerrane) -> bool {
+    let said = test.cli(&["output", "app", "a"]);
+    said.code == Some(0)
+}
+
+/// Applies with this token, is refused, and tells why.
+fn refusal(issuer: &Issuer, token: Token<'_>) -> String {
+    let test = guarded(issuer)
+        .env("CI", "true")
+        .env("TERRANE_ID_TOKEN", &token.mint());
+    let said = apply(&test).expect(4);
+    assert!(!has_state(&test), "{said}");
+    told(&test, issuer, &said)
+}
+
+#[test]
+fn a_laptop_plans_and_does_not_apply() {
+    let issuer = Issuer::start();
+    let test = guarded(&issuer);
+    drop(test.cli(&["validate"]).expect(0));
+    drop(test.cli(&["plan"]).expect(0));
+    assert_snapshot!(told(&test, &issuer, &apply(&test).expect(4)), @"
+    ── stderr
+    error: target `local` is applied by CI only
+           no verified CI identity was found: this is not a CI job
+    hint: `terrane plan` works here; the apply runs when the commit reaches `main`
+    [exit 4]
+    ");
+    drop(test.cli(&["destroy", "--auto-approve"]).expect(4));
+    assert!(!has_state(&test));
+    // Without a token there is nothing to ask about.
+    assert_eq!(issuer.asked(), Vec::<String>::new());
+}
+
+#[test]
+fn a_job_with_the_right_claims_applies() {
+    let issuer = Issuer::start();
+    let token = issuer.token(&JOB).mint();
+    let test = guarded(&issuer)
+        .env("CI", "true")
+        .env("TERRANE_ID_TOKEN", &token);
+    let said = test.cli(&["plan"]).expect(0);
+    let heading = said.stdout.lines().next().unwrap_or_default();
+    assert_eq!(
+        heading,
+        "change set c1 on `local`, by CI job `repo:example/infra:environment:prod`"
+    );
+    let said = test.cli(&["apply", "--auto-approve", "--json"]).expect(0);
+    let first = said.stdout.lines().next().unwrap_or_default();
+    let first: serde_json::Value = serde_json::from_str(first).unwrap();
+    let told = serde_json::to_string_pretty(&first["identity"]).unwrap();
+    assert_snapshot!(told.replace(issuer.address(), "ISSUER"), @r#"
+    {
+      "name": "repo:example/infra:environment:prod",
+      "kind": "ci",
+      "verified": true,
+      "writers": [
+        "ci"
+      ],
+      "claims": {
+        "actor": "operator",
+        "environment": "prod",
+        "iss": "ISSUER",
+        "ref": "refs/heads/main",
+        "repository": "example/infra",
+        "sub": "repo:example/infra:environment:prod"
+      }
+    }
+    "#);
+    assert!(has_state(&test));
+    // The token is nobody's business: neither the store nor a log has it.
+    let found = test.shell(&format!("grep -rlF -- '{token}' ../home . || true"));
+    assert_eq!(found.stdout, "", "{found}");
+}
+
+#[test]
+fn a_job_asks_github_for_its_token() {
+    let issuer = Issuer::start();
+    issuer.answer_job(&JOB);
+    let test = guarded(&issuer)
+        .env("CI", "true")
+        .env("GITHUB_ACTIONS", "true");
+    let said = apply(&test).expect(4);
+    assert_snapshot!(told(&test, &issuer, &said), @"
+    ── stderr
+    error: target `local` is applied by CI only
+           this job may not ask GitHub for an identity token
+    hint: add `id-token: write` to the `permissions` of the job
+    [exit 4]
+    ");
+    let test = test
+        .env("ACTIONS_ID_TOKEN_REQUEST_URL", &issuer.job_address())
+        .env("ACTIONS_ID_TOKEN_REQUEST_TOKEN", Issuer::BEARER);
+    drop(apply(&test).expect(0));
+    assert!(has_state(&test));
+    let test = test.env("ACTIONS_ID_TOKEN_REQUEST_TOKEN", "stale");
+    assert_snapshot!(told(&test, &issuer, &apply(&test).expect(4)), @"
+    ── stderr
+    error: target `local` is applied by CI only
+           this job is not known to be writer `ci`:
+             its token could not be fetched: `ISSUER/job` answered 401
+    hint: nothing was changed: run the job again when the issuer answers
+    [exit 4]
+    ");
+}
+
+#[test]
+fn a_job_that_is_another_is_told_every_difference() {
+    let issuer = Issuer::start();
+    let token = issuer.token(&[
+        ("sub", "repo:example/fork:pull_request"),
+        ("repository", "example/fork"),
+        ("ref", "refs/pull/7/merge"),
+    ]);
+    assert_snapshot!(refusal(&issuer, token), @"
+    ── stderr
+    error: target `local` is applied by CI only
+           this is CI job `repo:example/fork:pull_request`, not writer `ci`:
+             `environment` must be `prod` or `prod-*`, and the token has none
+             `ref` must be `refs/heads/main`, and is `refs/pull/7/merge`
+             `repository` must be `example/infra`, and is `example/fork`
+    hint: `terrane plan` works here; the apply runs when the commit reaches `main`
+    [exit 4]
+    ");
+}
+
+#[test]
+fn a_token_that_is_not_believed_applies_nothing() {
+    let issuer = Issuer::start();
+    let plain = || issuer.token(&JOB);
+    let cases = [
+        (plain().expired(), "it has expired"),
+        (
+            plain().claim("aud", "\"sts.example.io\""),
+            "it is for `sts.example.io`, not for `terrane`",
+        ),
+        (
+            plain().claim("iss", "\"https://example.io\""),
+            "it comes from `https://example.io`, not from `ISSUER`",
+        ),
+        (
+            plain().signed(Signed::ByAnother),
+            "its signature is not that of its issuer",
+        ),
+        (
+            plain().signed(Signed::Unpublished),
+            "`ISSUER` has no key `other` for `ES256`",
+        ),
+        (
+            plain().signed(Signed::None),
+            "it is signed by `none`, only `RS256` and `ES256` are believed",
+        ),
+        (
+            plain().signed(Signed::PublicKeyAsSecret),
+            "it is signed by `HS256`, only `RS256` and `ES256` are believed",
+        ),
+    ];
+    for (token, why) in cases {
+        let said = refusal(&issuer, token);
+        let expected = format!("its token is not believed: {why}\n");
+        assert!(said.contains(&expected), "{said}\n{expected}");
+    }
+    let token = plain();
+    issuer.go_down();
+    assert_snapshot!(refusal(&issuer, token), @"
+    ── stderr
+    error: target `local` is applied by CI only
+           this job is not known to be writer `ci`:
+             its token is not believed: the keys of `ISSUER` could not be fetched
+             `ISSUER/.well-known/openid-configuration` answered 503
+    hint: nothing was changed: run the job again when the issuer answers
+    [exit 4]
+    ");
+}
+
+#[test]
+fn a_job_without_a_token_is_told_where_to_put_it() {
+    let issuer = Issuer::start();
+    let test = guarded_by(&issuer, "\"ci\", \"server\"")
+        .env("CI", "true")
+        .env("GITLAB_CI", "true");
+    assert_snapshot!(told(&test, &issuer, &apply(&test).expect(4)), @"
+    ── stderr
+    error: target `local` is applied by CI or a server's own runners only
+           this job has no identity token: `TERRANE_ID_TOKEN` is not set
+           this is not a server's runner: those are not built yet
+    hint: add to the job: `id_tokens: { TERRANE_ID_TOKEN: { aud: terrane } }`
+    [exit 4]
+    ");
+    let test = guarded_by(&issuer, "\"server\"");
+    assert_snapshot!(told(&test, &issuer, &apply(&test).expect(4)), @"
+    ── stderr
+    error: target `local` is applied by a server's own runners only
+           this is not a server's runner: those are not built yet
+    hint: name a `writer` block among its `writers`, and apply in CI
+    [exit 4]
+    ");
+}
+
+/// Where anyone may write, a job is asked for nothing.
+#[test]
+fn an_open_target_asks_nobody() {
+    let issuer = Issuer::start();
+    let test = guarded_by(&issuer, "\"ci\", \"anyone\"").env("TERRANE_ID_TOKEN", "nonsense");
+    drop(apply(&test).expect(0));
+    assert_eq!(issuer.asked(), Vec::<String>::new());
+}

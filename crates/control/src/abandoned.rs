@@ -1,0 +1,158 @@
+//! Stacks that the project no longer has, while their state holds resources: read from the commit that last had
+//! them, so that they can be destroyed with their own code.
+//!
+//! Not here: which states no stack has (`states::abandoned`).
+
+use std::collections::BTreeMap;
+
+use drivers::git::{GitError, Repository};
+use drivers::tree::CommitTree;
+use model::config::{self, Loaded, Surroundings};
+use model::diagnostic::Severity;
+use model::ids::StackName;
+use model::project::Project;
+
+use crate::projects::{FromCommit, OpenProject};
+
+/// How far back is looked, in commits that touched a project file.
+const MOST: usize = 200;
+
+#[derive(Debug, thiserror::Error)]
+pub enum AbandonedError {
+    #[error("there is no Git history to read an older project from")]
+    NoRepository,
+    #[error("could not read the project of an older commit")]
+    Git(#[from] GitError),
+    #[error("the project of commit {commit} cannot be read any more: {why}")]
+    Unsound { commit: String, why: String },
+    #[error("stack `{0}` is in the project now")]
+    Present(StackName),
+}
+
+impl AbandonedError {
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Git(source) => source.hint(),
+            Self::Present(stack) => Some(format!(
+                "without `--from`, `terrane destroy {stack}` destroys it with the code it has now"
+            )),
+            Self::NoRepository | Self::Unsound { .. } => None,
+        }
+    }
+
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Self::Present(_) => true,
+            Self::NoRepository | Self::Git(_) | Self::Unsound { .. } => false,
+        }
+    }
+}
+
+/// The commit that last had a stack.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LastSeen {
+    pub stack: StackName,
+    pub commit: String,
+    pub subject: String,
+}
+
+/// The project as a commit had it, with the home that it has now.
+pub fn open_at(
+    now: OpenProject,
+    project: &Project,
+    env: &BTreeMap<String, String>,
+    revision: &str,
+) -> Result<(OpenProject, Project), AbandonedError> {
+    let git = now.git.as_ref().ok_or(AbandonedError::NoRepository)?;
+    let (id, subject) = git.describe(revision)?;
+    let mut loaded = load(git, env, &id)?;
+    let commit = id[..12.min(id.len())].to_owned();
+    let errors = loaded
+        .findings
+        .iter()
+        .filter(|it| it.severity == Severity::Error);
+    if let Some(first) = errors.map(|finding| finding.message.clone()).next() {
+        return Err(AbandonedError::Unsound { commit, why: first });
+    }
+    let Some(then) = loaded.project.take() else {
+        let why = "it has no project file".to_owned();
+        return Err(AbandonedError::Unsound { commit, why });
+    };
+    loaded.project = Some(then.clone());
+    let from = FromCommit {
+        id,
+        subject,
+        now: project.clone(),
+    };
+    let open = OpenProject {
+        loaded,
+        commit: Some(from),
+        ..now
+    };
+    Ok((open, then))
+}
+
+/// Looks for the newest commit whose project has a stack of this name, or with a state of this name.
+pub fn last_commit(
+    now: &OpenProject,
+    env: &BTreeMap<String, String>,
+    name: &str,
+) -> Result<Option<LastSeen>, AbandonedError> {
+    let git = now.git.as_ref().ok_or(AbandonedError::NoRepository)?;
+    let Some(head) = git.head()? else {
+        return Ok(None);
+    };
+    // A stack can come from the project file or from a directory that is discovered, which holds modules.
+    let touching = git.touching(&["*.hcl", "*.tf", "*.tofu", "*.tf.json"], MOST)?;
+    let mut seen = Vec::new();
+    for commit in std::iter::once(head).chain(touching) {
+        let parents = git.parents(&commit)?;
+        for candidate in std::iter::once(commit).chain(parents) {
+            if seen.contains(&candidate) {
+                continue;
+            }
+            if let Some(stack) = stack_in(&load(git, env, &candidate)?, name) {
+                let (commit, subject) = git.describe(&candidate)?;
+                return Ok(Some(LastSeen {
+                    stack,
+                    commit,
+                    subject,
+                }));
+            }
+            seen.push(candidate);
+        }
+    }
+    Ok(None)
+}
+
+/// Nothing is taken away with old code that the project has now.
+pub fn check_absent<'a>(
+    now: &Project,
+    stacks: impl IntoIterator<Item = &'a StackName>,
+) -> Result<(), AbandonedError> {
+    let mut stacks = stacks.into_iter();
+    match stacks.find(|stack| now.stacks.contains_key(*stack)) {
+        Some(stack) => Err(AbandonedError::Present(stack.clone())),
+        None => Ok(()),
+    }
+}
+
+fn load(
+    git: &Repository,
+    env: &BTreeMap<String, String>,
+    commit: &str,
+) -> Result<Loaded, AbandonedError> {
+    let lookup = |name: &str| env.get(name).cloned();
+    let around = Surroundings {
+        env: &lookup,
+        git_commit: Some(commit.to_owned()),
+        git_branch: git.branch()?,
+    };
+    Ok(config::load(&CommitTree::new(git, commit)?, &around))
+}
+
+fn stack_in(loaded: &Loaded, name: &str) -> Option<StackName> {
+    let stacks = loaded.project.as_ref()?.stacks.values();
+    let mut named = stacks.filter(|stack| stack.name.as_str() == name || stack.state == name);
+    named.next().map(|stack| stack.name.clone())
+}

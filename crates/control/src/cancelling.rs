@@ -1,0 +1,274 @@
+//! Ending a run or a change set from anywhere: one interrupt to each engine, and waiting. A kill is another
+//! thing: it loses what was not stored, so it has a reason and a record.
+//!
+//! Not here: what an interrupt does to a change set (`model::changeset`), the question before a kill (`cli`).
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+
+use model::break_glass::Act;
+use model::changeset::ChangeSet;
+use model::ids::{ChangeSetId, RunId};
+use model::import_proposal::Left;
+use model::run::{Run, RunEvent, RunState, Skip, Stage};
+use store::{ChangeSetError, NewBreakGlass, StoreError};
+
+use crate::asker::Asker;
+use crate::locks::RunLock;
+use crate::locks::held::Reason;
+use crate::worker::{self, Say, TurnError};
+use crate::{Control, left_behind, recovery, runner};
+
+/// Who wants it to end, and why, if that was said.
+#[derive(Clone, Debug)]
+pub struct Wish {
+    pub by: String,
+    pub reason: Option<String>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum CancelError {
+    #[error("there is no run {0}")]
+    NoRun(RunId),
+    #[error("run {run} of stack `{stack}` is over already: {word}")]
+    RunOver {
+        run: RunId,
+        stack: String,
+        word: &'static str,
+    },
+    #[error("change set {0} is over already")]
+    SetOver(ChangeSetId),
+    #[error("{what} is carried out on another machine, and only that one reaches its engines")]
+    Elsewhere { what: String },
+    #[error("run {run} has no engine at work")]
+    NoEngine { run: RunId },
+    #[error("could not read what is to be cancelled")]
+    Read(#[from] ChangeSetError),
+    #[error(transparent)]
+    Turn(#[from] TurnError),
+    #[error("could not record that the engine of run {run} is killed")]
+    Record { run: RunId, source: StoreError },
+    #[error("could not reach the processes of run {run}")]
+    Signal { run: RunId, source: io::Error },
+}
+
+impl CancelError {
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Self::RunOver { .. }
+            | Self::SetOver(_)
+            | Self::Elsewhere { .. }
+            | Self::NoEngine { .. } => true,
+            Self::NoRun(_)
+            | Self::Read(_)
+            | Self::Turn(_)
+            | Self::Record { .. }
+            | Self::Signal { .. } => false,
+        }
+    }
+
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Elsewhere { .. } => Some("run the same command there".to_owned()),
+            Self::NoEngine { run } => Some(format!("`terrane run cancel {run}` ends it")),
+            Self::NoRun(_)
+            | Self::RunOver { .. }
+            | Self::SetOver(_)
+            | Self::Read(_)
+            | Self::Turn(_)
+            | Self::Record { .. }
+            | Self::Signal { .. } => None,
+        }
+    }
+}
+
+/// What Ctrl-C does in the terminal that watches: nothing new begins, engines are interrupted once. Whoever
+/// called looks on (`worker::interrupt_runners`) until the change set is over.
+pub async fn cancel_set(
+    control: &Control,
+    id: ChangeSetId,
+    wish: &Wish,
+) -> Result<(), CancelError> {
+    let set = control.store.change_set_get(id).await?;
+    check_here(control, &set, || format!("change set {id}"))?;
+    if set.status.is_over() {
+        return Err(CancelError::SetOver(id));
+    }
+    for run in control.store.run_list(id).await? {
+        if !run.state.is_finished() {
+            note(control, run.id, wish, false).await?;
+        }
+    }
+    let by = wish.by.clone();
+    let say = Some(Say::Interrupt { by });
+    worker::turn(control, id, say, &Asker::default(), None).await?;
+    Ok(())
+}
+
+/// A run that can still be ended, and its change set.
+pub async fn find(control: &Control, id: RunId) -> Result<(Run, ChangeSet), CancelError> {
+    let run = control.store.run_get(id).await?;
+    let run = run.ok_or(CancelError::NoRun(id))?;
+    let set = control.store.change_set_get(run.change_set).await?;
+    check_here(control, &set, || format!("run {id}"))?;
+    if run.state.is_finished() {
+        return Err(CancelError::RunOver {
+            run: id,
+            stack: run.stack.to_string(),
+            word: run.state.word(),
+        });
+    }
+    Ok((run, set))
+}
+
+/// A wish to end one run; the others of its change set go on, except those that need it. It holds until the run
+/// is over: a run may go from one runner to the next while we speak.
+#[derive(Debug)]
+pub struct Cancelling {
+    run: RunId,
+    asked: BTreeSet<RunId>,
+}
+
+impl Cancelling {
+    pub async fn begin(control: &Control, id: RunId, wish: &Wish) -> Result<Self, CancelError> {
+        note(control, id, wish, false).await?;
+        Ok(Self {
+            run: id,
+            asked: BTreeSet::new(),
+        })
+    }
+
+    /// Interrupts what is under way, once, and skips what has not begun. The run, if it is over.
+    pub async fn look(&mut self, control: &Control) -> Result<Option<Run>, CancelError> {
+        if let Some(run) = ended(control, self.run).await? {
+            return Ok(Some(run));
+        }
+        let run = control.store.run_get(self.run).await?;
+        let run = run.ok_or(CancelError::NoRun(self.run))?;
+        if run.state.is_running() {
+            let signal = |source| CancelError::Signal {
+                run: run.id,
+                source,
+            };
+            worker::interrupt_runners(control, std::slice::from_ref(&run), &mut self.asked)
+                .map_err(signal)?;
+            return Ok(None);
+        }
+        self.asked.clear();
+        let event = RunEvent::Skipped {
+            because: Skip::Interrupted,
+        };
+        match control.store.run_record(run.id, event, control.now()).await {
+            Err(ChangeSetError::Run(_)) => Ok(None), // it began, or ended, meanwhile
+            skipped => Ok(Some(skipped?)),
+        }
+    }
+}
+
+/// What would be lost if the engine of a run were killed now.
+pub async fn at_stake(control: &Control, run: &Run) -> Result<Option<Box<Left>>, CancelError> {
+    let RunState::Applying { .. } = run.state else {
+        return Ok(None);
+    };
+    let spec = control.store.run_spec(run.id).await?;
+    let events = runner::lost_events(&control.home, run.id, Stage::Applying);
+    Ok(left_behind::look(control, run.id, &spec, &events, true).await)
+}
+
+/// Whether a run has an engine that could be killed.
+pub fn has_engine(control: &Control, run: RunId) -> bool {
+    engine(control, run).is_some()
+}
+
+/// Kills the engine of a run, with everything it has started. Recorded first.
+pub async fn kill(control: &Control, run: &Run, reason: &Reason) -> Result<(), CancelError> {
+    let id = run.id;
+    let pid = engine(control, id).ok_or(CancelError::NoEngine { run: id })?;
+    let spec = control.store.run_spec(id).await?;
+    let state = control.state_name(&spec.stack.state);
+    let record = NewBreakGlass {
+        act: Act::EngineKilled,
+        state: &state,
+        actor: &reason.actor,
+        reason: Some(&reason.text),
+        detail: format!("the engine of run {id}, {}", run.state.word()),
+    };
+    let opened = control.store.break_glass_open(&record).await;
+    opened.map_err(|source| CancelError::Record { run: id, source })?;
+    let wish = Wish {
+        by: reason.actor.clone(),
+        reason: Some(reason.text.clone()),
+    };
+    note(control, id, &wish, true).await?;
+    let killed = drivers::process::kill_group(pid);
+    killed.map_err(|source| CancelError::Signal { run: id, source })
+}
+
+/// Looks once whether a run is over; one that has lost its processes is ended by what is seen of it.
+pub async fn ended(control: &Control, id: RunId) -> Result<Option<Run>, CancelError> {
+    let run = control.store.run_get(id).await?;
+    let run = run.ok_or(CancelError::NoRun(id))?;
+    if run.state.is_finished() {
+        return Ok(Some(run));
+    }
+    if run.state.is_running() && !RunLock::is_held(&control.home, id) {
+        let set = control.store.change_set_get(run.change_set).await?;
+        recovery::recover(control, &set).await?;
+    }
+    Ok(None)
+}
+
+/// An interrupt that somebody asked for by name says by whom.
+pub(crate) async fn name_who_asked(control: &Control, id: RunId, happened: RunEvent) -> RunEvent {
+    let RunEvent::Failed { mut problem } = happened else {
+        return happened;
+    };
+    let events = control.store.run_events(id).await.unwrap_or_default();
+    let since_opened = events.into_iter().rev().map(|(_, event)| event);
+    let mut since_opened = since_opened.take_while(|event| *event != RunEvent::Reopened);
+    let asked = since_opened.find_map(|event| match event {
+        RunEvent::CancelAsked { by, reason, kill } => Some((by, reason, kill)),
+        _ => None,
+    });
+    if let Some((by, reason, kill)) = asked
+        && (kill || problem.interrupted)
+    {
+        let deed = if kill { "killed" } else { "cancelled" };
+        let why = reason.map_or_else(String::new, |reason| format!(": {reason}"));
+        problem.message = format!("{deed} by {by}{why}");
+    }
+    RunEvent::Failed { problem }
+}
+
+async fn note(control: &Control, id: RunId, wish: &Wish, kill: bool) -> Result<(), CancelError> {
+    let event = RunEvent::CancelAsked {
+        by: wish.by.clone(),
+        reason: wish.reason.clone(),
+        kill,
+    };
+    match control.store.run_record(id, event, control.now()).await {
+        // It ended meanwhile.
+        Err(ChangeSetError::Run(_)) => Ok(()),
+        noted => Ok(noted.map(drop)?),
+    }
+}
+
+/// The engine at work, as its runner noted it. The note goes when the engine does; a lock that nobody holds
+/// says that a note was left behind by a crash.
+fn engine(control: &Control, run: RunId) -> Option<u32> {
+    let text = fs::read_to_string(control.home.engine_pid(run)).ok()?;
+    let pid = text.trim().parse().ok()?;
+    RunLock::is_held(&control.home, run).then_some(pid)
+}
+
+fn check_here(
+    control: &Control,
+    set: &ChangeSet,
+    what: impl FnOnce() -> String,
+) -> Result<(), CancelError> {
+    if recovery::is_elsewhere(control, set) {
+        return Err(CancelError::Elsewhere { what: what() });
+    }
+    Ok(())
+}

@@ -1,0 +1,167 @@
+//! A command of the engine's own that changes nothing, on the terminal of whoever asked: in this process,
+//! since it may be talked to. Killing it harms nothing: it holds no lane and no lock, and its endpoint
+//! refuses both lock and write.
+
+use drivers::engine::EngineCall;
+use drivers::process::Exit;
+use model::exec::Exec;
+use model::ids::ChangeSetId;
+use model::masking::Mask;
+use model::project::Backend;
+use model::run::{RunEvent, Stage};
+use model::state::StateVersion;
+use tokio::sync::Mutex;
+
+use super::engine::Caller;
+use super::interrupts::Interrupts;
+use super::limit::Limit;
+use super::plan::initialise;
+use super::workspace::{Scratch, Workspace};
+use super::{Failure, Job, Serve, failed, inputs};
+use crate::Control;
+use crate::asker::Asker;
+use crate::locks::RunLock;
+use crate::state::StateAccess;
+
+#[derive(Debug, thiserror::Error)]
+pub enum AttendError {
+    #[error("could not look after change set `{set}`")]
+    Store {
+        set: ChangeSetId,
+        source: store::ChangeSetError,
+    },
+    #[error("could not take the lock of the run")]
+    Lock(#[source] std::io::Error),
+    #[error("somebody else carries it out already")]
+    Taken,
+    #[error("{message}")]
+    Failed {
+        message: String,
+        hint: Option<String>,
+        refused: bool,
+    },
+}
+
+/// Carries out the one run of a change set here, and says how its engine ended.
+pub async fn attend(
+    control: &Control,
+    set: ChangeSetId,
+    asker: &Asker,
+    serve: Serve,
+) -> Result<Exit, AttendError> {
+    let store = |source| AttendError::Store { set, source };
+    let runs = control.store.run_list(set).await.map_err(store)?;
+    let run = runs.first().ok_or(AttendError::Taken)?.id;
+    let lock = RunLock::try_take(&control.home, run).map_err(AttendError::Lock)?;
+    let lock = lock.ok_or(AttendError::Taken)?;
+    let interrupts = Interrupts::listen().map_err(AttendError::Lock)?;
+    RunLock::sign(lock.file(), std::process::id()).map_err(AttendError::Lock)?;
+    let mut claim = |claimed| claimed == run;
+    let begun = control
+        .store
+        .change_set_turn(set, None, None, control.now(), &mut claim);
+    if begun.await.map_err(store)?.starts.is_empty() {
+        return Err(AttendError::Taken);
+    }
+    let (_, spec) = control.store.run_brief(run).await.map_err(store)?;
+    let job = Job {
+        control,
+        run,
+        spec: &spec,
+        asker,
+        serve,
+        lock: lock.file().try_clone().map_err(AttendError::Lock)?,
+        interrupts: Mutex::new(interrupts),
+        carried: Mutex::new(None),
+        holds_lanes: false,
+        auto_approve: false,
+        goes_on: false,
+        review: true,
+    };
+    let mut mask = Mask::default();
+    let exec = spec.exec.as_ref().ok_or(AttendError::Taken)?;
+    let ended = try_attend(&job, exec, &mut mask).await;
+    let (event, answer) = match ended {
+        Ok(exit) if exit.success() => {
+            // It read; whether the stack is as its source says, nobody looked.
+            let read = RunEvent::NothingToChange {
+                consumed: None,
+                serial: None,
+            };
+            (read, Ok(exit))
+        }
+        Ok(exit) => {
+            let failure = Failure::new(format!("the engine ended with {exit}"));
+            (failed(failure, Stage::Planning, None, &mask), Ok(exit))
+        }
+        Err(failure) => {
+            let event = failed(failure, Stage::Planning, None, &mask);
+            let answer = words(&event);
+            (event, Err(answer))
+        }
+    };
+    let happened = Some((run, event));
+    let mut nothing = |_| false;
+    let ended = control
+        .store
+        .change_set_turn(set, None, happened, control.now(), &mut nothing);
+    let turn = ended.await.map_err(store)?;
+    crate::recovery::tidy_after(control, &turn.set, &turn.runs).await;
+    answer
+}
+
+/// A problem as whoever waits is told it: the engine's own words are in it.
+fn words(event: &RunEvent) -> AttendError {
+    let RunEvent::Failed { problem } = event else {
+        return AttendError::Taken;
+    };
+    let said = problem.diagnostics.iter().map(|said| match &said.detail {
+        detail if detail.is_empty() => said.summary.clone(),
+        detail => format!("{}: {detail}", said.summary),
+    });
+    let lines: Vec<String> = std::iter::once(problem.message.clone())
+        .chain(said)
+        .collect();
+    AttendError::Failed {
+        message: lines.join("\n"),
+        hint: problem.hint.clone(),
+        refused: problem.refused,
+    }
+}
+
+async fn try_attend(job: &Job<'_>, exec: &Exec, mask: &mut Mask) -> Result<Exit, Failure> {
+    let state = job.control.state_name(&job.spec.stack.state);
+    let store = job.control.store.clone();
+    let access = StateAccess::for_plan(store, state, job.run).await;
+    let access = access.map_err(|err| Failure::because("could not read the state", &err))?;
+    let is_ours = job.spec.target.backend == Backend::Terrane;
+    if is_ours && access.pinned().is_some_and(StateVersion::is_copy) {
+        let stack = &job.spec.stack.name;
+        let failure =
+            Failure::new("its state lives in a backend of the engine, and what is here is a copy");
+        let hint = format!("`terrane state import {stack} --from …` brings it here");
+        return Err(failure.hint(hint).refused());
+    }
+    let inputs = inputs::gather(job).await?;
+    *mask = inputs.mask.clone();
+    let workspace = Workspace::prepare(job).await?;
+    let scratch = Scratch::open(job)?;
+    scratch.write_variables(&inputs.variables)?;
+    let mut environment = inputs.environment.clone();
+    // Who is talked to wants to know on what kind of terminal.
+    if let Ok(kind) = std::env::var("TERM") {
+        environment.set("TERM", kind);
+    }
+    let mut caller = Caller::new(job, &workspace, environment, access).await?;
+    *mask = inputs.hide(&mut caller, &scratch)?;
+    let var_files = workspace.var_files(job, &scratch);
+    let limit = Limit::from_now("plan", job.spec.stack.timeout_plan);
+    initialise(job, &caller, &workspace, &inputs, &var_files, limit).await?;
+    let call = EngineCall::Exec {
+        exec,
+        var_files: &var_files,
+    };
+    let ended = caller.attend(&call).await;
+    scratch.remove();
+    ended
+}

@@ -1,0 +1,136 @@
+//! A command of the engine's own that changes the state, as a run like any other: it waits for its lane,
+//! holds the state's lock through the endpoint, and what a kill leaves is found and judged as after an
+//! apply.
+
+use std::fs;
+use std::path::PathBuf;
+
+use drivers::engine::EngineCall;
+use model::exec::Exec;
+use model::ids::RunId;
+use model::masking::Mask;
+use model::plan::PlanCounts;
+use model::run::{PlanRecord, RunEvent, Seal, Stage};
+use model::state::ExpectedHead;
+
+use super::apply::{
+    after_the_engine, head, keep_copy, nothing_kept_aside, nothing_left_over, plan_of, serial,
+};
+use super::engine::Caller;
+use super::limit::Limit;
+use super::plan::initialise;
+use super::workspace::{Scratch, Workspace};
+use super::{Carried, Failure, Job, failed, inputs};
+use crate::home::Home;
+use crate::kept_aside::Leftovers;
+use crate::spool::Spool;
+use crate::state::StateAccess;
+
+/// Where the engine's exit code is noted: a person's script wants the same one.
+pub fn exit_file(home: &Home, run: RunId) -> PathBuf {
+    home.run_dir(run).join("exec.exit")
+}
+
+/// There is nothing to plan; what it will work on is noted, as the seal of a plan is.
+pub(super) async fn prepare(job: &Job<'_>) -> RunEvent {
+    let mut mask = Mask::default();
+    match try_prepare(job, &mut mask).await {
+        Ok(event) => event,
+        Err(failure) => failed(failure, Stage::Preparing, None, &mask),
+    }
+}
+
+async fn try_prepare(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
+    let inputs = inputs::gather(job).await?;
+    *mask = inputs.mask.clone();
+    let plan = PlanRecord {
+        counts: PlanCounts::default(),
+        // Whoever says `state rm` means it.
+        destroys: true,
+        outputs: job.spec.outputs.clone(),
+        seal: Seal {
+            source: job.spec.source.clone(),
+            head: head(job).await?,
+            inputs: inputs.digest.clone(),
+            engine: format!("{} {}", job.spec.engine.flavor, job.spec.engine.version),
+        },
+        preview: false,
+        since: Some(job.control.now()),
+        consumed: None,
+    };
+    let workspace = Workspace::prepare(job).await?;
+    let scratch = Scratch::open(job)?;
+    *job.carried.lock().await = Some(Carried {
+        inputs,
+        workspace,
+        scratch,
+    });
+    Ok(RunEvent::PlanFinished {
+        plan,
+        confirmed: true,
+        review: false,
+    })
+}
+
+pub(super) async fn exec(job: &Job<'_>, exec: &Exec) -> RunEvent {
+    let mut mask = Mask::default();
+    let done = try_exec(job, exec, &mut mask).await;
+    match done {
+        Ok(event) => event,
+        Err(failure) => {
+            let serial = serial(job).await.ok().flatten();
+            failed(failure, Stage::Applying, serial, &mask)
+        }
+    }
+}
+
+async fn try_exec(job: &Job<'_>, exec: &Exec, mask: &mut Mask) -> Result<RunEvent, Failure> {
+    let plan = plan_of(job).await?;
+    nothing_kept_aside(job).await?;
+    let carried = job.carried.lock().await.take();
+    let (inputs, workspace, scratch) = match carried {
+        Some(carried) => (carried.inputs, carried.workspace, carried.scratch),
+        None => (
+            inputs::gather(job).await?,
+            Workspace::prepare(job).await?,
+            Scratch::open(job)?,
+        ),
+    };
+    *mask = inputs.mask.clone();
+    let left = Leftovers::of(job.run, job.spec, &workspace.dir, &plan);
+    nothing_left_over(job, left).await?;
+    scratch.write_variables(&inputs.variables)?;
+    let state = job.control.state_name(&job.spec.stack.state);
+    let spool = Spool::new(job.control.home.run_dir(job.run), job.run);
+    // The engine reads under its lock: whatever is the head then is what it changes.
+    let store = job.control.store.clone();
+    let access = StateAccess::for_apply(store, state, job.run, ExpectedHead::Any, true);
+    let access = access.holding(spool);
+    let environment = inputs.environment.clone();
+    let mut caller = Caller::new(job, &workspace, environment, access.clone()).await?;
+    *mask = inputs.hide(&mut caller, &scratch)?;
+    let var_files = workspace.var_files(job, &scratch);
+    let limit = Limit::from_now("apply", job.spec.stack.timeout_apply);
+    initialise(job, &caller, &workspace, &inputs, &var_files, limit).await?;
+    let call = EngineCall::Exec {
+        exec,
+        var_files: &var_files,
+    };
+    let ended = caller.call(&call, Stage::Applying, limit).await?;
+    let kept = after_the_engine(job, &access, left).await?;
+    // Whoever waits falls back to success or failure.
+    let code = ended.exit.code().unwrap_or(1).to_string();
+    drop(fs::write(exit_file(&job.control.home, job.run), code));
+    if !ended.exit.success() {
+        scratch.remove();
+        let mut failure = ended.failure(&format!("could not `{exec}`"));
+        failure.hint = kept.or(failure.hint);
+        return Err(failure);
+    }
+    keep_copy(job, &caller, &scratch, &var_files, "done", limit).await?;
+    scratch.remove();
+    Ok(RunEvent::ApplyFinished {
+        counts: PlanCounts::default(),
+        serial: serial(job).await?,
+    })
+}

@@ -1,0 +1,38 @@
+//! How long a stage may take. A limit interrupts the engine, once, and never kills it.
+
+use std::fmt;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// One of a stack's `timeout` block, counted from the moment a stage began to call engines: `init` is part of
+/// the stage that needs it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limit {
+    name: &'static str,
+    of: Duration,
+    pub(super) until: Instant,
+}
+
+impl Limit {
+    pub(super) fn from_now(name: &'static str, of: Option<Duration>) -> Option<Self> {
+        of.map(|of| Self {
+            name,
+            of,
+            until: Instant::now() + of,
+        })
+    }
+}
+
+/// `timeout { plan = "10m" }`, as it stands in the project file.
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.of.as_secs();
+        let (number, unit) = match seconds {
+            1.. if seconds.is_multiple_of(3600) => (seconds / 3600, "h"),
+            1.. if seconds.is_multiple_of(60) => (seconds / 60, "m"),
+            _ => (seconds, "s"),
+        };
+        write!(f, "timeout {{ {} = \"{number}{unit}\" }}", self.name)
+    }
+}

@@ -1,0 +1,157 @@
+//! Why somebody may not change a target, in words: what each of its writers wants, what was seen instead,
+//! and how it is done.
+
+use std::fmt;
+
+use model::project::{Target, Writer};
+
+use super::{JobKind, Refusal, Who};
+
+#[derive(Debug, thiserror::Error)]
+#[error("target `{target}` is applied by {by} only")]
+pub struct NotAWriterError {
+    target: String,
+    by: &'static str,
+    #[source]
+    why: Why,
+    hint: String,
+}
+
+impl NotAWriterError {
+    pub fn hint(&self) -> String {
+        self.hint.clone()
+    }
+}
+
+/// One line for each thing that is not as it must be.
+#[derive(Debug)]
+struct Why(Vec<String>);
+
+impl std::error::Error for Why {}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join("\n"))
+    }
+}
+
+impl Who {
+    pub(super) fn refused(&self, target: &Target) -> NotAWriterError {
+        let has_server = target.writers.iter().any(|name| name == "server");
+        let has_ci = target.writers.iter().any(|name| name != "server");
+        let by = match (has_ci, has_server) {
+            (true, false) => "CI",
+            (true, true) => "CI or a server's own runners",
+            (false, true) => "a server's own runners",
+            (false, false) => "nobody",
+        };
+        NotAWriterError {
+            target: target.name.clone(),
+            by,
+            why: Why(self.why(target, has_server)),
+            hint: self.hint(target),
+        }
+    }
+
+    fn why(&self, target: &Target, has_server: bool) -> Vec<String> {
+        let mut lines = Vec::new();
+        for (writer, refusal) in self.refusals_of(target) {
+            let name = &writer.name;
+            match refusal {
+                Refusal::NoToken => {
+                    let line = self.no_token(writer);
+                    if !lines.contains(&line) {
+                        lines.push(line);
+                    }
+                }
+                Refusal::Unverified { why, .. } => {
+                    lines.push(format!("this job is not known to be writer `{name}`:"));
+                    lines.extend(why.iter().map(|line| format!("  {line}")));
+                }
+                Refusal::Other { identity, wrong } => {
+                    lines.push(format!("this is {identity}, not writer `{name}`:"));
+                    lines.extend(wrong.iter().map(|wrong| format!("  {wrong}")));
+                }
+            }
+        }
+        if target.writers.is_empty() {
+            lines.push("its `writers` are empty".to_owned());
+        }
+        if has_server {
+            lines.push("this is not a server's runner: those are not built yet".to_owned());
+        }
+        lines
+    }
+
+    fn no_token(&self, writer: &Writer) -> String {
+        match self.job {
+            JobKind::None => "no verified CI identity was found: this is not a CI job".to_owned(),
+            JobKind::GitHub => "this job may not ask GitHub for an identity token".to_owned(),
+            JobKind::GitLab | JobKind::Other => format!(
+                "this job has no identity token: `{}` is not set",
+                writer.token_env
+            ),
+        }
+    }
+
+    fn hint(&self, target: &Target) -> String {
+        let is_outage = |refusal: &Refusal| match refusal {
+            Refusal::Unverified { is_outage, .. } => *is_outage,
+            Refusal::NoToken | Refusal::Other { .. } => false,
+        };
+        let mut all = self.refusals_of(target);
+        if all.any(|(_, refusal)| is_outage(refusal)) {
+            return "nothing was changed: run the job again when the issuer answers".to_owned();
+        }
+        let mut all = self.refusals_of(target);
+        let unarmed = all.find(|(_, refusal)| matches!(refusal, Refusal::NoToken));
+        let unarmed = unarmed.map(|(writer, _)| writer);
+        match (self.job, unarmed) {
+            (JobKind::GitHub, Some(_)) => {
+                "add `id-token: write` to the `permissions` of the job".to_owned()
+            }
+            (
+                JobKind::GitLab,
+                Some(Writer {
+                    token_env,
+                    audience,
+                    ..
+                }),
+            ) => {
+                format!("add to the job: `id_tokens: {{ {token_env}: {{ aud: {audience} }} }}`")
+            }
+            (JobKind::Other, Some(Writer { token_env, .. })) => {
+                format!("put the OIDC token of the job into `{token_env}`")
+            }
+            (JobKind::None, _) | (_, None) => {
+                let mut writers = self.refusals_of(target).map(|(writer, _)| writer);
+                if self.refusals_of(target).next().is_none() {
+                    return "name a `writer` block among its `writers`, and apply in CI".to_owned();
+                }
+                let when = match writers.find_map(branch) {
+                    Some(branch) => format!("when the commit reaches `{branch}`"),
+                    None => "in the job that its writers describe".to_owned(),
+                };
+                format!("`terrane plan` works here; the apply runs {when}")
+            }
+        }
+    }
+
+    fn refusals_of<'a>(
+        &'a self,
+        target: &'a Target,
+    ) -> impl Iterator<Item = (&'a Writer, &'a Refusal)> {
+        let all = self.refusals.iter();
+        all.filter(|(writer, _)| target.writers.contains(&writer.name))
+            .map(|(writer, refusal)| (writer, refusal))
+    }
+}
+
+/// The one branch whose jobs may apply, if the rules name one.
+fn branch(writer: &Writer) -> Option<&str> {
+    let [only] = writer.claims.get("ref")?.as_slice() else {
+        return None;
+    };
+    let name = only.strip_prefix("refs/heads/").unwrap_or(only);
+    Some(name).filter(|name| !name.contains('*') && !name.starts_with("refs/"))
+}

@@ -1,0 +1,319 @@
+//! Identity tokens of CI jobs: fetched where a job must ask for one, and verified against the keys that
+//! their issuer publishes.
+//!
+//! Not here: which claims are good enough (`model::identity`), what follows from it (`control::writers`).
+
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jsonwebtoken::errors::ErrorKind;
+use jsonwebtoken::{Algorithm, Validation};
+use model::identity::{self, Claims, UntrustedPlace, check_place};
+use model::secret::Secret;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+mod keys;
+
+use keys::KeySet;
+
+/// No token, and no document of an issuer, is longer than this.
+const MAX_TOKEN: usize = 16 << 10;
+const MAX_DOCUMENT: usize = 512 << 10;
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Clocks differ a little.
+const LEEWAY: u64 = 30;
+
+/// Speaks with issuers. Follows no redirect: an answer is from where it was asked for, or it is none.
+#[derive(Clone, Debug)]
+pub struct Oidc {
+    client: reqwest::Client,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum FetchError {
+    #[error("could not make a client")]
+    Client(#[source] reqwest::Error),
+    #[error(transparent)]
+    Place(#[from] UntrustedPlace),
+    #[error("could not reach `{place}`")]
+    Send {
+        place: String,
+        source: reqwest::Error,
+    },
+    #[error("`{place}` answered {status}")]
+    Status { place: String, status: u16 },
+    #[error("`{place}` answered more than {MAX_DOCUMENT} bytes")]
+    TooLong { place: String },
+    #[error("`{place}` did not answer what it should")]
+    Document {
+        place: String,
+        source: serde_json::Error,
+    },
+}
+
+/// Why a token is not believed.
+#[derive(Debug, thiserror::Error)]
+pub enum VerifyTokenError {
+    #[error("it is not a signed token")]
+    Shape,
+    #[error("it is signed by `{seen}`, only `RS256` and `ES256` are believed")]
+    Algorithm { seen: String },
+    #[error("it does not say which key signed it")]
+    NoKey,
+    #[error("it comes from `{seen}`, not from `{expected}`")]
+    Issuer { expected: String, seen: String },
+    #[error("the issuer `{issuer}` calls itself `{seen}`")]
+    OtherName { issuer: String, seen: String },
+    #[error("the keys of `{issuer}` could not be fetched")]
+    Keys { issuer: String, source: FetchError },
+    #[error("`{issuer}` has no key `{key}` for `{algorithm}`")]
+    UnknownKey {
+        issuer: String,
+        key: String,
+        algorithm: &'static str,
+    },
+    #[error("its signature is not that of its issuer")]
+    Signature,
+    #[error("it is for `{seen}`, not for `{expected}`")]
+    Audience { expected: String, seen: String },
+    #[error("it has expired")]
+    Expired,
+    #[error("it is not valid yet")]
+    NotYet,
+    #[error("it has no `{claim}`")]
+    Missing { claim: String },
+    #[error("it cannot be read")]
+    Unreadable(#[source] jsonwebtoken::errors::Error),
+}
+
+impl Oidc {
+    pub fn new() -> Result<Self, FetchError> {
+        let client = reqwest::Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .connect_timeout(PATIENCE / 2)
+            .timeout(PATIENCE)
+            .user_agent(concat!("terrane/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .map_err(FetchError::Client)?;
+        Ok(Self { client })
+    }
+
+    /// Asks GitHub for the token of the job this runs in.
+    pub async fn token_of_github_job(
+        &self,
+        address: &str,
+        bearer: &Secret,
+        audience: &str,
+    ) -> Result<Secret, FetchError> {
+        #[derive(Deserialize)]
+        struct Answer {
+            value: String,
+        }
+        check_place(address)?;
+        let mark = if address.contains('?') { '&' } else { '?' };
+        let whole = format!("{address}{mark}audience={}", escaped(audience));
+        let request = self.client.get(whole).bearer_auth(bearer.expose());
+        // The address has parts that are nobody's business.
+        let place = address.split('?').next().unwrap_or_default();
+        let answer: Answer = fetch(place, request).await?;
+        Ok(Secret::new(answer.value))
+    }
+
+    /// What a token says, if its issuer is this one, signed it, and meant it for this audience, now.
+    pub async fn verify(
+        &self,
+        token: &Secret,
+        issuer: &str,
+        audience: &str,
+    ) -> Result<Claims, VerifyTokenError> {
+        let unverified = Unverified::read(token.expose())?;
+        let algorithm = unverified.algorithm()?;
+        let key = unverified
+            .header
+            .kid
+            .clone()
+            .ok_or(VerifyTokenError::NoKey)?;
+        if unverified.issuer() != issuer {
+            return Err(VerifyTokenError::Issuer {
+                expected: issuer.to_owned(),
+                seen: unverified.issuer(),
+            });
+        }
+        let keys = self.keys_of(issuer).await?;
+        let found = keys.find(&key, algorithm);
+        let key = found.ok_or_else(|| VerifyTokenError::UnknownKey {
+            issuer: issuer.to_owned(),
+            key,
+            algorithm: name_of(algorithm),
+        })?;
+        let mut rules = Validation::new(algorithm);
+        rules.set_issuer(&[issuer]);
+        rules.set_audience(&[audience]);
+        rules.set_required_spec_claims(&["exp", "iss", "aud", "sub"]);
+        rules.validate_nbf = true;
+        rules.leeway = LEEWAY;
+        let read = jsonwebtoken::decode::<Claims>(token.expose(), &key, &rules);
+        read.map(|read| read.claims)
+            .map_err(|err| unverified.refused(err, issuer, audience))
+    }
+
+    async fn keys_of(&self, issuer: &str) -> Result<KeySet, VerifyTokenError> {
+        #[derive(Deserialize)]
+        struct Discovery {
+            issuer: String,
+            jwks_uri: String,
+        }
+        let failed = |source| VerifyTokenError::Keys {
+            issuer: issuer.to_owned(),
+            source,
+        };
+        let base = issuer.trim_end_matches('/');
+        let place = format!("{base}/.well-known/openid-configuration");
+        let found: Discovery = self.get(&place).await.map_err(failed)?;
+        if found.issuer != issuer {
+            return Err(VerifyTokenError::OtherName {
+                issuer: issuer.to_owned(),
+                seen: cut(&found.issuer),
+            });
+        }
+        self.get(&found.jwks_uri).await.map_err(failed)
+    }
+
+    async fn get<T: DeserializeOwned>(&self, place: &str) -> Result<T, FetchError> {
+        check_place(place)?;
+        fetch(place, self.client.get(place)).await
+    }
+}
+
+async fn fetch<T: DeserializeOwned>(
+    place: &str,
+    request: reqwest::RequestBuilder,
+) -> Result<T, FetchError> {
+    let send = |source: reqwest::Error| FetchError::Send {
+        place: place.to_owned(),
+        source: source.without_url(),
+    };
+    let mut answer = request.send().await.map_err(send)?;
+    if !answer.status().is_success() {
+        return Err(FetchError::Status {
+            place: place.to_owned(),
+            status: answer.status().as_u16(),
+        });
+    }
+    let mut body = Vec::new();
+    while let Some(part) = answer.chunk().await.map_err(send)? {
+        if body.len() + part.len() > MAX_DOCUMENT {
+            return Err(FetchError::TooLong {
+                place: place.to_owned(),
+            });
+        }
+        body.extend_from_slice(&part);
+    }
+    serde_json::from_slice(&body).map_err(|source| FetchError::Document {
+        place: place.to_owned(),
+        source,
+    })
+}
+
+#[derive(Debug, Deserialize)]
+struct Header {
+    alg: String,
+    kid: Option<String>,
+}
+
+/// A token before anybody vouched for it: good to say what is wrong with it, and which key to look for.
+#[derive(Debug)]
+struct Unverified {
+    header: Header,
+    claims: Claims,
+}
+
+impl Unverified {
+    fn read(token: &str) -> Result<Self, VerifyTokenError> {
+        let parts: Vec<&str> = token.split('.').collect();
+        let [header, claims, _signature] = parts[..] else {
+            return Err(VerifyTokenError::Shape);
+        };
+        if token.len() > MAX_TOKEN {
+            return Err(VerifyTokenError::Shape);
+        }
+        let header = part(header).ok_or(VerifyTokenError::Shape)?;
+        let claims = part(claims).ok_or(VerifyTokenError::Shape)?;
+        Ok(Self { header, claims })
+    }
+
+    /// Never a shared secret, never none: a key that everybody can fetch must not sign.
+    fn algorithm(&self) -> Result<Algorithm, VerifyTokenError> {
+        match self.header.alg.as_str() {
+            "RS256" => Ok(Algorithm::RS256),
+            "ES256" => Ok(Algorithm::ES256),
+            other => Err(VerifyTokenError::Algorithm { seen: cut(other) }),
+        }
+    }
+
+    fn issuer(&self) -> String {
+        self.claim("iss")
+    }
+
+    fn claim(&self, name: &str) -> String {
+        let value = self.claims.get(name).and_then(identity::shown);
+        value.unwrap_or_else(|| "nobody".to_owned())
+    }
+
+    fn refused(
+        &self,
+        err: jsonwebtoken::errors::Error,
+        issuer: &str,
+        audience: &str,
+    ) -> VerifyTokenError {
+        match err.kind() {
+            ErrorKind::InvalidSignature => VerifyTokenError::Signature,
+            ErrorKind::ExpiredSignature => VerifyTokenError::Expired,
+            ErrorKind::ImmatureSignature => VerifyTokenError::NotYet,
+            ErrorKind::InvalidAudience => VerifyTokenError::Audience {
+                expected: audience.to_owned(),
+                seen: self.claim("aud"),
+            },
+            ErrorKind::InvalidIssuer => VerifyTokenError::Issuer {
+                expected: issuer.to_owned(),
+                seen: self.issuer(),
+            },
+            ErrorKind::MissingRequiredClaim(claim) => VerifyTokenError::Missing {
+                claim: claim.clone(),
+            },
+            _ => VerifyTokenError::Unreadable(err),
+        }
+    }
+}
+
+fn part<T: DeserializeOwned>(text: &str) -> Option<T> {
+    let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
+    serde_json::from_slice(&bytes).ok()
+}
+
+/// A text as it may stand in a query.
+fn escaped(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let escape = |byte: u8| match byte {
+        byte if plain(byte) => char::from(byte).to_string(),
+        byte => format!("%{byte:02X}"),
+    };
+    text.bytes().map(escape).collect()
+}
+
+fn cut(text: &str) -> String {
+    text.chars().take(100).collect()
+}
+
+fn name_of(algorithm: Algorithm) -> &'static str {
+    if algorithm == Algorithm::ES256 {
+        "ES256"
+    } else {
+        "RS256"
+    }
+}
+
+#[cfg(test)]
+mod tests;

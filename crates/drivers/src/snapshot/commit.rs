@@ -1,0 +1,74 @@
+//! The snapshot of a commit, whatever lies in the working tree. What Git ignores and submodules are not part of
+//! a commit, and so not of this.
+
+use std::io;
+
+use super::listing::belongs;
+use super::{
+    FileKind, Snapshot, SnapshotError, SnapshotFile, digest_of, is_plan, pack, read_error, sha256,
+};
+use crate::git::Repository;
+use crate::tree::normalised;
+
+/// A snapshot that cannot be read from a directory later, and so comes with its bytes.
+#[derive(Clone, Debug)]
+pub struct Committed {
+    pub snapshot: Snapshot,
+    pub pack: Vec<u8>,
+}
+
+const LINK: &str = "120000";
+const EXECUTABLE: &str = "100755";
+
+/// Takes the snapshot of the project as a commit has it.
+pub fn collect_commit(repository: &Repository, commit: &str) -> Result<Committed, SnapshotError> {
+    let git = |source| SnapshotError::Git { source };
+    let listed = repository.blobs_at(commit).map_err(git)?;
+    let mut blobs = repository.blobs().map_err(git)?;
+    let mut files = Vec::new();
+    let mut left_out = Vec::new();
+    let mut writer = pack::Writer::new();
+    for (path, (mode, id)) in listed {
+        if !belongs(&path) {
+            continue;
+        }
+        let content = blobs.read(&id, u64::MAX >> 1);
+        let content =
+            content.map_err(|err| read_error(&path)(io::Error::other(err.to_string())))?;
+        let kind = match mode.as_str() {
+            LINK => FileKind::Link,
+            EXECUTABLE => FileKind::Executable,
+            _ => FileKind::Plain,
+        };
+        if kind == FileKind::Link && leads_out(&path, &content) {
+            left_out.push(path);
+            continue;
+        }
+        if is_plan(&content) {
+            continue;
+        }
+        writer.add(&path, kind, &content);
+        files.push(SnapshotFile {
+            digest: sha256(&content),
+            len: content.len() as u64,
+            kind,
+            path,
+        });
+    }
+    let parts = files.iter();
+    let digest = digest_of(parts.map(|f| (f.path.as_str(), f.kind, f.digest.as_str())));
+    Ok(Committed {
+        snapshot: Snapshot {
+            digest,
+            files,
+            left_out,
+        },
+        pack: writer.finish(),
+    })
+}
+
+fn leads_out(path: &str, target: &[u8]) -> bool {
+    let dir = path.rsplit_once('/').map_or("", |(dir, _)| dir);
+    let target = std::str::from_utf8(target).ok();
+    target.and_then(|target| normalised(dir, target)).is_none()
+}

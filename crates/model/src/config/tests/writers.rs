@@ -1,0 +1,110 @@
+//! `writer` blocks: what they become, and those that would let the wrong ones in.
+
+use super::*;
+
+const STACK: &str = "stack \"s\" {\n  path   = \"m\"\n  target = \"t\"\n  layer  = \"low\"\n}\n";
+const MODULE: &str = "== m/main.tf\noutput \"o\" { value = 1 }\n";
+
+#[test]
+fn a_writer_is_read() {
+    let text = r#"writer "ci" {
+  issuer   = "https://gitlab.example.io"
+  claims   = { project_path = "group/${project.name}", ref_protected = true, ref = ["main", "release-*"] }
+}
+writer "github" {
+  issuer    = "https://token.actions.githubusercontent.com"
+  audience  = "infra"
+  claims    = { repository_owner = "example" }
+  token_env = "OIDC_TOKEN"
+}
+"#;
+    let loaded = load_tree(&tree(&format!("{BASE}{STACK}{text}{MODULE}")));
+    assert_eq!(rendered(&loaded), "");
+    let writers = loaded.project.expect("a project").writers;
+    let ci = &writers["ci"];
+    assert_eq!(ci.audience, "terrane");
+    assert_eq!(ci.token_env, "TERRANE_ID_TOKEN");
+    let claims: Vec<(&str, String)> = ci
+        .claims
+        .iter()
+        .map(|(name, patterns)| (name.as_str(), patterns.join("|")))
+        .collect();
+    assert_eq!(
+        claims,
+        [
+            ("project_path", "group/p".to_owned()),
+            ("ref", "main|release-*".to_owned()),
+            ("ref_protected", "true".to_owned()),
+        ]
+    );
+    let github = &writers["github"];
+    assert_eq!(
+        (github.audience.as_str(), github.token_env.as_str()),
+        ("infra", "OIDC_TOKEN")
+    );
+}
+
+#[test]
+fn writers_that_let_anybody_in() {
+    insta::assert_snapshot!(check_with_base(&format!(
+        r#"{STACK}writer "free" {{
+  issuer = "https://gitlab.example.io"
+  claims = {{ ref = "*" }}
+}}
+writer "shared" {{
+  issuer = "https://token.actions.githubusercontent.com"
+  claims = {{ ref = "refs/heads/main" }}
+}}
+writer "near" {{
+  issuer = "https://token.actions.githubusercontent.com"
+  claims = {{ repository = "exam*/infra", ref = "refs/heads/main" }}
+}}
+writer "lab" {{
+  issuer = "https://gitlab.com"
+  claims = {{}}
+}}
+writer "bent" {{
+  issuer   = env("ISSUER", "https://example.io")
+  claims   = {{ repository = env("REPO", "x"), ref = git.branch }}
+}}
+writer "open" {{
+  issuer = "http://example.io"
+  claims = {{ repository = {{}}, ref = [] }}
+}}
+writer "anyone" {{ issuer = "https://example.io" }}
+{MODULE}"#
+    )), @r#"
+error open-writer: writer `free` lets everybody in who gets a token from `https://gitlab.example.io`
+  terrane.hcl:12:12 says nothing about whose job it is
+  hint: add a claim such as `repository = "OWNER/NAME"`
+error open-writer: writer `shared` lets everybody in who gets a token from `https://token.actions.githubusercontent.com`
+  terrane.hcl:16:12 says nothing about whose job it is
+  hint: add a claim such as `repository = "OWNER/NAME"`
+error open-writer: writer `near` lets everybody in who gets a token from `https://token.actions.githubusercontent.com`
+  terrane.hcl:20:12 says nothing about whose job it is
+  hint: add a claim such as `repository = "OWNER/NAME"`
+error open-writer: writer `lab` lets everybody in who gets a token from `https://gitlab.com`
+  terrane.hcl:24:12 says nothing about whose job it is
+  hint: add a claim such as `project_path = "GROUP/PROJECT"`
+error writer-from-outside: who may write must not depend on the environment or branch of who asks
+  terrane.hcl:27:14 write it out
+error writer-from-outside: who may write must not depend on the environment or branch of who asks
+  terrane.hcl:28:16 write it out
+error writer-from-outside: who may write must not depend on the environment or branch of who asks
+  terrane.hcl:28:47 write it out
+error invalid-value: `http://example.io` is not an `https://` address
+  terrane.hcl:31:12 keys from there could be anybody's
+  hint: it is the `iss` of the tokens, such as `https://gitlab.example.io`
+error wrong-type: claim `repository` must be a string or a list of some, this is an object
+  terrane.hcl:32:14 this entry
+  hint: `*` stands for anything but `/`, `**` for anything; of a list one must fit
+error wrong-type: claim `ref` must be a string or a list of some, this is a list
+  terrane.hcl:32:31 this entry
+  hint: `*` stands for anything but `/`, `**` for anything; of a list one must fit
+error missing-attribute: writer `anyone` has no `claims`
+  terrane.hcl:34:1 `claims` is required
+  hint: add `claims = …`: what a token must say: a string, or a list of which one must fit; `*` stands for anything but `/`, `**` for anything
+error invalid-name: `anyone` has a meaning of its own among writers
+  terrane.hcl:34:8 call it otherwise
+"#);
+}

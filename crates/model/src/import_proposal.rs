@@ -1,0 +1,294 @@
+//! What an engine that died had done after its last stored state, and how it is brought back: `import` blocks.
+//!
+//! Engines store their state every 20 seconds at most, but name each finished resource with its id as it
+//! happens. So what no state knows is still known from the stream.
+//!
+//! Not here: reading the stream (`engine_event`), removing from a state (`state::removal`).
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::engine_event::{EngineEvent, EventKind, Step};
+use crate::state::resources::Document;
+
+#[cfg(test)]
+mod tests;
+
+/// What a person must know about every id here.
+pub const ID_NOTE: &str = "id from the event stream, check the provider's import format";
+
+/// What is there and in no state, or in the state and not there. Stored with a run's end: fields are only
+/// added.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Left {
+    /// The newest state that was stored, by whomever.
+    #[serde(default)]
+    pub serial: Option<u64>,
+    /// Made, and in no state.
+    #[serde(default)]
+    pub made: Vec<Made>,
+    /// Changed, and the state has the former values: the next plan refreshes them.
+    #[serde(default)]
+    pub changed: Vec<String>,
+    /// Destroyed, and still in the state.
+    #[serde(default)]
+    pub gone: Vec<String>,
+    /// Begun, and nobody was told how it ended.
+    #[serde(default)]
+    pub underway: Vec<Underway>,
+    /// The engine saved a state that was kept aside, which may know all of this.
+    #[serde(default)]
+    pub kept_aside: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Made {
+    pub address: String,
+    pub import: Import,
+    /// The state holds its predecessor, which is gone: that goes out of the state first.
+    #[serde(default)]
+    pub replaces: bool,
+}
+
+/// How something comes into a state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "how", rename_all = "snake_case")]
+pub enum Import {
+    ById {
+        id: String,
+    },
+    /// It exists in the state alone: what is lost with the state is made again.
+    Impossible,
+    /// The stream names no id.
+    NoId,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Underway {
+    pub address: String,
+    /// `create`, `update`, `delete`.
+    pub action: String,
+}
+
+/// What is known of the state when the engine was gone.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stored<'a> {
+    pub serial: Option<u64>,
+    /// When the run itself last stored it; nothing if it never did.
+    pub at: Option<Timestamp>,
+    /// Nothing if there is none, or if it cannot be read.
+    pub document: Option<&'a Document>,
+    /// Whether the engine encrypts it: then only the moment tells what is in it.
+    pub is_opaque: bool,
+    pub kept_aside: bool,
+}
+
+/// Compares the stream of an apply with the state. `died`: the engine did not end by itself, so what it was
+/// at is open. Nothing if the state says it all.
+pub fn left(events: &[EngineEvent], stored: Stored<'_>, died: bool) -> Option<Left> {
+    let done = Done::of(events);
+    let mut left = Left {
+        serial: stored.serial,
+        kept_aside: stored.kept_aside,
+        ..Left::default()
+    };
+    for (address, step) in &done.created {
+        if !step.is_stored(stored) {
+            left.made.push(Made {
+                address: (*address).to_owned(),
+                import: step.import(),
+                replaces: stored.holds(address),
+            });
+        }
+    }
+    for (address, step) in &done.deleted {
+        let is_back = done.created.contains_key(address);
+        let is_there = if stored.is_opaque {
+            step.is_after(stored.at)
+        } else {
+            stored.holds(address)
+        };
+        if !is_back && is_there {
+            left.gone.push((*address).to_owned());
+        }
+    }
+    if died {
+        let changed = done.updated.iter();
+        let changed = changed.filter(|(_, step)| step.is_after(stored.at));
+        left.changed = changed.map(|(address, _)| (*address).to_owned()).collect();
+        let open = done.open.iter().map(|(address, action)| Underway {
+            address: (*address).to_owned(),
+            action: (*action).to_owned(),
+        });
+        left.underway = open.collect();
+    }
+    (!left.is_empty()).then_some(left)
+}
+
+impl Left {
+    fn is_empty(&self) -> bool {
+        self.made.is_empty()
+            && self.changed.is_empty()
+            && self.gone.is_empty()
+            && self.underway.is_empty()
+    }
+
+    /// Addresses that are in the state and should not be, before anything is imported.
+    pub fn to_forget(&self) -> impl Iterator<Item = &str> {
+        let replaced = self.made.iter().filter(|made| made.replaces);
+        let replaced = replaced.map(|made| made.address.as_str());
+        self.gone.iter().map(String::as_str).chain(replaced)
+    }
+
+    pub fn importable(&self) -> usize {
+        let by_id = |made: &&Made| matches!(made.import, Import::ById { .. });
+        self.made.iter().filter(by_id).count()
+    }
+
+    /// The blocks, as a file of the stack's root module. What cannot be imported is a comment in it.
+    pub fn blocks(&self) -> String {
+        let mut text = format!("# {ID_NOTE}\n");
+        for made in &self.made {
+            match &made.import {
+                Import::ById { id } => {
+                    let (to, id) = (&made.address, quoted(id));
+                    let _ = write!(text, "\nimport {{\n  to = {to}\n  id = {id}\n}}\n");
+                }
+                Import::Impossible => {
+                    let _ = write!(text, "\n# cannot be imported: {}\n", made.address);
+                }
+                Import::NoId => {
+                    let _ = write!(text, "\n# the stream names no id: {}\n", made.address);
+                }
+            }
+        }
+        text
+    }
+}
+
+/// Of each address, what was last said to be done with it.
+#[derive(Default)]
+struct Done<'a> {
+    created: BTreeMap<&'a str, Finished<'a>>,
+    updated: BTreeMap<&'a str, Finished<'a>>,
+    deleted: BTreeMap<&'a str, Finished<'a>>,
+    open: BTreeMap<&'a str, &'a str>,
+}
+
+impl<'a> Done<'a> {
+    fn of(events: &'a [EngineEvent]) -> Self {
+        let mut done = Self::default();
+        for event in events {
+            match &event.kind {
+                EventKind::ApplyStart(step) => {
+                    if let Some(action @ ("create" | "update" | "delete")) = step.action.as_deref()
+                    {
+                        done.open.insert(&step.resource.addr, action);
+                    }
+                }
+                EventKind::ApplyComplete(step) => {
+                    let address = step.resource.addr.as_str();
+                    done.open.remove(address);
+                    let finished = Finished {
+                        step,
+                        at: event.time.as_deref().and_then(|time| time.parse().ok()),
+                    };
+                    match step.action.as_deref() {
+                        Some("create") => done.created.insert(address, finished),
+                        Some("update") => done.updated.insert(address, finished),
+                        Some("delete") => done.deleted.insert(address, finished),
+                        _ => None,
+                    };
+                }
+                _ => {}
+            }
+        }
+        done
+    }
+}
+
+struct Finished<'a> {
+    step: &'a Step,
+    at: Option<Timestamp>,
+}
+
+impl Finished<'_> {
+    /// Whether the state knows it under the id that it has now.
+    fn is_stored(&self, stored: Stored<'_>) -> bool {
+        if stored.is_opaque {
+            return !self.is_after(stored.at);
+        }
+        let Some(document) = stored.document else {
+            return false;
+        };
+        let address = self.step.resource.addr.as_str();
+        let mut objects = document.instances.iter();
+        objects.any(|object| {
+            let key = self.step.id_key.as_deref().unwrap_or("id");
+            let id = object.attributes.get(key).and_then(|id| id.as_str());
+            object.address == address
+                && (self.step.id_value.is_none() || id == self.step.id_value.as_deref())
+        })
+    }
+
+    /// A moment that nobody knows counts as later: better one line too many.
+    fn is_after(&self, stored: Option<Timestamp>) -> bool {
+        match (self.at, stored) {
+            (Some(done), Some(stored)) => done > stored,
+            _ => true,
+        }
+    }
+
+    fn import(&self) -> Import {
+        if !can_be_imported(&self.step.resource.resource_type) {
+            return Import::Impossible;
+        }
+        match self.step.id_value.as_deref().filter(|id| !id.is_empty()) {
+            Some(id) => Import::ById { id: id.to_owned() },
+            None => Import::NoId,
+        }
+    }
+}
+
+impl Stored<'_> {
+    fn holds(&self, address: &str) -> bool {
+        let objects = self
+            .document
+            .map_or(&[][..], |document| &document.instances);
+        objects.iter().any(|object| object.address == address)
+    }
+}
+
+fn can_be_imported(resource_type: &str) -> bool {
+    let in_state_alone = ["random_", "tls_", "time_"];
+    let is_in_state_alone = in_state_alone
+        .iter()
+        .any(|it| resource_type.starts_with(it))
+        || matches!(resource_type, "null_resource" | "terraform_data");
+    !is_in_state_alone
+}
+
+/// A string of HCL that means exactly this text.
+fn quoted(text: &str) -> String {
+    let mut out = String::from('"');
+    let mut rest = text.chars().peekable();
+    while let Some(letter) = rest.next() {
+        match letter {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '$' | '%' if rest.peek() == Some(&'{') => {
+                out.push(letter);
+                out.push(letter);
+            }
+            letter => out.push(letter),
+        }
+    }
+    out.push('"');
+    out
+}

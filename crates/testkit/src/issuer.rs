@@ -1,0 +1,293 @@
+//! An issuer of identity tokens on loopback: publishes its keys, mints what a CI system would mint, and
+//! whatever a cheat would.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use aws_lc_rs::hmac;
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::rsa::{KeyPair as RsaKeyPair, KeySize};
+use aws_lc_rs::signature::{
+    ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _, RSA_PKCS1_SHA256,
+};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+/// Answers until it is stopped or the test process ends.
+pub struct Issuer {
+    address: String,
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    address: String,
+    curve: EcdsaKeyPair,
+    rsa: RsaKeyPair,
+    /// What the job is that asks for a token, as GitHub's jobs do.
+    job: Mutex<Option<BTreeMap<String, String>>>,
+    asked: Mutex<Vec<String>>,
+    is_down: Mutex<bool>,
+}
+
+/// How a token is signed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signed {
+    Es256,
+    Rs256,
+    /// Not at all, and it says so.
+    None,
+    /// With the public key as if it were a shared secret.
+    PublicKeyAsSecret,
+    /// By another key than the one it names.
+    ByAnother,
+    /// By a key that the issuer does not publish.
+    Unpublished,
+}
+
+/// A token to be made; the claims are JSON values.
+pub struct Token<'a> {
+    issuer: &'a Inner,
+    claims: BTreeMap<String, String>,
+    signed: Signed,
+}
+
+impl Issuer {
+    /// What the environment of a job says about it, beside its address.
+    pub const BEARER: &str = "the-bearer-of-this-job";
+
+    pub fn start() -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+        let address = format!("http://{}", listener.local_addr().expect("an address"));
+        let inner = Arc::new(Inner {
+            address: address.clone(),
+            curve: EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).expect("a key"),
+            rsa: RsaKeyPair::generate(KeySize::Rsa2048).expect("a key"),
+            job: Mutex::default(),
+            asked: Mutex::default(),
+            is_down: Mutex::default(),
+        });
+        let shared = Arc::clone(&inner);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                answer(stream, &shared);
+            }
+        });
+        Self { address, inner }
+    }
+
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// A token for `terrane` with these further claims, all of them texts.
+    pub fn token(&self, claims: &[(&str, &str)]) -> Token<'_> {
+        self.inner.token(&texts(claims))
+    }
+
+    /// Jobs that ask get tokens with these claims, for whom they ask.
+    pub fn answer_job(&self, claims: &[(&str, &str)]) {
+        *self.inner.job.lock().expect("a lock") = Some(texts(claims));
+    }
+
+    /// The address at which a job asks for its token.
+    pub fn job_address(&self) -> String {
+        format!("{}/job?api-version=2.0", self.address)
+    }
+
+    /// From now on it answers 503.
+    pub fn go_down(&self) {
+        *self.inner.is_down.lock().expect("a lock") = true;
+    }
+
+    /// The paths it was asked for.
+    pub fn asked(&self) -> Vec<String> {
+        self.inner.asked.lock().expect("a lock").clone()
+    }
+}
+
+impl Token<'_> {
+    /// Sets a claim to a JSON value.
+    #[must_use]
+    pub fn claim(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.claims.insert(name.to_owned(), value.into());
+        self
+    }
+
+    #[must_use]
+    pub fn without(mut self, name: &str) -> Self {
+        self.claims.remove(name);
+        self
+    }
+
+    #[must_use]
+    pub fn expired(self) -> Self {
+        let then = now() - 3600;
+        self.claim("exp", then.to_string())
+    }
+
+    #[must_use]
+    pub fn signed(mut self, signed: Signed) -> Self {
+        self.signed = signed;
+        self
+    }
+
+    pub fn mint(self) -> String {
+        let (alg, kid) = match self.signed {
+            Signed::Es256 | Signed::ByAnother => ("ES256", "curve"),
+            Signed::Rs256 => ("RS256", "rsa"),
+            Signed::None => ("none", "curve"),
+            Signed::PublicKeyAsSecret => ("HS256", "rsa"),
+            Signed::Unpublished => ("ES256", "other"),
+        };
+        let header = format!(r#"{{"alg":"{alg}","kid":"{kid}","typ":"JWT"}}"#);
+        let claims = self.claims.iter();
+        let claims: Vec<String> = claims.map(|(k, v)| format!("\"{k}\":{v}")).collect();
+        let claims = format!("{{{}}}", claims.join(","));
+        let message = format!("{}.{}", encode(header), encode(claims));
+        let signature = self.issuer.sign(self.signed, message.as_bytes());
+        format!("{message}.{}", encode(signature))
+    }
+}
+
+impl Inner {
+    fn token(&self, claims: &BTreeMap<String, String>) -> Token<'_> {
+        let mut all = BTreeMap::from([
+            ("iss".to_owned(), format!("\"{}\"", self.address)),
+            ("aud".to_owned(), "\"terrane\"".to_owned()),
+            ("sub".to_owned(), "\"a job\"".to_owned()),
+            ("nbf".to_owned(), (now() - 5).to_string()),
+            ("exp".to_owned(), (now() + 3600).to_string()),
+        ]);
+        all.extend(claims.clone());
+        Token {
+            issuer: self,
+            claims: all,
+            signed: Signed::Es256,
+        }
+    }
+
+    fn sign(&self, signed: Signed, message: &[u8]) -> Vec<u8> {
+        let random = SystemRandom::new();
+        match signed {
+            Signed::Es256 => {
+                let signature = self.curve.sign(&random, message).expect("a signature");
+                signature.as_ref().to_vec()
+            }
+            Signed::ByAnother | Signed::Unpublished => {
+                let other = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING);
+                let signature = other.expect("a key").sign(&random, message);
+                signature.expect("a signature").as_ref().to_vec()
+            }
+            Signed::Rs256 => {
+                let mut signature = vec![0; self.rsa.public_modulus_len()];
+                let signed = self
+                    .rsa
+                    .sign(&RSA_PKCS1_SHA256, &random, message, &mut signature);
+                signed.expect("a signature");
+                signature
+            }
+            Signed::None => Vec::new(),
+            Signed::PublicKeyAsSecret => {
+                let public = self.rsa.public_key().as_ref();
+                let key = hmac::Key::new(hmac::HMAC_SHA256, public);
+                hmac::sign(&key, message).as_ref().to_vec()
+            }
+        }
+    }
+
+    fn keys(&self) -> String {
+        // An uncompressed point: a mark, then both coordinates.
+        let point = self.curve.public_key().as_ref();
+        let (x, y) = point[1..].split_at(32);
+        // A sequence of two integers, of 2048 bits and of 24.
+        let rsa = self.rsa.public_key().as_ref();
+        let (modulus, exponent) = (&rsa[9..9 + 256], &rsa[rsa.len() - 3..]);
+        format!(
+            r#"{{"keys":[{{"kty":"OKP","crv":"Ed25519","kid":"odd","x":"AA"}},{{"kty":"EC","crv":"P-256","kid":"curve","use":"sig","alg":"ES256","x":"{}","y":"{}"}},{{"kty":"RSA","kid":"rsa","use":"sig","alg":"RS256","n":"{}","e":"{}"}}]}}"#,
+            encode(x),
+            encode(y),
+            encode(modulus),
+            encode(exponent)
+        )
+    }
+
+    fn respond(&self, path: &str, bearer: Option<&str>) -> (u16, String) {
+        let address = &self.address;
+        if *self.is_down.lock().expect("a lock") {
+            return (503, String::new());
+        }
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
+        match path {
+            "/.well-known/openid-configuration" => {
+                let keys = format!(r#"{{"issuer":"{address}","jwks_uri":"{address}/keys"}}"#);
+                (200, keys)
+            }
+            "/keys" => (200, self.keys()),
+            "/job" if bearer != Some(Issuer::BEARER) => (401, String::new()),
+            "/job" => {
+                let job = self.job.lock().expect("a lock");
+                let Some(job) = job.as_ref() else {
+                    return (404, String::new());
+                };
+                let audience = query
+                    .split('&')
+                    .find_map(|pair| pair.strip_prefix("audience="));
+                let audience = format!("\"{}\"", audience.unwrap_or("nobody"));
+                let token = self.token(job).claim("aud", audience).signed(Signed::Rs256);
+                (200, format!(r#"{{"count":1,"value":"{}"}}"#, token.mint()))
+            }
+            _ => (404, String::new()),
+        }
+    }
+}
+
+/// One request for each connection.
+fn answer(mut stream: TcpStream, issuer: &Inner) {
+    let mut reader = BufReader::new(stream.try_clone().expect("a stream"));
+    let mut line = String::new();
+    if reader.read_line(&mut line).unwrap_or(0) == 0 {
+        return;
+    }
+    let path = line.split(' ').nth(1).unwrap_or_default().to_owned();
+    let mut bearer = None;
+    loop {
+        let mut header = String::new();
+        reader.read_line(&mut header).expect("a header");
+        let Some((name, value)) = header.trim_end().split_once(": ") else {
+            break;
+        };
+        if name.eq_ignore_ascii_case("authorization") {
+            bearer = value.strip_prefix("Bearer ").map(str::to_owned);
+        }
+    }
+    let asked = path.split('?').next().unwrap_or_default().to_owned();
+    issuer.asked.lock().expect("a lock").push(asked);
+    let (status, body) = issuer.respond(&path, bearer.as_deref());
+    let head = format!(
+        "HTTP/1.1 {status} X\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
+    // Who has gone does not want an answer.
+    let _ = stream
+        .write_all(head.as_bytes())
+        .and_then(|()| stream.write_all(body.as_bytes()));
+}
+
+fn texts(claims: &[(&str, &str)]) -> BTreeMap<String, String> {
+    let claims = claims.iter();
+    claims
+        .map(|(name, text)| ((*name).to_owned(), format!("\"{text}\"")))
+        .collect()
+}
+
+fn encode(bytes: impl AsRef<[u8]>) -> String {
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+fn now() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.expect("a clock").as_secs()
+}
