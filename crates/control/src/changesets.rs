@@ -26,12 +26,14 @@ use crate::{Control, changed, kept_aside, providers, runner};
 use source::Source;
 use watch::watch_path;
 
+mod bundled;
 mod checks;
 mod prepare_error;
 mod source;
 mod spec;
 mod watch;
 
+pub use bundled::{BeginBundleError, begin_bundled, find_bundled};
 pub use prepare_error::PrepareError;
 pub use spec::is_ours;
 pub(crate) use spec::spec_alone;
@@ -54,6 +56,8 @@ pub struct Wanted {
     pub pinned: Option<i64>,
     /// For a plan that reads no state.
     pub no_state: bool,
+    /// The plans are written into a bundle when they are made.
+    pub keeps_plans: bool,
     /// Who asks, by name.
     pub asker: String,
     /// Who asks, and which targets they may change.
@@ -149,6 +153,12 @@ impl Prepared {
             path: watch_path(control, id),
             source,
         })?;
+        if self.request.keeps_plans {
+            crate::bundle::note_kept(control, id).map_err(|source| PrepareError::Keep {
+                path: control.home.kept_plans(),
+                source,
+            })?;
+        }
         Ok(Begun {
             id,
             asker: self.asker,
@@ -230,6 +240,8 @@ async fn prepare(
         asker: Some(wanted.asker.clone()),
         identity: Some(wanted.who.identity.clone()),
         exec: wanted.exec.clone(),
+        keeps_plans: wanted.keeps_plans,
+        bundle: None,
         dirty: git.is_some_and(|git| git.is_dirty().unwrap_or(true)),
         origin: Origin::Person,
         approvals: approvals(project, wanted),
@@ -254,6 +266,9 @@ pub async fn find_stopped(
         Some(id) => control.store.change_set_get(id).await?,
         None => newest_stopped(control).await?,
     };
+    if set.request.action == Action::Exec {
+        return Err(PrepareError::ExecAgain { set: set.id });
+    }
     let what = what(&set);
     let runs = control.store.run_list(set.id).await?;
     let again = reopen(&set, &runs, what)?;
@@ -276,7 +291,8 @@ async fn newest_stopped(control: &Control) -> Result<ChangeSet, PrepareError> {
     newest
         .into_iter()
         .find(|set| {
-            set.request.action != Action::Plan && matches!(set.status, Status::Stopped { .. })
+            !matches!(set.request.action, Action::Plan | Action::Exec)
+                && matches!(set.status, Status::Stopped { .. })
         })
         .ok_or(PrepareError::NothingStopped)
 }

@@ -6,7 +6,8 @@
 //! <home>/refused              writes that were not accepted, kept for a while (`store`)
 //! <work>/snapshots/<digest>   sources of change sets that are not over, encrypted
 //! <work>/slots/<slot>/<n>     where engines run: a laid-out snapshot; most stacks share one
-//! <work>/runs/<run>           a run's lock, what its engine wrote, its plan, encrypted
+//! <work>/runs/<run>           a run's lock, what its engine wrote, its plan and what was approved, encrypted
+//! <work>/kept-plans/<set>     change sets whose plans wait to be written into a bundle
 //! ```
 //!
 //! A project's own home is both. A home that is named is shared by all projects that name it, and by a server:
@@ -295,6 +296,11 @@ impl Home {
             base.join(format!("{number}.manifest")),
             &keep,
         )
+    }
+
+    /// A file for each change set whose plans are kept until they are in a bundle.
+    pub(crate) fn kept_plans(&self) -> PathBuf {
+        self.work.join("kept-plans")
     }
 
     pub(crate) fn snapshots_lock(&self) -> PathBuf {

@@ -6,10 +6,12 @@
 pub mod abandoned;
 pub mod asker;
 pub mod backends;
+pub mod bundle;
 pub mod cancelling;
 pub mod changed;
 pub mod changesets;
 pub mod engines;
+pub mod fit;
 pub mod formatting;
 pub mod holds;
 pub mod home;

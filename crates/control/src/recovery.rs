@@ -86,6 +86,7 @@ pub async fn recover(control: &Control, set: &ChangeSet) -> Result<Vec<Found>, C
 pub async fn release_abandoned(control: &Control) -> Result<Vec<ChangeSet>, ChangeSetError> {
     let mut stopped = Vec::new();
     kept_aside::take_in_forgotten(control).await?;
+    crate::bundle::forget_abandoned(control).await?;
     for set in control
         .store
         .change_set_list_open(control.home.project())
@@ -169,6 +170,14 @@ fn is_at_work(control: &Control, runs: &[Run]) -> bool {
 
 /// After the last run of a change set: its source and plan files go; what people may look at stays.
 pub async fn tidy_after(control: &Control, set: &ChangeSet, runs: &[Run]) {
+    // Whoever writes the bundle forgets them (`bundle::forget_kept`).
+    if !set.request.keeps_plans {
+        remove_plans(control, set, runs).await;
+    }
+}
+
+/// Removes the plan files of runs that are over, and the source if the whole is.
+pub(crate) async fn remove_plans(control: &Control, set: &ChangeSet, runs: &[Run]) {
     for run in runs.iter().filter(|run| run.state.is_finished()) {
         remove_scratch(control, run.id);
         drop(fs::remove_file(crate::runner::plan_file(

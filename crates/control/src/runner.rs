@@ -40,6 +40,7 @@ mod limit;
 mod logs;
 mod plan;
 mod preview;
+mod seal;
 mod usage;
 mod workspace;
 
@@ -50,7 +51,7 @@ pub(crate) use inputs::for_backend;
 pub(crate) use logs::{finish_lost as finish_lost_logs, lost_events};
 pub(crate) use plan::{file_path as plan_file, view_path as plan_view};
 pub use usage::{USAGE_FILE, note_usage};
-pub(crate) use workspace::{scratch_dir, write_override};
+pub(crate) use workspace::{scratch_dir, write_override, write_private};
 
 /// Brings up a run's state endpoint; given by `cli`, which knows `server`.
 pub type Serve = fn(StateAccess, TcpListener) -> std::io::Result<Endpoint>;
@@ -82,6 +83,10 @@ pub(crate) struct Job<'a> {
     goes_on: bool,
     /// Only a plan was asked for.
     review: bool,
+    /// Its plan goes into a bundle.
+    keeps_plan: bool,
+    /// Its plan was made and reviewed elsewhere, and is applied as it is.
+    is_bundled: bool,
 }
 
 impl Job<'_> {
@@ -228,6 +233,8 @@ pub async fn run(
             && set.request.auto_approve
             && set.request.approvals.is_empty(),
         review: set.request.action == model::changeset::Action::Plan,
+        keeps_plan: set.request.keeps_plans,
+        is_bundled: set.request.bundle.is_some(),
     };
     loop {
         let happened = match (stage, &spec.exec) {

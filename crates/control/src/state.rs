@@ -6,6 +6,7 @@
 //! Not here: HTTP (`server::state_backend`), and which write may follow (`model::state`).
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use model::ids::RunId;
 use model::lock::LockInfo;
@@ -30,6 +31,8 @@ pub struct StateAccess {
     spool: Option<Spool>,
     /// One write at a time, and whoever wants to know when the last one is over.
     writing: Arc<Mutex<()>>,
+    /// The lock was refused because the head is not the expected one.
+    head_moved: Arc<AtomicBool>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,6 +127,7 @@ impl StateAccess {
             mode: AccessMode::Plan { pinned },
             spool: None,
             writing: Arc::default(),
+            head_moved: Arc::default(),
         }
     }
 
@@ -146,6 +150,7 @@ impl StateAccess {
             },
             spool: None,
             writing: Arc::default(),
+            head_moved: Arc::default(),
         }
     }
 
@@ -159,6 +164,11 @@ impl StateAccess {
     /// Returns when no write is under way any more.
     pub async fn settle(&self) {
         drop(self.writing.lock().await);
+    }
+
+    /// Whether the lock was refused because the state had moved: then the engine changed nothing.
+    pub fn found_head_moved(&self) -> bool {
+        self.head_moved.load(Ordering::Acquire)
     }
 
     /// What a plan saw: its seal.
@@ -202,6 +212,9 @@ impl StateAccess {
             Err(err @ AcquireLockError::Store { .. }) => return Err(err.into()),
             Err(refused) => refused,
         };
+        if matches!(refused, AcquireLockError::HeadMoved { .. }) {
+            self.head_moved.store(true, Ordering::Release);
+        }
         self.record("LOCK", refused.to_string(), Some(&info.id))
             .await?;
         Err(refused.into())

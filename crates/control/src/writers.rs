@@ -74,10 +74,7 @@ impl Who {
         project: &Project,
         stacks: &BTreeSet<StackName>,
     ) -> Result<(), NotAWriterError> {
-        for name in stacks {
-            self.check(&project.targets[&project.stacks[name].target])?;
-        }
-        Ok(())
+        targets(project, stacks).try_for_each(|target| self.check(target))
     }
 }
 
@@ -91,12 +88,8 @@ pub async fn identify(
 ) -> Who {
     let mut who = Who::person(person);
     who.job = job(env);
-    let targets = stacks
-        .iter()
-        .map(|name| &project.targets[&project.stacks[name].target]);
-    let names = targets
-        .filter(|target| !target.is_open())
-        .flat_map(|target| &target.writers);
+    let closed = targets(project, stacks).filter(|target| !target.is_open());
+    let names = closed.flat_map(|target| &target.writers);
     let names: BTreeSet<&String> = names.collect();
     let mut tokens = Tokens {
         env,
@@ -116,6 +109,14 @@ pub async fn identify(
         }
     }
     who
+}
+
+fn targets<'a>(
+    project: &'a Project,
+    stacks: &'a BTreeSet<StackName>,
+) -> impl Iterator<Item = &'a Target> {
+    let stacks = stacks.iter().filter_map(|name| project.stacks.get(name));
+    stacks.filter_map(|stack| project.targets.get(&stack.target))
 }
 
 fn job(env: &BTreeMap<String, String>) -> JobKind {

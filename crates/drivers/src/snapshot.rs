@@ -219,9 +219,10 @@ impl Found {
     }
 }
 
-/// A plan file under any name: a zip archive that begins with the entry `tfplan`.
+/// A plan file under any name: a zip archive that begins with the entry `tfplan`, or a bundle of plans.
 fn is_plan(content: &[u8]) -> bool {
-    content.starts_with(b"PK\x03\x04") && content.get(30..36) == Some(b"tfplan")
+    let is_engines = content.starts_with(b"PK\x03\x04") && content.get(30..36) == Some(b"tfplan");
+    is_engines || content.starts_with(br#"{"terrane":"bundle","#)
 }
 
 /// One digest over sorted files; paths hold no NUL, digests are of one length.

@@ -186,7 +186,7 @@ fn count(
             .is_some_and(|term| is_past(approval.at, term, now))
         {
             Some(Because::Expired)
-        } else if !rule.author && set.request.asker.as_deref() == Some(approval.person.as_str()) {
+        } else if !rule.author && set.request.is_author(&approval.person) {
             Some(Because::IsAuthor)
         } else if rule.role.is_some() && rule.role != approval.role {
             Some(Because::OtherRole)

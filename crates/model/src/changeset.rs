@@ -59,6 +59,12 @@ pub struct Request {
     /// Who asked, by name.
     #[serde(default)]
     pub asker: Option<String>,
+    /// Its plans are kept when it is over, to be written into a bundle.
+    #[serde(default)]
+    pub keeps_plans: bool,
+    /// The bundle whose plans it applies.
+    #[serde(default)]
+    pub bundle: Option<BundleOrigin>,
     #[serde(default)]
     pub origin: Origin,
     /// Who must agree, as the project said when it was asked for.
@@ -70,6 +76,17 @@ pub struct Request {
     /// Which command of the engine's own, and why.
     #[serde(default)]
     pub exec: Option<Exec>,
+}
+
+/// Where the plans of a change set were made, if not by itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BundleOrigin {
+    /// Of the bundle: it is applied once.
+    pub id: String,
+    /// The change set that made the plans, in the home where it was made.
+    pub planned_as: String,
+    pub planned_by: Option<String>,
+    pub planned_at: jiff::Timestamp,
 }
 
 /// What started a change set.
@@ -95,6 +112,12 @@ pub struct Around<'a> {
 }
 
 impl Request {
+    /// Whether somebody asked for it, or started the job that did.
+    pub fn is_author(&self, person: &str) -> bool {
+        let identity = self.identity.as_ref();
+        self.asker.as_deref() == Some(person) || identity.is_some_and(|by| by.author() == person)
+    }
+
     /// A lane's name among those of all projects of a home.
     pub fn lane_key(&self, lane: &str) -> String {
         format!("{}/{lane}", self.project)

@@ -6,6 +6,7 @@
 pub mod approval;
 pub mod backend;
 pub mod break_glass;
+pub mod bundle;
 pub mod changed;
 pub mod changeset;
 pub mod config;
@@ -30,6 +31,7 @@ pub mod proposal;
 pub mod providers;
 pub mod retention;
 pub mod run;
+pub mod seal;
 pub mod secret;
 pub mod selector;
 pub mod state;

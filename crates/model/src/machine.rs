@@ -10,8 +10,9 @@ use crate::changeset::{self, SetEvent, Status};
 use crate::ids::ChangeSetId;
 use crate::plan::PlanCounts;
 use crate::run::{
-    self, Awaited, Outcome, PlanRecord, Preview, Problem, RunEvent, RunState, Seal, Skip, Stage,
+    self, Awaited, Outcome, PlanRecord, Preview, Problem, RunEvent, RunState, Skip, Stage,
 };
+use crate::seal::Seal;
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
@@ -144,6 +145,8 @@ fn run_events() -> Vec<(&'static str, RunEvent)> {
         plan: plan(),
         confirmed,
         review,
+        fits: None,
+        novelties: Vec::new(),
     };
     vec![
         ("plan started", RunEvent::PlanStarted),
@@ -286,12 +289,13 @@ fn plan() -> PlanRecord {
         counts: PlanCounts::default(),
         destroys: false,
         outputs: BTreeSet::new(),
-        seal: Seal {
+        seal: Box::new(Seal {
             source: String::new(),
             head: None,
             inputs: String::new(),
             engine: String::new(),
-        },
+            lock_file: None,
+        }),
         preview: false,
         since: None,
         consumed: None,

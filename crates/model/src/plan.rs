@@ -3,6 +3,7 @@
 //! Not here: drawing it (`cli::view::plan`).
 
 pub(crate) mod diff;
+pub mod fit;
 mod outputs;
 mod parse;
 #[cfg(test)]
@@ -16,7 +17,7 @@ use serde_json::Value;
 use crate::ids::StackName;
 
 pub use outputs::{PlannedOutput, planned_outputs};
-pub use parse::{ParsePlanError, parse};
+pub use parse::{ParsePlanError, difference, parse};
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Plan {

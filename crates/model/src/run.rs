@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{ChangeSetId, RunId, StackName};
 use crate::import_proposal::Left;
 use crate::plan::PlanCounts;
+use crate::seal::Seal;
 
 mod advance;
 mod spec;
@@ -71,7 +72,7 @@ pub struct PlanRecord {
     pub destroys: bool,
     /// Outputs that will differ; dependents that consume one of them are deferred.
     pub outputs: BTreeSet<String>,
-    pub seal: Seal,
+    pub seal: Box<Seal>,
     /// Made in another slot than the one applies use: good to look at, planned afresh at apply.
     pub preview: bool,
     /// From when on a person's word is about this plan. None: it had to wait for an upstream, and what was
@@ -88,25 +89,6 @@ impl PlanRecord {
     pub fn may_empty(&self) -> bool {
         self.destroys || self.counts.forget > 0
     }
-}
-
-/// What a plan was made from. Apply is refused when any of it moved.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Seal {
-    /// Digest of the snapshot.
-    pub source: String,
-    /// The head of the state, if there was one.
-    pub head: Option<SealedHead>,
-    /// Keyed digest of the input values.
-    pub inputs: String,
-    pub engine: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SealedHead {
-    pub version: i64,
-    pub serial: i64,
-    pub lineage: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -276,6 +258,12 @@ pub enum RunEvent {
         confirmed: bool,
         /// Only a plan was asked for.
         review: bool,
+        /// Whether it is no more than what was approved before; none if nothing was.
+        #[serde(default)]
+        fits: Option<bool>,
+        /// What goes beyond it, for people.
+        #[serde(default)]
+        novelties: Vec<String>,
     },
     Deferred {
         on: Vec<Awaited>,

@@ -68,34 +68,9 @@ impl Store {
         now: Timestamp,
     ) -> Result<ChangeSetId, ChangeSetError> {
         let mut tx = self.db.begin_write().await?;
-        let row = tx
-            .fetch_optional(
-                "INSERT INTO change_set
-                 (action, status, request, project, created_at, updated_at)
-                 VALUES ($1, $2, $3, $4, $5, $5) RETURNING id",
-                &[
-                    request.action.word().into(),
-                    to_json(&Status::Planning, "a change set")?.into(),
-                    to_json(request, "a change set")?.into(),
-                    request.project.as_str().into(),
-                    now.as_microsecond().into(),
-                ],
-            )
-            .await?;
-        let mut set = ChangeSet {
-            id: ChangeSetId(expect_row(row)?.int(0)?),
-            request: request.clone(),
-            status: Status::Planning,
-            created_at: now,
-        };
-        for spec in specs {
-            runs::insert(&mut tx, set.id, spec, now).await?;
-        }
-        let confirmed = request.auto_approve && request.approvals.is_empty();
-        record(&mut tx, &mut set, SetEvent::Requested { confirmed }, now).await?;
-        supersede_older(&mut tx, &set, now).await?;
+        let id = insert(&mut tx, request, specs, now).await?;
         tx.commit().await?;
-        Ok(set.id)
+        Ok(id)
     }
 
     pub async fn change_set_get(&self, id: ChangeSetId) -> Result<ChangeSet, ChangeSetError> {
@@ -143,6 +118,42 @@ impl Store {
             })
             .collect()
     }
+}
+
+/// Stores a request with its runs; what was asked for before it may give way.
+pub(crate) async fn insert(
+    tx: &mut Tx,
+    request: &Request,
+    specs: &[RunSpec],
+    now: Timestamp,
+) -> Result<ChangeSetId, ChangeSetError> {
+    let row = tx
+        .fetch_optional(
+            "INSERT INTO change_set
+             (action, status, request, project, created_at, updated_at)
+             VALUES ($1, $2, $3, $4, $5, $5) RETURNING id",
+            &[
+                request.action.word().into(),
+                to_json(&Status::Planning, "a change set")?.into(),
+                to_json(request, "a change set")?.into(),
+                request.project.as_str().into(),
+                now.as_microsecond().into(),
+            ],
+        )
+        .await?;
+    let mut set = ChangeSet {
+        id: ChangeSetId(expect_row(row)?.int(0)?),
+        request: request.clone(),
+        status: Status::Planning,
+        created_at: now,
+    };
+    for spec in specs {
+        runs::insert(tx, set.id, spec, now).await?;
+    }
+    let confirmed = request.auto_approve && request.approvals.is_empty();
+    record(tx, &mut set, SetEvent::Requested { confirmed }, now).await?;
+    supersede_older(tx, &set, now).await?;
+    Ok(set.id)
 }
 
 /// Commits what happened to a change set: event and new status together; who stops going on gives its
@@ -212,7 +223,7 @@ async fn list_open(tx: &mut Tx, project: &str) -> Result<Vec<ChangeSet>, ChangeS
 
 const SELECT_OPEN: &str = change_set_sql!("WHERE is_over = 0 AND project = $1 ORDER BY id");
 
-async fn get(tx: &mut Tx, id: ChangeSetId) -> Result<ChangeSet, ChangeSetError> {
+pub(crate) async fn get(tx: &mut Tx, id: ChangeSetId) -> Result<ChangeSet, ChangeSetError> {
     let row = tx
         .fetch_optional(change_set_sql!("WHERE id = $1"), &[id.into()])
         .await?;

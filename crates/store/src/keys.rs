@@ -93,6 +93,10 @@ impl Keys {
         }
     }
 
+    pub(crate) fn keyring(&self) -> &Keyring {
+        &self.keyring
+    }
+
     /// The data key, made durable if this is its first use. Whether a state's key was used before is known to
     /// the tables: `Store::data_key` asks them.
     pub(crate) fn get_or_create(&self, scope: &Scope) -> Result<Arc<DataKey>, StoreError> {
@@ -209,7 +213,11 @@ impl Key {
     }
 
     pub(crate) fn from_base64(encoded: &str) -> Option<Self> {
-        BASE64.decode(encoded).ok()?.try_into().ok().map(Self)
+        Self::from_bytes(BASE64.decode(encoded).ok()?)
+    }
+
+    pub(crate) fn from_bytes(bytes: Vec<u8>) -> Option<Self> {
+        bytes.try_into().ok().map(Self)
     }
 
     pub(crate) fn aead(&self) -> Option<LessSafeKey> {

@@ -99,6 +99,31 @@ impl Store {
         }))
     }
 
+    /// Late runs of a project whose engine left something that no state knows, and whose stack was not applied
+    /// since.
+    pub async fn run_list_left(&self, project: &str) -> Result<Vec<Run>, ChangeSetError> {
+        let rows = self
+            .db
+            .fetch_all(
+                "SELECT r.id, c.request FROM run AS r JOIN change_set AS c ON c.id = r.change_set
+                 WHERE r.id > (SELECT MAX(id) FROM run) - 1000 AND r.state LIKE '%\"left\":{%'
+                 AND NOT EXISTS (SELECT 1 FROM run AS later
+                 WHERE later.stack = r.stack AND later.id > r.id AND later.state
+                 LIKE '{\"stage\":\"finished\",\"outcome\":{\"kind\":\"applied\"%')
+                 ORDER BY r.id",
+                &[],
+            )
+            .await?;
+        let mut runs = Vec::new();
+        for row in &rows {
+            let request: Request = from_json(row.text(1)?, || "a change set".to_owned())?;
+            if request.project == project {
+                runs.extend(self.run_get(RunId(row.int(0)?)).await?);
+            }
+        }
+        Ok(runs)
+    }
+
     /// The newest run of a stack.
     pub async fn run_newest(
         &self,

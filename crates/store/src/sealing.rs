@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use aws_lc_rs::aead::{Aad, Nonce, Tag};
 use aws_lc_rs::{digest, hmac};
+use model::secret::Secret;
 use serde::{Deserialize, Serialize};
 
 use crate::keys::{DataKey, Key, KeyError, Keys, Scope, random};
@@ -44,7 +45,10 @@ pub enum UnsealError {
 /// Digests that tell whether two things are equal, and nothing to who lacks the key: short secrets
 /// cannot be guessed from them.
 #[derive(Clone, Debug)]
-pub struct KeyedDigester(hmac::Key);
+pub struct KeyedDigester {
+    key: hmac::Key,
+    own: Secret,
+}
 
 /// The first line of a piece that only has a purpose.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -127,8 +131,21 @@ impl Store {
 }
 
 impl KeyedDigester {
+    /// The one that made this text, for who has to compare in another home.
+    pub fn from_secret(text: &Secret) -> Option<Self> {
+        let own = unhex(text.expose())?;
+        Some(Self {
+            key: hmac::Key::new(hmac::HMAC_SHA256, &own),
+            own: text.clone(),
+        })
+    }
+
+    pub fn to_secret(&self) -> &Secret {
+        &self.own
+    }
+
     pub fn digest(&self, bytes: &[u8]) -> String {
-        hex(hmac::sign(&self.0, bytes).as_ref())
+        hex(hmac::sign(&self.key, bytes).as_ref())
     }
 }
 
@@ -141,10 +158,10 @@ impl Keys {
             &root,
             format!("terrane keyed digest 1: {purpose}").as_bytes(),
         );
-        Ok(KeyedDigester(hmac::Key::new(
-            hmac::HMAC_SHA256,
-            own.as_ref(),
-        )))
+        Ok(KeyedDigester {
+            key: hmac::Key::new(hmac::HMAC_SHA256, own.as_ref()),
+            own: Secret::new(hex(own.as_ref())),
+        })
     }
 
     pub(crate) fn keyed_digest(&self, purpose: &str, bytes: &[u8]) -> Result<String, StoreError> {

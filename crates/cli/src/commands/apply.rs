@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 
 use model::changeset::{Action, Reopen};
 
-use super::change::{self, Change};
+use super::change::{self, Change, bundled};
 use super::run::read_set;
 use crate::args::Global;
 use crate::{CommandError, ExitStatus, Process};
@@ -16,10 +16,11 @@ use crate::{CommandError, ExitStatus, Process};
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  terrane apply\n  terrane apply network cluster\n  terrane apply changed:main --auto-approve\n  \
-    terrane apply 'target:local & !label:stateful'\n  terrane apply --resume c42"
+    terrane apply 'target:local & !label:stateful'\n  terrane apply --resume c42\n  \
+    terrane apply plan.terrane   # what `terrane plan --out plan.terrane` planned"
 )]
 pub(crate) struct ApplyArgs {
-    /// Stacks to apply: `NAME`, `web-*`, `target:T`, `layer:L`, `label:L`, `changed:REF`, `+NAME`, `NAME+`, `!NAME`
+    /// Stacks to apply, or the file that `terrane plan --out FILE` wrote: `NAME`, `web-*`, `target:T`, `layer:L`, `label:L`, `changed:REF`, `+NAME`, `NAME+`, `!NAME`
     selectors: Vec<String>,
     /// Apply without asking
     #[arg(long)]
@@ -51,6 +52,9 @@ pub(crate) async fn apply(
         jobs: args.jobs,
         ..Change::of(Action::Apply)
     };
+    if let Some(file) = bundled::named(&change.selectors, process)? {
+        return bundled::carry_out(&file, change, global, process).await;
+    }
     match args.resume {
         None => change::carry_out(change, global, process).await,
         Some(id) => {

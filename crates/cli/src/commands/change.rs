@@ -4,9 +4,11 @@
 use std::collections::BTreeSet;
 use std::io::{self, BufRead as _, Write as _};
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 
 use control::asker::Asker;
 use control::changesets::{self, PrepareError, Wanted};
+use control::home::Settings;
 use control::projects::OpenProject;
 use control::{Control, engines, recovery, worker, writers};
 use model::changeset::{Action, ChangeSet, Reopen, Status};
@@ -14,12 +16,13 @@ use model::ids::{ChangeSetId, StackName};
 use model::project::{Backend, Project};
 use model::run::Run;
 
-use super::{destroy, open_home, refuse_new_key, say_abandoned, selection, sound_project};
+use super::{destroy, open_home, refuse_new_key, run, say_abandoned, selection, sound_project};
 use crate::args::Global;
 use crate::view::{Look, errors};
 use crate::watch::{Rest, Watcher};
 use crate::{CommandError, ExitStatus, Process, report};
 
+pub(crate) mod bundled;
 mod ending;
 mod planned;
 
@@ -41,6 +44,8 @@ pub(crate) struct Change {
     pub(crate) full: bool,
     pub(crate) jobs: Option<NonZeroUsize>,
     pub(crate) destroying: Destroying,
+    /// Where a plan is written, to be applied later.
+    pub(crate) out: Option<PathBuf>,
 }
 
 /// What only a destroy is told.
@@ -89,17 +94,17 @@ pub(crate) async fn carry_out(
             .map_err(|err| prepare_error(&err.into()))?;
     }
     let settings = process.settings(global)?;
-    if stacks.iter().any(|name| keeps_state_here(&project, name)) {
+    if change.out.is_some() || stacks.iter().any(|name| keeps_state_here(&project, name)) {
         refuse_new_key(&settings)?;
     }
     let control = open_home(&settings, &open, process, look).await?;
     look_after_the_past(&control, &open, look, process).await?;
     if open.commit.is_none() {
         say_abandoned(&control, &project, look).await?;
+        run::imports::say_left(&control, &stacks, look).await?;
     }
-    if settings.is_ci && settings.named_home.is_none() && change.action != Action::Plan {
-        let said = "no home is named: lanes and history reach no further than this job";
-        report::say(&errors::render_warning(said, &[], look))?;
+    if change.action != Action::Plan {
+        say_no_home(&settings, look)?;
     }
     let wanted = Wanted {
         action: change.action,
@@ -114,6 +119,7 @@ pub(crate) async fn carry_out(
         refresh_only: change.refresh_only,
         pinned: change.pinned,
         no_state: change.no_state,
+        keeps_plans: change.out.is_some(),
         asker: who.identity.name.clone(),
         who,
         exec: None,
@@ -130,6 +136,15 @@ pub(crate) async fn carry_out(
     }
     control::runner::note_usage("terminal");
     status
+}
+
+/// A CI job without a home of its own knows nothing of other jobs.
+fn say_no_home(settings: &Settings, look: Look) -> Result<(), CommandError> {
+    if settings.is_ci && settings.named_home.is_none() {
+        let said = "no home is named: lanes and history reach no further than this job";
+        report::say(&errors::render_warning(said, &[], look))?;
+    }
+    Ok(())
 }
 
 /// Those that somebody asked for by name: they are planned even if nothing they consume changed.
@@ -253,7 +268,14 @@ async fn follow(
                 if let Some(status) = waits_for_others(watcher, global).await? {
                     return Ok(status);
                 }
-                match confirm(change.action, watcher.set(), process).await? {
+                // A bundle may have been begun by somebody who left the yes to others.
+                let is_said = change.auto_approve && watcher.set().request.bundle.is_some();
+                let answer = if is_said {
+                    Answer::Yes
+                } else {
+                    confirm(change.action, watcher.set(), process).await?
+                };
+                match answer {
                     Answer::Yes => watcher.confirm().await?,
                     // It stays as it is: whoever may can say yes later, elsewhere.
                     answer @ Answer::Nobody => {
@@ -283,11 +305,18 @@ async fn follow(
             set.heading += ", without state: everything shows as new";
         }
         planned::show(&set, change.full, global, process)?;
-        let status = ending::plan_status(watcher.runs(), change.detailed_exitcode);
+        let mut status = ending::plan_status(watcher.runs(), change.detailed_exitcode);
+        let written = match &change.out {
+            Some(file) => bundled::write(watcher, file, global, process).await,
+            None => Ok(()),
+        };
+        if let Err(err) = &written {
+            status = status.max(err.status);
+        }
         if global.json {
             ending::say_outcome(watcher, status)?;
         }
-        return Ok(status);
+        return written.map(|()| status).map_err(|err| err.status(status));
     }
     ending::tell(watcher, global, process).await
 }
@@ -497,6 +526,7 @@ pub(crate) async fn go_on_with(
         refresh_only: false,
         pinned: None,
         no_state: false,
+        keeps_plans: false,
         asker: who.identity.name.clone(),
         who,
         exec: None,
@@ -542,6 +572,7 @@ impl Change {
             full: false,
             jobs: None,
             destroying: Destroying::default(),
+            out: None,
         }
     }
 }

@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use control::changesets::{self, Begun, Wanted};
 use control::projects::OpenProject;
 use control::runner::{self as runners, AttendError};
+use control::writers::Who;
 use control::{Control, engines, recovery, writers};
-use model::changeset::Action;
+use model::changeset::{Action, ChangeSet};
 use model::exec::{Exec, ExecKind, ExecRefusal};
 use model::ids::StackName;
 use model::project::Project;
@@ -58,7 +59,12 @@ pub(crate) async fn exec(
     let (open, project) = sound_project(global, process)?;
     let name = one_stack(&args.stack, &open, &project, process)?;
     let stacks = BTreeSet::from([name.clone()]);
-    let who = writers::identify(&project, &stacks, &process.env, &process.actor()).await;
+    let who = match exec.kind {
+        ExecKind::Read => Who::person(process.actor()),
+        ExecKind::Write => {
+            writers::identify(&project, &stacks, &process.env, &process.actor()).await
+        }
+    };
     if exec.kind == ExecKind::Write {
         who.check_all(&project, &stacks)
             .map_err(|err| prepare_error(&err.into()))?;
@@ -71,8 +77,9 @@ pub(crate) async fn exec(
     let control = open_home(&settings, &open, process, look).await?;
     look_after_the_past(&control, &open, look, process).await?;
     let wanted = Wanted {
-        in_any_case: BTreeSet::new(),
+        keeps_plans: false,
         action: Action::Exec,
+        in_any_case: stacks.clone(),
         auto_approve: exec.kind == ExecKind::Write,
         parallelism: 1,
         destroy: false,
@@ -162,7 +169,8 @@ async fn follow(
     let mut watcher = Watcher::drive(control, begun, global, process);
     match watcher.until_rest().await? {
         Rest::Over => {}
-        Rest::AwaitsConfirm | Rest::Detached => return Ok(ExitStatus::Interrupted),
+        Rest::AwaitsConfirm => return waits(watcher.set()),
+        Rest::Detached => return Ok(ExitStatus::Interrupted),
     }
     recovery::tidy_after(control, watcher.set(), watcher.runs()).await;
     let Some(run) = watcher.runs().first() else {
@@ -170,6 +178,19 @@ async fn follow(
     };
     say_warnings(control, run, process.look(global))?;
     tell(&watcher, run, global)
+}
+
+/// Somebody else's word is missing.
+fn waits(set: &ChangeSet) -> Result<ExitStatus, CommandError> {
+    let said = format!(
+        "nothing was changed: change set {} waits for an approval",
+        set.id
+    );
+    let hint = format!(
+        "`terrane run approve {}` gives it, and the command goes on",
+        set.id
+    );
+    Err(CommandError::new(said).hint(hint).status(ExitStatus::Waits))
 }
 
 /// What the engine said, where it would have said it, and where the state stands now.

@@ -1,6 +1,7 @@
 //! `terrane plan`
 
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 
 use model::changeset::Action;
 
@@ -15,7 +16,8 @@ use crate::{CommandError, ExitStatus, Process};
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  terrane plan\n  terrane plan changed:main\n  terrane plan +web --full\n  \
-    terrane plan --detailed-exitcode   # 2 if there are changes"
+    terrane plan --detailed-exitcode   # 2 if there are changes\n  \
+    terrane plan --out plan.terrane    # for another job to apply"
 )]
 pub(crate) struct PlanArgs {
     /// Stacks to plan: `NAME`, `web-*`, `target:T`, `layer:L`, `label:L`, `changed:REF`, `+NAME`, `NAME+`, `!NAME`
@@ -32,6 +34,9 @@ pub(crate) struct PlanArgs {
     /// Exit with 2 if there are changes
     #[arg(long)]
     detailed_exitcode: bool,
+    /// Write the plans into FILE, sealed, to be applied by `terrane apply FILE`
+    #[arg(long, value_name = "FILE", conflicts_with = "destroy")]
+    out: Option<PathBuf>,
     /// Plan also stacks of which nothing changed, and nothing they consume
     #[arg(long)]
     all: bool,
@@ -57,6 +62,7 @@ pub(crate) async fn plan(
         detailed_exitcode: args.detailed_exitcode,
         full: args.full,
         jobs: args.jobs,
+        out: args.out,
         ..Change::of(Action::Plan)
     };
     change::carry_out(change, global, process).await

@@ -84,10 +84,16 @@ fn row(set: &ChangeSet, run: &Run, runs: &[Run], tails: Option<&Tails>) -> Row {
     };
     let (mark, text, elapsed) = match &run.state {
         RunState::Queued => (Mark::Waiting, why_queued(run, runs), None),
-        RunState::Planning { since: at, .. } => (Mark::Running, busy("planning"), since(*at)),
         RunState::Deferred { preview, .. } => {
             let text = [previewed(preview), why_queued(run, runs)].join("   ");
             (Mark::Waiting, text, None)
+        }
+        RunState::Planning { since: at, .. } => {
+            let verb = match set.request.action {
+                Action::Exec => "preparing",
+                Action::Plan | Action::Apply | Action::Destroy => "planning",
+            };
+            (Mark::Running, busy(verb), since(*at))
         }
         RunState::Planned { plan, .. } if tails.is_none() => {
             (Mark::Done, format!("planned {}", counts(plan.counts)), None)
@@ -102,10 +108,10 @@ fn row(set: &ChangeSet, run: &Run, runs: &[Run], tails: Option<&Tails>) -> Row {
             (Mark::Waiting, text.trim_end().to_owned(), None)
         }
         RunState::Applying { since: at, .. } => {
-            let verb = if set.request.action == Action::Destroy {
-                "destroying"
-            } else {
-                "applying"
+            let verb = match set.request.action {
+                Action::Destroy => "destroying",
+                Action::Exec => "the engine is at work",
+                Action::Plan | Action::Apply => "applying",
             };
             (Mark::Running, busy(verb), since(*at))
         }
@@ -132,10 +138,10 @@ fn finished(outcome: &Outcome, action: Action) -> (Mark, String) {
             "skipped: nothing it consumes changes".to_owned(),
         ),
         Outcome::Applied { counts: done, .. } => {
-            let words = if action == Action::Destroy {
-                format!("destroyed {}", count(done.delete, "resource"))
-            } else {
-                format!("applied {}", counts(*done))
+            let words = match action {
+                Action::Destroy => format!("destroyed {}", count(done.delete, "resource")),
+                Action::Exec => "done".to_owned(),
+                Action::Plan | Action::Apply => format!("applied {}", counts(*done)),
             };
             (Mark::Done, words)
         }

@@ -70,7 +70,7 @@ fn a_change_set_without_a_terminal_is_interrupted_and_waited_for() {
                 state kept: serial N (1 resource changed, 1 begun before the interruption)
 
             error: change set c1 stopped: 1 interrupted, 1 skipped
-            hint: the same command again applies what is left
+            hint: `terrane apply --resume c1` runs what is left
             [exit 0]
             ");
         }
@@ -114,7 +114,7 @@ fn a_run_is_cancelled_alone_and_the_terminal_hears_of_it() {
       top     skipped, poisoned by `base`
 
     error: change set c1 stopped: 1 interrupted, 1 skipped, 1 applied
-    hint: the same command again applies what is left
+    hint: `terrane apply --resume c1` runs what is left
     [exit 130]
     ");
 }

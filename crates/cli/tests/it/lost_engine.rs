@@ -59,7 +59,7 @@ fn what_it_made_is_listed_and_imported() {
         kill_engine(&story, "r1");
         let said = told(&story, &apply.wait().expect(1));
         insta::allow_duplicates! {
-            assert_snapshot!(said, @"change set c1: apply on `local` ✗ web failed: could not apply: the engine ended with signal 9 ✗ web failed while applying, after 0 s could not apply: the engine ended with signal 9 no state was stored; the engine made `terraform_data.note`, which cannot be imported made `thing_file.first`, id `ROOT/first.txt` was at `thing_file.slow` (create): how that ended is not known an apply now would make them a second time: first put what `terrane run imports r1` prints into the stack's module (id from the event stream, check the provider's import format) error: change set c1 stopped: 1 failed hint: fix the cause, then the same command again applies what is left [exit 1]");
+            assert_snapshot!(said, @"change set c1: apply on `local` ✗ web failed: could not apply: the engine ended with signal 9 ✗ web failed while applying, after 0 s could not apply: the engine ended with signal 9 no state was stored; the engine made `terraform_data.note`, which cannot be imported made `thing_file.first`, id `ROOT/first.txt` was at `thing_file.slow` (create): how that ended is not known an apply now would make them a second time: first put what `terrane run imports r1` prints into the stack's module (id from the event stream, check the provider's import format) error: change set c1 stopped: 1 failed hint: fix the cause, then `terrane apply --resume c1` runs what is left [exit 1]");
         }
         let blocks = story.cli(&["run", "imports", "r1"]).expect(0).stdout;
         let shown = blocks.replace(&story.root().display().to_string(), "ROOT");
@@ -76,13 +76,18 @@ fn what_it_made_is_listed_and_imported() {
             "#);
         }
 
+        let again = story.cli(&["plan"]).expect(0);
+        let reminder = "the engine of run r1 made 1 resource of stack `web` that no state knows";
+        assert!(again.stderr.contains(reminder), "{}", again.stderr);
+
         // The way on: what was made is taken up, not made again.
         story.write("web/imports.tf", &blocks);
         story.open("slow");
         let said = story.cli(&["apply", "--auto-approve"]).expect(0);
         let said = essence(&said);
         assert!(said.contains("2 changes, 1 import"), "{said}");
-        let _ = story.cli(&["plan", "--detailed-exitcode"]).expect(0);
+        let quiet = story.cli(&["plan", "--detailed-exitcode"]).expect(0);
+        assert!(!quiet.stderr.contains("no state knows"), "{}", quiet.stderr);
     }
 }
 

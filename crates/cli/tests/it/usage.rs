@@ -53,7 +53,14 @@ fn the_first_page_lists_every_command() {
       apply        Plan, ask once, and apply, in the order of the graph
       destroy      Destroy what the stacks made, dependents first
       output       Show the outputs a stack last applied
+      exec         Run a command of the engine itself on a stack, for what terrane has none of its own
       state        Look at states, and change them by hand where that is needed
+      server       Serve states over HTTP to OpenTofu, Terraform and whatever speaks their protocol
+      token        Make, list and revoke tokens of a state server
+      lock         See who holds which state, and break a lock that nobody will release
+      hold         Keep a stack or a whole target from being applied for a while
+      run          See what runs and why it waits; approve, confirm, try again
+      key          See which master keys a home needs, and replace one
       fmt          Format the project file and the stacks
       engine       Find, install and pin engines
       completions  Print completions for a shell

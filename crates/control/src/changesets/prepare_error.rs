@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use drivers::snapshot::SnapshotError;
 use model::changeset::ReopenError;
 use model::hold::Hold;
-use model::ids::StackName;
+use model::ids::{ChangeSetId, StackName};
 use store::ChangeSetError;
 
 use crate::asker::GatherError;
@@ -43,6 +43,8 @@ pub enum PrepareError {
     Held { hold: Box<Hold> },
     #[error("stack `{stack}` is no longer in the project")]
     Gone { stack: StackName },
+    #[error("change set {set} is a command of the engine, which is not tried again by itself")]
+    ExecAgain { set: ChangeSetId },
     #[error("there is no stopped change set to resume")]
     NothingStopped,
     #[error("no engine is known for stack `{stack}`")]
@@ -78,6 +80,7 @@ impl PrepareError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::NotAWriter(refused) => Some(refused.hint()),
+            Self::ExecAgain { .. } => Some("give it anew: `terrane exec STACK -- …`".to_owned()),
             Self::NoHome { .. } => {
                 Some("name a home that outlives the job: `--data DIR` or `TERRANE_HOME`".to_owned())
             }
@@ -119,6 +122,7 @@ impl PrepareError {
     pub fn is_refusal(&self) -> bool {
         match self {
             Self::NotAWriter(_)
+            | Self::ExecAgain { .. }
             | Self::NoHome { .. }
             | Self::Provider { .. }
             | Self::StillNeeded { .. }

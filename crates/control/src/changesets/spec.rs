@@ -103,6 +103,7 @@ pub(crate) fn spec_alone(
         refresh_only: false,
         pinned: None,
         no_state: false,
+        keeps_plans: false,
         asker: String::new(),
         who: Who::person(""),
         exec: None,

@@ -6,15 +6,17 @@ use std::path::{Path, PathBuf};
 use drivers::engine::EngineCall;
 use model::masking::Mask;
 use model::project::Backend;
-use model::run::{PlanRecord, RunEvent, RunState, SealedHead, Stage};
+use model::run::{PlanRecord, RunEvent, RunState, Stage};
+use model::seal::SealedHead;
 use model::state::ExpectedHead;
 use store::Scope;
 
 use super::engine::Caller;
 use super::limit::Limit;
 use super::plan::{file_path, initialise};
+use super::seal::Void;
 use super::workspace::{Scratch, Workspace, write_private};
-use super::{Failure, Job, failed, inputs};
+use super::{Failure, Job, failed, inputs, seal};
 use crate::backends;
 use crate::kept_aside::{self, Leftovers};
 use crate::left_behind;
@@ -28,7 +30,12 @@ pub(super) async fn apply(job: &Job<'_>) -> RunEvent {
     match applied {
         Ok(event) => event,
         Err(failure) => {
-            let serial = serial(job).await.ok().flatten();
+            // What was refused changed nothing: where the state stands is not its doing.
+            let serial = if failure.refused {
+                None
+            } else {
+                serial(job).await.ok().flatten()
+            };
             failed(failure, Stage::Applying, serial, &mask)
         }
     }
@@ -43,21 +50,11 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
         None => (inputs::gather(job).await?, None, Scratch::open(job)?),
     };
     *mask = inputs.mask.clone();
-    if let Some(why) = moved(job, &plan, &inputs.digest, &scratch).await? {
-        scratch.remove();
-        // A preview was never meant to be applied; who said yes beforehand asked for the outcome.
-        return if plan.preview || job.auto_approve {
-            Ok(RunEvent::PlanVoided { why })
-        } else {
-            let stack = &job.spec.stack.name;
-            Err(
-                Failure::new(format!("this plan may no longer be applied: {why}"))
-                    .hint(format!("`terrane plan {stack}` makes a fresh plan"))
-                    .refused(),
-            )
-        };
-    }
     let goes_on = held.is_some();
+    if let Some(void) = moved(job, &plan, &inputs.digest, goes_on, &scratch).await? {
+        scratch.remove();
+        return void.into_event(job, &plan);
+    }
     let workspace = match held {
         Some(workspace) => workspace,
         None => Workspace::prepare(job).await?,
@@ -78,6 +75,10 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
     let var_files = workspace.var_files(job, &scratch);
     if !goes_on {
         initialise(job, &caller, &workspace, &inputs, &var_files, limit).await?;
+        if let Some(void) = seal::lock_file_moved(&workspace, &plan) {
+            scratch.remove();
+            return void.into_event(job, &plan);
+        }
     }
     let call = EngineCall::Apply {
         plan: &scratch.plan(),
@@ -90,6 +91,11 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
         // A backend of the engine's may hold more than the copy that was made for the plan.
         drop(keep_copy(job, &caller, &scratch, &var_files, "applied", None).await);
         scratch.remove();
+        if access.found_head_moved() {
+            // The engine got no lock, so it changed nothing.
+            let void = seal::head_moved(job, &plan).await?;
+            return void.into_event(job, &plan);
+        }
         let mut failure = ended.failure("could not apply");
         failure.left = left_behind::look(
             job.control,
@@ -189,10 +195,7 @@ pub(super) async fn serial(job: &Job<'_>) -> Result<Option<i64>, Failure> {
 }
 
 pub(super) async fn head(job: &Job<'_>) -> Result<Option<SealedHead>, Failure> {
-    let state = job.control.state_name(&job.spec.stack.state);
-    let head = job.control.store.state_head(&state).await;
-    let head = head.map_err(|err| Failure::because("could not read the state", &err))?;
-    Ok(head.as_ref().map(super::plan::sealed_head))
+    Ok(seal::head(job).await?.as_ref().map(seal::sealed_head))
 }
 
 pub(super) async fn plan_of(job: &Job<'_>) -> Result<PlanRecord, Failure> {
@@ -209,42 +212,20 @@ async fn moved(
     job: &Job<'_>,
     plan: &PlanRecord,
     inputs: &str,
+    goes_on: bool,
     scratch: &Scratch,
-) -> Result<Option<String>, Failure> {
+) -> Result<Option<Void>, Failure> {
     if plan.preview {
-        return Ok(Some(
-            "it was made while another engine was at work in this stack".to_owned(),
-        ));
+        let why = "it was made while another engine was at work in this stack";
+        return Ok(Some(Void::because(why)));
     }
-    if plan.seal.inputs != inputs {
-        return Ok(Some(
-            "its input values changed after it was made".to_owned(),
-        ));
-    }
-    if job.spec.target.backend == Backend::Terrane {
-        let now = head(job).await?;
-        if now != plan.seal.head {
-            return Ok(Some(state_moved(plan.seal.head.as_ref(), now.as_ref())));
-        }
+    if let Some(void) = seal::moved(job, plan, inputs, goes_on).await? {
+        return Ok(Some(void));
     }
     if !scratch.plan().is_file() && !restore_plan_file(job, &scratch.plan()).await? {
-        return Ok(Some("its file is gone".to_owned()));
+        return Ok(Some(Void::because("its file is gone")));
     }
     Ok(None)
-}
-
-fn state_moved(then: Option<&SealedHead>, now: Option<&SealedHead>) -> String {
-    let word = |head: Option<&SealedHead>| {
-        head.map_or_else(
-            || "no state".to_owned(),
-            |head| format!("serial {}", head.serial),
-        )
-    };
-    format!(
-        "the state moved after it was made ({}, now {})",
-        word(then),
-        word(now)
-    )
 }
 
 async fn restore_plan_file(job: &Job<'_>, to: &Path) -> Result<bool, Failure> {

@@ -76,6 +76,8 @@ pub async fn attend(
         holds_lanes: false,
         auto_approve: false,
         goes_on: false,
+        is_bundled: false,
+        keeps_plan: false,
         review: true,
     };
     let mut mask = Mask::default();
@@ -101,10 +103,10 @@ pub async fn attend(
         }
     };
     let happened = Some((run, event));
-    let mut nothing = |_| false;
+    let mut none = |_| false;
     let ended = control
         .store
-        .change_set_turn(set, None, happened, control.now(), &mut nothing);
+        .change_set_turn(set, None, happened, control.now(), &mut none);
     let turn = ended.await.map_err(store)?;
     crate::recovery::tidy_after(control, &turn.set, &turn.runs).await;
     answer

@@ -10,7 +10,8 @@ use model::exec::Exec;
 use model::ids::RunId;
 use model::masking::Mask;
 use model::plan::PlanCounts;
-use model::run::{PlanRecord, RunEvent, Seal, Stage};
+use model::run::{PlanRecord, RunEvent, Stage};
+use model::seal::Seal;
 use model::state::ExpectedHead;
 
 use super::apply::{
@@ -48,27 +49,34 @@ async fn try_prepare(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure
         // Whoever says `state rm` means it.
         destroys: true,
         outputs: job.spec.outputs.clone(),
-        seal: Seal {
+        seal: Box::new(Seal {
             source: job.spec.source.clone(),
             head: head(job).await?,
             inputs: inputs.digest.clone(),
             engine: format!("{} {}", job.spec.engine.flavor, job.spec.engine.version),
-        },
+            lock_file: None,
+        }),
         preview: false,
         since: Some(job.control.now()),
+        // Who did this did not make the stack what its source says.
         consumed: None,
     };
-    let workspace = Workspace::prepare(job).await?;
-    let scratch = Scratch::open(job)?;
-    *job.carried.lock().await = Some(Carried {
-        inputs,
-        workspace,
-        scratch,
-    });
+    if job.goes_on {
+        let workspace = Workspace::prepare(job).await?;
+        let scratch = Scratch::open(job)?;
+        let carried = Carried {
+            inputs,
+            workspace,
+            scratch,
+        };
+        *job.carried.lock().await = Some(carried);
+    }
     Ok(RunEvent::PlanFinished {
         plan,
         confirmed: true,
         review: false,
+        fits: None,
+        novelties: Vec::new(),
     })
 }
 

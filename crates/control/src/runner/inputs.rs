@@ -23,6 +23,7 @@ use super::engine::Caller;
 use super::workspace::Scratch;
 use super::{Failure, Job};
 use crate::asker::Asker;
+use crate::bundle::digests::{Purpose, digester};
 use crate::{Control, outputs, settled};
 
 pub(super) struct Inputs {
@@ -116,12 +117,10 @@ pub(super) async fn gather_ahead(job: &Job<'_>, ahead: &Ahead) -> Result<Inputs,
         }
     }
     let canonical = Value::Object(variables.clone()).to_string();
-    let digest = job
-        .control
-        .store
-        .keyed_digest("inputs", canonical.into_bytes())
-        .await
-        .map_err(|err| Failure::because("could not digest the inputs", &err))?;
+    let digester = digester(job.control, job.run, spec, Purpose::Inputs).await;
+    let digest = digester
+        .map_err(|err| Failure::because("could not digest the inputs", &err))?
+        .digest(canonical.as_bytes());
     let consumed = settled::consumed(spec)
         .into_iter()
         .filter_map(|(stack, output)| {

@@ -17,7 +17,8 @@ use model::masking::Mask;
 use model::plan::Plan;
 use model::project::{Backend, Confirm};
 use model::providers;
-use model::run::{PlanRecord, RunEvent, RunSpec, Seal, SealedHead, Stage};
+use model::run::{PlanRecord, RunEvent, RunSpec, Stage};
+use model::seal::Seal;
 use model::state::{Contents, StateVersion};
 use store::Scope;
 
@@ -26,7 +27,8 @@ use super::engine::Caller;
 use super::inputs::{self, Inputs};
 use super::limit::Limit;
 use super::workspace::{Scratch, Workspace};
-use super::{Carried, Failure, Job, ahead, failed};
+use super::{Carried, Failure, Job, ahead, failed, seal};
+use crate::fit::{self, Judged};
 use crate::state::StateAccess;
 
 pub(super) async fn plan(job: &Job<'_>) -> RunEvent {
@@ -82,37 +84,49 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
         serial: head
             .as_ref()
             .filter(|_| is_ours)
-            .map(|head| sealed_head(head).serial),
+            .map(|head| seal::sealed_head(head).serial),
     };
     if nothing_changes(&ended.events(), ended.exit.code()) {
         scratch.remove();
         return Ok(nothing);
     }
-    let (plan, json) = show(&caller, &scratch, &var_files, mask, limit).await?;
+    let (plan, shown) = show(&caller, &scratch, &var_files, mask, limit).await?;
     if plan.is_empty() {
         scratch.remove();
         return Ok(nothing);
     }
     keep_view(job, &plan).await?;
     if !job.auto_approve {
-        ahead::keep(job, &json).await?;
+        ahead::keep(job, &shown).await?;
     }
-    // Who confirmed the change set said yes to what had to wait, unless it destroys or is asked for itself.
-    let is_said = job.holds_lanes && !plan.destroys() && !has_own_approval(job.spec);
+    // Where nobody looks, nothing is approved that another plan could be compared with.
+    let judged = if job.auto_approve || (job.review && !job.keeps_plan) {
+        Judged::default()
+    } else {
+        let judged = fit::judge(job.control, job.run, job.spec, &shown).await;
+        judged.map_err(|err| Failure::because("could not compare the plan", &err))?
+    };
+    // Who confirmed the change set said yes to what fits, and to what had to wait unless it destroys; not to what is
+    // asked for itself.
+    let was_seen = judged.fits.unwrap_or(job.holds_lanes && !plan.destroys());
+    let is_said = was_seen && !has_own_approval(job.spec);
     let is_auto = job.spec.stack.confirm == Confirm::Auto;
     let confirmed = !job.review && (job.auto_approve || is_auto || is_said);
     let record = PlanRecord {
         counts: plan.counts(),
         destroys: plan.destroys(),
         outputs: changing_outputs(job.spec, &plan, head.is_none() && is_ours),
-        seal: Seal {
+        seal: Box::new(Seal {
             source: job.spec.source.clone(),
-            head: head.as_ref().map(sealed_head),
+            head: head.as_ref().map(seal::sealed_head),
             inputs: inputs.digest.clone(),
             engine: caller.engine().to_string(),
-        },
+            lock_file: seal::lock_file(&workspace),
+        }),
         preview: !workspace.is_first,
-        since: (!is_said).then(|| job.control.now()),
+        since: judged
+            .since
+            .or_else(|| (!is_said).then(|| job.control.now())),
         consumed,
     };
     drop(caller);
@@ -125,7 +139,7 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
         };
         *job.carried.lock().await = Some(carried);
     } else {
-        if !job.review {
+        if !job.review || job.keeps_plan {
             keep_plan_file(job, &scratch.plan()).await?;
         }
         scratch.remove();
@@ -134,6 +148,8 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
         plan: record,
         confirmed,
         review: job.review,
+        fits: judged.fits,
+        novelties: judged.novelties,
     })
 }
 
@@ -326,7 +342,7 @@ fn write_back(job: &Job<'_>, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// The plan as it may be shown, and the JSON it was read from, which may not.
+/// The plan as people may see it, and the engine's own words, which they may not.
 pub(super) async fn show(
     caller: &Caller<'_>,
     scratch: &Scratch,
@@ -349,14 +365,6 @@ pub(super) async fn show(
         return Err(Failure::new("the engine could not finish the plan"));
     }
     Ok((plan, ended.output))
-}
-
-pub(super) fn sealed_head(head: &StateVersion) -> SealedHead {
-    SealedHead {
-        version: head.version,
-        serial: i64::try_from(head.serial).unwrap_or(i64::MAX),
-        lineage: head.lineage.clone(),
-    }
 }
 
 /// The plan as people see it, for watchers and for later.

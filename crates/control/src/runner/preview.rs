@@ -12,12 +12,14 @@ use drivers::tree::DirTree;
 use model::masking::Mask;
 use model::plan::Plan;
 use model::preview::{Rewritten, Unknowns, rewrite};
-use model::run::{Awaited, PlanRecord, Preview, RunEvent, Seal, Stage};
+use model::run::{Awaited, PlanRecord, Preview, RunEvent, Stage};
+use model::seal::Seal;
 
 use super::ahead::{self, Ahead};
 use super::engine::Caller;
 use super::limit::Limit;
-use super::plan::{changing_outputs, initialise, keep_view, mode, read_state, sealed_head, show};
+use super::plan::{changing_outputs, initialise, keep_view, mode, read_state, show};
+use super::seal::{lock_file, sealed_head};
 use super::workspace::{Scratch, Workspace};
 use super::{Failure, Job, failed, inputs};
 
@@ -57,6 +59,8 @@ pub(super) async fn without_state(job: &Job<'_>) -> RunEvent {
             plan: looked.record,
             confirmed: false,
             review: true,
+            fits: None,
+            novelties: Vec::new(),
         },
         Err(failure) => failed(failure, Stage::Planning, None, &mask),
     }
@@ -109,12 +113,13 @@ async fn look(job: &Job<'_>, awaits: &[Awaited], mask: &mut Mask) -> Result<Look
         counts: plan.counts(),
         destroys: plan.destroys(),
         outputs: changing_outputs(job.spec, &plan, head.is_none()),
-        seal: Seal {
+        seal: Box::new(Seal {
             source: job.spec.source.clone(),
             head: head.as_ref().map(sealed_head),
             inputs: inputs.digest.clone(),
             engine: caller.engine().to_string(),
-        },
+            lock_file: lock_file(&workspace),
+        }),
         preview: true,
         since: None,
         consumed: None,

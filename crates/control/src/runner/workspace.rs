@@ -42,7 +42,8 @@ pub(super) struct Locks {
 
 impl Workspace {
     /// Takes a place in tree 0, with the run's source laid out. If it is taken, whoever holds its lanes
-    /// waits for it (only plans can be at work there), and everybody else goes to the next tree.
+    /// waits for it (only plans can be at work there), and so does who plans for a bundle; everybody else
+    /// goes to the next tree.
     pub(super) async fn prepare(job: &Job<'_>) -> Result<Self, Failure> {
         let taking = Taking::of(job)?;
         let work = tokio::task::spawn_blocking(move || taking.take());
@@ -94,7 +95,8 @@ struct Taking {
     control: Control,
     run: RunId,
     spec: RunSpec,
-    holds_lanes: bool,
+    /// Its plan must be made where it is applied: who holds its lanes, and who plans for a bundle.
+    waits: bool,
     runtime: tokio::runtime::Handle,
 }
 
@@ -106,7 +108,7 @@ impl Taking {
             control: job.control.clone(),
             run: job.run,
             spec: job.spec.clone(),
-            holds_lanes: job.holds_lanes,
+            waits: job.holds_lanes || job.keeps_plan,
             runtime: tokio::runtime::Handle::current(),
         })
     }
@@ -115,7 +117,7 @@ impl Taking {
     const MOST: usize = 64;
 
     fn take(&self) -> io::Result<(usize, PathBuf, Locks)> {
-        let most = if self.holds_lanes { 1 } else { Self::MOST };
+        let most = if self.waits { 1 } else { Self::MOST };
         // Who only looks may do so for days: applies must not have to wait for tree 0.
         let first = usize::from(self.spec.only_reads());
         for number in first..most {
@@ -134,11 +136,11 @@ impl Taking {
         )))
     }
 
-    /// A place in one tree, or nothing if it is taken or shows another source; who holds its lanes waits.
+    /// A place in one tree, or nothing if it is taken or shows another source; some wait for it.
     fn try_tree(&self, slot: &Slot, number: usize) -> io::Result<Option<Locks>> {
         let slots = self.control.home.slots(&self.spec.slot);
         let stack = slots.join(format!("{number}.{}.lock", self.spec.stack.name));
-        let stack = if self.holds_lanes {
+        let stack = if self.waits {
             let file = open_lock(&stack)?;
             if file.try_lock().is_err() {
                 self.say_for_whom();
@@ -164,7 +166,7 @@ impl Taking {
             if read_all(&tree)? == self.spec.source {
                 return Ok(Some(Locks { tree, stack }));
             }
-            if !self.holds_lanes {
+            if !self.waits {
                 return Ok(None);
             }
             self.say_for_whom();
@@ -348,7 +350,7 @@ pub(super) fn hidden_path(home: &crate::home::Home, run: RunId) -> PathBuf {
     scratch_dir(home, run).join(HIDDEN)
 }
 
-pub(super) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = File::options()
         .create(true)
         .write(true)

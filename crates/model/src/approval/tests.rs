@@ -5,7 +5,8 @@ use jiff::SignedDuration;
 use super::*;
 use crate::changeset::{Action, Origin, Request, Status};
 use crate::plan::PlanCounts;
-use crate::run::{PlanRecord, Seal};
+use crate::run::PlanRecord;
+use crate::seal::Seal;
 
 const START: Timestamp = Timestamp::UNIX_EPOCH;
 
@@ -28,6 +29,8 @@ fn set(rule: ApprovalRule) -> (ChangeSet, Vec<Run>) {
         commit: None,
         subject: None,
         dirty: false,
+        keeps_plans: false,
+        bundle: None,
         asker: Some("ada".to_owned()),
         origin: Origin::Person,
         approvals: vec![Requirement {
@@ -40,12 +43,13 @@ fn set(rule: ApprovalRule) -> (ChangeSet, Vec<Run>) {
         counts: PlanCounts::default(),
         destroys: false,
         outputs: BTreeSet::new(),
-        seal: Seal {
+        seal: Box::new(Seal {
             source: String::new(),
             head: None,
             inputs: String::new(),
             engine: String::new(),
-        },
+            lock_file: None,
+        }),
         preview: false,
         since: Some(at(10)),
         consumed: None,

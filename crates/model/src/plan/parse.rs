@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::diff::{Marks, Segment, compare, render_path};
+use super::diff::{Digest, Marks, Segment, compare, render_path};
+use super::fit::{Change, Difference};
 use super::{Action, Mode, OutputChange, Plan, ResourceChange};
 use crate::masking::Mask;
 use crate::secret::Secret;
@@ -53,6 +54,52 @@ pub fn parse(json: &[u8]) -> Result<Plan, ParsePlanError> {
     }
     sensitive_values(&raw).mask_plan(&mut plan);
     Ok(plan)
+}
+
+/// What counts of a plan when it is compared with another; every value goes through `digest`, which must be keyed.
+pub fn difference(
+    json: &[u8],
+    digest: &dyn Fn(&Value) -> String,
+) -> Result<Difference, ParsePlanError> {
+    let raw: RawPlan<'_> = serde_json::from_slice(json).map_err(ParsePlanError::NotPlanJson)?;
+    let mut difference = Difference::default();
+    for change in &raw.resource_changes {
+        let Some(shown) = resource_change(change)? else {
+            continue;
+        };
+        let is_nothing = shown.moved_from.is_none() && shown.importing.is_none();
+        let counts = match shown.action {
+            Action::NoOp => !is_nothing,
+            Action::Read => false,
+            Action::Create
+            | Action::Update
+            | Action::DeleteCreate
+            | Action::CreateDelete
+            | Action::Delete
+            | Action::Forget => true,
+        };
+        if !counts {
+            continue;
+        }
+        let address = match &change.deposed {
+            Some(key) => format!("{} (deposed {key})", shown.address),
+            None => shown.address,
+        };
+        let change = Change {
+            moved_from: shown.moved_from,
+            importing: shown.importing,
+            replace_paths: shown.replace_because.into_iter().collect(),
+            ..change.change.difference(shown.action, digest)
+        };
+        difference.add_resource(address, change);
+    }
+    for (name, delta) in &raw.output_changes {
+        let action = action(&delta.actions, name)?;
+        if action != Action::NoOp {
+            difference.add_output(name.clone(), delta.difference(action, digest));
+        }
+    }
+    Ok(difference)
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -154,6 +201,16 @@ impl Delta {
 
     fn after(&self) -> Marks<'_> {
         Marks::new(&self.after, &self.after_unknown, &self.after_sensitive)
+    }
+
+    fn difference(&self, action: Action, digest: Digest<'_>) -> Change {
+        Change::new(
+            action,
+            &self.before,
+            &self.after,
+            &self.after_unknown,
+            digest,
+        )
     }
 }
 

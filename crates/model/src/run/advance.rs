@@ -52,6 +52,7 @@ pub fn advance(state: &RunState, event: RunEvent, now: Timestamp) -> Result<RunS
                 plan,
                 confirmed,
                 review,
+                ..
             },
         ) if awaits.is_empty() => {
             if review {

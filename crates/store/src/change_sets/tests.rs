@@ -12,9 +12,8 @@ use model::hold::HoldOn;
 use model::ids::{ChangeSetId, RunId, StackName};
 use model::plan::PlanCounts;
 use model::project::{Backend, Confirm, LaneScope, Stack, Target, Wait};
-use model::run::{
-    self, EnginePin, PlanRecord, Problem, RunEvent, RunSpec, RunState, Seal, Upstream,
-};
+use model::run::{self, EnginePin, PlanRecord, Problem, RunEvent, RunSpec, RunState, Upstream};
+use model::seal::Seal;
 
 use crate::testing::{Dice, TestHome};
 use crate::{ChangeSetError, NewHold, Store};
@@ -114,12 +113,13 @@ fn plan(now: Timestamp, destroys: bool) -> PlanRecord {
         counts: PlanCounts::default(),
         destroys,
         outputs: BTreeSet::from(["x".to_owned()]),
-        seal: Seal {
+        seal: Box::new(Seal {
             source: String::new(),
             head: None,
             inputs: String::new(),
             engine: String::new(),
-        },
+            lock_file: None,
+        }),
         preview: false,
         since: Some(now),
         consumed: Some("consumed".to_owned()),
@@ -168,6 +168,8 @@ impl World {
             commit: None,
             subject: None,
             dirty: false,
+            keeps_plans: false,
+            bundle: None,
             asker: Some("ada".to_owned()),
             origin: if self.dice.below(3) == 0 {
                 Origin::Push {
@@ -292,6 +294,7 @@ impl World {
             hint: None,
             refused: false,
             interrupted: false,
+            left: None,
         };
         let how = self.dice.below(6);
         match state {
@@ -301,16 +304,24 @@ impl World {
                     serial: Some(1),
                 },
                 1 => RunEvent::Failed { problem },
-                2 => RunEvent::RunnerLost { kept: None },
+                2 => RunEvent::RunnerLost {
+                    kept: None,
+                    left: None,
+                },
                 _ => RunEvent::PlanFinished {
                     plan: plan(self.now, how == 3),
                     confirmed: how == 4,
                     review: false,
+                    fits: None,
+                    novelties: Vec::new(),
                 },
             }),
             RunState::Applying { .. } => Some(match how {
                 0 => RunEvent::Failed { problem },
-                1 => RunEvent::RunnerLost { kept: None },
+                1 => RunEvent::RunnerLost {
+                    kept: None,
+                    left: None,
+                },
                 2 => RunEvent::PlanVoided {
                     why: "it moved".to_owned(),
                 },
@@ -335,7 +346,10 @@ impl World {
         for set in self.sets.clone() {
             for run in self.store.run_list(set).await.unwrap() {
                 if run.state.is_running() && !self.alive.contains(&run.id) {
-                    let lost = RunEvent::RunnerLost { kept: None };
+                    let lost = RunEvent::RunnerLost {
+                        kept: None,
+                        left: None,
+                    };
                     self.store.run_record(run.id, lost, self.now).await.unwrap();
                 }
             }

@@ -177,7 +177,7 @@ async fn failure(
         .iter()
         .any(|words| problem.message.contains(words));
     if says_more || problem.diagnostics.is_empty() && !problem.interrupted {
-        lines.push(problem.message.clone());
+        lines.extend(problem.message.lines().map(str::to_owned));
     }
     lines.extend(problem.hint.clone());
     lines.extend(left_lines(run));

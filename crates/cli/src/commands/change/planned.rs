@@ -2,7 +2,7 @@
 
 use control::changesets;
 use model::project::Project;
-use model::run::{Awaited, Outcome, Preview, Run, RunState};
+use model::run::{Awaited, Outcome, Preview, Run, RunEvent, RunState};
 use serde_json::{Value, json};
 
 use super::ending;
@@ -35,13 +35,31 @@ pub(super) async fn plan_set(
         stacks.push(StackPlan {
             stack: run.stack.to_string(),
             status,
-            remark: remark(run),
+            remark: match remark(run) {
+                Some(remark) => Some(remark),
+                None => novelties(watcher, run).await?,
+            },
         });
     }
     Ok(PlanSet {
         heading: watcher.heading(),
         stacks,
     })
+}
+
+/// What a plan that was made afresh would do beyond what was approved before.
+async fn novelties(watcher: &Watcher<'_>, run: &Run) -> Result<Option<String>, CommandError> {
+    let RunState::Planned { .. } = run.state else {
+        return Ok(None);
+    };
+    let events = watcher.control().store.run_events(run.id).await;
+    let events = events.map_err(|err| CommandError::from_error(&err))?;
+    let last = events.into_iter().rev().find_map(|(_, event)| match event {
+        RunEvent::PlanFinished { novelties, .. } => Some(novelties),
+        _ => None,
+    });
+    let new = last.filter(|new| !new.is_empty());
+    Ok(new.map(|new| format!("new since it was approved: {}", new.join("; "))))
 }
 
 async fn status(watcher: &Watcher<'_>, run: &Run) -> Result<StackStatus, CommandError> {

@@ -1,5 +1,9 @@
-//! `terrane run imports`
+//! `terrane run imports`, and the reminder of it.
 
+use std::collections::BTreeSet;
+
+use control::Control;
+use model::ids::StackName;
 use model::import_proposal::Left;
 use model::run::{Outcome, RunState};
 use serde_json::json;
@@ -7,6 +11,7 @@ use serde_json::json;
 use super::read_run;
 use crate::args::Global;
 use crate::commands::place::Place;
+use crate::view::{Look, errors, text};
 use crate::{CommandError, ExitStatus, Process, report};
 
 /// Print `import` blocks for what an engine made before it died
@@ -50,6 +55,30 @@ pub(crate) async fn imports(
         ))?,
     }
     Ok(ExitStatus::Done)
+}
+
+/// Warns whoever plans or applies a stack on whose account something is in no state: it would be made again.
+pub(crate) async fn say_left(
+    control: &Control,
+    stacks: &BTreeSet<StackName>,
+    look: Look,
+) -> Result<(), CommandError> {
+    let runs = control.store.run_list_left(control.home.project()).await;
+    let runs = runs.map_err(|err| CommandError::from_error(&err))?;
+    for run in runs.iter().filter(|run| stacks.contains(&run.stack)) {
+        let importable = left_of(&run.state).map_or(0, Left::importable);
+        if importable == 0 {
+            continue;
+        }
+        let made = text::count(importable, "resource");
+        let said = format!(
+            "the engine of run {} made {made} of stack `{}` that no state knows: an apply makes them again",
+            run.id, run.stack
+        );
+        let hint = format!("`terrane run imports {}` prints `import` blocks", run.id);
+        report::say(&errors::render_warning(&said, &[hint], look))?;
+    }
+    Ok(())
 }
 
 /// What is kept with the end of a run.

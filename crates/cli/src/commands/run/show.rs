@@ -99,6 +99,11 @@ fn heading(explained: &Explained) -> String {
         set.request.asker.as_deref().unwrap_or("nobody known"),
         set.status.word()
     );
+    if let Some(exec) = &set.request.exec {
+        let why = exec.reason.as_ref();
+        let why = why.map_or_else(String::new, |why| format!(": {why}"));
+        text.push_str(&format!("engine command `{exec}`{why}\n"));
+    }
     if let Some(commit) = &set.request.commit {
         let subject = set.request.subject.as_deref().unwrap_or_default();
         let short: String = commit.chars().take(7).collect();

@@ -9,7 +9,8 @@ use super::*;
 use crate::changeset::{self, HearError, Origin, Reopen, Request, Say};
 use crate::ids::ChangeSetId;
 use crate::plan::PlanCounts;
-use crate::run::{PlanRecord, Preview, Problem, Seal, Stage, Upstream, advance};
+use crate::run::{PlanRecord, Preview, Problem, Stage, Upstream, advance};
+use crate::seal::Seal;
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 /// Nobody holds anything or has approved anything.
@@ -61,6 +62,8 @@ fn change_set(action: Action, stacks: &[&str]) -> (ChangeSet, Vec<Run>) {
         subject: None,
         dirty: false,
         asker: None,
+        keeps_plans: false,
+        bundle: None,
         origin: Origin::Person,
         approvals: Vec::new(),
         identity: None,
@@ -85,12 +88,13 @@ fn record(outputs: &[&str], destroys: bool) -> PlanRecord {
         },
         destroys,
         outputs: outputs.iter().map(|&name| name.to_owned()).collect(),
-        seal: Seal {
+        seal: Box::new(Seal {
             source: String::new(),
             head: None,
             inputs: String::new(),
             engine: String::new(),
-        },
+            lock_file: None,
+        }),
         preview: false,
         since: None,
         consumed: None,
@@ -188,6 +192,8 @@ fn planned(outputs: &[&str]) -> RunEvent {
         plan: record(outputs, false),
         confirmed: false,
         review: false,
+        fits: None,
+        novelties: Vec::new(),
     }
 }
 
@@ -197,6 +203,8 @@ fn said(outputs: &[&str]) -> RunEvent {
         plan: record(outputs, false),
         confirmed: true,
         review: false,
+        fits: None,
+        novelties: Vec::new(),
     }
 }
 
@@ -268,6 +276,8 @@ fn a_review_defers_what_needs_a_changed_output_and_plans_the_rest() {
         plan: record(&["x"], false),
         confirmed: false,
         review: true,
+        fits: None,
+        novelties: Vec::new(),
     };
     happen(&mut runs, "a", review);
     assert_eq!(settle(&mut set, &mut runs), ["preview b"]);
@@ -301,6 +311,8 @@ fn a_preview_that_changes_no_output_defers_nobody_else() {
         plan: record(&["x"], false),
         confirmed: false,
         review: true,
+        fits: None,
+        novelties: Vec::new(),
     };
     happen(&mut runs, "a", review);
     settle(&mut set, &mut runs);
@@ -387,6 +399,8 @@ fn a_later_plan_that_destroys_is_asked_about_again() {
         plan: record(&[], true),
         confirmed: false,
         review: false,
+        fits: None,
+        novelties: Vec::new(),
     };
     happen(&mut runs, "b", destroys);
     assert!(settle(&mut set, &mut runs).is_empty());
@@ -649,6 +663,8 @@ proptest! {
                     plan: record(&["x"], n == 3),
                     confirmed: n != 3,
                     review: action == Action::Plan,
+                    fits: None,
+                    novelties: Vec::new(),
                 },
                 (_, 2) => RunEvent::RunnerLost { kept: None, left: None },
                 (_, 3) => RunEvent::PlanVoided { why: String::new() },

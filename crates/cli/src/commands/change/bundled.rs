@@ -1,0 +1,217 @@
+//! Plans in a file: written by `plan --out FILE`, applied by `apply FILE`.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+
+use control::bundle::{self, Bundle, ReadBundleError};
+use control::changesets::{self, BeginBundleError, Wanted};
+use control::projects::OpenProject;
+use control::{Control, recovery, writers};
+use model::changeset::Action;
+use model::ids::StackName;
+use model::project::Project;
+use serde_json::json;
+
+use super::{Change, cores, follow, look_after_the_past, prepare_error, say_no_home, say_warnings};
+use crate::args::Global;
+use crate::commands::{open_home, sound_project};
+use crate::watch::Watcher;
+use crate::{CommandError, ExitStatus, Process, report};
+
+/// The bundle that is meant by the words of an apply, if one is.
+pub(crate) fn named(words: &[String], process: &Process) -> Result<Option<PathBuf>, CommandError> {
+    for word in words {
+        let path = process.cwd.join(word);
+        let looks_like_file = !word.contains(':') && word.contains(['.', '/']);
+        if path.is_file() && bundle::is_bundle(&path).unwrap_or(looks_like_file) {
+            if words.len() > 1 {
+                return Err(CommandError::new(format!(
+                    "the bundle `{word}` is applied as a whole: nothing can be selected beside it"
+                ))
+                .status(ExitStatus::Usage));
+            }
+            return Ok(Some(PathBuf::from(word)));
+        }
+        if looks_like_file && path.is_file() {
+            return Err(CommandError::new(format!("`{word}` is no bundle"))
+                .hint("`terrane plan --out FILE` makes one")
+                .status(ExitStatus::Refused));
+        }
+        if looks_like_file && !path.exists() {
+            return Err(CommandError::new(format!("there is no file `{word}`"))
+                .hint("`terrane plan --out FILE` makes a bundle; stacks are named without `.` and `/`")
+                .status(ExitStatus::Usage));
+        }
+    }
+    Ok(None)
+}
+
+/// Writes the plans of a change set that is over into a file, and says so.
+pub(super) async fn write(
+    watcher: &Watcher<'_>,
+    file: &Path,
+    global: &Global,
+    process: &Process,
+) -> Result<(), CommandError> {
+    let (control, set, runs) = (watcher.control(), watcher.set(), watcher.runs());
+    let path = process.cwd.join(file);
+    let written = bundle::write(control, set, runs, &path).await;
+    bundle::forget_kept(control, set, runs).await;
+    let written = match written {
+        Ok(written) => written,
+        Err(err) => {
+            // A former one in this place must not be taken for this one.
+            if bundle::is_bundle(&path).unwrap_or(false) {
+                drop(fs::remove_file(&path));
+            }
+            return Err(CommandError::from_error(&err).hint("no bundle was written"));
+        }
+    };
+    if global.json {
+        return report::json_line(&json!({
+            "event": "bundle", "file": file.display().to_string(), "bundle": written.id,
+            "change_set": set.id.to_string(), "bytes": written.bytes,
+            "stacks": written.stacks, "changing": written.changing, "deferred": written.deferred,
+        }));
+    }
+    let file = file.display();
+    let later = if written.deferred == 0 {
+        ""
+    } else {
+        "; what is deferred is planned then"
+    };
+    report::say(&format!(
+        "\nWrote `{file}`: `terrane apply {file}` applies exactly this, here or on another machine{later}.\n"
+    ))
+}
+
+/// Applies the plans of a bundle, after the same question as any apply.
+pub(crate) async fn carry_out(
+    file: &Path,
+    change: Change,
+    global: &Global,
+    process: &Process,
+) -> Result<ExitStatus, CommandError> {
+    let (open, project) = sound_project(global, process)?;
+    let look = process.look(global);
+    let settings = process.settings(global)?;
+    if settings.key.is_to_be_made() {
+        return Err(CommandError::new(format!(
+            "the bundle `{}` opens with the master key it was sealed with, and here is none",
+            file.display()
+        ))
+        .hint(bundle::GIVE_KEY)
+        .status(ExitStatus::Refused));
+    }
+    let control = open_home(&settings, &open, process, look).await?;
+    look_after_the_past(&control, &open, look, process).await?;
+    let bundle = bundle::read(&control, file).await;
+    let bundle = bundle.map_err(|err| read_error(&err))?;
+    say_no_home(&settings, look)?;
+    let stacks: BTreeSet<StackName> = bundle.stacks().cloned().collect();
+    let who = writers::identify(&project, &stacks, &process.env, &process.actor()).await;
+    who.check_all(&project, &stacks)
+        .map_err(|err| prepare_error(&err.into()))?;
+    let wanted = Wanted {
+        action: Action::Apply,
+        in_any_case: stacks.clone(),
+        stacks,
+        auto_approve: change.auto_approve,
+        parallelism: change
+            .jobs
+            .map(NonZeroUsize::get)
+            .or(project.parallelism)
+            .unwrap_or_else(cores),
+        destroy: false,
+        refresh_only: false,
+        pinned: None,
+        no_state: false,
+        keeps_plans: false,
+        asker: who.identity.name.clone(),
+        who,
+        exec: None,
+        may_keep_state: !settings.is_ci || settings.named_home.is_some(),
+    };
+    let mut watcher = start(&control, &open, &project, &bundle, &wanted, global, process).await?;
+    let status = follow(&mut watcher, &change, &project, global, process).await;
+    for run in watcher.runs() {
+        say_warnings(&control, run, look)?;
+    }
+    if status.is_ok() {
+        recovery::tidy_after(&control, watcher.set(), watcher.runs()).await;
+    }
+    control::runner::note_usage("terminal");
+    status
+}
+
+/// Stores the bundle's change set, or attaches to the one that applies it right now.
+async fn start<'a>(
+    control: &'a Control,
+    open: &OpenProject,
+    project: &Project,
+    bundle: &Bundle,
+    wanted: &Wanted,
+    global: &Global,
+    process: &Process,
+) -> Result<Watcher<'a>, CommandError> {
+    let failed = |err: &dyn std::error::Error| CommandError::from_error(err);
+    let found = changesets::find_bundled(control, bundle).await;
+    let found = found.map_err(|err| begin_error(&err))?;
+    let (here, elsewhere) = match found {
+        Some(set) if set.request.machine == control.home.machine() => (Some(set), None),
+        elsewhere => (None, elsewhere),
+    };
+    if let Some(set) = here {
+        let asker = changesets::gather_again(control, open, &process.env, set.id).await;
+        let asker = asker.map_err(|err| failed(&err))?;
+        report::say(&format!(
+            "Attached to change set {}, which applies this bundle already.\n",
+            set.id
+        ))?;
+        return Watcher::attach(control, set.id, asker, global, process)
+            .map_err(|err| failed(&err));
+    }
+    let begun = changesets::begin_bundled(
+        control,
+        open,
+        project,
+        &process.env,
+        bundle,
+        wanted,
+        elsewhere.as_ref(),
+    )
+    .await;
+    let begun = begun.map_err(|err| begin_error(&err))?;
+    if !global.json {
+        let origin = &bundle.origin;
+        let by = origin.planned_by.as_deref().unwrap_or("somebody");
+        let at = origin.planned_at.strftime("%F %H:%M UTC");
+        report::say(&format!(
+            "Plans of `{by}`, made as change set {} on {at}.\n",
+            origin.planned_as
+        ))?;
+    }
+    Ok(Watcher::drive(control, begun, global, process))
+}
+
+fn read_error(err: &ReadBundleError) -> CommandError {
+    let status = if err.is_refusal() {
+        ExitStatus::Refused
+    } else {
+        ExitStatus::Failed
+    };
+    let shown = CommandError::from_error(err).status(status);
+    err.hint().into_iter().fold(shown, CommandError::hint)
+}
+
+fn begin_error(err: &BeginBundleError) -> CommandError {
+    let status = if err.is_refusal() {
+        ExitStatus::Refused
+    } else {
+        ExitStatus::Failed
+    };
+    let shown = CommandError::from_error(err).status(status);
+    err.hint().into_iter().fold(shown, CommandError::hint)
+}

@@ -1,0 +1,459 @@
+//! Plans that travel in a file: planned by one job, applied by another, on this machine or on another, under the same
+//! checks. A file that was changed, is foreign or was applied before is refused.
+
+use std::fs;
+
+use insta::assert_snapshot;
+use testkit::{Minio, Postgres, TestTerrane, engines};
+
+use crate::project::{HEAD, shown, stack, terrane};
+
+const BASE: &str = "resource \"terraform_data\" \"a\" { input = \"base\" }\noutput \"name\" { value = terraform_data.a.output }\n";
+const APP: &str = "variable \"name\" { type = string }\nresource \"terraform_data\" \"a\" { input = var.name }\noutput \"greeting\" { value = \"hello ${terraform_data.a.output}\" }\n";
+
+/// `base` gives a value to `app`; `backend` is a block of their target, if any.
+fn project(engine: &str, backend: &str) -> TestTerrane {
+    write_project(terrane(), engine, backend)
+}
+
+fn write_project(test: TestTerrane, engine: &str, backend: &str) -> TestTerrane {
+    let target = format!("target \"local\" {{\n  writers = [\"anyone\"]\n  {backend}\n}}");
+    let head = HEAD
+        .replace("\"tofu\"", &format!("\"{engine}\""))
+        .replace("target \"local\" { writers = [\"anyone\"] }", &target);
+    let stacks = [
+        stack("base", ""),
+        stack("app", "inputs = { name = stack.base.output.name }"),
+    ];
+    test.write("terrane.hcl", &format!("{head}{}", stacks.concat()))
+        .write("base/main.tf", BASE)
+        .write("app/main.tf", APP);
+    test
+}
+
+/// What was said, without when and by whom.
+fn told(test: &TestTerrane, said: &testkit::Said) -> String {
+    let text = shown(test, said);
+    let lines = text
+        .lines()
+        .map(|line| match line.split_once(", made as ") {
+            Some((_, set)) => {
+                let set = set.split(" on ").next().unwrap_or_default();
+                format!("Plans of `USER`, made as {set} on DAY.")
+            }
+            None => line.to_owned(),
+        });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn a_plan_of_one_job_is_applied_by_another() {
+    insta::allow_duplicates! { for (engine, _) in engines::all() {
+        let test = project(engine, "");
+        let said = test.cli(&["plan", "--out", "plan.terrane"]).expect(0);
+        assert_snapshot!(told(&test, &said), @r#"
+        change set c1 on `local`
+
+        base  + 1 add
+          + terraform_data.a
+              input   "base"
+              known after apply: id, output
+          outputs
+            + name   (known after apply)
+
+        app   deferred, no preview: `name` is known after `base`
+
+        Plan: 1 to add, 0 to change, 0 to replace, 0 to destroy, in 1 of 2 stacks; 1 deferred.
+        ── stderr
+        change set c1: plan on `local`
+
+        Wrote `plan.terrane`: `terrane apply plan.terrane` applies exactly this, here or on another machine; what is deferred is planned then.
+        "#);
+        // What is applied is what was planned, whatever the tree looks like by then.
+        test.write("base/main.tf", &BASE.replace("\"base\"", "\"later\""));
+        let said = test
+            .cli(&["apply", "plan.terrane", "--auto-approve"])
+            .expect(0);
+        assert_snapshot!(told(&test, &said), @"
+        ── stderr
+        Plans of `USER`, made as change set c1 on DAY.
+        change set c2: apply on `local`
+        Done: 2 stacks applied in 0 s.
+        ");
+        let said = test.cli(&["output", "app", "greeting", "--raw"]).expect(0);
+        assert_eq!(said.stdout, "hello base", "{engine}");
+    } }
+}
+
+#[test]
+fn it_is_asked_about_as_any_apply_and_applied_once() {
+    let test = project("tofu", "");
+    let _ = test.cli(&["plan", "--out", "plan.terrane"]).expect(0);
+    let said = test.cli(&["apply", "plan.terrane"]).expect(3);
+    assert!(said.stdout.contains("+ terraform_data.a"), "{said}");
+    assert!(said.stderr.contains("nobody is here to say yes"), "{said}");
+    // It waits; the same command attaches to it.
+    let mut terminal = test.terminal(&["apply", "plan.terrane"]);
+    terminal.wait_for("Only `yes`");
+    terminal.type_line("yes");
+    let _ = terminal.wait().expect(0);
+    let said = test
+        .cli(&["apply", "plan.terrane", "--auto-approve"])
+        .expect(4);
+    assert_snapshot!(told(&test, &said), @"
+    ── stderr
+    error: this bundle was applied already, as change set c2
+    hint: `terrane plan --out FILE` makes a fresh one; `terrane run list` shows what became of c2
+    [exit 4]
+    ");
+}
+
+#[test]
+fn a_bundle_without_changes_is_applied_without_a_question() {
+    let test = project("tofu", "");
+    let _ = test.cli(&["apply", "--auto-approve"]).expect(0);
+    let _ = test.cli(&["plan", "--out", "plan.terrane"]).expect(0);
+    let said = test.cli(&["apply", "plan.terrane"]).expect(0);
+    assert_snapshot!(told(&test, &said), @"
+    ── stderr
+    Plans of `USER`, made as change set c2 on DAY.
+    change set c3: apply on `local`
+    Done: 2 stacks unchanged in 0 s.
+    ");
+}
+
+/// A second machine: a home, a cache and a clone of its own; only the key is the same.
+fn second_machine(engine: &str, backend: &str, bundle: &[u8]) -> TestTerrane {
+    let test = write_project(
+        terrane()
+            .without_env("TERRANE_HOME")
+            .env("CI", "true")
+            .env("TERRANE_KEY", KEY),
+        engine,
+        backend,
+    );
+    fs::remove_dir_all(test.root().join("user/.config")).unwrap();
+    fs::write(test.project().join("plan.terrane"), bundle).unwrap();
+    test
+}
+
+const KEY: &str = "terrane-key-1 test AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+
+fn bundle(test: &TestTerrane) -> Vec<u8> {
+    fs::read(test.project().join("plan.terrane")).unwrap()
+}
+
+fn s3(minio: &Minio, bucket: &str) -> String {
+    format!(
+        "backend \"s3\" {{\n    bucket = \"{bucket}\"\n    key = \"${{stack.state}}.tfstate\"\n    region = \"{}\"\n    \
+         use_lockfile = true\n    use_path_style = true\n    skip_credentials_validation = true\n    \
+         skip_metadata_api_check = true\n    skip_region_validation = true\n    skip_requesting_account_id = true\n    \
+         endpoints = {{ s3 = \"{}\" }}\n    access_key = \"{}\"\n    secret_key = \"{}\"\n  }}",
+        Minio::REGION,
+        minio.endpoint(),
+        Minio::ACCESS_KEY,
+        Minio::SECRET_KEY,
+    )
+}
+
+#[test]
+fn another_machine_needs_only_the_key() {
+    let minio = Minio::start();
+    insta::allow_duplicates! { for (engine, _) in engines::all() {
+        let bucket = minio.bucket();
+        let backend = s3(&minio, &bucket);
+        let first = second_machine(engine, &backend, b"");
+        let _ = first.cli(&["apply", "--auto-approve"]).expect(0);
+        first.write("app/main.tf", &APP.replace("hello", "good day"));
+        let _ = first.cli(&["plan", "--out", "plan.terrane"]).expect(0);
+
+        // It has never seen `base`, which does not change, and needs its output.
+        let second = second_machine(engine, &backend, &bundle(&first));
+        let said = second
+            .cli(&["apply", "plan.terrane", "--auto-approve"])
+            .expect(0);
+        assert_snapshot!(told(&second, &said), @"
+            ── stderr
+            warning: no home is named: lanes and history reach no further than this job
+            Plans of `USER`, made as change set c2 on DAY.
+            change set c1: apply on `local`
+            Done: 1 stack applied, 1 unchanged in 0 s.
+            ");
+        // On a third machine the engine's own look at its backend is what is left.
+        let third = second_machine(engine, &backend, &bundle(&first));
+        let said = third
+            .cli(&["apply", "plan.terrane", "--auto-approve"])
+            .expect(1);
+        assert!(said.stderr.contains("stale"), "{said}");
+    } }
+}
+
+/// A machine of its own with the same project, key and home.
+fn sharing(home: &str, minio: &Minio) -> TestTerrane {
+    let test = terrane()
+        .env("TERRANE_HOME", home)
+        .env("TERRANE_KEY", KEY)
+        .env("AWS_ENDPOINT_URL", &minio.endpoint())
+        .env("AWS_ALLOW_HTTP", "true")
+        .env("AWS_REGION", "us-east-1")
+        .env("AWS_ACCESS_KEY_ID", Minio::ACCESS_KEY)
+        .env("AWS_SECRET_ACCESS_KEY", Minio::SECRET_KEY);
+    write_project(
+        test,
+        "tofu",
+        "approval {\n    count  = 1\n    author = true\n  }",
+    )
+}
+
+#[test]
+fn what_people_said_on_one_machine_counts_on_another() {
+    let minio = Minio::start();
+    let bucket = minio.bucket();
+    let database = Postgres::start().database();
+    let home = format!("{database}&blobs=s3://{bucket}/states");
+    let one = sharing(&home, &minio);
+    let _ = one.cli(&["plan", "--out", "plan.terrane"]).expect(0);
+    let apply = ["apply", "plan.terrane", "--auto-approve"];
+    let said = one.cli(&apply).expect(3);
+    assert!(said.stderr.contains("awaits approval"), "{said}");
+    // The first machine is gone; a third job takes up what was begun.
+    let two = sharing(&home, &minio);
+    fs::write(two.project().join("plan.terrane"), bundle(&one)).unwrap();
+    let said = two.cli(&apply).expect(3);
+    assert!(said.stderr.contains("change set c2"), "{said}");
+    let three = sharing(&home, &minio);
+    fs::write(three.project().join("plan.terrane"), bundle(&one)).unwrap();
+    let _ = one.cli(&["run", "approve", "c2"]).expect(0);
+    let said = three.cli(&apply).expect(0);
+    assert!(said.stderr.contains("Done: 2 stacks applied"), "{said}");
+    let said = two.cli(&apply).expect(4);
+    assert!(
+        said.stderr.contains("applied already, as change set c2"),
+        "{said}"
+    );
+}
+
+#[test]
+fn without_the_key_it_is_refused() {
+    let backend = "backend \"local\" { path = \"ROOT/${stack.state}.tfstate\" }";
+    let first = second_machine("tofu", backend, b"");
+    let _ = first.cli(&["plan", "--out", "plan.terrane"]).expect(0);
+    let none = second_machine("tofu", backend, &bundle(&first)).without_env("TERRANE_KEY");
+    let said = none.cli(&["apply", "plan.terrane"]).expect(4);
+    assert_snapshot!(told(&none, &said), @"
+    ── stderr
+    error: the bundle `plan.terrane` opens with the master key it was sealed with, and here is none
+    hint: give this job the key of the one that planned: `TERRANE_KEY`, or `TERRANE_KEY_FILE`
+    [exit 4]
+    ");
+    let other = KEY.replace(" test AA", " other BB");
+    let other = second_machine("tofu", backend, &bundle(&first)).env("TERRANE_KEY", &other);
+    let said = other.cli(&["apply", "plan.terrane"]).expect(4);
+    assert_snapshot!(told(&other, &said), @"
+    ── stderr
+    error: the bundle `plan.terrane` is refused
+           it was sealed with master key `test`, and the one at hand is `other`
+    hint: give this job the key of the one that planned: `TERRANE_KEY`, or `TERRANE_KEY_FILE`
+    [exit 4]
+    ");
+}
+
+#[test]
+fn a_changed_a_cut_and_a_foreign_bundle_are_refused() {
+    let test = project("tofu", "");
+    let _ = test.cli(&["plan", "--out", "plan.terrane"]).expect(0);
+    let whole = bundle(&test);
+    let path = test.project().join("plan.terrane");
+    let apply = |bytes: &[u8]| {
+        fs::write(&path, bytes).unwrap();
+        let said = test
+            .cli(&["apply", "plan.terrane", "--auto-approve"])
+            .expect(4);
+        told(&test, &said)
+    };
+    let mut changed = whole.clone();
+    let last = changed.len() - 1;
+    changed[last] ^= 1;
+    assert_snapshot!(apply(&changed), @"
+    ── stderr
+    error: the bundle `plan.terrane` is refused
+           it was changed, or it is cut short
+    hint: `terrane plan --out FILE` makes a fresh one
+    [exit 4]
+    ");
+    assert_eq!(apply(&changed), apply(&whole[..whole.len() / 2]));
+    let hcl = test.read("terrane.hcl");
+    test.write("terrane.hcl", &hcl.replace("k3v9qd", "another"));
+    assert_snapshot!(apply(&whole), @"
+    ── stderr
+    error: the bundle `plan.terrane` is refused
+           it belongs to the project with the id `k3v9qd`, and this one has the id `another`
+    hint: run this in the project it was made for, or make one here: `terrane plan --out FILE`
+    [exit 4]
+    ");
+    test.write("terrane.hcl", &hcl);
+    assert_snapshot!(apply(b"PK\x03\x04 something else"), @"
+    ── stderr
+    error: `plan.terrane` is no bundle
+    hint: `terrane plan --out FILE` makes one
+    [exit 4]
+    ");
+    let _ = test.cli(&["output", "base"]).expect(1);
+}
+
+#[test]
+fn a_bundle_whose_state_moved_is_refused_even_with_auto_approve() {
+    let test = project("tofu", "");
+    let _ = test
+        .cli(&["plan", "base", "--out", "plan.terrane"])
+        .expect(0);
+    let _ = test.cli(&["apply", "base", "--auto-approve"]).expect(0);
+    let said = test
+        .cli(&["apply", "plan.terrane", "--auto-approve"])
+        .expect(4);
+    let user = test.shell("id --user --name").stdout;
+    let shown = told(&test, &said).replace(&format!("`{}`", user.trim()), "`USER`");
+    assert_snapshot!(shown, @"
+    ── stderr
+    Plans of `USER`, made as change set c1 on DAY.
+    change set c3: apply on `local`
+    ✗ base   failed while applying, after 0 s
+        this plan may no longer be applied: the state moved after it was made (no state, now serial 1)
+        serial 1 was written by run r2 (asked for by `USER`) less than a minute ago
+        `terrane plan --out FILE` makes a fresh one
+
+    error: change set c3 stopped: 1 failed
+    hint: fix the cause, then the same command again applies what is left
+    [exit 4]
+    ");
+}
+
+#[test]
+fn another_engine_than_the_plans_is_refused() {
+    let test = project("tofu", "");
+    let _ = test
+        .cli(&["plan", "base", "--out", "plan.terrane"])
+        .expect(0);
+    let tofu = test.root().join("bin/tofu");
+    fs::remove_file(&tofu).unwrap();
+    let real = engines::tofu();
+    testkit::write_program(
+        &tofu,
+        &format!(
+            "#!/bin/sh\nif [ \"$1\" = version ]; then echo '{{\"terraform_version\":\"1.99.0\"}}'; exit; fi\nexec {} \"$@\"\n",
+            real.display()
+        ),
+    );
+    let said = test
+        .cli(&["apply", "plan.terrane", "--auto-approve"])
+        .expect(4);
+    let version = real.parent().and_then(|dir| dir.file_name()).unwrap();
+    let shown = told(&test, &said).replace(&*version.to_string_lossy(), "VERSION");
+    assert_snapshot!(shown, @"
+    ── stderr
+    error: the plan of stack `base` was made with `tofu VERSION`, which is not here
+           `tofu VERSION` is wanted, but there is only 1.99.0 at `ROOT/bin/tofu`
+    hint: `terrane engine install tofu VERSION` gets it
+    [exit 4]
+    ");
+}
+
+#[test]
+fn where_a_plan_fails_no_bundle_is_written_and_an_old_one_goes() {
+    let test = project("tofu", "");
+    let _ = test.cli(&["plan", "--out", "plan.terrane"]).expect(0);
+    test.write(
+        "base/main.tf",
+        "resource \"terraform_data\" \"a\" { input = file(\"nothing\") }\noutput \"name\" { value = \"x\" }\n",
+    );
+    let said = test
+        .cli(&["plan", "base", "--out", "plan.terrane"])
+        .expect(1);
+    assert!(said.stderr.contains("no bundle was written"), "{said}");
+    assert!(!test.project().join("plan.terrane").exists());
+}
+
+#[test]
+fn it_holds_nothing_in_clear_and_leaves_nothing_behind() {
+    let test = project("tofu", "");
+    let secret = "correct-horse-battery";
+    test.write(
+        "base/main.tf",
+        &format!("resource \"terraform_data\" \"a\" {{ input = \"{secret}\" }}\noutput \"name\" {{ value = \"x\" }}\n"),
+    );
+    let _ = test.cli(&["plan", "--out", "plan.terrane"]).expect(0);
+    let bytes = bundle(&test);
+    assert!(
+        !bytes
+            .windows(secret.len())
+            .any(|at| at == secret.as_bytes())
+    );
+    let left = crate::story::files(&test.home());
+    let left: Vec<_> = left
+        .iter()
+        .filter(|path| {
+            path.ends_with("plan.file")
+                || path.parent().is_some_and(|dir| dir.ends_with("kept-plans"))
+        })
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+    // The file lies in the project, and is not part of its source.
+    let before = test.cli(&["plan", "--json"]).expect(0).stdout;
+    fs::remove_file(test.project().join("plan.terrane")).unwrap();
+    let after = test.cli(&["plan", "--json"]).expect(0).stdout;
+    let source = |out: &str| {
+        let outcome: serde_json::Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
+        outcome["stacks"]["base"]["outcome"]["plan"]["seal"]["source"].clone()
+    };
+    assert!(source(&before).is_string(), "{before}");
+    assert_eq!(source(&before), source(&after));
+}
+
+#[test]
+fn as_json_it_says_what_was_written() {
+    let test = project("tofu", "");
+    let said = test
+        .cli(&["plan", "--out", "plan.terrane", "--json"])
+        .expect(0);
+    let events: Vec<serde_json::Value> = said
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let kinds: Vec<&str> = events
+        .iter()
+        .filter_map(|event| event["event"].as_str())
+        .collect();
+    assert_eq!(kinds[kinds.len() - 2..], ["bundle", "outcome"]);
+    let mut written = events[events.len() - 2].clone();
+    assert_eq!(written["bytes"].as_u64(), Some(bundle(&test).len() as u64));
+    written["bytes"] = 0.into();
+    written["bundle"] = "ID".into();
+    assert_snapshot!(written.to_string(), @r#"{"event":"bundle","file":"plan.terrane","bundle":"ID","change_set":"c1","bytes":0,"stacks":2,"changing":1,"deferred":1}"#);
+}
+
+#[test]
+fn a_word_that_is_no_bundle_is_told_from_a_stack() {
+    let test = project("tofu", "");
+    let said = test.cli(&["apply", "base/main.tf"]).expect(4);
+    assert_snapshot!(told(&test, &said), @"
+    ── stderr
+    error: `base/main.tf` is no bundle
+    hint: `terrane plan --out FILE` makes one
+    [exit 4]
+    ");
+    let said = test.cli(&["apply", "nothing.terrane"]).expect(64);
+    assert_snapshot!(told(&test, &said), @"
+    ── stderr
+    error: there is no file `nothing.terrane`
+    hint: `terrane plan --out FILE` makes a bundle; stacks are named without `.` and `/`
+    [exit 64]
+    ");
+    let _ = test.cli(&["plan", "--out", "plan.terrane"]).expect(0);
+    let said = test.cli(&["apply", "plan.terrane", "base"]).expect(64);
+    assert_snapshot!(told(&test, &said), @"
+    ── stderr
+    error: the bundle `plan.terrane` is applied as a whole: nothing can be selected beside it
+    [exit 64]
+    ");
+}

@@ -1,0 +1,458 @@
+//! Plans that travel: a whole change set, planned here, as one sealed file that another job applies, on this machine
+//! or on another.
+//!
+//! Everything an apply needs is in it: the source, each plan as the engine wrote it and as people saw it, its seal,
+//! and the keys of the digests in the seals, without which another home could not compare values.
+//!
+//! Not here: making a change set of one (`changesets::bundled`), sealing (`store::bundles`).
+
+use std::fs;
+use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use model::bundle::{Parts, UnpackPartsError, pack, unpack};
+use model::changeset::{BundleOrigin, ChangeSet, Request};
+use model::ids::{ChangeSetId, RunId, StackName};
+use model::run::{Outcome, Run, RunSpec, RunState};
+use serde::{Deserialize, Serialize};
+use store::{OpenBundleError, Scope, StoreError};
+
+use crate::home::make_private;
+use crate::{Control, recovery, runner};
+
+pub(crate) mod digests;
+
+use digests::Digests;
+
+/// What to do where the key of a bundle is missing.
+pub const GIVE_KEY: &str =
+    "give this job the key of the one that planned: `TERRANE_KEY`, or `TERRANE_KEY_FILE`";
+
+/// A larger file is not read at all.
+const LARGEST: u64 = 1 << 30;
+
+/// What is known of each run of a bundle. Stored in bundles: fields are only added.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Planned {
+    pub(crate) spec: RunSpec,
+    /// How its plan ended: with changes, without, or deferred.
+    pub(crate) outcome: Outcome,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Index {
+    request: Request,
+    planned_as: String,
+    planned_at: jiff::Timestamp,
+    digests: Digests,
+    runs: Vec<Planned>,
+}
+
+/// A bundle that was opened: it is of this project, and nobody changed it.
+pub struct Bundle {
+    pub(crate) request: Request,
+    pub(crate) digests: Digests,
+    pub(crate) runs: Vec<Planned>,
+    parts: Parts,
+    /// Whose plans these are.
+    pub origin: BundleOrigin,
+}
+
+/// What was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    pub id: String,
+    pub bytes: u64,
+    pub stacks: usize,
+    /// Of these, those whose plan has changes, and those that are planned when others were applied.
+    pub changing: usize,
+    pub deferred: usize,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum WriteBundleError {
+    #[error("the plan of stack `{stack}` {why}: a bundle holds whole change sets only")]
+    NotPlanned { stack: StackName, why: &'static str },
+    #[error("the {what} of stack `{stack}` is gone")]
+    Gone {
+        what: &'static str,
+        stack: StackName,
+    },
+    #[error("could not read the source of change set `{set}`")]
+    Source { set: String, source: io::Error },
+    #[error("could not open what was kept of the plans")]
+    Unseal(#[source] StoreError),
+    #[error("could not read what was asked for")]
+    Read(#[from] store::ChangeSetError),
+    #[error("could not put the bundle together")]
+    Encode(#[source] serde_json::Error),
+    #[error("could not seal the bundle")]
+    Seal(#[source] StoreError),
+    #[error("could not write `{}`", path.display())]
+    Write { path: PathBuf, source: io::Error },
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ReadBundleError {
+    #[error("could not read `{}`", path.display())]
+    Read { path: PathBuf, source: io::Error },
+    #[error("`{}` is larger than any bundle", path.display())]
+    TooLarge { path: PathBuf },
+    #[error("the bundle `{}` is refused", path.display())]
+    Open {
+        path: PathBuf,
+        source: OpenBundleError,
+    },
+    #[error("the bundle `{}` is refused", path.display())]
+    Parts {
+        path: PathBuf,
+        source: UnpackPartsError,
+    },
+    #[error("the bundle `{}` was made by another terrane", path.display())]
+    Index {
+        path: PathBuf,
+        source: serde_json::Error,
+    },
+}
+
+impl ReadBundleError {
+    pub fn hint(&self) -> Option<String> {
+        let Self::Open { source, .. } = self else {
+            return None;
+        };
+        Some(match source {
+            OpenBundleError::OtherMaster { .. } => GIVE_KEY.to_owned(),
+            OpenBundleError::Foreign { .. } => {
+                "run this in the project it was made for, or make one here: `terrane plan --out FILE`".to_owned()
+            }
+            OpenBundleError::Shape
+            | OpenBundleError::Format { .. }
+            | OpenBundleError::Changed
+            | OpenBundleError::Interrupted => {
+                "`terrane plan --out FILE` makes a fresh one".to_owned()
+            }
+        })
+    }
+
+    /// Whether the file itself will not do, rather than reading having failed.
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Self::TooLarge { .. } | Self::Parts { .. } | Self::Index { .. } => true,
+            Self::Open { source, .. } => !matches!(source, OpenBundleError::Interrupted),
+            Self::Read { .. } => false,
+        }
+    }
+}
+
+/// Whether the file at this path begins as a bundle does.
+pub fn is_bundle(path: &Path) -> io::Result<bool> {
+    let mut start = [0; 32];
+    let mut file = fs::File::open(path)?;
+    let mut length = 0;
+    while length < start.len() {
+        match file.read(&mut start[length..])? {
+            0 => break,
+            read => length += read,
+        }
+    }
+    Ok(store::is_bundle(&start[..length]))
+}
+
+/// Writes the plans of a change set that is over into a file, as a whole or not at all.
+pub async fn write(
+    control: &Control,
+    set: &ChangeSet,
+    runs: &[Run],
+    path: &Path,
+) -> Result<Written, WriteBundleError> {
+    let mut parts = Parts::new();
+    let mut planned = Vec::new();
+    for run in runs {
+        let outcome = planned_outcome(run)?;
+        let spec = control.store.run_spec(run.id).await?;
+        if let Outcome::Planned { .. } = outcome {
+            for kept in Kept::ALL {
+                let plain = kept.read(control, run.id, &spec).await;
+                let plain = plain.map_err(WriteBundleError::Unseal)?;
+                let part = plain.ok_or_else(|| WriteBundleError::Gone {
+                    what: kept.what(),
+                    stack: run.stack.clone(),
+                })?;
+                parts.insert(kept.part(&run.stack), part);
+            }
+        }
+        planned.push(Planned { spec, outcome });
+    }
+    let snapshot = read_source(control, set).await?;
+    parts.insert("source".to_owned(), snapshot);
+    let count = |is_meant: fn(&Outcome) -> bool| {
+        let outcomes = planned.iter().map(|run| &run.outcome);
+        outcomes.filter(|outcome| is_meant(outcome)).count()
+    };
+    let changing = count(|outcome| matches!(outcome, Outcome::Planned { .. }));
+    let deferred = count(|outcome| matches!(outcome, Outcome::Deferred { .. }));
+    let stacks = planned.len();
+    let index = Index {
+        request: set.request.clone(),
+        planned_as: set.id.to_string(),
+        planned_at: set.created_at,
+        digests: Digests::of_home(&control.store)
+            .await
+            .map_err(WriteBundleError::Seal)?,
+        runs: planned,
+    };
+    let index = serde_json::to_vec(&index).map_err(WriteBundleError::Encode)?;
+    parts.insert("index".to_owned(), index);
+    let id = uuid::Uuid::new_v4().simple().to_string();
+    let sealed = control
+        .store
+        .bundle_seal(control.home.project(), &id, pack(&parts))
+        .await
+        .map_err(WriteBundleError::Seal)?;
+    put(path, &sealed).map_err(|source| WriteBundleError::Write {
+        path: path.to_owned(),
+        source,
+    })?;
+    Ok(Written {
+        id,
+        bytes: sealed.len() as u64,
+        stacks,
+        changing,
+        deferred,
+    })
+}
+
+/// What a run's plan came to; nothing that failed, or did not come to its end, goes into a bundle.
+fn planned_outcome(run: &Run) -> Result<Outcome, WriteBundleError> {
+    let not_planned = |why| {
+        let stack = run.stack.clone();
+        Err(WriteBundleError::NotPlanned { stack, why })
+    };
+    let RunState::Finished { outcome, .. } = &run.state else {
+        return not_planned("is not finished");
+    };
+    match outcome {
+        Outcome::Planned { .. }
+        | Outcome::Deferred { .. }
+        | Outcome::Unchanged
+        | Outcome::Untouched => Ok(outcome.clone()),
+        Outcome::Failed { .. } => not_planned("failed"),
+        Outcome::Skipped { .. } => not_planned("was skipped"),
+        Outcome::Applied { .. } | Outcome::Unknown { .. } => not_planned("was applied"),
+    }
+}
+
+/// The source as it was kept: packed and compressed.
+async fn read_source(control: &Control, set: &ChangeSet) -> Result<Vec<u8>, WriteBundleError> {
+    let digest = &set.request.source;
+    let sealed =
+        fs::read(control.home.snapshot(digest)).map_err(|source| WriteBundleError::Source {
+            set: set.id.to_string(),
+            source,
+        })?;
+    let purpose = format!("snapshot {digest}");
+    let plain = control.store.unseal(Scope::Project, &purpose, sealed).await;
+    plain.map_err(WriteBundleError::Unseal)
+}
+
+/// Reads and opens a bundle. Whatever the file is, no more than a bundle's worth of it is read.
+pub async fn read(control: &Control, path: &Path) -> Result<Bundle, ReadBundleError> {
+    let path = path.to_owned();
+    let failed = |source| ReadBundleError::Read {
+        path: path.clone(),
+        source,
+    };
+    let file = fs::File::open(&path).map_err(failed)?;
+    let mut bytes = Vec::new();
+    file.take(LARGEST + 1)
+        .read_to_end(&mut bytes)
+        .map_err(failed)?;
+    if bytes.len() as u64 > LARGEST {
+        return Err(ReadBundleError::TooLarge { path });
+    }
+    let opened = control
+        .store
+        .bundle_open(control.home.project(), bytes)
+        .await;
+    let (id, plain) = match opened {
+        Ok(opened) => opened,
+        Err(source) => return Err(ReadBundleError::Open { path, source }),
+    };
+    let parts = match unpack(&plain) {
+        Ok(parts) => parts,
+        Err(source) => return Err(ReadBundleError::Parts { path, source }),
+    };
+    let index = parts.get("index").map_or(&[][..], Vec::as_slice);
+    let index: Index = match serde_json::from_slice(index) {
+        Ok(index) => index,
+        Err(source) => return Err(ReadBundleError::Index { path, source }),
+    };
+    Ok(Bundle {
+        origin: BundleOrigin {
+            id,
+            planned_as: index.planned_as,
+            planned_by: index.request.asker.clone(),
+            planned_at: index.planned_at,
+        },
+        request: index.request,
+        digests: index.digests,
+        runs: index.runs,
+        parts,
+    })
+}
+
+impl Bundle {
+    pub fn stacks(&self) -> impl Iterator<Item = &StackName> {
+        self.runs.iter().map(|run| &run.spec.stack.name)
+    }
+
+    /// The source, packed and compressed.
+    pub(crate) fn source(&self) -> &[u8] {
+        self.parts.get("source").map_or(&[], Vec::as_slice)
+    }
+
+    /// Puts what belongs to a run of this home where its runner looks for it.
+    pub(crate) async fn lay_out(
+        &self,
+        control: &Control,
+        run: RunId,
+        spec: &RunSpec,
+    ) -> Result<(), LayOutBundleError> {
+        make_private(&control.home.run_dir(run))?;
+        digests::keep(control, run, spec, &self.digests).await?;
+        for kept in Kept::ALL {
+            if let Some(plain) = self.parts.get(&kept.part(&spec.stack.name)) {
+                kept.write(control, run, spec, plain.clone()).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum LayOutBundleError {
+    #[error("could not seal a plan of the bundle")]
+    Seal(#[from] StoreError),
+    #[error("could not put a plan of the bundle in its place")]
+    Write(#[from] io::Error),
+}
+
+/// What is kept of a run's plan in a file of its own.
+#[derive(Clone, Copy)]
+enum Kept {
+    /// As the engine wrote it.
+    File,
+    /// As people saw it.
+    View,
+    /// What later plans are compared with.
+    Difference,
+}
+
+impl Kept {
+    const ALL: [Self; 3] = [Self::File, Self::View, Self::Difference];
+
+    fn what(self) -> &'static str {
+        match self {
+            Self::File => "plan file",
+            Self::View => "plan",
+            Self::Difference => "difference",
+        }
+    }
+
+    /// Its name among the parts of a bundle.
+    fn part(self, stack: &StackName) -> String {
+        match self {
+            Self::File => format!("plan {stack}"),
+            Self::View => format!("view {stack}"),
+            Self::Difference => format!("difference {stack}"),
+        }
+    }
+
+    fn place(self, control: &Control, run: RunId) -> (PathBuf, String) {
+        let dir = control.home.run_dir(run);
+        match self {
+            Self::File => (runner::plan_file(&dir), format!("plan-file {run}")),
+            Self::View => (runner::plan_view(&dir), format!("plan-view {run}")),
+            Self::Difference => crate::fit::place(control, run),
+        }
+    }
+
+    async fn read(
+        self,
+        control: &Control,
+        run: RunId,
+        spec: &RunSpec,
+    ) -> Result<Option<Vec<u8>>, StoreError> {
+        let (path, purpose) = self.place(control, run);
+        let Ok(sealed) = fs::read(path) else {
+            return Ok(None);
+        };
+        let scope = Scope::State(control.state_name(&spec.stack.state));
+        control
+            .store
+            .unseal(scope, &purpose, sealed)
+            .await
+            .map(Some)
+    }
+
+    async fn write(
+        self,
+        control: &Control,
+        run: RunId,
+        spec: &RunSpec,
+        plain: Vec<u8>,
+    ) -> Result<(), LayOutBundleError> {
+        let (path, purpose) = self.place(control, run);
+        let scope = Scope::State(control.state_name(&spec.stack.state));
+        let sealed = control.store.seal(scope, &purpose, plain).await?;
+        runner::write_private(&path, &sealed)?;
+        Ok(())
+    }
+}
+
+/// As a whole or not at all, and for its owner's eyes only.
+fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+    let mut file = tempfile::NamedTempFile::new_in(dir.unwrap_or(Path::new(".")))?;
+    file.write_all(bytes)?;
+    file.as_file().sync_all()?;
+    file.persist(path)?;
+    Ok(())
+}
+
+/// Notes that the plans of a change set are kept until they are written into a bundle.
+pub(crate) fn note_kept(control: &Control, set: ChangeSetId) -> io::Result<()> {
+    let dir = control.home.kept_plans();
+    make_private(&dir)?;
+    fs::write(dir.join(set.to_string()), b"")
+}
+
+/// The plans of a change set are in their bundle, or will be in none.
+pub async fn forget_kept(control: &Control, set: &ChangeSet, runs: &[Run]) {
+    recovery::remove_plans(control, set, runs).await;
+    drop(fs::remove_file(
+        control.home.kept_plans().join(set.id.to_string()),
+    ));
+}
+
+/// Forgets plans that were kept for a bundle which nobody writes any more.
+pub(crate) async fn forget_abandoned(control: &Control) -> Result<(), store::ChangeSetError> {
+    let Ok(kept) = fs::read_dir(control.home.kept_plans()) else {
+        return Ok(());
+    };
+    for entry in kept.flatten() {
+        let Some(id) = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok())
+        else {
+            continue;
+        };
+        let set = control.store.change_set_get(id).await?;
+        if set.status.is_over() && !crate::changesets::is_watched(control, &set) {
+            let runs = control.store.run_list(id).await?;
+            forget_kept(control, &set, &runs).await;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,109 @@
+//! The keys of the digests in seals and differences. Each home has its own; a run whose plan came from another home
+//! compares with that one's.
+
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+
+use model::ids::RunId;
+use model::run::RunSpec;
+use model::secret::Secret;
+use serde::{Deserialize, Serialize};
+use store::{KeyedDigester, Scope, Store, StoreError};
+
+use super::LayOutBundleError;
+use crate::Control;
+use crate::runner::write_private;
+
+/// Lies only in what is sealed.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct Digests {
+    inputs: String,
+    values: String,
+}
+
+/// What is digested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// All inputs of a run, for its seal.
+    Inputs,
+    /// One value in a plan, for its difference.
+    PlanValue,
+}
+
+impl Purpose {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Inputs => "inputs",
+            Self::PlanValue => "plan value",
+        }
+    }
+}
+
+impl Digests {
+    pub(super) async fn of_home(store: &Store) -> Result<Self, StoreError> {
+        let text = async |purpose: Purpose| {
+            let digester = store.keyed_digester(purpose.name()).await?;
+            Ok::<_, StoreError>(digester.to_secret().expose().to_owned())
+        };
+        Ok(Self {
+            inputs: text(Purpose::Inputs).await?,
+            values: text(Purpose::PlanValue).await?,
+        })
+    }
+
+    fn of(&self, purpose: Purpose) -> &str {
+        match purpose {
+            Purpose::Inputs => &self.inputs,
+            Purpose::PlanValue => &self.values,
+        }
+    }
+}
+
+/// What digests for this run: its own home's key, or that of the home where its plan was made.
+pub(crate) async fn digester(
+    control: &Control,
+    run: RunId,
+    spec: &RunSpec,
+    purpose: Purpose,
+) -> Result<KeyedDigester, StoreError> {
+    match fs::read(path(control, run)) {
+        Err(err) if err.kind() == io::ErrorKind::NotFound => {
+            control.store.keyed_digester(purpose.name()).await
+        }
+        sealed => {
+            let failed = |source| StoreError::File {
+                deed: "read",
+                path: path(control, run),
+                source,
+            };
+            let sealed = sealed.map_err(failed)?;
+            let scope = Scope::State(control.state_name(&spec.stack.state));
+            let plain = control.store.unseal(scope, &name(run), sealed).await?;
+            let wrong = || failed(io::ErrorKind::InvalidData.into());
+            let digests: Digests = serde_json::from_slice(&plain).map_err(|_| wrong())?;
+            KeyedDigester::from_secret(&Secret::new(digests.of(purpose))).ok_or_else(wrong)
+        }
+    }
+}
+
+pub(super) async fn keep(
+    control: &Control,
+    run: RunId,
+    spec: &RunSpec,
+    digests: &Digests,
+) -> Result<(), LayOutBundleError> {
+    let plain = serde_json::to_vec(digests).map_err(io::Error::other)?;
+    let scope = Scope::State(control.state_name(&spec.stack.state));
+    let sealed = control.store.seal(scope, &name(run), plain).await?;
+    write_private(&path(control, run), &sealed)?;
+    Ok(())
+}
+
+fn path(control: &Control, run: RunId) -> PathBuf {
+    control.home.run_dir(run).join("digests")
+}
+
+fn name(run: RunId) -> String {
+    format!("digests {run}")
+}

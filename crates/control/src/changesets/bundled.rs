@@ -1,0 +1,329 @@
+//! A change set whose plans were made elsewhere: put together from a bundle, and checked as any other.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::io;
+
+use model::changeset::{Action, ChangeSet, Origin, Request};
+use model::engine::{Constraint, EngineRequirement};
+use model::ids::{ChangeSetId, StackName};
+use model::project::Project;
+use model::run::{Outcome, Run, RunEvent, RunSpec, RunState};
+use store::Scope;
+
+use super::{Begun, PrepareError, Wanted, approvals, checks, is_ours, source, watch, watch_path};
+use crate::asker::Asker;
+use crate::backends::{self, BackendError, Seat, Which};
+use crate::bundle::{Bundle, LayOutBundleError, Planned};
+use crate::engines::{self, Search};
+use crate::home::make_private;
+use crate::projects::OpenProject;
+use crate::{Control, kept_aside};
+
+#[derive(Debug, thiserror::Error)]
+pub enum BeginBundleError {
+    #[error(transparent)]
+    Prepare(#[from] PrepareError),
+    #[error("the bundle changes stack `{stack}`, which this project does not have")]
+    NoStack { stack: StackName },
+    #[error("the plan of stack `{stack}` was made with `{made_with}`, which is not here")]
+    Engine {
+        stack: StackName,
+        made_with: String,
+        source: Box<drivers::engine::LocateError>,
+    },
+    #[error("this bundle was applied already, as change set {set}")]
+    Applied { set: String },
+    #[error("this bundle is being applied by another machine, as change set {set}")]
+    Elsewhere { set: String },
+    #[error("could not see what stack `{stack}` gives")]
+    Copy {
+        stack: StackName,
+        source: Box<BackendError>,
+    },
+    #[error("could not keep what is in the bundle")]
+    LayOut(#[from] LayOutBundleError),
+}
+
+impl BeginBundleError {
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Prepare(err) => err.hint(),
+            Self::NoStack { .. } => Some("check out the commit it was made from".to_owned()),
+            Self::Engine { made_with, .. } => {
+                Some(format!("`terrane engine install {made_with}` gets it"))
+            }
+            Self::Applied { set } => Some(format!(
+                "`terrane plan --out FILE` makes a fresh one; `terrane run list` shows what became of {set}"
+            )),
+            Self::Elsewhere { .. } => Some("the same command there attaches to it".to_owned()),
+            Self::Copy { source, .. } => source.hint(),
+            Self::LayOut(_) => None,
+        }
+    }
+
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Self::Prepare(err) => err.is_refusal(),
+            Self::NoStack { .. }
+            | Self::Engine { .. }
+            | Self::Applied { .. }
+            | Self::Elsewhere { .. } => true,
+            Self::Copy { .. } | Self::LayOut(_) => false,
+        }
+    }
+}
+
+/// A change set that applies this bundle and is not over: the same command again attaches to it. One that changed
+/// something, or may have, is not begun again.
+pub async fn find_bundled(
+    control: &Control,
+    bundle: &Bundle,
+) -> Result<Option<ChangeSet>, BeginBundleError> {
+    let sets = control
+        .store
+        .change_set_list_of_bundle(&bundle.origin.id)
+        .await;
+    for set in sets.map_err(PrepareError::from)? {
+        let name = set.id.to_string();
+        if !set.status.is_over() {
+            return Ok(Some(set));
+        }
+        let runs = control.store.run_list(set.id).await;
+        if runs.map_err(PrepareError::from)?.iter().any(was_applied) {
+            return Err(BeginBundleError::Applied { set: name });
+        }
+    }
+    Ok(None)
+}
+
+/// Whether its engine may have changed something.
+fn was_applied(run: &Run) -> bool {
+    let RunState::Finished { outcome, .. } = &run.state else {
+        return true;
+    };
+    match outcome {
+        Outcome::Applied { .. } | Outcome::Unknown { .. } => true,
+        // What was refused, or failed before, has changed nothing.
+        Outcome::Failed { problem } => {
+            problem.stage == model::run::Stage::Applying && !problem.refused
+        }
+        Outcome::Planned { .. }
+        | Outcome::Deferred { .. }
+        | Outcome::Unchanged
+        | Outcome::Untouched
+        | Outcome::Skipped { .. } => false,
+    }
+}
+
+/// Puts a change set together from a bundle and stores it, its plans as if they had been made here. One that was `begun`
+/// on another machine, and waits for a person, goes on here, with what was said about it.
+pub async fn begin_bundled(
+    control: &Control,
+    open: &OpenProject,
+    project: &Project,
+    env: &BTreeMap<String, String>,
+    bundle: &Bundle,
+    wanted: &Wanted,
+    begun: Option<&ChangeSet>,
+) -> Result<Begun, BeginBundleError> {
+    checks::check_holds(control, project, wanted).await?;
+    for name in &wanted.stacks {
+        let Some(stack) = project.stacks.get(name) else {
+            let stack = name.clone();
+            return Err(BeginBundleError::NoStack { stack });
+        };
+        checks::may(project, stack, wanted)?;
+        let state = control.state_name(&stack.state);
+        let checked = kept_aside::check(control, &state).await;
+        checked.map_err(|source| PrepareError::KeptAside {
+            stack: name.clone(),
+            source: Box::new(source),
+        })?;
+        checks::check_state_file(control, open, project, name).await?;
+    }
+    checks::reserve_for_runs(control, project, wanted).await?;
+    let path = env.get("PATH").map(OsStr::new);
+    let search = Search::new(path, &control.cache);
+    let mut planned = Vec::new();
+    for run in &bundle.runs {
+        let spec = here(&run.spec, open, &search)?;
+        planned.push((spec, events(run, wanted.auto_approve)));
+    }
+    let specs: Vec<RunSpec> = planned.iter().map(|(spec, _)| spec.clone()).collect();
+    let asker = Asker::gather(env, &open.root, &specs).map_err(PrepareError::from)?;
+    see_outputs(control, open, project, env, &specs).await?;
+    // Until the change set is stored, nobody may take its source for left over.
+    let _kept = source::hold_snapshots(control)?;
+    keep_source(control, bundle).await?;
+    let id = match begun {
+        Some(set) => take_over(control, set, &specs).await?,
+        None => insert(control, project, bundle, wanted, planned).await?,
+    };
+    let watch = watch(control, id).map_err(|source| PrepareError::Keep {
+        path: watch_path(control, id),
+        source,
+    })?;
+    let runs = control.store.run_list(id).await;
+    for (run, spec) in runs.map_err(PrepareError::from)?.iter().zip(&specs) {
+        bundle.lay_out(control, run.id, spec).await?;
+    }
+    Ok(Begun {
+        id,
+        asker,
+        watch,
+        left_out: Vec::new(),
+    })
+}
+
+async fn insert(
+    control: &Control,
+    project: &Project,
+    bundle: &Bundle,
+    wanted: &Wanted,
+    planned: Vec<(RunSpec, Vec<RunEvent>)>,
+) -> Result<ChangeSetId, BeginBundleError> {
+    let request = Request {
+        machine: control.home.machine().to_owned(),
+        action: Action::Apply,
+        auto_approve: wanted.auto_approve,
+        parallelism: wanted.parallelism.max(1),
+        asker: Some(wanted.asker.clone()),
+        keeps_plans: false,
+        bundle: Some(bundle.origin.clone()),
+        origin: Origin::Person,
+        approvals: approvals(project, wanted),
+        ..bundle.request.clone()
+    };
+    let stored = control
+        .store
+        .change_set_insert_planned(&request, planned, control.now())
+        .await;
+    Ok(stored.map_err(PrepareError::from)?)
+}
+
+async fn take_over(
+    control: &Control,
+    set: &ChangeSet,
+    specs: &[RunSpec],
+) -> Result<ChangeSetId, BeginBundleError> {
+    let machine = control.home.machine();
+    let store = &control.store;
+    let taken = store.change_set_take_over(set.id, machine, specs).await;
+    if taken.map_err(PrepareError::from)? {
+        return Ok(set.id);
+    }
+    Err(BeginBundleError::Elsewhere {
+        set: set.id.to_string(),
+    })
+}
+
+/// What a run is about, on this machine: the same engine wherever it lies here, the project wherever it was cloned.
+fn here(
+    spec: &RunSpec,
+    open: &OpenProject,
+    search: &Search<'_>,
+) -> Result<RunSpec, BeginBundleError> {
+    let pin = &spec.engine;
+    let constraint = pin.version.parse::<Constraint>().ok();
+    let requirement = EngineRequirement {
+        flavor: pin.flavor,
+        constraint,
+    };
+    let engine =
+        engines::locate(&requirement, search).map_err(|source| BeginBundleError::Engine {
+            stack: spec.stack.name.clone(),
+            made_with: format!("{} {}", pin.flavor, pin.version),
+            source: Box::new(source),
+        })?;
+    let mut spec = spec.clone();
+    spec.engine.program = engine.program.to_string_lossy().into_owned();
+    spec.root = open.root.to_string_lossy().into_owned();
+    Ok(spec)
+}
+
+/// What happened to a run where it was planned, told again; one that was deferred has not begun.
+fn events(planned: &Planned, confirmed: bool) -> Vec<RunEvent> {
+    match &planned.outcome {
+        Outcome::Planned { plan } => vec![
+            RunEvent::PlanStarted,
+            RunEvent::PlanFinished {
+                plan: plan.clone(),
+                confirmed,
+                review: false,
+                fits: None,
+                novelties: Vec::new(),
+            },
+        ],
+        Outcome::Unchanged => vec![
+            RunEvent::PlanStarted,
+            RunEvent::NothingToChange {
+                consumed: None,
+                serial: None,
+            },
+        ],
+        Outcome::Untouched => vec![RunEvent::NothingConsumed],
+        Outcome::Deferred { .. }
+        | Outcome::Applied { .. }
+        | Outcome::Failed { .. }
+        | Outcome::Skipped { .. }
+        | Outcome::Unknown { .. } => Vec::new(),
+    }
+}
+
+/// A home that has never seen a stack of an engine's backend looks there for the outputs that others take: the
+/// seal says whether they are still those of the plan.
+async fn see_outputs(
+    control: &Control,
+    open: &OpenProject,
+    project: &Project,
+    env: &BTreeMap<String, String>,
+    specs: &[RunSpec],
+) -> Result<(), BeginBundleError> {
+    let needed = specs.iter().flat_map(|spec| spec.output_states.keys());
+    let needed: std::collections::BTreeSet<&StackName> = needed.collect();
+    for stack in needed {
+        let Some(upstream) = project.stacks.get(stack) else {
+            continue;
+        };
+        let state = control.state_name(&upstream.state);
+        let head = control.store.state_head(&state).await;
+        let is_known = head.map_err(PrepareError::Reserve)?.is_some();
+        if is_ours(project, stack) || is_known {
+            continue;
+        }
+        let failed = |source: BackendError| BeginBundleError::Copy {
+            stack: stack.clone(),
+            source: Box::new(source),
+        };
+        let seat = Seat::open(control, open, project, stack, env, Which::Target).await;
+        let body = seat.map_err(failed)?.pull().await.map_err(failed)?;
+        if let Some(body) = body {
+            let kept = backends::keep_copy(control, &upstream.state, None, body).await;
+            kept.map_err(|err| failed(BackendError::File(io::Error::other(err))))?;
+        }
+    }
+    Ok(())
+}
+
+async fn keep_source(control: &Control, bundle: &Bundle) -> Result<(), PrepareError> {
+    let digest = &bundle.request.source;
+    let path = control.home.snapshot(digest);
+    if path.exists() {
+        return Ok(());
+    }
+    let keep = |source| PrepareError::Keep {
+        path: path.clone(),
+        source,
+    };
+    let purpose = format!("snapshot {digest}");
+    let plain = bundle.source().to_vec();
+    let sealed = control.store.seal(Scope::Project, &purpose, plain).await;
+    let sealed = sealed.map_err(PrepareError::Seal)?;
+    if let Some(dir) = path.parent() {
+        make_private(dir).map_err(keep)?;
+    }
+    let temporary = path.with_extension(format!("{}", std::process::id()));
+    std::fs::write(&temporary, sealed).map_err(keep)?;
+    std::fs::rename(&temporary, &path).map_err(keep)
+}

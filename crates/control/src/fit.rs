@@ -1,0 +1,162 @@
+//! What was approved of a run's plan, kept sealed beside it, and whether a fresh plan fits it.
+//!
+//! Not here: what fits (`model::plan::fit`), and what becomes of approvals (`model::changeset`).
+
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+use model::ids::RunId;
+use model::plan::fit::{Difference, Fit, fits};
+use model::plan::{ParsePlanError, difference};
+use model::run::{PlanRecord, RunEvent, RunSpec};
+use store::{ChangeSetError, Scope, StoreError};
+
+use crate::Control;
+use crate::bundle::digests::{Purpose, digester};
+use crate::runner::write_private;
+
+#[derive(Debug, thiserror::Error)]
+pub enum FitError {
+    #[error("could not understand the plan")]
+    Parse(#[from] ParsePlanError),
+    #[error("could not read what happened to run `{run}`")]
+    Events { run: RunId, source: ChangeSetError },
+    #[error("could not keep what run `{run}` would change")]
+    Keep { run: RunId, source: io::Error },
+    #[error("could not seal what run `{run}` would change")]
+    Seal { run: RunId, source: StoreError },
+    #[error("could not write down what run `{run}` would change")]
+    Write {
+        run: RunId,
+        source: serde_json::Error,
+    },
+}
+
+/// How a fresh plan stands to what was approved.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Judged {
+    /// None if nothing was approved yet.
+    pub fits: Option<bool>,
+    /// What nobody approved, for people.
+    pub novelties: Vec<String>,
+    /// If it fits: from when on what was said is about it.
+    pub since: Option<Timestamp>,
+}
+
+/// Judges a fresh plan, given as the engine's JSON. What was approved stays what others are compared with for as long
+/// as they fit; else the fresh plan takes its place, to be approved itself.
+pub async fn judge(
+    control: &Control,
+    run: RunId,
+    spec: &RunSpec,
+    json: &[u8],
+) -> Result<Judged, FitError> {
+    let fresh = read(control, run, spec, json).await?;
+    let judged = match last_approved(control, run).await? {
+        Some(plan) => Judged {
+            since: plan.since,
+            ..compare(control, run, spec, &fresh).await?
+        },
+        None => Judged::default(),
+    };
+    if judged.fits == Some(true) {
+        return Ok(judged);
+    }
+    keep(control, run, spec, &fresh).await?;
+    Ok(Judged {
+        since: None,
+        ..judged
+    })
+}
+
+/// What a plan would change, its values as keyed digests.
+pub async fn read(
+    control: &Control,
+    run: RunId,
+    spec: &RunSpec,
+    json: &[u8],
+) -> Result<Difference, FitError> {
+    let digester = digester(control, run, spec, Purpose::PlanValue).await;
+    let digester = digester.map_err(|source| FitError::Seal { run, source })?;
+    let digest = |value: &serde_json::Value| digester.digest(value.to_string().as_bytes());
+    Ok(difference(json, &digest)?)
+}
+
+/// Compares with what was approved of this run. If that is not known any more, nothing fits.
+pub async fn compare(
+    control: &Control,
+    run: RunId,
+    spec: &RunSpec,
+    fresh: &Difference,
+) -> Result<Judged, FitError> {
+    let Some(approved) = approved(control, run, spec).await? else {
+        return Ok(Judged {
+            fits: Some(false),
+            novelties: vec!["what was approved before is not known any more".to_owned()],
+            since: None,
+        });
+    };
+    let novelties: Vec<String> = match fits(fresh, &approved) {
+        Fit::Yes => Vec::new(),
+        Fit::No(novelties) => novelties.iter().map(ToString::to_string).collect(),
+    };
+    Ok(Judged {
+        fits: Some(novelties.is_empty()),
+        novelties,
+        since: None,
+    })
+}
+
+/// Keeps what a person is about to see of a run, to compare later plans with.
+pub async fn keep(
+    control: &Control,
+    run: RunId,
+    spec: &RunSpec,
+    difference: &Difference,
+) -> Result<(), FitError> {
+    let plain = serde_json::to_vec(difference).map_err(|source| FitError::Write { run, source })?;
+    let scope = Scope::State(control.state_name(&spec.stack.state));
+    let (path, purpose) = place(control, run);
+    let sealed = control.store.seal(scope, &purpose, plain).await;
+    let sealed = sealed.map_err(|source| FitError::Seal { run, source })?;
+    write_private(&path, &sealed).map_err(|source| FitError::Keep { run, source })
+}
+
+async fn approved(
+    control: &Control,
+    run: RunId,
+    spec: &RunSpec,
+) -> Result<Option<Difference>, FitError> {
+    let (path, purpose) = place(control, run);
+    let Ok(sealed) = fs::read(path) else {
+        return Ok(None);
+    };
+    let scope = Scope::State(control.state_name(&spec.stack.state));
+    let plain = control.store.unseal(scope, &purpose, sealed).await;
+    let plain = plain.map_err(|source| FitError::Seal { run, source })?;
+    Ok(serde_json::from_slice(&plain).ok())
+}
+
+/// The last plan of this run, if somebody said yes to it: an apply is started only then.
+async fn last_approved(control: &Control, run: RunId) -> Result<Option<PlanRecord>, FitError> {
+    let events = control.store.run_events(run).await;
+    let events = events.map_err(|source| FitError::Events { run, source })?;
+    let (mut last, mut approved) = (None, false);
+    for (_, event) in events {
+        if let RunEvent::PlanFinished { plan, fits, .. } = event {
+            approved &= fits == Some(true);
+            last = Some(plan);
+        } else if matches!(event, RunEvent::Confirmed | RunEvent::ApplyStarted) {
+            approved = true;
+        }
+    }
+    Ok(last.filter(|_| approved))
+}
+
+/// Where it is kept, and for what it is sealed.
+pub(crate) fn place(control: &Control, run: RunId) -> (PathBuf, String) {
+    let path = control.home.run_dir(run).join("plan.difference");
+    (path, format!("plan-difference {run}"))
+}

@@ -1,0 +1,210 @@
+//! Whether all that a plan was made from is still as it was; if not, exactly what moved and who moved it.
+//!
+//! The head is looked at here so that a refusal comes before the engine starts, and once more by the statement that
+//! grants the engine its lock. Everything else is handed to the engine by us, so looking once is enough.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use drivers::engine::Search;
+use model::engine::EngineRequirement;
+use model::project::Backend;
+use model::run::{PlanRecord, RunEvent, RunSpec};
+use model::seal::{self, Moved, Seal, SealedHead, Written};
+use model::state::StateVersion;
+
+use super::workspace::Workspace;
+use super::{Failure, Job};
+use crate::engines;
+
+/// Why a plan may not be applied any more.
+pub(super) struct Void {
+    why: String,
+    /// Who moved the state, if that is what moved.
+    by: Option<String>,
+}
+
+impl Void {
+    pub(super) fn because(why: impl Into<String>) -> Self {
+        let why = why.into();
+        Self { why, by: None }
+    }
+
+    /// A preview was never meant to be applied; who said yes beforehand asked for the outcome. What was reviewed
+    /// elsewhere is applied as it was reviewed, or not at all.
+    pub(super) fn into_event(self, job: &Job<'_>, plan: &PlanRecord) -> Result<RunEvent, Failure> {
+        let Self { why, by } = self;
+        if !job.is_bundled && (plan.preview || job.auto_approve) {
+            return Ok(RunEvent::PlanVoided { why });
+        }
+        let mut message = format!("this plan may no longer be applied: {why}");
+        if let Some(by) = by {
+            message = format!("{message}\n{by}");
+        }
+        let stack = &job.spec.stack.name;
+        let hint = if job.is_bundled {
+            "`terrane plan --out FILE` makes a fresh one".to_owned()
+        } else {
+            format!(
+                "`terrane plan {stack}` makes a fresh plan; approvals carry over if it fits what was approved"
+            )
+        };
+        Err(Failure::new(message).hint(hint).refused())
+    }
+}
+
+/// What moved before the engine is set up again. The provider lock file is known after that: [`lock_file_moved`].
+pub(super) async fn moved(
+    job: &Job<'_>,
+    plan: &PlanRecord,
+    inputs: &str,
+    goes_on: bool,
+) -> Result<Option<Void>, Failure> {
+    let head = match job.spec.target.backend {
+        Backend::Terrane => head(job).await?,
+        // The engine compares the plan with its backend itself.
+        Backend::Engine { .. } => None,
+    };
+    let sealed = &plan.seal;
+    let now = Seal {
+        source: job.spec.source.clone(),
+        head: match job.spec.target.backend {
+            Backend::Terrane => head.as_ref().map(sealed_head),
+            Backend::Engine { .. } => sealed.head.clone(),
+        },
+        inputs: inputs.to_owned(),
+        // The process that made the plan goes on with the same program.
+        engine: if goes_on {
+            sealed.engine.clone()
+        } else {
+            engine(job).await?
+        },
+        lock_file: sealed.lock_file.clone(),
+    };
+    let all = seal::moved(sealed, &now);
+    if all.is_empty() {
+        return Ok(None);
+    }
+    let by_whom = match (&all[0], &head) {
+        (Moved::State { .. }, Some(head)) => Some(written(job, head).await),
+        _ => None,
+    };
+    let why = seal::words(&all);
+    Ok(Some(Void { why, by: by_whom }))
+}
+
+/// The state moved between our look and the engine's lock.
+pub(super) async fn head_moved(job: &Job<'_>, plan: &PlanRecord) -> Result<Void, Failure> {
+    let sealed = &plan.seal;
+    let head = head(job).await?;
+    let now = Seal {
+        head: head.as_ref().map(sealed_head),
+        ..(**sealed).clone()
+    };
+    let why = match seal::moved(sealed, &now).as_slice() {
+        [] => "the state moved after it was made, and back".to_owned(),
+        all => seal::words(all),
+    };
+    let by = match &head {
+        Some(head) => Some(written(job, head).await),
+        None => None,
+    };
+    Ok(Void { why, by })
+}
+
+pub(super) fn lock_file_moved(workspace: &Workspace, plan: &PlanRecord) -> Option<Void> {
+    let sealed = &plan.seal;
+    let now = Seal {
+        lock_file: lock_file(workspace),
+        ..(**sealed).clone()
+    };
+    let all = seal::moved(sealed, &now);
+    (!all.is_empty()).then(|| Void::because(seal::words(&all)))
+}
+
+/// Digest of the provider lock file as it lies beside the module now.
+pub(super) fn lock_file(workspace: &Workspace) -> Option<String> {
+    let bytes = fs::read(workspace.dir.join(".terraform.lock.hcl")).ok()?;
+    Some(drivers::snapshot::sha256(&bytes))
+}
+
+pub(super) fn sealed_head(head: &StateVersion) -> SealedHead {
+    SealedHead {
+        version: head.version,
+        serial: i64::try_from(head.serial).unwrap_or(i64::MAX),
+        lineage: head.lineage.clone(),
+    }
+}
+
+pub(super) async fn head(job: &Job<'_>) -> Result<Option<StateVersion>, Failure> {
+    let state = job.control.state_name(&job.spec.stack.state);
+    let head = job.control.store.state_head(&state).await;
+    head.map_err(|err| Failure::because("could not read the state", &err))
+}
+
+/// What the program says it is now: it may have been replaced since the plan was made.
+async fn engine(job: &Job<'_>) -> Result<String, Failure> {
+    let asking = Asking::of(
+        job.spec,
+        job.control.cache.clone(),
+        job.asker.env().get("PATH"),
+    );
+    let asked = tokio::task::spawn_blocking(move || asking.ask()).await;
+    let failed =
+        |err: &dyn std::error::Error| Failure::because("could not look at the engine", err);
+    asked.map_err(|err| failed(&err))?.map_err(|err| {
+        let hint = err.hint();
+        failed(&err).hint(hint)
+    })
+}
+
+struct Asking {
+    requirement: EngineRequirement,
+    program: PathBuf,
+    cache: PathBuf,
+    path: Option<String>,
+}
+
+impl Asking {
+    fn of(spec: &RunSpec, cache: PathBuf, path: Option<&String>) -> Self {
+        Self {
+            requirement: EngineRequirement {
+                flavor: spec.engine.flavor,
+                constraint: None,
+            },
+            program: PathBuf::from(&spec.engine.program),
+            cache,
+            path: path.cloned(),
+        }
+    }
+
+    fn ask(&self) -> Result<String, drivers::engine::LocateError> {
+        let search = Search {
+            path: self.path.as_deref().map(OsStr::new),
+            cache: Path::new(&self.cache),
+            program: Some(&self.program),
+        };
+        engines::locate(&self.requirement, &search).map(|engine| engine.to_string())
+    }
+}
+
+/// Who moved the state to where it is. Not knowing it is no reason to say nothing else.
+async fn written(job: &Job<'_>, head: &StateVersion) -> String {
+    let store = &job.control.store;
+    let brief = match head.run {
+        Some(run) => store.run_brief(run).await.ok(),
+        None => None,
+    };
+    let request = brief.map(|(set, _)| set.request);
+    let by = request.as_ref().and_then(|request| request.asker.clone());
+    let by = by.or_else(|| Some(head.actor.clone()));
+    let written = Written {
+        serial: sealed_head(head).serial,
+        run: head.run,
+        commit: request.and_then(|request| request.commit),
+        by: by.filter(|by| !by.is_empty()),
+        at: head.created_at,
+    };
+    written.words(job.control.now())
+}

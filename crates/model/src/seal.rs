@@ -1,0 +1,214 @@
+//! What binds a plan to all it was made from, and what of that moved since.
+//!
+//! Not here: looking at how things are now (`control`), the statement that checks the head while it grants the
+//! lock (`store::locks`).
+
+use std::fmt;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::ids::RunId;
+
+#[cfg(test)]
+mod tests;
+
+/// What a plan was made from. Apply is refused when any of it moved.
+///
+/// Stored with the plan: fields are only added.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Seal {
+    /// Digest of the snapshot.
+    pub source: String,
+    /// The head of the state, if there was one.
+    pub head: Option<SealedHead>,
+    /// Keyed digest of the input values.
+    pub inputs: String,
+    pub engine: String,
+    /// Digest of the provider lock file as the plan left it, if the module has one.
+    #[serde(default)]
+    pub lock_file: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SealedHead {
+    pub version: i64,
+    pub serial: i64,
+    pub lineage: String,
+}
+
+/// One thing that is not any more what the plan was made from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Moved {
+    Source {
+        from: String,
+        to: String,
+    },
+    State {
+        from: Option<SealedHead>,
+        to: Option<SealedHead>,
+    },
+    LockFile {
+        from: Option<String>,
+        to: Option<String>,
+    },
+    Engine {
+        from: String,
+        to: String,
+    },
+    /// Values may be secret: that they differ is all that is said.
+    Inputs,
+}
+
+/// Everything that moved, what matters most first.
+pub fn moved(sealed: &Seal, now: &Seal) -> Vec<Moved> {
+    let mut all = Vec::new();
+    if sealed.head != now.head {
+        all.push(Moved::State {
+            from: sealed.head.clone(),
+            to: now.head.clone(),
+        });
+    }
+    if sealed.source != now.source {
+        all.push(Moved::Source {
+            from: sealed.source.clone(),
+            to: now.source.clone(),
+        });
+    }
+    if sealed.inputs != now.inputs {
+        all.push(Moved::Inputs);
+    }
+    if sealed.engine != now.engine {
+        all.push(Moved::Engine {
+            from: sealed.engine.clone(),
+            to: now.engine.clone(),
+        });
+    }
+    if sealed.lock_file != now.lock_file {
+        all.push(Moved::LockFile {
+            from: sealed.lock_file.clone(),
+            to: now.lock_file.clone(),
+        });
+    }
+    all
+}
+
+/// What moved, in one phrase.
+pub fn words(moved: &[Moved]) -> String {
+    let all: Vec<String> = moved.iter().map(ToString::to_string).collect();
+    all.join("; ")
+}
+
+impl fmt::Display for Moved {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Source { from, to } => write!(
+                f,
+                "the source changed after it was made ({}, now {})",
+                short(from),
+                short(to)
+            ),
+            Self::State {
+                from: Some(from),
+                to: Some(to),
+            } if from.lineage != to.lineage => write!(
+                f,
+                "the state was replaced after it was made (lineage {}, now {})",
+                short(&from.lineage),
+                short(&to.lineage)
+            ),
+            // The same serial again: put back or written over by hand.
+            Self::State {
+                from: Some(from),
+                to: Some(to),
+            } if from.serial == to.serial => write!(
+                f,
+                "the state moved after it was made (version {}, now {}; both serial {})",
+                from.version, to.version, to.serial
+            ),
+            Self::State {
+                from: Some(from),
+                to: Some(to),
+            } => write!(
+                f,
+                "the state moved after it was made (serial {}, now {})",
+                from.serial, to.serial
+            ),
+            Self::State { from, to } => write!(
+                f,
+                "the state moved after it was made ({}, now {})",
+                serial(from.as_ref()),
+                serial(to.as_ref())
+            ),
+            Self::LockFile { from, to } => write!(
+                f,
+                "the provider lock file changed after it was made ({}, now {})",
+                from.as_deref().map_or("none", short),
+                to.as_deref().map_or("none", short)
+            ),
+            Self::Engine { from, to } => {
+                write!(f, "the engine changed after it was made ({from}, now {to})")
+            }
+            Self::Inputs => f.write_str("its input values changed after it was made"),
+        }
+    }
+}
+
+fn serial(head: Option<&SealedHead>) -> String {
+    head.map_or_else(
+        || "no state".to_owned(),
+        |head| format!("serial {}", head.serial),
+    )
+}
+
+/// As much of a digest as people compare.
+fn short(digest: &str) -> &str {
+    digest.get(..7).unwrap_or(digest)
+}
+
+/// Who moved a state to where it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    pub serial: i64,
+    pub run: Option<RunId>,
+    pub commit: Option<String>,
+    /// A person or a token, as far as that is known.
+    pub by: Option<String>,
+    pub at: Timestamp,
+}
+
+impl Written {
+    /// ``serial 18 was written by run r40 (commit 77ab310, by `ci`) 3 minutes ago``
+    pub fn words(&self, now: Timestamp) -> String {
+        let mut known = Vec::new();
+        known.extend(
+            self.commit
+                .as_deref()
+                .map(|commit| format!("commit {}", short(commit))),
+        );
+        known.extend(self.by.as_ref().map(|by| format!("asked for by `{by}`")));
+        let whom = match (self.run, known.is_empty()) {
+            (Some(run), true) => format!(" by run {run}"),
+            (Some(run), false) => format!(" by run {run} ({})", known.join(", ")),
+            (None, _) => self
+                .by
+                .as_ref()
+                .map(|by| format!(" by `{by}`"))
+                .unwrap_or_default(),
+        };
+        let when = ago(self.at, now);
+        format!("serial {} was written{whom} {when}", self.serial)
+    }
+}
+
+fn ago(then: Timestamp, now: Timestamp) -> String {
+    let seconds = now.duration_since(then).as_secs().max(0);
+    let (number, unit) = match seconds {
+        0..60 => return "less than a minute ago".to_owned(),
+        60..3_600 => (seconds / 60, "minute"),
+        3_600..86_400 => (seconds / 3_600, "hour"),
+        _ => (seconds / 86_400, "day"),
+    };
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {unit}{plural} ago")
+}

@@ -1,0 +1,225 @@
+//! Bundles: plans that go from one home to another in a file. Each is sealed with a key of its own, which a master
+//! key wraps: whoever has that one opens it, whatever home they have.
+//!
+//! Not here: what is in it (`control::bundle`).
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use jiff::Timestamp;
+use model::changeset::{ChangeSet, Request, Status};
+use model::ids::ChangeSetId;
+use model::run::{RunEvent, RunSpec};
+use serde::{Deserialize, Serialize};
+
+use crate::change_sets::{self, ChangeSetError, to_json};
+use crate::keyring::Keyring;
+use crate::keys::{Key, KeyError};
+use crate::sealing::{self, UnsealError, header_line, open_file, seal_file};
+use crate::{Store, StoreError, blocking, runs};
+
+#[cfg(test)]
+mod tests;
+
+const FORMAT: u32 = 1;
+
+/// How each of them begins.
+const MAGIC: &[u8] = br#"{"terrane":"bundle","#;
+
+/// Whether a file that begins so is meant to be a bundle.
+pub fn is_bundle(start: &[u8]) -> bool {
+    start.starts_with(MAGIC)
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum OpenBundleError {
+    #[error("it is no bundle, or it is cut short")]
+    Shape,
+    #[error("it has format {found}, and this terrane reads format {FORMAT}")]
+    Format { found: u32 },
+    #[error(
+        "it belongs to the project with the id `{found}`, and this one has the id `{expected}`"
+    )]
+    Foreign { found: String, expected: String },
+    #[error("it was sealed with master key `{needed}`, and the one at hand is `{given}`")]
+    OtherMaster { needed: String, given: String },
+    #[error("it was changed, or it is cut short")]
+    Changed,
+    #[error("a task of ours ended early")]
+    Interrupted,
+}
+
+/// The first line: plain, and authenticated with the rest.
+#[derive(Debug, Serialize, Deserialize)]
+struct Header {
+    terrane: String,
+    format: u32,
+    project: String,
+    id: String,
+    /// Which master key wraps the bundle's own.
+    master: String,
+    key: String,
+}
+
+impl Store {
+    /// Seals a bundle of this project under the id it gets.
+    pub async fn bundle_seal(
+        &self,
+        project: &str,
+        id: &str,
+        plain: Vec<u8>,
+    ) -> Result<Vec<u8>, StoreError> {
+        let (keys, project, id) = (self.keys.clone(), project.to_owned(), id.to_owned());
+        blocking(move || Ok(seal(keys.keyring(), &project, &id, &plain)?)).await
+    }
+
+    /// The id of a bundle, and what is in it, if it is one of this project and was not changed.
+    pub async fn bundle_open(
+        &self,
+        project: &str,
+        file: Vec<u8>,
+    ) -> Result<(String, Vec<u8>), OpenBundleError> {
+        let (keys, project) = (self.keys.clone(), project.to_owned());
+        let opened = blocking(move || Ok(open(keys.keyring(), &project, file))).await;
+        opened.unwrap_or(Err(OpenBundleError::Interrupted))
+    }
+
+    /// Everything of one request whose plans were made elsewhere, in one commit: what happened to each run so far is
+    /// recorded with it.
+    pub async fn change_set_insert_planned(
+        &self,
+        request: &Request,
+        planned: Vec<(RunSpec, Vec<RunEvent>)>,
+        now: Timestamp,
+    ) -> Result<ChangeSetId, ChangeSetError> {
+        let (specs, events): (Vec<RunSpec>, Vec<Vec<RunEvent>>) = planned.into_iter().unzip();
+        let mut tx = self.db.begin_write().await?;
+        let id = change_sets::insert(&mut tx, request, &specs, now).await?;
+        let mut members = runs::list(&mut tx, id).await?;
+        let ids: Vec<_> = members.iter().map(|run| run.id).collect();
+        for (run, events) in ids.into_iter().zip(events) {
+            for event in events {
+                runs::record(&mut tx, &mut members, run, event, now).await?;
+            }
+        }
+        tx.commit().await?;
+        Ok(id)
+    }
+
+    /// Makes another machine the one that carries a change set out, as long as it waits for a person: nothing of it is
+    /// under way then. False if it does not wait any more.
+    pub async fn change_set_take_over(
+        &self,
+        id: ChangeSetId,
+        machine: &str,
+        specs: &[RunSpec],
+    ) -> Result<bool, ChangeSetError> {
+        let mut tx = self.db.begin_write().await?;
+        let mut set = change_sets::get(&mut tx, id).await?;
+        if set.status != Status::AwaitingConfirm {
+            return Ok(false);
+        }
+        machine.clone_into(&mut set.request.machine);
+        let request = to_json(&set.request, "a change set")?;
+        tx.execute(
+            "UPDATE change_set SET request = $2 WHERE id = $1",
+            &[id.into(), request.into()],
+        )
+        .await?;
+        for (run, spec) in runs::list(&mut tx, id).await?.iter().zip(specs) {
+            tx.execute(
+                "UPDATE run SET spec = $2 WHERE id = $1",
+                &[run.id.into(), to_json(spec, "a run")?.into()],
+            )
+            .await?;
+        }
+        tx.commit().await?;
+        Ok(true)
+    }
+
+    /// The change sets that apply this bundle, oldest first.
+    pub async fn change_set_list_of_bundle(
+        &self,
+        bundle: &str,
+    ) -> Result<Vec<ChangeSet>, ChangeSetError> {
+        const LIST: &str = "SELECT id, status, request, created_at FROM change_set \
+            WHERE request LIKE $1 ORDER BY id";
+        // Looked for as text first: few of many have one at all.
+        let rows = self
+            .db
+            .fetch_all(
+                LIST,
+                &[format!("%\"bundle\":{{\"id\":\"{bundle}\"%").into()],
+            )
+            .await?;
+        let mut sets = Vec::new();
+        for row in &rows {
+            let set = change_sets::read(row)?;
+            let own = set.request.bundle.as_ref();
+            if own.is_some_and(|own| own.id == bundle) {
+                sets.push(set);
+            }
+        }
+        Ok(sets)
+    }
+}
+
+fn seal(keyring: &Keyring, project: &str, id: &str, plain: &[u8]) -> Result<Vec<u8>, KeyError> {
+    let key = Key::random().ok_or(KeyError::Random)?;
+    let master = keyring.first();
+    let context = context(project, id);
+    let wrapped = sealing::seal(&master.key, &context, key.bytes()).ok_or(KeyError::Random)?;
+    let header = Header {
+        terrane: "bundle".to_owned(),
+        format: FORMAT,
+        project: project.to_owned(),
+        id: id.to_owned(),
+        master: master.id.clone(),
+        key: BASE64.encode(wrapped),
+    };
+    seal_file(&key, &header, plain)
+}
+
+fn open(
+    keyring: &Keyring,
+    project: &str,
+    file: Vec<u8>,
+) -> Result<(String, Vec<u8>), OpenBundleError> {
+    if !is_bundle(&file) {
+        return Err(OpenBundleError::Shape);
+    }
+    let line = header_line(&file).map_err(|_| OpenBundleError::Shape)?;
+    let header: Header = serde_json::from_slice(line).map_err(|_| OpenBundleError::Shape)?;
+    if header.format != FORMAT {
+        let found = header.format;
+        return Err(OpenBundleError::Format { found });
+    }
+    if header.project != project {
+        return Err(OpenBundleError::Foreign {
+            found: header.project,
+            expected: project.to_owned(),
+        });
+    }
+    let Some(master) = keyring.find(&header.master) else {
+        let given: Vec<&str> = keyring.ids().collect();
+        return Err(OpenBundleError::OtherMaster {
+            needed: header.master,
+            given: given.join("`, `"),
+        });
+    };
+    let wrapped = BASE64.decode(&header.key);
+    let wrapped = wrapped.map_err(|_| OpenBundleError::Changed)?;
+    let changed = |_: UnsealError| OpenBundleError::Changed;
+    let context = context(&header.project, &header.id);
+    let key = sealing::open(&master.key, &context, wrapped).map_err(changed)?;
+    let key = Key::from_bytes(key).ok_or(OpenBundleError::Changed)?;
+    let (header, plain) = open_file::<Header>(&key, file).map_err(changed)?;
+    Ok((header.id, plain))
+}
+
+/// Ties a bundle's key to the bundle: it does not open as anything else.
+fn context(project: &str, id: &str) -> Vec<u8> {
+    let owner = serde_json::json!({ "project": project, "id": id });
+    serde_json::json!({ "terrane": "bundle key", "owner": owner, "format": FORMAT })
+        .to_string()
+        .into_bytes()
+}
