@@ -22,7 +22,7 @@ use crate::asker::Asker;
 use crate::projects::OpenProject;
 use crate::settled::{self, KnownOutputs};
 use crate::writers::Who;
-use crate::{Control, changed, kept_aside, runner};
+use crate::{Control, changed, kept_aside, providers, runner};
 use source::Source;
 use watch::watch_path;
 
@@ -54,6 +54,8 @@ pub struct Wanted {
     pub refresh_only: bool,
     /// For a plan from an older version of the state.
     pub pinned: Option<i64>,
+    /// For a plan that reads no state.
+    pub no_state: bool,
     /// The plans are written into a bundle when they are made.
     pub keeps_plans: bool,
     /// Who asks, by name.
@@ -180,6 +182,7 @@ async fn prepare(
     checks::check_holds(control, project, wanted).await?;
     for name in &wanted.stacks {
         checks::may(project, &project.stacks[name], wanted)?;
+        providers::check(open, project, name)?;
         if wanted.changes() {
             let state = control.state_name(&project.stacks[name].state);
             let checked = kept_aside::check(control, &state).await;
@@ -193,7 +196,9 @@ async fn prepare(
         }
     }
     checks::reserve_for_runs(control, project, wanted).await?;
-    checks::check_upstreams(control, project, wanted).await?;
+    if !wanted.no_state {
+        checks::check_upstreams(control, project, wanted).await?;
+    }
     checks::check_downstreams(control, open, project, &graph, wanted).await?;
     let kept = source::hold_snapshots(control)?;
     let snapshot = source::keep_source(control, open, project).await?;

@@ -24,6 +24,7 @@ pub mod patience;
 pub mod policy;
 pub mod projects;
 pub mod proposals;
+pub mod providers;
 pub mod recovery;
 pub mod run_logs;
 pub mod runner;

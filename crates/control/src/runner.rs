@@ -248,6 +248,7 @@ pub async fn run(
         let happened = match (stage, &spec.exec) {
             (Stage::Preparing | Stage::Planning, None) => {
                 match awaits(control, run).await?.as_slice() {
+                    [] if spec.no_state => preview::without_state(&job).await,
                     [] => plan::plan(&job).await,
                     awaits => preview::preview(&job, awaits).await,
                 }

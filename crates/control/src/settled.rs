@@ -85,7 +85,7 @@ pub(crate) async fn is_settled(
 
 async fn look(control: &Control, spec: &RunSpec, known: &mut KnownOutputs) -> Option<bool> {
     let is_ours = spec.target.backend == Backend::Terrane;
-    if !is_ours || spec.destroy || spec.refresh_only || spec.pinned.is_some() {
+    if !is_ours || spec.destroy || spec.refresh_only || spec.no_state || spec.pinned.is_some() {
         return Some(false);
     }
     if asker::takes_secrets_or_environment(spec) {

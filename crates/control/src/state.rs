@@ -102,6 +102,11 @@ impl StateAccess {
         Ok(Self::planning(store, state, run, pinned))
     }
 
+    /// For a plan that sees nothing, whatever there is.
+    pub fn for_plan_of_nothing(store: Store, state: StateName, run: RunId) -> Self {
+        Self::planning(store, state, run, None)
+    }
+
     /// For a plan that only shows what an older version would lead to.
     pub async fn for_plan_from(
         store: Store,

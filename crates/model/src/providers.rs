@@ -10,7 +10,9 @@ use crate::module::{self, Module};
 use crate::project::{Stack, Target};
 
 /// The lock file that the engines keep beside a root module.
-pub const LOCK_FILE: &str = ".terraform.lock.hcl";
+pub fn lock_file(dir: &str) -> String {
+    crate::config::walk::join(dir, ".terraform.lock.hcl")
+}
 
 /// It comes with the engine and touches nothing.
 const BUILT_IN: &str = "terraform.io/builtin/terraform";
@@ -74,7 +76,7 @@ pub fn unlisted(
             }
         }
     }
-    let path = crate::config::walk::join(dir, LOCK_FILE);
+    let path = self::lock_file(dir);
     for (address, at) in lock_file.map_or_else(Vec::new, |text| locked(&path, text)) {
         see(&address, &at);
     }

@@ -38,6 +38,8 @@ pub(crate) struct Change {
     pub(crate) refresh_only: bool,
     /// For a plan from an older version of the state.
     pub(crate) pinned: Option<i64>,
+    /// For a plan that reads no state.
+    pub(crate) no_state: bool,
     pub(crate) detailed_exitcode: bool,
     pub(crate) full: bool,
     pub(crate) jobs: Option<NonZeroUsize>,
@@ -118,6 +120,7 @@ pub(crate) async fn carry_out(
         destroy: change.destroy,
         refresh_only: change.refresh_only,
         pinned: change.pinned,
+        no_state: change.no_state,
         keeps_plans: change.out.is_some(),
         asker: who.identity.name.clone(),
         who,
@@ -300,7 +303,10 @@ async fn follow(
         }
     }
     if change.action == Action::Plan {
-        let set = planned::plan_set(watcher, project).await?;
+        let mut set = planned::plan_set(watcher, project).await?;
+        if change.no_state {
+            set.heading += ", without state: everything shows as new";
+        }
         planned::show(&set, change.full, global, process)?;
         let mut status = ending::plan_status(watcher.runs(), change.detailed_exitcode);
         let written = match &change.out {
@@ -523,6 +529,7 @@ pub(crate) async fn go_on_with(
         destroy: false,
         refresh_only: false,
         pinned: None,
+        no_state: false,
         keeps_plans: false,
         asker: who.identity.name.clone(),
         who,
@@ -564,6 +571,7 @@ impl Change {
             destroy: false,
             refresh_only: false,
             pinned: None,
+            no_state: false,
             detailed_exitcode: false,
             full: false,
             jobs: None,

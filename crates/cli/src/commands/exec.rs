@@ -86,6 +86,7 @@ pub(crate) async fn exec(
         destroy: false,
         refresh_only: false,
         pinned: None,
+        no_state: false,
         asker: who.identity.name.clone(),
         who,
         may_keep_state: !settings.is_ci || settings.named_home.is_some(),

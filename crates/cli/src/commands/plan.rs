@@ -12,7 +12,7 @@ use crate::{CommandError, ExitStatus, Process};
 /// Show what an apply would change
 ///
 /// Plans take no lock and wait for nobody. A stack that needs a value which does not exist yet is
-/// deferred: it is planned when its upstream was applied.
+/// deferred: it is shown as far as it can be seen, and planned when its upstream was applied.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  terrane plan\n  terrane plan changed:main\n  terrane plan +web --full\n  \
@@ -28,6 +28,9 @@ pub(crate) struct PlanArgs {
     /// Only look at what changed outside
     #[arg(long)]
     refresh_only: bool,
+    /// Read no state: everything shows as new. For a review where the backend cannot be reached
+    #[arg(long, conflicts_with_all = ["destroy", "refresh_only"])]
+    no_state: bool,
     /// Exit with 2 if there are changes
     #[arg(long)]
     detailed_exitcode: bool,
@@ -55,6 +58,7 @@ pub(crate) async fn plan(
         all: args.all,
         destroy: args.destroy,
         refresh_only: args.refresh_only,
+        no_state: args.no_state,
         detailed_exitcode: args.detailed_exitcode,
         full: args.full,
         jobs: args.jobs,

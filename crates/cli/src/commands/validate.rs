@@ -34,6 +34,11 @@ pub(crate) async fn validate(
     if args.engine {
         ask_the_engine(&mut open, global, process).await?;
     }
+    if let Some(project) = open.loaded.project.clone() {
+        let (found, texts) = control::providers::findings(&open, &project);
+        open.loaded.findings.extend(found);
+        open.loaded.texts.extend(texts);
+    }
     if !open.loaded.has_errors() {
         let root = open.root.clone();
         policy::check_deeply(&mut open.loaded, &process.program, &root)

@@ -36,6 +36,7 @@ mod people;
 mod policy;
 mod preview;
 mod project;
+mod providers;
 mod quickstart;
 mod random_kills;
 mod recovery;

@@ -307,6 +307,55 @@ fn a_secret_that_a_plan_knows_is_passed_on_and_shown_nowhere() {
     assert!(outside.is_empty(), "{outside:?}");
 }
 
+/// Nobody listens where the states are: a review works, and says what it is.
+#[test]
+fn without_state_everything_shows_as_new() {
+    for (engine, _) in engines::all() {
+        let story = Story::new(engine)
+            .block(
+                "target \"far\" {\n  writers = [\"anyone\"]\n  backend \"http\" {\n    address = \"http://127.0.0.1:9/${stack.state}\"\n  }\n}",
+            )
+            .stack_on("far", "base", "", NETWORK)
+            .stack_on(
+                "far",
+                "top",
+                "inputs = { id = stack.base.output.subnet_id }",
+                "variable \"id\" { type = string }\nresource \"terraform_data\" \"x\" { input = var.id }\n",
+            );
+        let _ = story.cli(&["plan", "base"]).expect(1);
+        let plan = story
+            .cli(&["plan", "--no-state", "--detailed-exitcode"])
+            .expect(2);
+        allow_duplicates! {
+            assert_snapshot!(plan.stdout.replace("c2", "c1"), @r#"
+            change set c1 on `far`, without state: everything shows as new
+
+            base  + 1 add
+              + terraform_data.subnet
+                  triggers_replace   "10.0.0.0/24"
+                  known after apply: id
+              outputs
+                + cidr        "10.0.0.0/24"
+                + subnet_id   (known after apply)
+
+            top   + 1 add                                deferred: `subnet_id` is known after `base`
+              + terraform_data.x
+                  input   (known after `base`)
+                  known after apply: id, output
+
+            Plan: 2 to add, 0 to change, 0 to replace, 0 to destroy, in 2 of 2 stacks.
+            "#);
+        }
+        // What a stack takes from one that is not part of the review is unknown as well.
+        let alone = story.cli(&["plan", "top", "--no-state"]).expect(0);
+        assert!(
+            alone.stdout.contains("input   (known after `base`)"),
+            "{alone}"
+        );
+        let _ = story.cli(&["plan", "--no-state", "--destroy"]).expect(64);
+    }
+}
+
 #[test]
 fn machines_are_told_the_same() {
     let story = story("tofu");

@@ -53,6 +53,15 @@ pub enum PrepareError {
     Gather(#[from] GatherError),
     #[error(transparent)]
     Outputs(#[from] OutputsError),
+    #[error(
+        "stack `{stack}` needs the provider `{provider}` ({at}), which target `{target}` does not list"
+    )]
+    Provider {
+        stack: StackName,
+        target: String,
+        provider: String,
+        at: String,
+    },
     #[error("could not take a snapshot of the source")]
     Snapshot(#[from] SnapshotError),
     #[error("could not keep the snapshot of the source in `{}`", path.display())]
@@ -77,6 +86,9 @@ impl PrepareError {
             }
             Self::NotApplied { stack, .. } => Some(format!(
                 "`terrane apply +{stack}` applies what it needs first"
+            )),
+            Self::Provider { target, .. } => Some(format!(
+                "add it to `providers` of target `{target}`, if its stacks may use it"
             )),
             Self::StillNeeded { stack, .. } => Some(format!(
                 "`terrane destroy {stack}+` destroys its dependents first"
@@ -112,6 +124,7 @@ impl PrepareError {
             Self::NotAWriter(_)
             | Self::ExecAgain { .. }
             | Self::NoHome { .. }
+            | Self::Provider { .. }
             | Self::StillNeeded { .. }
             | Self::StateFile { .. }
             | Self::Held { .. } => true,

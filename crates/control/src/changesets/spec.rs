@@ -39,7 +39,7 @@ pub(super) fn spec(
     let root = modules.get(&stack.path);
     Ok(RunSpec {
         stack: stack.clone(),
-        target: target_for(project, stack),
+        target: target_for(project, stack, wanted.no_state),
         contexts: stack
             .contexts
             .iter()
@@ -82,6 +82,7 @@ pub(super) fn spec(
         refresh_only: wanted.refresh_only,
         pinned: wanted.pinned.filter(|_| wanted.action == Action::Plan),
         policies: crate::policy::applied(project, name),
+        no_state: wanted.no_state,
         exec: wanted.exec.clone(),
     })
 }
@@ -102,6 +103,7 @@ pub(crate) fn spec_alone(
         destroy: false,
         refresh_only: false,
         pinned: None,
+        no_state: false,
         keeps_plans: false,
         asker: String::new(),
         who: Who::person(""),
@@ -142,8 +144,11 @@ fn init_inputs(reached: &[(&String, &Module)]) -> String {
 }
 
 /// A target with the settings of its backend as they are for one stack.
-fn target_for(project: &Project, stack: &Stack) -> Target {
+fn target_for(project: &Project, stack: &Stack, no_state: bool) -> Target {
     let mut target = project.targets[&stack.target].clone();
+    if no_state {
+        target.backend = Backend::Terrane; // whose endpoint shows nothing
+    }
     if let Backend::Engine { settings, .. } = &mut target.backend {
         bind(settings, stack);
     }

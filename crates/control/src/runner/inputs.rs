@@ -285,7 +285,12 @@ async fn resolve<'a>(
             }
         }
         for (stack, name) in outputs {
+            let applied = known.outputs.get(stack);
+            let is_there = applied.is_some_and(|outputs| outputs.contains_key(name));
             match ahead.get(stack, name).map(|it| (&it.value, it.sensitive)) {
+                None if spec.no_state && !is_there => {
+                    known.unknown.insert((stack.clone(), name.clone()));
+                }
                 None => {}
                 Some((None, _)) => {
                     known.unknown.insert((stack.clone(), name.clone()));

@@ -16,6 +16,7 @@ use model::engine_event::nothing_changes;
 use model::masking::Mask;
 use model::plan::Plan;
 use model::project::{Backend, Confirm};
+use model::providers;
 use model::run::{PlanRecord, RunEvent, RunSpec, Stage};
 use model::seal::Seal;
 use model::state::{Contents, StateVersion};
@@ -165,6 +166,10 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
 pub(super) async fn read_state(job: &Job<'_>) -> Result<StateAccess, Failure> {
     let store = &job.control.store;
     let state = job.control.state_name(&job.spec.stack.state);
+    if job.spec.no_state {
+        let store = store.clone();
+        return Ok(StateAccess::for_plan_of_nothing(store, state, job.run));
+    }
     let access = match job.spec.pinned {
         None => StateAccess::for_plan(store.clone(), state, job.run).await,
         Some(older) => StateAccess::for_plan_from(store.clone(), state, job.run, older).await,
@@ -185,6 +190,9 @@ pub(super) async fn read_state(job: &Job<'_>) -> Result<StateAccess, Failure> {
 }
 
 pub(super) fn mode(spec: &RunSpec) -> PlanMode {
+    if spec.no_state {
+        return PlanMode::NoRefresh;
+    }
     match (spec.destroy, spec.refresh_only) {
         (true, _) => PlanMode::Destroy,
         (false, true) => PlanMode::RefreshOnly,
@@ -232,6 +240,7 @@ pub(super) async fn initialise(
             backend: &format!("{:?} {backend_config:?}", job.spec.target.backend),
         })
     };
+    check_providers(job, lock_before.as_deref())?;
     if engine::is_initialised(&workspace.dir, &print(lock_before.as_deref())) {
         return Ok(());
     }
@@ -269,6 +278,7 @@ pub(super) async fn initialise(
         return Err(ended.failure("could not initialise"));
     }
     let lock_after = fs::read(&lock_path).ok();
+    check_providers(job, lock_after.as_deref())?;
     // What goes away leaves the source as it is; its module may be gone from there already.
     if is_open
         && !job.spec.destroy
@@ -283,6 +293,26 @@ pub(super) async fn initialise(
     }
     engine::mark_initialised(&workspace.dir, &print(lock_after.as_deref()))
         .map_err(|err| Failure::because("could not remember the initialisation", &err))
+}
+
+/// No provider is started that the target does not list. What modules from elsewhere need shows only here.
+fn check_providers(job: &Job<'_>, lock_file: Option<&[u8]>) -> Result<(), Failure> {
+    let text = String::from_utf8_lossy(lock_file.unwrap_or_default());
+    let path = providers::lock_file(&job.spec.stack.path);
+    let target = &job.spec.target;
+    for (address, _) in providers::locked(&path, &text) {
+        if !providers::is_listed(&target.providers, &address) {
+            let (provider, name) = (providers::short(&address), &target.name);
+            return Err(Failure::new(format!(
+                "the provider `{provider}`, which `{path}` names, is not listed by target `{name}`"
+            ))
+            .hint(format!(
+                "add it to `providers` of target `{name}`, if its stacks may use it"
+            ))
+            .refused());
+        }
+    }
+    Ok(())
 }
 
 /// The engines' own cache is not safe under parallel `init`, so its lock is held meanwhile. Others may

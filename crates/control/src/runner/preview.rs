@@ -19,8 +19,9 @@ use super::ahead::{self, Ahead};
 use super::engine::Caller;
 use super::limit::Limit;
 use super::plan::{changing_outputs, initialise, keep_view, mode, read_state, show};
+use super::seal::{lock_file, sealed_head};
 use super::workspace::{Scratch, Workspace};
-use super::{Failure, Job, failed, inputs, seal};
+use super::{Failure, Job, failed, inputs};
 use crate::fit;
 
 /// For a run that waits for its upstreams: what could be seen of its plan by now.
@@ -49,6 +50,23 @@ pub(super) async fn preview(job: &Job<'_>, awaits: &[Awaited]) -> RunEvent {
     }
 }
 
+/// For a review where no state can be read: what would be made if nothing were there.
+pub(super) async fn without_state(job: &Job<'_>) -> RunEvent {
+    let mut mask = Mask::default();
+    let looked = look(job, &[], &mut mask).await;
+    match looked {
+        // Never `unchanged`: nobody looked at what is there.
+        Ok(looked) => RunEvent::PlanFinished {
+            plan: looked.record,
+            confirmed: false,
+            review: true,
+            fits: None,
+            novelties: Vec::new(),
+        },
+        Err(failure) => failed(failure, Stage::Planning, None, &mask),
+    }
+}
+
 struct Looked {
     /// What was not known.
     on: Vec<Awaited>,
@@ -68,9 +86,9 @@ async fn look(job: &Job<'_>, awaits: &[Awaited], mask: &mut Mask) -> Result<Look
     scratch.write_variables(&inputs.variables)?;
     let mut caller = Caller::new(job, &workspace, inputs.environment.clone(), access).await?;
     *mask = inputs.hide(&mut caller, &scratch)?;
+    let limit = Limit::from_now("plan", job.spec.stack.timeout_plan);
     let var_files = workspace.var_files(job, &scratch);
     let planned = async {
-        let limit = Limit::from_now("plan", job.spec.stack.timeout_plan);
         initialise(job, &caller, &workspace, &inputs, &var_files, limit).await?;
         let call = EngineCall::Plan(PlanCall {
             out: &scratch.plan(),
@@ -107,10 +125,10 @@ async fn look(job: &Job<'_>, awaits: &[Awaited], mask: &mut Mask) -> Result<Look
         outputs: changing_outputs(job.spec, &plan, head.is_none()),
         seal: Box::new(Seal {
             source: job.spec.source.clone(),
-            head: head.as_ref().map(seal::sealed_head),
+            head: head.as_ref().map(sealed_head),
             inputs: inputs.digest.clone(),
             engine: caller.engine().to_string(),
-            lock_file: None,
+            lock_file: lock_file(&workspace),
         }),
         preview: true,
         policy: model::policy::Verdict::default(),

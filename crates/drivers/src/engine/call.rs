@@ -99,6 +99,8 @@ pub enum PlanMode {
     Normal,
     Destroy,
     RefreshOnly,
+    /// Without a look at what is there.
+    NoRefresh,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -139,6 +141,7 @@ impl EngineCall<'_> {
                     PlanMode::Normal => {}
                     PlanMode::Destroy => line.words(&["-destroy"]),
                     PlanMode::RefreshOnly => line.words(&["-refresh-only"]),
+                    PlanMode::NoRefresh => line.words(&["-refresh=false"]),
                 }
                 line.file("-out", plan.out);
                 line.var_files(plan.var_files);

@@ -56,6 +56,9 @@ pub struct RunSpec {
     /// The policies that apply to its stack.
     #[serde(default)]
     pub policies: Vec<AppliedPolicy>,
+    /// A review where the state cannot be read: planned as if there were none.
+    #[serde(default)]
+    pub no_state: bool,
     /// A command of the engine's own, in the place of plan and apply.
     #[serde(default)]
     pub exec: Option<Exec>,

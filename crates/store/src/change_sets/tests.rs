@@ -96,6 +96,7 @@ fn spec(name: &str, upstreams: &[&str]) -> RunSpec {
         destroy: false,
         refresh_only: false,
         pinned: None,
+        no_state: false,
     }
 }
 

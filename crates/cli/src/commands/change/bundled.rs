@@ -132,6 +132,7 @@ pub(crate) async fn carry_out(
         destroy: false,
         refresh_only: false,
         pinned: None,
+        no_state: false,
         keeps_plans: false,
         policy_override: change.policy_override.clone(),
         asker: who.identity.name.clone(),

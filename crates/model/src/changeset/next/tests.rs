@@ -314,6 +314,8 @@ fn a_preview_that_changes_no_output_defers_nobody_else() {
         plan: record(&["x"], false),
         confirmed: false,
         review: true,
+        fits: None,
+        novelties: Vec::new(),
     };
     happen(&mut runs, "a", review);
     settle(&mut set, &mut runs);

@@ -1,0 +1,61 @@
+//! Whether stacks keep to the providers that their targets list, as far as the source says. What modules
+//! from elsewhere need is seen by the runner, before any provider is started.
+
+use std::collections::BTreeMap;
+
+use model::diagnostic::Finding;
+use model::ids::StackName;
+use model::project::Project;
+use model::providers::{self, Unlisted};
+
+use crate::changesets::PrepareError;
+use crate::projects::OpenProject;
+
+/// What `validate` says about all stacks, and the texts it points into.
+pub fn findings(open: &OpenProject, project: &Project) -> (Vec<Finding>, BTreeMap<String, String>) {
+    let mut findings = Vec::new();
+    let mut texts = BTreeMap::new();
+    for (name, stack) in &project.stacks {
+        for one in unlisted(open, project, name) {
+            let path = &one.at.file;
+            if let Ok(text) = std::fs::read_to_string(open.root.join(path)) {
+                texts.insert(path.clone(), text);
+            }
+            findings.push(one.finding(stack, &project.targets[&stack.target]));
+        }
+    }
+    (findings, texts)
+}
+
+/// Refuses a stack that needs more than its target lists.
+pub(crate) fn check(
+    open: &OpenProject,
+    project: &Project,
+    name: &StackName,
+) -> Result<(), PrepareError> {
+    match unlisted(open, project, name).into_iter().next() {
+        None => Ok(()),
+        Some(Unlisted { provider, at }) => Err(PrepareError::Provider {
+            stack: name.clone(),
+            target: project.stacks[name].target.clone(),
+            provider,
+            at: format!("{}:{}", at.file, at.line),
+        }),
+    }
+}
+
+fn unlisted(open: &OpenProject, project: &Project, name: &StackName) -> Vec<Unlisted> {
+    let stack = &project.stacks[name];
+    let target = &project.targets[&stack.target];
+    if target.providers.is_empty() {
+        return Vec::new();
+    }
+    let lock_file = open.root.join(providers::lock_file(&stack.path));
+    let lock_file = std::fs::read_to_string(lock_file).ok();
+    providers::unlisted(
+        target,
+        &open.loaded.modules,
+        &stack.path,
+        lock_file.as_deref(),
+    )
+}
