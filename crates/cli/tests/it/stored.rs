@@ -125,12 +125,10 @@ fn the_database_is_made_again_from_the_files() {
     warning: locks, runs and tokens that the database had are not in the files, nor that a state was
              deleted
     hint: `terrane state verify` checks what is there
-    [exit 0]
     ");
     assert_snapshot!(shown(&test, &recover()), @"
     ── stderr
     The database knows all that the files know.
-    [exit 0]
     ");
     assert_eq!(pull().expect(0).stdout, pulled);
     drop(test.cli(&["state", "verify"]).expect(0));
