@@ -148,7 +148,7 @@ enum Seen {
     /// A preview, without the values that did not exist yet.
     Previewed,
     /// A plan that somebody said yes to.
-    Approved(PlanRecord),
+    Approved(Box<PlanRecord>),
 }
 
 /// The last plan of this run, if somebody said yes to it: an apply is started only then.
@@ -172,7 +172,7 @@ async fn last_seen(control: &Control, run: RunId) -> Result<Seen, FitError> {
         }
     }
     Ok(match last.filter(|_| approved) {
-        Some(plan) => Seen::Approved(plan),
+        Some(plan) => Seen::Approved(Box::new(plan)),
         None if previewed => Seen::Previewed,
         None => Seen::Nothing,
     })

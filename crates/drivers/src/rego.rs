@@ -210,7 +210,10 @@ fn packages(engine: &Engine, sources: &[PolicySource]) -> Result<Vec<Package>, R
         if dialect == Dialect::Terrane {
             refuse_foreign(&part.source_file, sources, declares)?;
         }
-        let path = part.components.iter().fold("data".to_owned(), join);
+        let path = part
+            .components
+            .iter()
+            .fold("data".to_owned(), |path, part| join(&path, part));
         let mut rules = Vec::new();
         for rule in dialect.rules() {
             if declares(rule.as_str())? {
@@ -270,7 +273,7 @@ fn refuse_foreign(
     Ok(())
 }
 
-fn join(path: String, part: &String) -> String {
+fn join(path: &str, part: &str) -> String {
     let is_word = !part.is_empty()
         && part.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
         && !part.as_bytes()[0].is_ascii_digit();
@@ -339,7 +342,7 @@ fn add_missing_builtins(engine: &mut Engine) {
     };
     let flatten = |args: Vec<Value>| {
         let mut flat = Vec::new();
-        for item in args[0].as_array()?.iter() {
+        for item in args[0].as_array()? {
             match item.as_array() {
                 Ok(inner) => flat.extend(inner.iter().cloned()),
                 Err(_) => flat.push(item.clone()),

@@ -437,7 +437,7 @@ fn sort(findings: &mut [Finding]) {
         let first = finding.places.first();
         first.map(|place| (place.at.file.clone(), place.at.line, place.at.column))
     };
-    findings.sort_by(|a, b| (a.severity, place(a)).cmp(&(b.severity, place(b))));
+    findings.sort_by_key(|finding| (finding.severity, place(finding)));
 }
 
 /// Sorts what was found, and keeps the texts it points into.

@@ -206,7 +206,7 @@ impl Requirement {
         people.len()
     }
 
-    /// `2 approvals by role `approver``
+    /// ``2 approvals by role `approver` ``
     pub fn wants(&self) -> String {
         let noun = if self.count == 1 {
             "approval"

@@ -250,10 +250,13 @@ pub(crate) async fn record(
     )
     .await?;
     match (&before, &event) {
-        (_, RunEvent::NothingToChange { consumed, serial }) => match consumed {
-            Some(consumed) => settle(tx, id, consumed, *serial, now).await,
-            None => Ok(()),
-        },
+        (
+            _,
+            RunEvent::NothingToChange {
+                consumed: Some(consumed),
+                serial,
+            },
+        ) => settle(tx, id, consumed, *serial, now).await,
         (RunState::Applying { plan, .. }, RunEvent::ApplyFinished { serial, .. }) => {
             match &plan.consumed {
                 Some(consumed) => settle(tx, id, consumed, *serial, now).await,

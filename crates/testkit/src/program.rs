@@ -10,6 +10,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// An executable file with this text.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a child of the test's own writes it"
+)]
 pub fn write_program(path: &Path, text: &str) {
     if let Some(dir) = path.parent() {
         fs::create_dir_all(dir).expect("a directory for the program");
@@ -23,11 +27,19 @@ pub fn write_program(path: &Path, text: &str) {
     let mut input = writer.stdin.take().expect("its input");
     input.write_all(text.as_bytes()).expect("the text");
     drop(input);
-    assert!(writer.wait().expect("its end").success(), "{path:?}");
+    assert!(
+        writer.wait().expect("its end").success(),
+        "{}",
+        path.display()
+    );
 }
 
 /// A program of its own with the same content.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a child of the test's own writes it"
+)]
 pub fn copy_program(from: &Path, to: &Path) {
     let copied = Command::new("cp").arg(from).arg(to).status();
-    assert!(copied.expect("a copy").success(), "{to:?}");
+    assert!(copied.expect("a copy").success(), "{}", to.display());
 }

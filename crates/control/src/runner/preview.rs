@@ -103,7 +103,8 @@ async fn look(job: &Job<'_>, awaits: &[Awaited], mask: &mut Mask) -> Result<Look
     };
     let planned = planned.await;
     scratch.remove(); // the plan file above all: nobody may apply it
-    let (mut plan, json) = planned.map_err(|failure| in_words_of_source(failure, &rewritten))?;
+    let (mut plan, json) =
+        planned.map_err(|failure| in_words_of_source(failure, rewritten.as_ref()))?;
     if let Some(rewritten) = &rewritten {
         let explained = rewritten.origins.explain(&mut plan, &json);
         explained.map_err(|err| Failure::because("could not understand the plan", &err))?;
@@ -174,7 +175,7 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     fs::write(path, text)
 }
 
-fn in_words_of_source(mut failure: Failure, rewritten: &Option<Rewritten>) -> Failure {
+fn in_words_of_source(mut failure: Failure, rewritten: Option<&Rewritten>) -> Failure {
     if let Some(rewritten) = rewritten {
         let say = |text: &mut String| *text = rewritten.in_words_of_source(text);
         say(&mut failure.message);

@@ -143,7 +143,7 @@ fn a_role_a_term_and_the_plan_that_was_seen() {
     };
     assert_eq!(words(role, &[with_role], 12), "");
     let short = ApprovalRule {
-        expires: Some(Duration::from_secs(600)),
+        expires: Some(Duration::from_mins(10)),
         ..rule(1)
     };
     assert_eq!(words(short.clone(), &[yes("eve", 11)], 20), "");
@@ -184,7 +184,7 @@ fn a_stacks_block_inherits_from_its_targets() {
     let target = ApprovalBlock {
         count: Some(2),
         role: Some("approver".to_owned()),
-        expires: Some(Duration::from_secs(60)),
+        expires: Some(Duration::from_mins(1)),
         ..ApprovalBlock::default()
     };
     let stack = ApprovalBlock {
@@ -199,7 +199,7 @@ fn a_stacks_block_inherits_from_its_targets() {
             count: 1,
             role: Some("approver".to_owned()),
             author: false,
-            expires: Some(Duration::from_secs(60)),
+            expires: Some(Duration::from_mins(1)),
             scope: ApprovalScope::Stack,
         })
     );

@@ -97,7 +97,7 @@ fn confirm(set: &ChangeSet, runs: &[Run], around: &Around<'_>) -> Result<Vec<Ste
     }
     Ok(free
         .iter()
-        .map(|run| Step::Record(run.id, RunEvent::Confirmed))
+        .map(|run| Step::Record(run.id, Box::new(RunEvent::Confirmed)))
         .collect())
 }
 
@@ -110,6 +110,6 @@ pub(super) fn skip_open<'a>(
         .filter(|run| !run.state.is_finished() && !run.state.is_running())
         .map(|run| {
             let because = because.clone();
-            Step::Record(run.id, RunEvent::Skipped { because })
+            Step::Record(run.id, Box::new(RunEvent::Skipped { because }))
         })
 }

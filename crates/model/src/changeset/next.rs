@@ -16,7 +16,7 @@ pub enum Step {
     /// A plan to look at: these values do not exist yet.
     StartPreview(RunId, Vec<Awaited>),
     StartApply(RunId),
-    Record(RunId, RunEvent),
+    Record(RunId, Box<RunEvent>),
     Move(SetEvent),
 }
 
@@ -79,7 +79,10 @@ impl Board<'_> {
             if matches!(run.state, RunState::Planned { .. }) {
                 match self.way_to_apply(run) {
                     Way::Poisoned(because) => {
-                        steps.push(Step::Record(run.id, RunEvent::Skipped { because }));
+                        steps.push(Step::Record(
+                            run.id,
+                            Box::new(RunEvent::Skipped { because }),
+                        ));
                     }
                     Way::Open if self.is_confirmed() && self.may_start(run) && places > 0 => {
                         places -= 1;
@@ -92,14 +95,17 @@ impl Board<'_> {
         for run in self.runs.iter().filter(|run| is_unplanned(run)) {
             match self.way_to_plan(run) {
                 Way::Poisoned(because) => {
-                    steps.push(Step::Record(run.id, RunEvent::Skipped { because }));
+                    steps.push(Step::Record(
+                        run.id,
+                        Box::new(RunEvent::Skipped { because }),
+                    ));
                 }
                 Way::Deferred(on) if run.state == RunState::Queued && places > 0 => {
                     places -= 1;
                     steps.push(Step::StartPreview(run.id, on));
                 }
                 Way::Untouched => {
-                    steps.push(Step::Record(run.id, RunEvent::NothingConsumed));
+                    steps.push(Step::Record(run.id, Box::new(RunEvent::NothingConsumed)));
                 }
                 Way::Open if places > 0 => {
                     places -= 1;

@@ -75,12 +75,10 @@ pub fn why_set(
 
 fn waits_for_a_person(set: &ChangeSet, runs: &[Run], around: &Around<'_>) -> String {
     let owed = owed(set, runs, around.approvals, around.now);
-    let ready = runs
+    let mut ready = runs
         .iter()
         .filter(|run| matches!(run.state, RunState::Planned { .. }));
-    let held = ready
-        .filter_map(|run| is_held(around, &run.stack).map(|hold| (&run.stack, hold)))
-        .next();
+    let held = ready.find_map(|run| is_held(around, &run.stack).map(|hold| (&run.stack, hold)));
     if let Some(one) = owed.first() {
         let what = match one.run {
             Some(run) => format!("{} for {run}", one.words()),

@@ -134,25 +134,29 @@ fn too_much(at: &Location, what: &str) -> Finding {
     Finding::error("too-complex", format!("this policy is {what}")).at(at.clone(), "all of this")
 }
 
+fn is_rego(file: &str) -> bool {
+    file.rsplit_once('.')
+        .is_some_and(|(_, ending)| ending == "rego")
+}
+
 /// A file as it is written; of a directory or a glob, what is Rego and no test.
 fn find(reader: &Reader<'_>, path: &str, dirs: &Dirs) -> Vec<String> {
-    let is_rego = |file: &str| file.ends_with(".rego") && !file.ends_with("_test.rego");
+    let is_policy = |file: &str| is_rego(file) && !file.ends_with("_test.rego");
     if path.contains(['*', '?', '[', '{']) {
         let Ok(glob) = kinds::compile_glob(path) else {
             return Vec::new();
         };
         let all = dirs.files_ending(".rego").into_iter();
         return all
-            .filter(|file| glob.is_match(file) && is_rego(file))
+            .filter(|file| glob.is_match(file) && is_policy(file))
             .collect();
     }
     if let Some(entries) = reader.tree.list(path).filter(|_| !path.is_empty()) {
         let files = entries.into_iter().filter(|entry| !entry.is_dir);
         let files = files.map(|entry| join(path, &entry.name));
-        return files.filter(|file| is_rego(file)).collect();
+        return files.filter(|file| is_policy(file)).collect();
     }
-    let is_there =
-        path.ends_with(".rego") && !matches!(reader.tree.read(path), Err(ReadFailure::Missing));
+    let is_there = is_rego(path) && !matches!(reader.tree.read(path), Err(ReadFailure::Missing));
     is_there.then(|| path.to_owned()).into_iter().collect()
 }
 

@@ -121,7 +121,7 @@ impl Rule {
             .saturating_add(1);
         Some(Answer {
             count,
-            ..self.plain("it is not approved yet".to_owned())
+            ..self.plain("it is not approved yet")
         })
     }
 
@@ -130,11 +130,11 @@ impl Rule {
         let shape = |seen| Err(AnswerError::Shape { rule, seen });
         let fields = match item {
             Value::String(message) => {
-                let mut answer = self.plain(message.clone());
+                let mut answer = self.plain(message);
                 answer.resource = mentions.first_in(message);
                 return Ok(answer);
             }
-            Value::Bool(true) => return Ok(self.plain("it gives no reason".to_owned())),
+            Value::Bool(true) => return Ok(self.plain("it gives no reason")),
             Value::Object(fields) => fields,
             Value::Null => return shape("null"),
             Value::Bool(false) => return shape("`false` among its messages"),
@@ -162,11 +162,11 @@ impl Rule {
             resource,
             count,
             role: text(&["role"]),
-            ..self.plain(message)
+            ..self.plain(&message)
         })
     }
 
-    fn plain(self, message: String) -> Answer {
+    fn plain(self, message: &str) -> Answer {
         let message = message.split_whitespace().collect::<Vec<_>>().join(" ");
         let cut = match message.char_indices().nth(MAX_MESSAGE) {
             Some((end, _)) => format!("{}…", &message[..end]),

@@ -17,11 +17,13 @@ pub fn redact(json: &[u8], mask: &Mask) -> Result<Value, ParsePlanError> {
     let mut plan: Value = serde_json::from_slice(json).map_err(ParsePlanError::NotPlanJson)?;
     for list in ["/resource_changes", "/resource_drift"] {
         for change in items(plan.pointer_mut(list)) {
-            sides(change.get_mut("change"));
+            if let Some(change) = change.get_mut("change") {
+                sides(change);
+            }
         }
     }
     for change in fields(plan.pointer_mut("/output_changes")) {
-        sides(Some(change));
+        sides(change);
     }
     for place in ["/planned_values", "/prior_state/values"] {
         for output in fields(plan.pointer_mut(&format!("{place}/outputs"))) {
@@ -37,8 +39,8 @@ pub fn redact(json: &[u8], mask: &Mask) -> Result<Value, ParsePlanError> {
     Ok(plan)
 }
 
-fn sides(change: Option<&mut Value>) {
-    let Some(Value::Object(change)) = change else {
+fn sides(change: &mut Value) {
+    let Value::Object(change) = change else {
         return;
     };
     for (side, marks) in [("before", "before_sensitive"), ("after", "after_sensitive")] {

@@ -152,6 +152,10 @@ fn foreign_dialects_find_what_they_look_for() {
 }
 
 #[track_caller]
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "each case writes its value in place"
+)]
 fn check(rule: Rule, value: Value, expected: &str) {
     let mentions = Mentions::of(&plan());
     let said = match rule.answers(Some(&value), &mentions, 1) {

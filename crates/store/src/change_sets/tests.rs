@@ -44,6 +44,7 @@ fn spec(name: &str, upstreams: &[&str]) -> RunSpec {
         approval: None,
     };
     RunSpec {
+        exec: None,
         policies: Vec::new(),
         stack: Stack {
             name: stack(name),
@@ -159,6 +160,8 @@ impl World {
             stacks: BTreeSet::from([stack("a"), stack("d")]),
         });
         Request {
+            identity: None,
+            exec: None,
             policy_override: None,
             project: "p".to_owned(),
             machine: String::new(),
@@ -334,7 +337,10 @@ impl World {
                     serial: Some(2),
                 },
             }),
-            RunState::Queued | RunState::Planned { .. } | RunState::Finished { .. } => None,
+            RunState::Queued
+            | RunState::Deferred { .. }
+            | RunState::Planned { .. }
+            | RunState::Finished { .. } => None,
         }
     }
 
@@ -499,7 +505,10 @@ impl World {
                         counts: PlanCounts::default(),
                         serial: None,
                     },
-                    RunState::Queued | RunState::Planned { .. } | RunState::Finished { .. } => {
+                    RunState::Queued
+                    | RunState::Deferred { .. }
+                    | RunState::Planned { .. }
+                    | RunState::Finished { .. } => {
                         continue;
                     }
                 };

@@ -143,7 +143,7 @@ impl Table {
                     moved = true;
                     continue;
                 }
-                Step::Record(run, event) => (run, event, None),
+                Step::Record(run, event) => (run, *event, None),
                 Step::StartPlan(run) => (run, RunEvent::PlanStarted, Some(Stage::Planning)),
                 Step::StartPreview(run, on) => {
                     (run, RunEvent::PreviewStarted { on }, Some(Stage::Planning))

@@ -137,7 +137,7 @@ fn settle(set: &mut ChangeSet, runs: &mut [Run]) -> Vec<String> {
                 Step::StartPlan(id) => (id, RunEvent::PlanStarted),
                 Step::StartPreview(id, on) => (id, RunEvent::PreviewStarted { on }),
                 Step::StartApply(id) => (id, RunEvent::ApplyStarted),
-                Step::Record(id, event) => (id, event),
+                Step::Record(id, event) => (id, *event),
             };
             let run = runs.iter_mut().find(|run| run.id == id).unwrap();
             match event {
@@ -167,7 +167,7 @@ fn say_around(
             Step::Move(event) => set.status = changeset::advance(&set.status, &event).unwrap(),
             Step::Record(id, event) => {
                 let run = runs.iter_mut().find(|run| run.id == id).unwrap();
-                run.state = advance(&run.state, event, NOW).unwrap();
+                run.state = advance(&run.state, *event, NOW).unwrap();
             }
             Step::StartPlan(_) | Step::StartPreview(..) | Step::StartApply(_) => {
                 panic!("a word starts nothing by itself")

@@ -278,7 +278,7 @@ fn the_leftover_of_a_replacement_is_a_thing_of_its_own() {
         &json!({ "x": 2 }),
         &json!({}),
     );
-    let approved = read(&of_resources(&[update.clone()]));
+    let approved = read(&of_resources(std::slice::from_ref(&update)));
     check(
         &read(&of_resources(&[update, deposed])),
         &approved,
