@@ -33,7 +33,10 @@ pub fn run(args: Args, process: &Process) -> Result<ExitStatus, CommandError> {
         Command::Destroy(args) => block_on(commands::destroy::destroy(args, global, process))?,
         Command::Output(args) => block_on(commands::output::output(args, global, process))?,
         Command::State(args) => block_on(commands::state::state(args, global, process))?,
-        Command::Server(args) => block_on_all(commands::server::server(args, global, process))?,
+        Command::Server(args) => {
+            control::memory::give_back_large_pieces(&process.program);
+            block_on_all(commands::server::server(args, global, process))?
+        }
         Command::Token(args) => block_on(commands::token::token(args, global, process))?,
         Command::Lock(args) => block_on(commands::lock::lock(args, global, process))?,
         Command::Hold(args) => block_on(commands::hold::hold(args, global, process))?,

@@ -14,6 +14,7 @@ pub mod home;
 pub mod kept_aside;
 pub mod keys;
 pub mod locks;
+pub mod memory;
 pub mod outputs;
 pub mod patience;
 pub mod projects;
