@@ -4,11 +4,6 @@
 //! correction at each start then, and the pages they are in stay shared
 //! (docs/decisions/0022-linked-at-a-fixed-address.md).
 
-#![expect(
-    clippy::print_stdout,
-    reason = "this is how a build script speaks to cargo"
-)]
-
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     let is = |name: &str, value: &str| std::env::var(name).is_ok_and(|found| found == value);
