@@ -19,6 +19,7 @@ pub mod kept_aside;
 pub mod keys;
 mod left_behind;
 pub mod locks;
+pub mod memory;
 pub mod outputs;
 pub mod patience;
 pub mod policy;

@@ -138,7 +138,7 @@ pub(crate) struct Failure {
     diagnostics: Vec<EngineDiagnostic>,
     refused: bool,
     interrupted: bool,
-    policy: Verdict,
+    policy: Box<Verdict>,
     left: Option<Box<Left>>,
 }
 
@@ -150,7 +150,7 @@ impl Failure {
             diagnostics: Vec::new(),
             refused: false,
             interrupted: false,
-            policy: Verdict::default(),
+            policy: Box::default(),
             left: None,
         }
     }
@@ -206,7 +206,7 @@ impl Failure {
             hint: self.hint,
             refused: self.refused,
             interrupted: self.interrupted,
-            policy: self.policy,
+            policy: *self.policy,
             left: self.left,
         }
     }

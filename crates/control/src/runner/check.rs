@@ -164,6 +164,6 @@ fn denied(how: &str, verdict: Verdict) -> Failure {
     let mut failure = Failure::new(format!("{how}: {}{more}", first.join("; ")))
         .hint("change what is denied; in an emergency `terrane apply --override-policy --reason \"…\"` goes past it, on the record")
         .refused();
-    failure.policy = verdict;
+    failure.policy = Box::new(verdict);
     failure
 }
