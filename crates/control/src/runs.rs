@@ -130,7 +130,7 @@ pub async fn open_acts(control: &Control) -> Result<Vec<BreakGlass>, StoreError>
 #[derive(Clone, Debug)]
 pub enum Happened {
     Set(SetEvent),
-    Run(RunId, RunEvent),
+    Run(RunId, Box<RunEvent>),
 }
 
 pub async fn history(
@@ -146,7 +146,7 @@ pub async fn history(
     for run in store.run_list(set).await? {
         let events = store.run_events(run.id).await?;
         let events = events.into_iter();
-        all.extend(events.map(|(at, event)| (at, Happened::Run(run.id, event))));
+        all.extend(events.map(|(at, event)| (at, Happened::Run(run.id, Box::new(event)))));
     }
     all.sort_by_key(|(at, _)| *at);
     Ok(all)

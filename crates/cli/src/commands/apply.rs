@@ -2,12 +2,15 @@
 
 use std::num::NonZeroUsize;
 
-use model::changeset::{Action, Reopen};
+use model::changeset::{Action, ChangeSet, Reopen};
 
 use super::change::{self, Change, bundled};
 use super::run::read_set;
 use crate::args::Global;
 use crate::{CommandError, ExitStatus, Process};
+
+/// `--resume` without a name.
+const NEWEST: &str = "newest";
 
 /// Plan, ask once, and apply, in the order of the graph
 ///
@@ -26,8 +29,9 @@ pub(crate) struct ApplyArgs {
     #[arg(long)]
     auto_approve: bool,
     /// Go on with a change set that stopped, on the source as it is now [default: the newest]
-    #[arg(long, value_name = "CHANGESET", num_args = 0..=1, conflicts_with = "selectors")]
-    resume: Option<Option<String>>,
+    #[arg(long, value_name = "CHANGESET", num_args = 0..=1, default_missing_value = NEWEST)]
+    #[arg(conflicts_with = "selectors")]
+    resume: Option<String>,
     /// Plan also stacks of which nothing changed, and nothing they consume
     #[arg(long)]
     all: bool,
@@ -60,13 +64,14 @@ pub(crate) async fn apply(
         ..Change::of(Action::Apply)
     };
     if let Some(file) = bundled::named(&change.selectors, process)? {
-        return bundled::carry_out(&file, change, global, process).await;
+        return Box::pin(bundled::carry_out(&file, change, global, process)).await;
     }
     match args.resume {
-        None => change::carry_out(change, global, process).await,
+        None => Box::pin(change::carry_out(change, global, process)).await,
         Some(id) => {
-            let id = id.as_deref().map(read_set).transpose()?;
-            change::go_on_with(id, |_| Reopen::Rest, &change, global, process).await
+            let id = (id != NEWEST).then(|| read_set(&id)).transpose()?;
+            let what = |_: &ChangeSet| Reopen::Rest;
+            Box::pin(change::go_on_with(id, what, &change, global, process)).await
         }
     }
 }

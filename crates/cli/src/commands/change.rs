@@ -409,11 +409,9 @@ async fn waits_for_others(
         let what = one
             .run
             .map_or_else(|| id.to_string(), |run| run.to_string());
-        said.push_str(&format!(
-            "  {}: {}\n    `terrane run approve {what}`\n",
-            one.by,
-            one.words()
-        ));
+        let (by, words) = (&one.by, one.words());
+        let line = format!("  {by}: {words}\n    `terrane run approve {what}`\n");
+        said.push_str(&line);
     }
     let then = if watcher.set().request.auto_approve {
         "It goes on by itself with the last one.\n".to_owned()

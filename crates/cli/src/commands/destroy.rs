@@ -64,7 +64,7 @@ pub(crate) async fn destroy(
         },
         ..Change::of(Action::Destroy)
     };
-    change::carry_out(change, global, process).await
+    Box::pin(change::carry_out(change, global, process)).await
 }
 
 /// The project as a commit had it.

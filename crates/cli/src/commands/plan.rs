@@ -65,5 +65,5 @@ pub(crate) async fn plan(
         out: args.out,
         ..Change::of(Action::Plan)
     };
-    change::carry_out(change, global, process).await
+    Box::pin(change::carry_out(change, global, process)).await
 }

@@ -172,7 +172,7 @@ fn read_files(files: &[PathBuf], process: &Process) -> Result<Vec<CasePolicy>, C
     let read = |file: &PathBuf| {
         let path = file.display().to_string();
         let text = std::fs::read_to_string(process.cwd.join(file))
-            .map_err(|err| CommandError::because(&format!("could not read `{path}`"), &err))?;
+            .map_err(|err| CommandError::because(format!("could not read `{path}`"), &err))?;
         let name = file.file_stem().unwrap_or_default();
         Ok(CasePolicy {
             name: name.to_string_lossy().into_owned(),

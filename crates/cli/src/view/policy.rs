@@ -50,7 +50,8 @@ pub fn render(verdicts: &[StackVerdict], widest: usize, look: Look) -> String {
     }
     let left_off: usize = verdicts.iter().map(|it| it.verdict.left_off).sum();
     if left_off > 0 {
-        out.push_str(&format!("  and {left_off} more\n"));
+        let more = format!("  and {left_off} more\n");
+        out.push_str(&more);
     }
     out
 }

@@ -225,7 +225,7 @@ impl World {
                     }),
                     None,
                 )
-                .await
+                .await;
             }
             7 => self.approve(set).await,
             8 => {

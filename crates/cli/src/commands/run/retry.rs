@@ -1,6 +1,6 @@
 //! `terrane run retry`
 
-use model::changeset::Reopen;
+use model::changeset::{ChangeSet, Reopen};
 
 use super::{Here, read_run};
 use crate::args::Global;
@@ -40,5 +40,13 @@ pub(super) async fn retry(
         auto_approve: args.auto_approve,
         ..Change::of(action)
     };
-    change::go_on_with(Some(set), |_| Reopen::Run(run), &change, global, process).await
+    let what = |_: &ChangeSet| Reopen::Run(run);
+    Box::pin(change::go_on_with(
+        Some(set),
+        what,
+        &change,
+        global,
+        process,
+    ))
+    .await
 }

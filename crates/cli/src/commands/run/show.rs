@@ -92,27 +92,27 @@ pub(super) async fn show(
 
 fn heading(explained: &Explained) -> String {
     let set = &explained.set;
-    let mut text = format!(
-        "change set {}: {} by `{}`, {}\n",
+    let mut lines = vec![format!(
+        "change set {}: {} by `{}`, {}",
         set.id,
         set.request.action.word(),
         set.request.asker.as_deref().unwrap_or("nobody known"),
         set.status.word()
-    );
+    )];
     if let Some(exec) = &set.request.exec {
         let why = exec.reason.as_ref();
         let why = why.map_or_else(String::new, |why| format!(": {why}"));
-        text += &format!("engine command `{exec}`{why}\n");
+        lines.push(format!("engine command `{exec}`{why}"));
     }
     if let Some(commit) = &set.request.commit {
         let subject = set.request.subject.as_deref().unwrap_or_default();
         let short: String = commit.chars().take(7).collect();
-        text.push_str(&format!("source {short} \"{subject}\"\n"));
+        lines.push(format!("source {short} \"{subject}\""));
     }
     if let Some(why) = explained.why() {
-        text.push_str(&format!("{why}\n"));
+        lines.push(why);
     }
-    text
+    format!("{}\n", lines.join("\n"))
 }
 
 fn approvals(explained: &Explained, look: crate::view::Look) -> Result<(), CommandError> {

@@ -73,7 +73,7 @@ pub(crate) async fn import(
         detailed_exitcode: true,
         ..Change::of(Action::Plan)
     };
-    let status = change::carry_out(change, global, process).await?;
+    let status = Box::pin(change::carry_out(change, global, process)).await?;
     if status == ExitStatus::Changes {
         report::say(
             "The state is here, but the plan is not empty: look at it before the next apply.\n",

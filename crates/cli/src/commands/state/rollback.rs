@@ -76,5 +76,5 @@ async fn plan(
         pinned: proposal.older,
         ..Change::of(Action::Plan)
     };
-    change::carry_out(change, global, process).await
+    Box::pin(change::carry_out(change, global, process)).await
 }
