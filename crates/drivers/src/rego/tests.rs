@@ -1,3 +1,5 @@
+//! Policies of each dialect, and what is wrong with them.
+
 use std::time::Duration;
 
 use model::policy::{Actor, Document, Point, PolicySource, RunFacts, SourceFacts, StackFacts};

@@ -1,3 +1,5 @@
+//! What a bundle says of itself, and what is refused.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! The document policies see, and what their answers mean.
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};

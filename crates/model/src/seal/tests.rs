@@ -1,3 +1,5 @@
+//! What moved, in exact words.
+
 use jiff::Timestamp;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! A bundle opens only whole, unchanged, with its key, in its project.
+
 use proptest::prelude::*;
 
 use super::*;

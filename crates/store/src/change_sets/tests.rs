@@ -12,7 +12,9 @@ use model::hold::HoldOn;
 use model::ids::{ChangeSetId, RunId, StackName};
 use model::plan::PlanCounts;
 use model::project::{Backend, Confirm, LaneScope, Stack, Target, Wait};
-use model::run::{self, EnginePin, PlanRecord, Problem, RunEvent, RunSpec, RunState, Upstream};
+use model::run::{
+    self, Awaited, EnginePin, PlanRecord, Preview, Problem, RunEvent, RunSpec, RunState, Upstream,
+};
 use model::seal::Seal;
 
 use crate::testing::{Dice, TestHome};
@@ -126,6 +128,14 @@ fn plan(now: Timestamp, destroys: bool) -> PlanRecord {
         preview: false,
         since: Some(now),
         consumed: Some("consumed".to_owned()),
+    }
+}
+
+fn previewed(on: &[Awaited], preview: Preview) -> RunEvent {
+    RunEvent::Previewed {
+        on: on.to_vec(),
+        preview,
+        review: false,
     }
 }
 
@@ -305,6 +315,19 @@ impl World {
         };
         let how = self.dice.below(6);
         match state {
+            RunState::Planning { awaits, .. } if !awaits.is_empty() => Some(match how {
+                0 => RunEvent::Failed { problem },
+                1 => RunEvent::RunnerLost {
+                    kept: None,
+                    left: None,
+                },
+                2 => previewed(awaits, Preview::Unchanged),
+                3 => previewed(awaits, Preview::Impossible { why: String::new() }),
+                _ => {
+                    let plan = Box::new(plan(self.now, false));
+                    previewed(awaits, Preview::Planned { plan })
+                }
+            }),
             RunState::Planning { .. } => Some(match how {
                 0 => RunEvent::NothingToChange {
                     consumed: Some("consumed".to_owned()),
@@ -497,6 +520,9 @@ impl World {
             for run in self.alive.clone() {
                 let found = self.store.run_get(run).await.unwrap().unwrap();
                 let event = match found.state {
+                    RunState::Planning { awaits, .. } if !awaits.is_empty() => {
+                        previewed(&awaits, Preview::Unchanged)
+                    }
                     RunState::Planning { .. } => RunEvent::NothingToChange {
                         consumed: None,
                         serial: None,

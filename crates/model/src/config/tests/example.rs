@@ -47,8 +47,6 @@ note not-yet-effective: not yet effective: `files` of `context` blocks
   terrane.hcl:29:3 checked, but it does nothing so far
 note not-yet-effective: not yet effective: `hook` blocks
   terrane.hcl:30:3 checked, but it does nothing so far
-note not-yet-effective: not yet effective: `approval` blocks
-  terrane.hcl:45:3 checked, but it does nothing so far
 note not-yet-effective: not yet effective: `facts` blocks
   terrane.hcl:55:1 checked, but it does nothing so far
 note not-yet-effective: not yet effective: `sops:` secrets

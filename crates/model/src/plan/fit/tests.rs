@@ -1,3 +1,5 @@
+//! Which fresh plans fit an approved one.
+
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
