@@ -346,16 +346,19 @@ enum Kept {
     View,
     /// What later plans are compared with.
     Difference,
+    /// What policies are asked about.
+    Case,
 }
 
 impl Kept {
-    const ALL: [Self; 3] = [Self::File, Self::View, Self::Difference];
+    const ALL: [Self; 4] = [Self::File, Self::View, Self::Difference, Self::Case];
 
     fn what(self) -> &'static str {
         match self {
             Self::File => "plan file",
             Self::View => "plan",
             Self::Difference => "difference",
+            Self::Case => "document for policies",
         }
     }
 
@@ -365,6 +368,7 @@ impl Kept {
             Self::File => format!("plan {stack}"),
             Self::View => format!("view {stack}"),
             Self::Difference => format!("difference {stack}"),
+            Self::Case => format!("case {stack}"),
         }
     }
 
@@ -374,6 +378,7 @@ impl Kept {
             Self::File => (runner::plan_file(&dir), format!("plan-file {run}")),
             Self::View => (runner::plan_view(&dir), format!("plan-view {run}")),
             Self::Difference => crate::fit::place(control, run),
+            Self::Case => crate::policy::place(control, run),
         }
     }
 

@@ -23,8 +23,8 @@ use serde_json::Value;
 use crate::Control;
 use crate::runs::{Explained, NewApproval};
 
-pub(crate) use case::keep;
 pub use case::{Case, CasePolicy, last_planned, recall};
+pub(crate) use case::{keep, place};
 pub use findings::{check, check_deeply};
 pub use judge::answer;
 use judge::{Judged, MAX_INPUT, Question, judge};

@@ -46,7 +46,10 @@ pub(crate) fn check(
 
 fn unlisted(open: &OpenProject, project: &Project, name: &StackName) -> Vec<Unlisted> {
     let stack = &project.stacks[name];
-    let target = &project.targets[&stack.target];
+    // Of a project with mistakes, some may be missing; that is said elsewhere.
+    let Some(target) = project.targets.get(&stack.target) else {
+        return Vec::new();
+    };
     if target.providers.is_empty() {
         return Vec::new();
     }

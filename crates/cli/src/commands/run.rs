@@ -83,6 +83,20 @@ impl Here {
         })
     }
 
+    /// The source and the plans of a change set are where it was planned.
+    async fn check_machine(&self, set: ChangeSetId) -> Result<(), CommandError> {
+        let found = self.control.store.change_set_get(set).await;
+        let found = found.map_err(|err| CommandError::from_error(&err))?;
+        if found.request.machine == self.control.home.machine() {
+            return Ok(());
+        }
+        Err(CommandError::new(format!(
+            "change set {set} was planned on another machine, which has its source and its plans"
+        ))
+        .hint("confirm it there, or write a bundle with `terrane plan --out FILE` and apply that")
+        .status(ExitStatus::Refused))
+    }
+
     /// Whoever starts runs applies: only a writer of their targets may.
     async fn check_writer(&self, set: ChangeSetId, process: &Process) -> Result<(), CommandError> {
         let set = self.control.store.change_set_get(set).await;

@@ -61,9 +61,14 @@ fn a_plan_of_one_job_is_applied_by_another() {
           outputs
             + name   (known after apply)
 
-        app   deferred, no preview: `name` is known after `base`
+        app   + 1 add                                deferred: `name` is known after `base`
+          + terraform_data.a
+              input   (known after `base`)
+              known after apply: id, output
+          outputs
+            + greeting   (known after apply)
 
-        Plan: 1 to add, 0 to change, 0 to replace, 0 to destroy, in 1 of 2 stacks; 1 deferred.
+        Plan: 2 to add, 0 to change, 0 to replace, 0 to destroy, in 2 of 2 stacks.
         ── stderr
         change set c1: plan on `local`
 

@@ -83,6 +83,11 @@ fn case_path(control: &Control, run: RunId) -> PathBuf {
     control.home.run_dir(run).join("policy.case")
 }
 
+/// Where it is kept, and for what it is sealed.
+pub(crate) fn place(control: &Control, run: RunId) -> (PathBuf, String) {
+    (case_path(control, run), purpose(run))
+}
+
 fn purpose(run: RunId) -> String {
     format!("policy-case {run}")
 }

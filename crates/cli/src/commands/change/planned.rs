@@ -120,6 +120,10 @@ async fn status(watcher: &Watcher<'_>, run: &Run) -> Result<StackStatus, Command
     }
     match changesets::plan_view(watcher.control(), run).await {
         Some(plan) => Ok(StackStatus::Planned(plan)),
+        // A preview stays on the machine that made it, and nothing hangs on it.
+        None if matches!(run.state, RunState::Deferred { .. }) => Ok(StackStatus::Deferred {
+            reason: deferred(&awaited(run, watcher.runs())),
+        }),
         None => Err(CommandError::new(format!(
             "the plan of stack `{}` cannot be read",
             run.stack

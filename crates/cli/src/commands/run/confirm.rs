@@ -26,6 +26,7 @@ pub(super) async fn confirm(
     let here = Here::open(global, process).await?;
     let failed = |err: &dyn std::error::Error| CommandError::from_error(err);
     let (set, _) = About::read(&args.what)?.set(&here.control).await?;
+    here.check_machine(set).await?;
     here.check_writer(set, process).await?;
     let values = changesets::gather_again(&here.control, &here.open, &process.env, set)
         .await
