@@ -161,6 +161,11 @@ impl<'a> Watcher<'a> {
         self.look().await
     }
 
+    /// Reads where it stands, without driving or drawing it.
+    pub(crate) async fn see(&mut self) -> Result<(), CommandError> {
+        self.read().await
+    }
+
     /// Watches until nothing goes on by itself.
     pub(crate) async fn until_rest(&mut self) -> Result<Rest, CommandError> {
         let mut interrupts = signal(SignalKind::interrupt())
@@ -362,11 +367,11 @@ pub(crate) fn turn_error(err: &worker::TurnError) -> CommandError {
             for one in owed {
                 shown = shown.cause(format!("{} ({})", one.words(), one.by));
             }
-            let what = owed
-                .iter()
-                .find_map(|one| one.run)
-                .map_or_else(|| set.to_string(), |run| run.to_string());
-            shown.hint(format!("`terrane run approve {what}` approves it"))
+            let ways = owed.iter().map(|one| one.command(*set));
+            let ways: BTreeSet<String> = ways.collect();
+            ways.into_iter().fold(shown, |shown, way| {
+                shown.hint(format!("`{way}` approves it"))
+            })
         }
         Some(heard @ HearError::Held { hold, .. }) => CommandError::from_error(heard)
             .hint(format!("`terrane hold release {}` ends it", hold.on.name()))

@@ -8,7 +8,7 @@ use std::fs::File;
 
 use drivers::engine::Engine;
 use model::approval::{ApprovalBlock, ApprovalScope, Requirement};
-use model::changeset::{Action, ChangeSet, Origin, Reopen, Request, Status, reopen};
+use model::changeset::{Action, ChangeSet, Origin, Reopen, Request, SetEvent, Status, reopen};
 use model::engine::EngineRequirement;
 use model::exec::{Exec, ExecKind};
 use model::graph::Graph;
@@ -18,7 +18,7 @@ use model::project::{LaneScope, Project};
 use model::run::{Run, RunSpec};
 use store::{ChangeSetError, Scope};
 
-use crate::asker::Asker;
+use crate::asker::{self, Asker};
 use crate::projects::OpenProject;
 use crate::settled::{self, KnownOutputs};
 use crate::writers::Who;
@@ -243,6 +243,7 @@ async fn prepare(
         identity: Some(wanted.who.identity.clone()),
         exec: wanted.exec.clone(),
         keeps_plans: wanted.keeps_plans,
+        earlier_askers: Vec::new(),
         bundle: None,
         dirty: git.is_some_and(|git| git.is_dirty().unwrap_or(true)),
         origin: Origin::Person,
@@ -272,6 +273,22 @@ pub async fn find_stopped(
     if set.request.action == Action::Exec {
         return Err(PrepareError::ExecAgain { set: set.id });
     }
+    if set.request.project != control.home.project() {
+        return Err(ChangeSetError::Missing(set.id).into());
+    }
+    if set.request.action == Action::Destroy || set.request.bundle.is_some() {
+        return Err(PrepareError::NotResumed {
+            set: set.id,
+            is_bundle: set.request.bundle.is_some(),
+        });
+    }
+    if let Some(SetEvent::Rejected { by, reason }) = refused(control, set.id).await? {
+        return Err(PrepareError::Rejected {
+            set: set.id,
+            by,
+            reason,
+        });
+    }
     let what = what(&set);
     let runs = control.store.run_list(set.id).await?;
     let again = reopen(&set, &runs, what)?;
@@ -291,13 +308,28 @@ pub async fn find_stopped(
 async fn newest_stopped(control: &Control) -> Result<ChangeSet, PrepareError> {
     let project = control.home.project();
     let newest = control.store.change_set_list_newest(project, 200).await?;
-    newest
-        .into_iter()
-        .find(|set| {
-            !matches!(set.request.action, Action::Plan | Action::Exec)
-                && matches!(set.status, Status::Stopped { .. })
-        })
-        .ok_or(PrepareError::NothingStopped)
+    for set in newest {
+        let is_stopped = set.request.action == Action::Apply
+            && set.request.bundle.is_none()
+            && matches!(set.status, Status::Stopped { .. });
+        // What somebody said no to is resumed by its name only.
+        if is_stopped && refused(control, set.id).await?.is_none() {
+            return Ok(set);
+        }
+    }
+    Err(PrepareError::NothingStopped)
+}
+
+/// The no that ended a change set, if it was one.
+async fn refused(control: &Control, set: ChangeSetId) -> Result<Option<SetEvent>, ChangeSetError> {
+    let mut events = control.store.change_set_events(set).await?;
+    let last = events.pop().map(|(_, event)| event);
+    Ok(last.filter(|event| {
+        matches!(
+            event,
+            SetEvent::Rejected { .. } | SetEvent::Discarded { .. }
+        )
+    }))
 }
 
 /// A change set under way that does exactly what is asked for: the same command again attaches to it.
@@ -338,6 +370,12 @@ pub async fn gather_again(
 ) -> Result<Option<Asker>, ChangeSetError> {
     let specs = specs(control, id).await?;
     Ok(Asker::gather(env, &open.root, &specs).ok())
+}
+
+/// Whether some of its values can come only from whoever asked for it.
+pub async fn needs_its_asker(control: &Control, id: ChangeSetId) -> Result<bool, ChangeSetError> {
+    let specs = specs(control, id).await?;
+    Ok(asker::wants(&specs).is_some())
 }
 
 /// What each run of a change set is about.

@@ -114,7 +114,7 @@ pub async fn release_abandoned(control: &Control) -> Result<Vec<ChangeSet>, Chan
             };
             control
                 .store
-                .change_set_stop(set.id, why, control.now())
+                .change_set_stop(&set, why, control.now())
                 .await?;
             let set = control.store.change_set_get(set.id).await?;
             tidy_after(control, &set, &control.store.run_list(set.id).await?).await;
@@ -136,7 +136,7 @@ pub async fn stop_if_gone(
     let why = "its processes are gone";
     control
         .store
-        .change_set_stop(set.id, why, control.now())
+        .change_set_stop(set, why, control.now())
         .await?;
     Ok(true)
 }

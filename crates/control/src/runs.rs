@@ -148,8 +148,31 @@ pub async fn history(
         let events = events.into_iter();
         all.extend(events.map(|(at, event)| (at, Happened::Run(run.id, Box::new(event)))));
     }
-    all.sort_by_key(|(at, _)| *at);
+    all.sort_by_key(|(at, happened)| (*at, rank(happened)));
     Ok(all)
+}
+
+/// What happens at one moment is committed together: what begins a change set comes before its runs, what
+/// ends it after them.
+fn rank(happened: &Happened) -> u8 {
+    match happened {
+        Happened::Run(..) => 1,
+        Happened::Set(event) => match event {
+            SetEvent::Requested { .. }
+            | SetEvent::Confirmed { .. }
+            | SetEvent::LanesTaken
+            | SetEvent::Reopened { .. }
+            | SetEvent::Interrupted { .. }
+            | SetEvent::Discarded { .. }
+            | SetEvent::Rejected { .. }
+            | SetEvent::Superseded { .. }
+            | SetEvent::Abandoned { .. } => 0,
+            SetEvent::CameToRest
+            | SetEvent::Completed
+            | SetEvent::Failed { .. }
+            | SetEvent::WoundDown => 2,
+        },
+    }
 }
 
 /// A yes, with whose it is.

@@ -103,6 +103,17 @@ async fn look(control: &Control, spec: &RunSpec, known: &mut KnownOutputs) -> Op
     if serial != last.serial {
         return Some(false);
     }
+    // Whoever merely comes first counts whenever it changed anything since.
+    for upstream in &spec.order_states {
+        let head = control
+            .store
+            .state_head(&control.state_name(upstream))
+            .await;
+        let writer = head.ok()?.and_then(|head| head.run);
+        if writer.is_some_and(|writer| writer > last.run) {
+            return Some(false);
+        }
+    }
     let mut values = BTreeMap::new();
     for (stack, output) in consumed(spec) {
         let outputs = known.of(control, spec, &stack).await.ok()??;

@@ -33,6 +33,7 @@ pub struct StateAccess {
     writing: Arc<Mutex<()>>,
     /// The lock was refused because the head is not the expected one.
     head_moved: Arc<AtomicBool>,
+    locked: Arc<AtomicBool>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -128,6 +129,7 @@ impl StateAccess {
             spool: None,
             writing: Arc::default(),
             head_moved: Arc::default(),
+            locked: Arc::default(),
         }
     }
 
@@ -151,6 +153,7 @@ impl StateAccess {
             spool: None,
             writing: Arc::default(),
             head_moved: Arc::default(),
+            locked: Arc::default(),
         }
     }
 
@@ -164,6 +167,11 @@ impl StateAccess {
     /// Returns when no write is under way any more.
     pub async fn settle(&self) {
         drop(self.writing.lock().await);
+    }
+
+    /// Whether the engine took the lock here.
+    pub fn was_locked(&self) -> bool {
+        self.locked.load(Ordering::Acquire)
     }
 
     /// Whether the lock was refused because the state had moved: then the engine changed nothing.
@@ -208,7 +216,10 @@ impl StateAccess {
             .lock_acquire(&self.state, info, Some(self.run), *expected)
             .await;
         let refused = match acquired {
-            Ok(_) => return Ok(()),
+            Ok(_) => {
+                self.locked.store(true, Ordering::Release);
+                return Ok(());
+            }
             Err(err @ AcquireLockError::Store { .. }) => return Err(err.into()),
             Err(refused) => refused,
         };

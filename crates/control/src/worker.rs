@@ -139,7 +139,7 @@ pub async fn go_on_with_waiters(control: &Control, asker: &Asker) -> Result<(), 
         let specs = changesets::specs(control, set.id).await;
         if let Some(name) = asker::wants(&specs.map_err(failed(set.id))?) {
             let why = format!("needs `{name}` from the asker's environment");
-            let stopped = control.store.change_set_stop(set.id, &why, control.now());
+            let stopped = control.store.change_set_stop(&set, &why, control.now());
             stopped.await.map_err(failed(set.id))?;
         } else {
             turn(control, set.id, None, &asker.bare(), None).await?;

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::changeset::ChangeSet;
 use crate::ids::{ChangeSetId, RunId, StackName};
-use crate::run::{Run, RunState};
+use crate::run::{Preview, Run, RunState};
 
 /// What an `approval` block says; what it leaves out is inherited from the target's, then the default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -154,6 +154,12 @@ pub fn owed(set: &ChangeSet, runs: &[Run], approvals: &[Approval], now: Timestam
             }
             ApprovalScope::ChangeSet if covered.is_empty() => {}
             ApprovalScope::ChangeSet => {
+                // A word about everything is also about what could only be previewed.
+                let previewed = runs.iter().filter(|run| {
+                    matches!(run.state, RunState::Deferred { .. })
+                        && requirement.stacks.contains(&run.stack)
+                });
+                let covered: Vec<&Run> = covered.into_iter().chain(previewed).collect();
                 owed.extend(count(set, requirement, None, &covered, approvals, now));
             }
         }
@@ -219,10 +225,15 @@ fn count(
             None => {
                 people.insert(&approval.person);
             }
-            Some(because) => not_counted.push(NotCounted {
-                person: approval.person.clone(),
-                because,
-            }),
+            Some(because) => {
+                let one = NotCounted {
+                    person: approval.person.clone(),
+                    because,
+                };
+                if !not_counted.contains(&one) {
+                    not_counted.push(one);
+                }
+            }
         }
     }
     not_counted.retain(|one| !people.contains(&one.person));
@@ -241,6 +252,10 @@ fn count(
 fn plan_since(run: &Run) -> Option<Timestamp> {
     match &run.state {
         RunState::Planned { plan, .. } => plan.since,
+        RunState::Deferred {
+            preview: Preview::Planned { plan },
+            ..
+        } => plan.since,
         RunState::Queued
         | RunState::Planning { .. }
         | RunState::Deferred { .. }
@@ -255,6 +270,17 @@ fn is_past(at: Timestamp, term: Duration, now: Timestamp) -> bool {
 }
 
 impl Owed {
+    /// The command that gives it.
+    pub fn command(&self, set: ChangeSetId) -> String {
+        let what = self
+            .run
+            .map_or_else(|| set.to_string(), |run| run.to_string());
+        match &self.rule.role {
+            Some(role) => format!("terrane run approve {what} --role {role}"),
+            None => format!("terrane run approve {what}"),
+        }
+    }
+
     /// ``1 of 2 approvals; role `approver`, not the author``
     pub fn words(&self) -> String {
         let mut words = format!(

@@ -68,6 +68,9 @@ pub struct Request {
     /// Why what policies deny is applied all the same.
     #[serde(default)]
     pub policy_override: Option<String>,
+    /// Who asked for it before it was resumed: they stay its authors.
+    #[serde(default)]
+    pub earlier_askers: Vec<String>,
     #[serde(default)]
     pub origin: Origin,
     /// Who must agree, as the project said when it was asked for.
@@ -115,10 +118,15 @@ pub struct Around<'a> {
 }
 
 impl Request {
-    /// Whether somebody asked for it, or started the job that did.
+    /// Whether somebody asked for it, now or before it was resumed, or started the job that did.
     pub fn is_author(&self, person: &str) -> bool {
-        let identity = self.identity.as_ref();
-        self.asker.as_deref() == Some(person) || identity.is_some_and(|by| by.author() == person)
+        self.authors().any(|author| author == person)
+    }
+
+    pub fn authors(&self) -> impl Iterator<Item = &str> {
+        let identity = self.identity.as_ref().map(Identity::author);
+        let askers = self.asker.iter().chain(&self.earlier_askers);
+        askers.map(String::as_str).chain(identity)
     }
 
     /// A lane's name among those of all projects of a home.

@@ -89,6 +89,11 @@ pub struct Stored<'a> {
 /// Compares the stream of an apply with the state. `died`: the engine did not end by itself, so what it was
 /// at is open. Nothing if the state says it all.
 pub fn left(events: &[EngineEvent], stored: Stored<'_>, died: bool) -> Option<Left> {
+    // Who ended by itself stored all it knew; what could not be stored is kept aside.
+    let is_delivered = !died && stored.at.is_some() && !stored.kept_aside;
+    if is_delivered {
+        return None;
+    }
     let done = Done::of(events);
     let mut left = Left {
         serial: stored.serial,
@@ -109,7 +114,7 @@ pub fn left(events: &[EngineEvent], stored: Stored<'_>, died: bool) -> Option<Le
         let is_there = if stored.is_opaque {
             step.is_after(stored.at)
         } else {
-            stored.holds(address)
+            stored.holds_as(address, done.destroyed.get(address).copied())
         };
         if !is_back && is_there {
             left.gone.push((*address).to_owned());
@@ -175,6 +180,8 @@ struct Done<'a> {
     created: BTreeMap<&'a str, Finished<'a>>,
     updated: BTreeMap<&'a str, Finished<'a>>,
     deleted: BTreeMap<&'a str, Finished<'a>>,
+    /// The beginnings of deletions: they name the id of what goes.
+    destroyed: BTreeMap<&'a str, &'a Step>,
     open: BTreeMap<&'a str, &'a str>,
 }
 
@@ -187,6 +194,9 @@ impl<'a> Done<'a> {
                     if let Some(action @ ("create" | "update" | "delete")) = step.action.as_deref()
                     {
                         done.open.insert(&step.resource.addr, action);
+                        if action == "delete" {
+                            done.destroyed.insert(&step.resource.addr, step);
+                        }
                     }
                 }
                 EventKind::ApplyComplete(step) => {
@@ -254,6 +264,23 @@ impl Finished<'_> {
 }
 
 impl Stored<'_> {
+    /// Whether it holds this address with the id of what was destroyed: after a replacement it may already
+    /// hold the successor.
+    fn holds_as(&self, address: &str, destroyed: Option<&Step>) -> bool {
+        let Some((step, id)) = destroyed.and_then(|step| Some((step, step.id_value.as_deref()?)))
+        else {
+            return self.holds(address);
+        };
+        let key = step.id_key.as_deref().unwrap_or("id");
+        let objects = self
+            .document
+            .map_or(&[][..], |document| &document.instances);
+        objects.iter().any(|object| {
+            let found = object.attributes.get(key).and_then(|id| id.as_str());
+            object.address == address && found == Some(id)
+        })
+    }
+
     fn holds(&self, address: &str) -> bool {
         let objects = self
             .document

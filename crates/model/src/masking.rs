@@ -216,7 +216,12 @@ pub fn is_maskable(value: &str) -> bool {
 
 /// The forms in which a value is known to turn up.
 fn coats(value: &str) -> Vec<String> {
-    let mut forms = vec![value.to_owned(), json_escaped(value), html_safe(value)];
+    let escaped = json_escaped(value);
+    let mut forms = vec![value.to_owned(), html_safe(value)];
+    // Quoted once more, as engines do inside their messages.
+    forms.push(json_escaped(&escaped));
+    forms.push(html_safe(&escaped));
+    forms.push(escaped);
     forms.push(url_encoded(value, false, "%20"));
     forms.push(url_encoded(value, false, "+"));
     forms.push(url_encoded(value, true, "%20"));

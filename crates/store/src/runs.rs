@@ -297,6 +297,41 @@ async fn settle(
     Ok(())
 }
 
+/// What was settled when a change set was asked for may not be when it is its turn: if anything of the
+/// project was applied meanwhile, everything is planned.
+pub(crate) async fn look_again_at_settled(
+    tx: &mut Tx,
+    set: &ChangeSet,
+    runs: &mut [Run],
+) -> Result<(), ChangeSetError> {
+    if !runs.iter().any(|run| run.is_settled) {
+        return Ok(());
+    }
+    let moved = tx
+        .fetch_optional(
+            "SELECT r.id FROM run r JOIN change_set c ON c.id = r.change_set
+             WHERE c.project = $1 AND c.id <> $2 AND c.action <> 'plan' AND r.updated_at >= $3
+             LIMIT 1",
+            &[
+                set.request.project.as_str().into(),
+                set.id.into(),
+                set.created_at.as_microsecond().into(),
+            ],
+        )
+        .await?;
+    if moved.is_some() {
+        tx.execute(
+            "UPDATE run SET settled = 0 WHERE change_set = $1",
+            &[set.id.into()],
+        )
+        .await?;
+        for run in runs {
+            run.is_settled = false;
+        }
+    }
+    Ok(())
+}
+
 /// It was destroyed, or only refreshed: nobody knows it as its source says.
 async fn unsettle(tx: &mut Tx, run: RunId) -> Result<(), ChangeSetError> {
     tx.execute(

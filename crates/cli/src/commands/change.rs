@@ -134,6 +134,11 @@ pub(crate) async fn carry_out(
     for run in watcher.runs() {
         say_warnings(&control, run, look)?;
     }
+    if change.policy_override.is_some() && !global.json {
+        report::say(
+            "Policies were overridden; what they denied stays in `terrane run list --open`.\n",
+        )?;
+    }
     if status.is_ok() {
         recovery::tidy_after(&control, watcher.set(), watcher.runs()).await;
     }
@@ -406,11 +411,8 @@ async fn waits_for_others(
     }
     let mut said = format!("\nChange set {id} awaits approval:\n");
     for one in &owed {
-        let what = one
-            .run
-            .map_or_else(|| id.to_string(), |run| run.to_string());
-        let (by, words) = (&one.by, one.words());
-        let line = format!("  {by}: {words}\n    `terrane run approve {what}`\n");
+        let (by, words, command) = (&one.by, one.words(), one.command(id));
+        let line = format!("  {by}: {words}\n    `{command}`\n");
         said.push_str(&line);
     }
     let then = if watcher.set().request.auto_approve {
@@ -483,6 +485,19 @@ pub(super) async fn look_after_the_past(
     worker::go_on_with_waiters(control, &asker)
         .await
         .map_err(|err| failed(&err))
+}
+
+/// The plans of a change set, as whoever is asked about them sees them.
+pub(crate) async fn show_plans(
+    watcher: &mut Watcher<'_>,
+    project: &Project,
+    full: bool,
+    global: &Global,
+    process: &Process,
+) -> Result<(), CommandError> {
+    watcher.see().await?;
+    let plans = planned::plan_set(watcher, project).await?;
+    planned::show(&plans, full, global, process)
 }
 
 /// A change set that goes on after somebody's word, watched to its end.

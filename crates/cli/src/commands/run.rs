@@ -101,9 +101,16 @@ impl Here {
     async fn check_writer(&self, set: ChangeSetId, process: &Process) -> Result<(), CommandError> {
         let set = self.control.store.change_set_get(set).await;
         let set = set.map_err(|err| CommandError::from_error(&err))?;
-        let stacks = set.request.stacks.into_iter();
-        let stacks = stacks.filter(|stack| self.project.stacks.contains_key(stack));
-        let stacks: BTreeSet<StackName> = stacks.collect();
+        let stacks: BTreeSet<StackName> = set.request.stacks.into_iter().collect();
+        if let Some(gone) = stacks
+            .iter()
+            .find(|stack| !self.project.stacks.contains_key(*stack))
+        {
+            return Err(CommandError::new(format!(
+                "stack `{gone}` is no longer in the project: nobody knows who may apply it"
+            ))
+            .status(ExitStatus::Refused));
+        }
         let actor = process.actor();
         let who = writers::identify(&self.project, &stacks, &process.env, &actor).await;
         who.check_all(&self.project, &stacks)
@@ -132,8 +139,8 @@ impl About {
 
     /// The change set it belongs to, and the run if it is one.
     async fn set(self, control: &Control) -> Result<(ChangeSetId, Option<RunId>), CommandError> {
-        match self {
-            Self::Set(set) => Ok((set, None)),
+        let (set, run) = match self {
+            Self::Set(set) => (set, None),
             Self::Run(run) => {
                 let found = control.store.run_get(run).await;
                 let found = found.map_err(|err| CommandError::from_error(&err))?;
@@ -141,13 +148,30 @@ impl About {
                     CommandError::new(format!("there is no run `{run}`"))
                         .hint("`terrane run list --all` shows them all")
                 })?;
-                Ok((found.change_set, Some(run)))
+                (found.change_set, Some(run))
             }
+        };
+        let found = control.store.change_set_get(set).await;
+        let found = found.map_err(|err| CommandError::from_error(&err))?;
+        // Several projects may share a home; each speaks of its own only.
+        if found.request.project != control.home.project() {
+            return Err(
+                CommandError::new(format!("change set `{set}` is another project's"))
+                    .status(ExitStatus::Refused),
+            );
         }
+        Ok((set, run))
     }
 }
 
 pub(crate) fn read_run(word: &str) -> Result<RunId, CommandError> {
+    if word.parse::<ChangeSetId>().is_ok() {
+        return Err(
+            CommandError::new(format!("`{word}` is a change set, and a run is wanted"))
+                .hint(format!("`terrane run show {word}` lists its runs"))
+                .status(ExitStatus::Usage),
+        );
+    }
     let run = word.parse();
     run.map_err(|err| CommandError::from_error(&err).status(ExitStatus::Usage))
 }

@@ -45,6 +45,17 @@ pub enum PrepareError {
     Gone { stack: StackName },
     #[error("change set {set} is a command of the engine, which is not tried again by itself")]
     ExecAgain { set: ChangeSetId },
+    #[error(
+        "change set `{set}` {} and is not resumed",
+        if *is_bundle { "applies a bundle, as it is or not at all," } else { "destroys," }
+    )]
+    NotResumed { set: ChangeSetId, is_bundle: bool },
+    #[error("change set `{set}` was rejected by `{by}`: {reason}")]
+    Rejected {
+        set: ChangeSetId,
+        by: String,
+        reason: String,
+    },
     #[error("there is no stopped change set to resume")]
     NothingStopped,
     #[error("no engine is known for stack `{stack}`")]
@@ -101,6 +112,15 @@ impl PrepareError {
                 "`terrane hold release {}` ends it; `terrane plan` works meanwhile",
                 hold.on.name()
             )),
+            Self::NotResumed {
+                is_bundle: true, ..
+            } => Some("`terrane plan --out FILE` makes a fresh one".to_owned()),
+            Self::NotResumed { .. } => {
+                Some("`terrane destroy` again asks about what is left".to_owned())
+            }
+            Self::Rejected { .. } => {
+                Some("`terrane apply` asks for a new one, which is approved by itself".to_owned())
+            }
             Self::Gone { .. } => Some("`terrane apply` starts a new change set".to_owned()),
             Self::NothingStopped => Some("`terrane run list --all` shows them all".to_owned()),
             Self::Gather(GatherError::Unset { name, .. }) => {
@@ -127,6 +147,8 @@ impl PrepareError {
             | Self::Provider { .. }
             | Self::StillNeeded { .. }
             | Self::StateFile { .. }
+            | Self::Rejected { .. }
+            | Self::NotResumed { .. }
             | Self::Held { .. } => true,
             Self::KeptAside { source, .. } => source.is_refusal(),
             Self::NotApplied { .. }

@@ -48,6 +48,7 @@ pub(super) fn spec(
             .collect(),
         upstreams: waits_for(project, graph, name, wanted),
         output_states: output_states(project, stack),
+        order_states: order_states(project, stack),
         engine: EnginePin {
             flavor: engine.flavor,
             version: engine.version.to_string(),
@@ -205,6 +206,18 @@ fn waits_for(project: &Project, graph: &Graph, name: &StackName, wanted: &Wanted
 /// Whether a stack's state is in terrane's own backend.
 pub fn is_ours(project: &Project, stack: &StackName) -> bool {
     project.targets[&project.stacks[stack].target].backend == Backend::Terrane
+}
+
+/// The states of the stacks that this one merely comes after.
+fn order_states(project: &Project, stack: &Stack) -> BTreeSet<String> {
+    let before = stack
+        .edges
+        .iter()
+        .filter(|edge| edge.kind == EdgeKind::Order);
+    before
+        .filter_map(|edge| project.stacks.get(&edge.upstream))
+        .map(|upstream| upstream.state.clone())
+        .collect()
 }
 
 /// The state behind each stack whose outputs this one takes.

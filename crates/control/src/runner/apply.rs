@@ -118,7 +118,9 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
     keep_copy(job, &caller, &scratch, &var_files, "applied", None).await?;
     scratch.remove();
     let now = head(job).await?;
-    if job.spec.target.backend == Backend::Terrane && now == plan.seal.head {
+    // One that locked here and wrote nothing had nothing new to say.
+    let is_elsewhere = now == plan.seal.head && !access.was_locked();
+    if job.spec.target.backend == Backend::Terrane && is_elsewhere {
         return Err(Failure::new("applied, but the engine stored no state here")
             .hint("look for a `backend` or `cloud` block in an override file of the module"));
     }

@@ -107,7 +107,8 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
         ahead::keep(job, &shown).await?;
     }
     // Where nobody looks, nothing is approved that another plan could be compared with.
-    let judged = if job.auto_approve || (job.review && !job.keeps_plan) {
+    let nobody_looks = job.auto_approve && job.set.request.approvals.is_empty();
+    let judged = if nobody_looks || (job.review && !job.keeps_plan) {
         Judged::default()
     } else {
         let judged = fit::judge(job.control, job.run, job.spec, &shown, job.holds_lanes).await;
@@ -116,7 +117,9 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
     // Who confirmed the change set said yes to what fits, and to what had to wait unless it destroys; not to what is
     // asked for itself.
     let is_owed = !policy.approvals.is_empty() && job.set.request.policy_override.is_none();
-    let was_seen = judged.fits.unwrap_or(job.holds_lanes && !plan.destroys());
+    // Where others have to agree, nobody agreed to what nobody could see.
+    let is_covered = job.holds_lanes && !plan.destroys() && job.set.request.approvals.is_empty();
+    let was_seen = judged.fits.unwrap_or(is_covered);
     let is_said = was_seen && !has_own_approval(job.spec) && !is_owed;
     let is_auto = job.spec.stack.confirm == Confirm::Auto;
     let confirmed = !job.review && (job.auto_approve || is_auto || is_said);

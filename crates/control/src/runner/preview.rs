@@ -133,7 +133,7 @@ async fn look(job: &Job<'_>, awaits: &[Awaited], mask: &mut Mask) -> Result<Look
         }),
         preview: true,
         policy: model::policy::Verdict::default(),
-        since: None,
+        since: Some(job.control.now()),
         consumed: None,
     };
     Ok(Looked {

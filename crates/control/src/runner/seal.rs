@@ -42,12 +42,12 @@ impl Void {
         if let Some(by) = by {
             message = format!("{message}\n{by}");
         }
-        let stack = &job.spec.stack.name;
+        let (stack, set) = (&job.spec.stack.name, job.set.id);
         let hint = if job.is_bundled {
             "`terrane plan --out FILE` makes a fresh one".to_owned()
         } else {
             format!(
-                "`terrane plan {stack}` makes a fresh plan; approvals carry over if it fits what was approved"
+                "`terrane apply --resume {set}` plans `{stack}` afresh; approvals carry over if that fits what was approved"
             )
         };
         Err(Failure::new(message).hint(hint).refused())

@@ -31,6 +31,7 @@ fn set(rule: ApprovalRule) -> (ChangeSet, Vec<Run>) {
         subject: None,
         dirty: false,
         keeps_plans: false,
+        earlier_askers: Vec::new(),
         bundle: None,
         asker: Some("ada".to_owned()),
         identity: None,

@@ -189,7 +189,14 @@ impl Board<'_> {
                 }
             )
         };
-        let may_go_on = ready.peek().is_some()
+        // What nobody has seen yet, somebody has to see, unless they said so beforehand.
+        let is_seen = self.set.request.auto_approve
+            || !self
+                .runs
+                .iter()
+                .any(|run| matches!(run.state, RunState::Deferred { .. }));
+        let may_go_on = is_seen
+            && ready.peek().is_some()
             && ready.clone().all(is_said)
             && ready.any(|run| self.may_start(run) && matches!(self.way_to_apply(run), Way::Open));
         if may_go_on {
@@ -279,7 +286,7 @@ impl Board<'_> {
                 | RunState::Planning { .. }
                 | RunState::Deferred { .. }
                 | RunState::Planned { .. }
-                    if review && need.outputs.is_empty() => {}
+                    if review && need.outputs.is_empty() && !run.is_settled => {}
                 RunState::Queued | RunState::Planning { .. } | RunState::Applying { .. } => {
                     waits = true;
                 }

@@ -21,6 +21,9 @@ pub struct RunSpec {
     pub upstreams: Vec<Upstream>,
     /// The state behind each stack whose outputs this one takes, in the change set or not.
     pub output_states: BTreeMap<StackName, OutputState>,
+    /// The states of the stacks that it merely comes after.
+    #[serde(default)]
+    pub order_states: BTreeSet<String>,
     pub engine: EnginePin,
     /// Which tree its engine runs in: one that all stacks share, or one of its own if another stack has
     /// the same root module.

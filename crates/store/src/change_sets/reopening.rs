@@ -31,10 +31,13 @@ impl Store {
                 runs::record(&mut tx, &mut members, run, RunEvent::Reopened, now).await?;
             }
         }
+        let mut askers: Vec<String> = set.request.authors().map(str::to_owned).collect();
         set.request = request.clone();
+        askers.retain(|asker| !set.request.is_author(asker));
+        set.request.earlier_askers = askers;
         tx.execute(
             "UPDATE change_set SET request = $2 WHERE id = $1",
-            &[id.into(), to_json(request, "a change set")?.into()],
+            &[id.into(), to_json(&set.request, "a change set")?.into()],
         )
         .await?;
         let event = SetEvent::Reopened {

@@ -81,6 +81,7 @@ fn spec(name: &str, upstreams: &[&str]) -> RunSpec {
             })
             .collect(),
         output_states: BTreeMap::new(),
+        order_states: BTreeSet::new(),
         engine: EnginePin {
             flavor: model::engine::Flavor::Tofu,
             version: "1.11.0".to_owned(),
@@ -185,6 +186,7 @@ impl World {
             subject: None,
             dirty: false,
             keeps_plans: false,
+            earlier_askers: Vec::new(),
             bundle: None,
             asker: Some("ada".to_owned()),
             origin: if self.dice.below(3) == 0 {

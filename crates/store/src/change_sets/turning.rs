@@ -54,6 +54,7 @@ impl Store {
                 front = lanes::take(&mut tx, &table.set, &table.holds, now).await?;
                 if front.is_none() {
                     record(&mut tx, &mut table.set, SetEvent::LanesTaken, now).await?;
+                    runs::look_again_at_settled(&mut tx, &table.set, &mut table.runs).await?;
                 }
             }
             let steps = next(&table.set, &table.runs, &table.around());
@@ -71,16 +72,18 @@ impl Store {
         })
     }
 
-    /// Ends a change set that nobody drives any more and gives its lanes up.
+    /// Ends a change set that nobody drives any more and gives its lanes up, if it is still where it was
+    /// when that was seen.
     pub async fn change_set_stop(
         &self,
-        id: ChangeSetId,
+        seen: &ChangeSet,
         why: &str,
         now: Timestamp,
     ) -> Result<(), ChangeSetError> {
+        let id = seen.id;
         let mut tx = self.db.begin_write().await?;
         let mut set = get(&mut tx, id).await?;
-        if !set.status.is_over() {
+        if !set.status.is_over() && set.status == seen.status {
             let mut members = runs::list(&mut tx, id).await?;
             skip_open(&mut tx, &mut members, now).await?;
             let why = why.to_owned();

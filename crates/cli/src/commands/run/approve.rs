@@ -77,12 +77,13 @@ pub(super) async fn approve(
         && after.set.status == Status::AwaitingConfirm
         && after.set.request.machine == here.control.home.machine()
         && here.check_writer(set, process).await.is_ok();
-    if goes_on {
-        let asker = changesets::gather_again(&here.control, &here.open, &process.env, set)
+    // Nor are their variables and credentials the asker's.
+    let goes_on = goes_on
+        && !changesets::needs_its_asker(&here.control, set)
             .await
             .map_err(|err| failed(&err))?;
-        let asker: Asker = asker.unwrap_or_default();
-        worker::turn(&here.control, set, None, &asker, None)
+    if goes_on {
+        worker::turn(&here.control, set, None, &Asker::default(), None)
             .await
             .map_err(|err| failed(&err))?;
     }
@@ -101,6 +102,17 @@ pub(super) async fn approve(
         "Approved {what} as `{}` (not verified).\n",
         process.actor()
     ))?;
+    let actor = process.actor();
+    let not_counted = owed
+        .iter()
+        .flat_map(|one| &one.not_counted)
+        .find(|one| one.person == actor);
+    if let Some(one) = not_counted {
+        report::say(&format!(
+            "It does not count: `{actor}` {}.\n",
+            one.because.words()
+        ))?;
+    }
     for one in &owed {
         report::say(&format!("Still owed: {} ({})\n", one.words(), one.by))?;
     }

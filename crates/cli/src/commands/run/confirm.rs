@@ -10,7 +10,8 @@ use crate::{CommandError, ExitStatus, Process};
 
 /// Start what was planned, and watch it
 ///
-/// Approvals are looked at again. If what was planned from has moved meanwhile, it is planned afresh.
+/// Approvals are looked at again. If what was planned from has moved meanwhile, nothing is applied:
+/// `terrane apply --resume` plans it afresh.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  terrane run confirm c42")]
 pub(super) struct ConfirmArgs {
@@ -39,6 +40,7 @@ pub(super) async fn confirm(
     })?;
     let mut watcher = Watcher::attach(&here.control, set, Some(values), global, process)
         .map_err(|err| failed(&err))?;
+    change::show_plans(&mut watcher, &here.project, false, global, process).await?;
     watcher.confirm().await?;
     change::go_on(&mut watcher, &here.project, global, process).await
 }

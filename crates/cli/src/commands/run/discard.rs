@@ -5,7 +5,7 @@ use control::{kept_aside, recovery};
 use model::ids::{ChangeSetId, RunId};
 use serde_json::json;
 
-use super::{About, Here};
+use super::About;
 use crate::args::Global;
 use crate::commands::by_hand::ReasonArg;
 use crate::commands::place::Place;
@@ -46,7 +46,8 @@ async fn drop_set(
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
     let reason = args.reason.read(process)?;
-    let here = Here::open(global, process).await?;
+    // These must work in the middle of an edit: no sound project is needed.
+    let here = Place::open(global, process).await?;
     let say = Say::Discard {
         by: reason.actor,
         reason: Some(reason.text.clone()),

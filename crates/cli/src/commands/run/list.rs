@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use model::run::{Run, RunState};
 use serde_json::{Value, json};
 
-use super::Here;
 use crate::args::Global;
+use crate::commands::place::Place;
 use crate::view::{duration, table::Table};
 use crate::{CommandError, ExitStatus, Process, report};
 
@@ -34,7 +34,8 @@ pub(super) async fn list(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let here = Here::open(global, process).await?;
+    // These must work in the middle of an edit: no sound project is needed.
+    let here = Place::open(global, process).await?;
     if args.open {
         return open_acts(&here, global, process).await;
     }
@@ -113,7 +114,7 @@ pub(super) fn document(set: &Explained) -> Value {
 
 /// Break-glass acts that stay open until a normal run converges the stack.
 async fn open_acts(
-    here: &Here,
+    here: &Place,
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {

@@ -5,9 +5,10 @@ use control::recovery;
 use control::worker::{self, Say};
 use serde_json::json;
 
-use super::{About, Here};
+use super::About;
 use crate::args::Global;
 use crate::commands::by_hand::ReasonArg;
+use crate::commands::place::Place;
 use crate::watch::turn_error;
 use crate::{CommandError, ExitStatus, Process, report};
 
@@ -29,7 +30,8 @@ pub(super) async fn reject(
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
     let reason = args.reason.read(process)?;
-    let here = Here::open(global, process).await?;
+    // These must work in the middle of an edit: no sound project is needed.
+    let here = Place::open(global, process).await?;
     let (set, _) = About::read(&args.what)?.set(&here.control).await?;
     let say = Say::Reject {
         by: reason.actor,

@@ -10,16 +10,27 @@ use serde_json::json;
 use super::imports::left_of;
 use super::{About, Here, list};
 use crate::args::Global;
+use crate::commands::change;
+use crate::commands::place::Place;
 use crate::view::left;
 use crate::view::table::Table;
+use crate::watch::Watcher;
 use crate::{CommandError, ExitStatus, Process, report};
 
 /// Show a change set or a run: where it stands, who said what, and all that happened
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  terrane run show c42\n  terrane run show r44 --json")]
+#[command(
+    after_help = "Examples:\n  terrane run show c42\n  terrane run show c42 --plan\n  terrane run show r44 --json"
+)]
 pub(super) struct ShowArgs {
     /// The change set, such as `c42`, or the run, such as `r44`
     what: String,
+    /// Show what was planned, as it is asked about
+    #[arg(long)]
+    plan: bool,
+    /// With `--plan`: show every attribute
+    #[arg(long, requires = "plan")]
+    full: bool,
 }
 
 pub(super) async fn show(
@@ -27,8 +38,17 @@ pub(super) async fn show(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let here = Here::open(global, process).await?;
     let failed = |err: &dyn std::error::Error| CommandError::from_error(err);
+    if args.plan {
+        let here = Here::open(global, process).await?;
+        let (set, _) = About::read(&args.what)?.set(&here.control).await?;
+        let mut watcher = Watcher::attach(&here.control, set, None, global, process)
+            .map_err(|err| failed(&err))?;
+        change::show_plans(&mut watcher, &here.project, args.full, global, process).await?;
+        return Ok(ExitStatus::Done);
+    }
+    // This must work in the middle of an edit: no sound project is needed.
+    let here = Place::open(global, process).await?;
     let (set, run) = About::read(&args.what)?.set(&here.control).await?;
     let explained = runs::explain(&here.control, set)
         .await

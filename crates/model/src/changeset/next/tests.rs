@@ -63,6 +63,7 @@ fn change_set(action: Action, stacks: &[&str]) -> (ChangeSet, Vec<Run>) {
         dirty: false,
         asker: None,
         keeps_plans: false,
+        earlier_askers: Vec::new(),
         bundle: None,
         policy_override: None,
         origin: Origin::Person,
