@@ -33,18 +33,37 @@ fn another_person_approves_and_then_it_is_confirmed() {
 
     Change set c1 awaits approval:
       target `shared`: 0 of 1 approval; role `approver`, not the author
-        `terrane run approve c1`
+        `terrane run approve c1 --role approver`
     Then `terrane run confirm c1` starts it.
     [exit 3]
     ");
     let said = story.cli(&["run", "confirm", "c1"]).expect(3);
-    assert_snapshot!(said, @"
+    assert_snapshot!(said, @r#"
+    change set c1 on `shared`
+
+    base  + 1 add
+      + terraform_data.base
+          input   "base"
+          known after apply: id, output
+      outputs
+        + id     (known after apply)
+        + name   "base after nobody"
+
+    top   + 1 add                                deferred: planned after `base`
+      + terraform_data.top
+          input   "top"
+          known after apply: id, output
+      outputs
+        + id     (known after apply)
+        + name   "top after base after nobody"
+
+    Plan: 2 to add, 0 to change, 0 to replace, 0 to destroy, in 2 of 2 stacks.
     ── stderr
     error: change set c1 may not be confirmed yet
            0 of 1 approval; role `approver`, not the author (target `shared`)
-    hint: `terrane run approve c1` approves it
+    hint: `terrane run approve c1 --role approver` approves it
     [exit 3]
-    ");
+    "#);
     let said = as_person(
         &story,
         "ada",
@@ -54,6 +73,7 @@ fn another_person_approves_and_then_it_is_confirmed() {
     assert_snapshot!(said, @"
     ── stderr
     Approved change set c1 as `ada` (not verified).
+    It does not count: `ada` asked for it.
     Still owed: 0 of 1 approval; role `approver`, not the author; `ada` asked for it (target `shared`)
     ");
     let said = as_person(

@@ -69,9 +69,9 @@ fn both_engines_apply_in_order_and_find_it_unchanged() {
             database        skipped: nothing it consumes changes
             monitoring      skipped: nothing it consumes changes
             web-staging     skipped: nothing it consumes changes
-            web-production  no changes
+            web-production  skipped: nothing it consumes changes
 
-            No changes; 4 stacks skipped: `--all` plans everything.
+            No changes; 5 stacks skipped: `--all` plans everything.
             ");
         }
     }
@@ -137,7 +137,7 @@ fn one_change_reaches_only_what_depends_on_it() {
     database        skipped: nothing it consumes changes
     monitoring      skipped: nothing it consumes changes
     web-staging     skipped: nothing it consumes changes
-    web-production  no changes
+    web-production  skipped: nothing it consumes changes
 
     policy          no objection (1 asked)
 

@@ -53,7 +53,8 @@ fn a_state_that_moved_is_named_with_who_moved_it() {
     assert_snapshot!(shown, @"
     this plan may no longer be applied: the state moved after it was made (serial 1, now 2)
     serial 2 was written by run r3 (asked for by `USER`) less than a minute ago
-    `terrane apply --resume cX` plans `base` afresh; approvals carry over if that fits what was approved
+    `terrane apply --resume c2` plans `base` afresh; approvals carry over if that fits what was
+    approved
     ");
 }
 
@@ -68,7 +69,8 @@ fn a_value_that_moved_is_not_shown() {
     let said = terminal.wait().expect(4);
     assert_snapshot!(refusal(&said), @"
     this plan may no longer be applied: its input values changed after it was made
-    `terrane apply --resume cX` plans `top` afresh; approvals carry over if that fits what was approved
+    `terrane apply --resume c2` plans `top` afresh; approvals carry over if that fits what was
+    approved
     ");
     assert_eq!(story.made(), ["base"]);
 }
@@ -88,7 +90,8 @@ fn an_engine_that_was_replaced_is_noticed() {
     assert_snapshot!(refusal(&said).replace(&version, "VERSION"), @"
     this plan may no longer be applied: the engine changed after it was made (tofu VERSION, now tofu
     1.99.0)
-    `terrane apply --resume cX` plans `base` afresh; approvals carry over if that fits what was approved
+    `terrane apply --resume c1` plans `base` afresh; approvals carry over if that fits what was
+    approved
     ");
     assert_eq!(story.made(), Vec::<String>::new());
 }
@@ -108,7 +111,8 @@ fn a_lock_file_that_another_init_leaves_otherwise_is_noticed() {
     assert_snapshot!(refusal(&said), @"
     this plan may no longer be applied: the provider lock file changed after it was made (none, now
     4819503)
-    `terrane apply --resume cX` plans `base` afresh; approvals carry over if that fits what was approved
+    `terrane apply --resume c1` plans `base` afresh; approvals carry over if that fits what was
+    approved
     ");
     assert_eq!(story.made(), Vec::<String>::new());
 }
@@ -149,7 +153,8 @@ fn a_state_that_moves_before_the_lock_is_noticed() {
     assert_snapshot!(shown, @"
     this plan may no longer be applied: the state moved after it was made (serial 1, now 2)
     serial 2 was written by `USER` less than a minute ago
-    `terrane apply --resume cX` plans `base` afresh; approvals carry over if that fits what was approved
+    `terrane apply --resume c2` plans `base` afresh; approvals carry over if that fits what was
+    approved
     ");
 }
 

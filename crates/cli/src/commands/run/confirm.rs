@@ -1,6 +1,7 @@
 //! `terrane run confirm`
 
 use control::changesets;
+use model::changeset::Status;
 
 use super::{About, Here};
 use crate::args::Global;
@@ -40,7 +41,10 @@ pub(super) async fn confirm(
     })?;
     let mut watcher = Watcher::attach(&here.control, set, Some(values), global, process)
         .map_err(|err| failed(&err))?;
-    change::show_plans(&mut watcher, &here.project, false, global, process).await?;
+    watcher.see().await?;
+    if watcher.set().status == Status::AwaitingConfirm {
+        change::show_plans(&mut watcher, &here.project, false, global, process).await?;
+    }
     watcher.confirm().await?;
     change::go_on(&mut watcher, &here.project, global, process).await
 }
