@@ -178,6 +178,56 @@ fn a_rejected_change_set_stops_with_the_reason() {
 }
 
 #[test]
+fn a_no_sticks() {
+    let story = story("");
+    let _ = story.cli(&["apply"]).expect(3);
+    let reject = ["run", "reject", "c1", "--reason", "not today"];
+    let _ = as_person(&story, "eve", &reject).expect(0);
+    let said = story
+        .cli(&["apply", "--resume", "c1", "--auto-approve"])
+        .expect(4);
+    assert_snapshot!(said, @"
+    ── stderr
+    error: change set `c1` was rejected by `eve`: not today
+    hint: `terrane apply` asks for a new one, which is approved by itself
+    [exit 4]
+    ");
+    let _ = story.cli(&["apply"]).expect(3);
+    let discard = ["run", "discard", "c2", "--reason", "nor tomorrow"];
+    let _ = story.cli(&discard).expect(0);
+    let said = story
+        .cli(&["apply", "--resume", "--auto-approve"])
+        .expect(1);
+    assert_snapshot!(said, @"
+    ── stderr
+    error: there is no stopped change set to resume
+    hint: `terrane run list --all` shows them all
+    [exit 1]
+    ");
+    assert_eq!(story.made(), Vec::<String>::new());
+}
+
+#[test]
+fn a_declined_destroy_is_not_resumed() {
+    let story = story("");
+    let _ = story.cli(&["apply", "--auto-approve"]).expect(0);
+    let _ = story.cli(&["destroy"]).expect(3);
+    let discard = ["run", "discard", "c2", "--reason", "no"];
+    let _ = story.cli(&discard).expect(0);
+    let said = story
+        .cli(&["apply", "--resume", "c2", "--auto-approve"])
+        .expect(4);
+    assert_snapshot!(said, @"
+    ── stderr
+    error: change set `c2` destroys, and is not resumed
+    hint: `terrane destroy` again asks about what is left
+    [exit 4]
+    ");
+    let plan = story.cli(&["plan", "--all", "--detailed-exitcode"]);
+    let _ = plan.expect(0);
+}
+
+#[test]
 fn a_held_stack_is_planned_and_not_applied() {
     let story = story("");
     let said = story

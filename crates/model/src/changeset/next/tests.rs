@@ -457,6 +457,23 @@ fn what_nobody_has_to_be_asked_about_goes_on_by_itself() {
 }
 
 #[test]
+fn what_nobody_has_seen_is_shown_before_it_goes_on() {
+    let (mut set, mut runs) = change_set(Action::Apply, &["a", "b<a:x"]);
+    settle(&mut set, &mut runs);
+    happen(&mut runs, "a", said(&["x"]));
+    settle(&mut set, &mut runs);
+    happen(&mut runs, "b", previewed(&[], false));
+    settle(&mut set, &mut runs);
+    assert_eq!(
+        set.status,
+        Status::AwaitingConfirm,
+        "a word about `a` is none about `b`"
+    );
+    set.request.auto_approve = true;
+    assert_eq!(settle(&mut set, &mut runs), ["apply a"]);
+}
+
+#[test]
 fn a_settled_dependent_runs_only_for_what_it_consumes() {
     let stacks = ["a", "b<a:x", "c<a:y", "d<a", "e<b:z"];
     let (mut set, mut runs) = change_set(Action::Apply, &stacks);
