@@ -218,7 +218,6 @@ async fn large_bodies_wait_for_their_turn_and_get_it() {
 async fn a_write_that_follows_nothing_costs_others_nothing() {
     let home = TestHome::new();
     let store = home.open().await;
-    let mut moved = Vec::new();
     let mut ready = Vec::new();
     for name in ["a", "b", "a"] {
         let write = Write {
@@ -239,14 +238,14 @@ async fn a_write_that_follows_nothing_costs_others_nothing() {
         let one = store.encode(write, seen, version).await.unwrap();
         ready.push(Arc::new(one));
     }
-    // At once, as a server's clients write.
+    // At once, as a server's clients write: either of the two that follow nothing may be first.
     let (a, b, again) = tokio::join!(
         store.commit(&ready[0]),
         store.commit(&ready[1]),
         store.commit(&ready[2])
     );
-    moved.extend([a.unwrap(), b.unwrap(), again.unwrap()]);
-    assert_eq!(moved, [true, true, false]);
+    let (a, b, again) = (a.unwrap(), b.unwrap(), again.unwrap());
+    assert!(b && a != again, "moved: a {a}, b {b}, a again {again}");
     let verified = home.open().await.state_verify(None).await.unwrap();
     assert!(
         verified.damages.is_empty() && verified.versions == 2,
