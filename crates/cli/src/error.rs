@@ -46,6 +46,17 @@ impl CommandError {
         }
     }
 
+    /// Takes an error that may be a rule's no rather than something broken, with its next step.
+    pub(crate) fn judged(error: &dyn Error, is_refusal: bool, hint: Option<String>) -> Self {
+        let status = if is_refusal {
+            ExitStatus::Refused
+        } else {
+            ExitStatus::Failed
+        };
+        let shown = Self::from_error(error).status(status);
+        hint.into_iter().fold(shown, Self::hint)
+    }
+
     pub(crate) fn said(status: ExitStatus) -> Self {
         Self {
             status,

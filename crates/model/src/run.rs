@@ -363,6 +363,21 @@ impl RunState {
     }
 }
 
+impl Skip {
+    pub fn words(&self) -> String {
+        match self {
+            Self::Poisoned { by, through: None } => format!("poisoned by `{by}`"),
+            Self::Poisoned {
+                by,
+                through: Some(through),
+            } => format!("poisoned by `{by}` through `{through}`"),
+            Self::NotConfirmed => "nobody said yes".to_owned(),
+            Self::Interrupted => "interrupted before it began".to_owned(),
+            Self::Abandoned => "nobody went on with it".to_owned(),
+        }
+    }
+}
+
 impl Outcome {
     /// Whether dependents may go on.
     pub fn is_good(&self) -> bool {

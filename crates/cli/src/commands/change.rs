@@ -596,11 +596,5 @@ impl Change {
 }
 
 pub(super) fn prepare_error(err: &PrepareError) -> CommandError {
-    let status = if err.is_refusal() {
-        ExitStatus::Refused
-    } else {
-        ExitStatus::Failed
-    };
-    let shown = CommandError::from_error(err).status(status);
-    err.hint().into_iter().fold(shown, CommandError::hint)
+    CommandError::judged(err, err.is_refusal(), err.hint())
 }

@@ -169,11 +169,5 @@ async fn propose_commit(
 }
 
 fn abandoned_error(err: &AbandonedError) -> CommandError {
-    let status = if err.is_refusal() {
-        ExitStatus::Refused
-    } else {
-        ExitStatus::Failed
-    };
-    let shown = CommandError::from_error(err).status(status);
-    err.hint().into_iter().fold(shown, CommandError::hint)
+    CommandError::judged(err, err.is_refusal(), err.hint())
 }

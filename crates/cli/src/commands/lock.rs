@@ -210,11 +210,5 @@ async fn break_lock(
 }
 
 fn refused(err: &BreakLockError) -> CommandError {
-    let status = if err.is_refusal() {
-        ExitStatus::Refused
-    } else {
-        ExitStatus::Failed
-    };
-    let shown = CommandError::from_error(err).status(status);
-    err.hint().into_iter().fold(shown, CommandError::hint)
+    CommandError::judged(err, err.is_refusal(), err.hint())
 }

@@ -5,7 +5,7 @@ use super::{Around, ChangeSet, Status};
 use crate::approval::owed;
 use crate::hold::Hold;
 use crate::ids::{ChangeSetId, StackName};
-use crate::run::{Outcome, Run, RunState, Skip};
+use crate::run::{Outcome, Run, RunState};
 
 /// Who stands between a change set and its lanes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,7 +121,7 @@ pub fn why(
                 Some(format!("known after {}", names.join(", ")))
             }
             Outcome::Failed { problem } => problem.message.lines().next().map(str::to_owned),
-            Outcome::Skipped { because } => Some(skipped(because)),
+            Outcome::Skipped { because } => Some(because.words()),
             Outcome::Unknown {
                 kept: Some(kept), ..
             } => Some(format!(
@@ -165,18 +165,5 @@ fn waits_inside(set: &ChangeSet, runs: &[Run], run: &Run, around: &Around<'_>) -
             "waits for a place: {} engines at once",
             set.request.parallelism
         ),
-    }
-}
-
-fn skipped(because: &Skip) -> String {
-    match because {
-        Skip::Poisoned { by, through: None } => format!("poisoned by `{by}`"),
-        Skip::Poisoned {
-            by,
-            through: Some(through),
-        } => format!("poisoned by `{by}` through `{through}`"),
-        Skip::NotConfirmed => "nobody said yes".to_owned(),
-        Skip::Interrupted => "interrupted before it began".to_owned(),
-        Skip::Abandoned => "nobody went on with it".to_owned(),
     }
 }

@@ -203,21 +203,9 @@ async fn start<'a>(
 }
 
 fn read_error(err: &ReadBundleError) -> CommandError {
-    let status = if err.is_refusal() {
-        ExitStatus::Refused
-    } else {
-        ExitStatus::Failed
-    };
-    let shown = CommandError::from_error(err).status(status);
-    err.hint().into_iter().fold(shown, CommandError::hint)
+    CommandError::judged(err, err.is_refusal(), err.hint())
 }
 
 fn begin_error(err: &BeginBundleError) -> CommandError {
-    let status = if err.is_refusal() {
-        ExitStatus::Refused
-    } else {
-        ExitStatus::Failed
-    };
-    let shown = CommandError::from_error(err).status(status);
-    err.hint().into_iter().fold(shown, CommandError::hint)
+    CommandError::judged(err, err.is_refusal(), err.hint())
 }

@@ -284,19 +284,6 @@ pub(super) async fn diagnostics(
     Ok(shown.collect())
 }
 
-pub(super) fn skipped(because: &Skip) -> String {
-    match because {
-        Skip::Poisoned { by, through: None } => format!("poisoned by `{by}`"),
-        Skip::Poisoned {
-            by,
-            through: Some(through),
-        } => format!("poisoned by `{by}` through `{through}`"),
-        Skip::NotConfirmed => "nobody said yes".to_owned(),
-        Skip::Interrupted => "interrupted before it began".to_owned(),
-        Skip::Abandoned => "nobody went on with it".to_owned(),
-    }
-}
-
 /// What to say about a run whose end is not known.
 pub(in crate::commands) fn unknown(run: &Run) -> Option<String> {
     let RunState::Finished {

@@ -89,7 +89,7 @@ async fn status(watcher: &Watcher<'_>, run: &Run) -> Result<StackStatus, Command
             }
             Outcome::Skipped { because } => {
                 return Ok(StackStatus::Skipped {
-                    reason: ending::skipped(because),
+                    reason: because.words(),
                 });
             }
             // What is denied was planned, and is worth seeing.

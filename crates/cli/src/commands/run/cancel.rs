@@ -232,11 +232,5 @@ fn tell(run: &Run, global: &Global) -> Result<ExitStatus, CommandError> {
 }
 
 fn refused(err: &CancelError) -> CommandError {
-    let status = if err.is_refusal() {
-        ExitStatus::Refused
-    } else {
-        ExitStatus::Failed
-    };
-    let shown = CommandError::from_error(err).status(status);
-    err.hint().into_iter().fold(shown, CommandError::hint)
+    CommandError::judged(err, err.is_refusal(), err.hint())
 }

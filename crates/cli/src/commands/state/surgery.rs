@@ -69,13 +69,7 @@ pub(super) async fn carry_out(
 }
 
 pub(super) fn refused(err: &SurgeryError) -> CommandError {
-    let status = if err.is_refusal() {
-        ExitStatus::Refused
-    } else {
-        ExitStatus::Failed
-    };
-    let shown = CommandError::from_error(err).status(status);
-    err.hint().into_iter().fold(shown, CommandError::hint)
+    CommandError::judged(err, err.is_refusal(), err.hint())
 }
 
 fn show(
