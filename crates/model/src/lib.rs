@@ -15,6 +15,7 @@ pub mod digits;
 pub mod engine;
 pub mod engine_event;
 pub mod exec;
+pub mod gate;
 pub mod graph;
 pub mod hold;
 pub mod identity;
