@@ -13,6 +13,7 @@ pub mod changesets;
 pub mod engines;
 pub mod fit;
 pub mod formatting;
+pub mod gates;
 pub mod holds;
 pub mod home;
 pub mod kept_aside;
