@@ -199,7 +199,7 @@ async fn prepare(
     if !wanted.no_state {
         checks::check_upstreams(control, project, wanted).await?;
     }
-    checks::check_downstreams(control, open, project, &graph, wanted).await?;
+    let dependents = checks::check_downstreams(control, open, project, &graph, wanted).await?;
     let kept = source::hold_snapshots(control)?;
     let snapshot = source::keep_source(control, open, project).await?;
     let source = Source {
@@ -258,6 +258,7 @@ async fn prepare(
         _kept: kept,
     })
 }
+        dependents,
 
 /// The project's stacks that a stopped change set is about, checked against what there is now.
 pub async fn find_stopped(

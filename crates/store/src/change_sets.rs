@@ -12,6 +12,7 @@ use model::run::{Run, RunSpec, Stage};
 use crate::db::{DbError, Row, Tx};
 use crate::{Store, lanes, runs};
 
+mod dependents;
 mod reopening;
 mod turning;
 

@@ -47,6 +47,10 @@ pub enum StackResult {
         /// The stacks between, nearest to `by` first.
         through: Vec<String>,
     },
+    /// Not destroyed, because something stands on it.
+    StillNeeded {
+        why: String,
+    },
     Failed(Failure),
     /// Stopped by a person.
     Interrupted(Failure),
@@ -80,6 +84,7 @@ impl Outcome {
         self.stacks.iter().all(|stack| match stack.result {
             StackResult::Changed | StackResult::Unchanged | StackResult::Skipped => true,
             StackResult::Poisoned { .. }
+            | StackResult::StillNeeded { .. }
             | StackResult::Failed(_)
             | StackResult::Interrupted(_)
             | StackResult::Unknown(_) => false,
@@ -144,6 +149,9 @@ fn stack_block(result: &StackResult, name: &str, look: Look) -> String {
                 Mark::Skipped,
                 &format!("skipped, poisoned by {}{way}", quoted(by)),
             )
+        }
+        StackResult::StillNeeded { why } => {
+            line(Mark::Failed, &format!("not destroyed: {}", clean(why)))
         }
         StackResult::Failed(failure) => {
             line(Mark::Failed, &failure.headline("failed while"))
@@ -225,6 +233,12 @@ fn way_on(outcome: &Outcome, tally: &Tally) -> Vec<String> {
             format!("`terrane plan {stack}` shows what is left to do in `{stack}`")
         })
         .collect();
+    let needed = outcome.stacks.iter();
+    let needed = needed.filter(|stack| matches!(stack.result, StackResult::StillNeeded { .. }));
+    hints.extend(needed.map(|stack| {
+        let stack = clean(&stack.stack);
+        format!("`terrane destroy {stack}+` destroys its dependents first")
+    }));
     let command = match outcome.deed {
         Deed::Apply => format!(
             "`terrane apply --resume {}` runs what is left",
@@ -266,7 +280,9 @@ impl Tally {
             let number = match stack.result {
                 StackResult::Changed => &mut tally.changed,
                 StackResult::Unchanged => &mut tally.unchanged,
-                StackResult::Skipped | StackResult::Poisoned { .. } => &mut tally.skipped,
+                StackResult::Skipped
+                | StackResult::Poisoned { .. }
+                | StackResult::StillNeeded { .. } => &mut tally.skipped,
                 StackResult::Failed(_) => &mut tally.failed,
                 StackResult::Interrupted(_) => &mut tally.interrupted,
                 StackResult::Unknown(_) => &mut tally.unknown,

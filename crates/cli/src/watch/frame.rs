@@ -168,6 +168,9 @@ fn finished(outcome: &Outcome, action: Action) -> (Mark, String) {
 
 /// How far a plan that must wait could be seen.
 fn previewed(preview: &Preview) -> String {
+        Outcome::Skipped {
+            because: because @ Skip::StillNeeded { .. },
+        } => (Mark::Failed, format!("not destroyed: {}", because.words())),
     match preview {
         Preview::None => "deferred".to_owned(),
         Preview::Planned { plan } => format!("deferred, {} so far", counts(plan.counts)),

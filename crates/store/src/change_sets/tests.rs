@@ -173,6 +173,7 @@ impl World {
         Request {
             identity: None,
             exec: None,
+            dependents: Vec::new(),
             policy_override: None,
             project: "p".to_owned(),
             machine: String::new(),

@@ -4,12 +4,14 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use model::approval::Approval;
-use model::changeset::{Around, ChangeSet, Front, Say, SetEvent, Status, Step, hear, next};
+use model::changeset::{
+    Around, ChangeSet, Front, Say, SetEvent, Status, Step, hear, next, still_needed,
+};
 use model::hold::Hold;
 use model::ids::{ChangeSetId, RunId};
 use model::run::{Run, RunEvent, Skip, Stage};
 
-use super::{ChangeSetError, Turn, get, record};
+use super::{ChangeSetError, Turn, dependents, get, record};
 use crate::db::Tx;
 use crate::{Store, approvals, holds, lanes, runs};
 
@@ -75,6 +77,9 @@ impl Store {
     /// Ends a change set that nobody drives any more and gives its lanes up, if it is still where it was
     /// when that was seen.
     pub async fn change_set_stop(
+            let standing = dependents::standing(&mut tx, &table.set).await?;
+            let needed = still_needed(&table.set, &table.runs, &standing);
+            table.carry_out(&mut tx, needed, claim).await?;
         &self,
         seen: &ChangeSet,
         why: &str,

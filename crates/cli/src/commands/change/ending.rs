@@ -104,6 +104,9 @@ fn exit_status(runs: &[Run]) -> ExitStatus {
             Outcome::Failed { .. }
             | Outcome::Unknown { .. }
             | Outcome::Skipped {
+            Outcome::Skipped {
+                because: Skip::StillNeeded { .. },
+            } => ExitStatus::Refused,
                 because: Skip::Abandoned,
             } => ExitStatus::Failed,
             Outcome::Skipped {
@@ -149,6 +152,11 @@ async fn result(watcher: &Watcher<'_>, run: &Run) -> Result<StackResult, Command
         Outcome::Skipped { .. } => StackResult::Skipped,
         Outcome::Failed { problem } => {
             let failure = failure(watcher, run, problem).await?;
+        Outcome::Skipped {
+            because: because @ Skip::StillNeeded { .. },
+        } => StackResult::StillNeeded {
+            why: because.words(),
+        },
             if problem.interrupted {
                 StackResult::Interrupted(failure)
             } else {
