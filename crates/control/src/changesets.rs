@@ -218,7 +218,10 @@ async fn prepare(
     let mut known = KnownOutputs::default();
     for spec in &mut specs {
         // One that has no upstream here was asked for itself.
-        if !spec.upstreams.is_empty() && !wanted.in_any_case.contains(&spec.stack.name) {
+        let name = &spec.stack.name;
+        let may_be =
+            !wanted.in_any_case.contains(name) && !changed::reads_beyond(open, project, name);
+        if !spec.upstreams.is_empty() && may_be {
             spec.settled = settled::is_settled(control, spec, &mut known).await;
         }
     }
