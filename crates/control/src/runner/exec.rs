@@ -122,6 +122,7 @@ async fn try_exec(job: &Job<'_>, exec: &Exec, mask: &mut Mask) -> Result<RunEven
     let limit = Limit::from_now("apply", job.spec.stack.timeout_apply);
     initialise(job, &caller, &workspace, &inputs, &var_files, limit).await?;
     let call = EngineCall::Exec {
+    job.holds_its_lanes().await?;
         exec,
         var_files: &var_files,
     };
