@@ -52,7 +52,7 @@ pub(crate) use ahead::path as planned_outputs;
 pub use attend::{AttendError, attend};
 pub use exec::exit_file;
 pub(crate) use inputs::for_backend;
-pub(crate) use logs::{finish_lost as finish_lost_logs, lost_events};
+pub(crate) use logs::{earlier_attempts, finish_lost as finish_lost_logs, hidden_in, lost_events};
 pub(crate) use plan::{file_path as plan_file, view_path as plan_view};
 pub use usage::{USAGE_FILE, note_usage};
 pub(crate) use workspace::{scratch_dir, write_override, write_private};

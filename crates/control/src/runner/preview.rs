@@ -21,7 +21,7 @@ use super::limit::Limit;
 use super::plan::{changing_outputs, initialise, keep_view, mode, read_state, show};
 use super::seal::{lock_file, sealed_head};
 use super::workspace::{Scratch, Workspace};
-use super::{Failure, Job, failed, inputs};
+use super::{Failure, Job, failed, inputs, logs};
 use crate::fit;
 
 /// For a run that waits for its upstreams: what could be seen of its plan by now.
@@ -76,6 +76,7 @@ struct Looked {
 
 async fn look(job: &Job<'_>, awaits: &[Awaited], mask: &mut Mask) -> Result<Looked, Failure> {
     let access = read_state(job).await?;
+    logs::begin_attempt(job)?;
     let head = access.pinned().cloned();
     let ahead = Ahead::of(job, awaits).await?;
     let inputs = inputs::gather_ahead(job, &ahead).await?;

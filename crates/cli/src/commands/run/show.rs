@@ -1,5 +1,6 @@
 //! `terrane run show`: one change set or run, with everything that happened to it.
 
+use control::run_logs::attempts;
 use control::runs::{self, Explained, Happened};
 use jiff::Timestamp;
 use model::changeset::SetEvent;
@@ -61,6 +62,10 @@ pub(super) async fn show(
     }
     if global.json {
         let mut document = list::document(&explained);
+        let runs = document["runs"].as_array_mut().into_iter().flatten();
+        for (shown, run) in runs.zip(&explained.runs) {
+            shown["attempts"] = json!(attempts(&here.control.home, run.id));
+        }
         document["history"] = history
             .iter()
             .map(|(at, happened)| match happened {
@@ -94,6 +99,15 @@ pub(super) async fn show(
         table.row([moment(*at), who, words]);
     }
     report::data(&format!("\n{}", table.render(look)))?;
+    for one in &explained.runs {
+        let attempts = attempts(&here.control.home, one.id);
+        if run.is_none_or(|run| run == one.id) && attempts > 1 {
+            report::say(&format!(
+                "{} of `{}` has the logs of {attempts} attempts; `terrane run logs {} --attempt 1` shows the first.\n",
+                one.id, one.stack, one.id
+            ))?;
+        }
+    }
     for one in &explained.runs {
         if run.is_none_or(|run| run == one.id)
             && let Some(left) = left_of(&one.state)
