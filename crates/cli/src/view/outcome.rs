@@ -38,8 +38,11 @@ pub struct StackOutcome {
 pub enum StackResult {
     /// Applied or destroyed.
     Changed,
+    /// Planned, and as it should be.
     Unchanged,
-    /// Left out, and nothing is wrong with that.
+    /// Not planned: nothing of its own, and nothing it consumes, changed.
+    Untouched,
+    /// Not begun, and nothing before it is to blame: somebody stopped, or said no.
     Skipped,
     /// Not started, because something before it did not end well.
     Poisoned {
@@ -51,6 +54,8 @@ pub enum StackResult {
     StillNeeded {
         why: String,
     },
+    /// A policy objected, before or after it was planned.
+    Denied(Failure),
     Failed(Failure),
     /// Stopped by a person.
     Interrupted(Failure),
@@ -82,9 +87,13 @@ pub struct KeptState {
 impl Outcome {
     pub fn is_success(&self) -> bool {
         self.stacks.iter().all(|stack| match stack.result {
-            StackResult::Changed | StackResult::Unchanged | StackResult::Skipped => true,
+            StackResult::Changed
+            | StackResult::Unchanged
+            | StackResult::Untouched
+            | StackResult::Skipped => true,
             StackResult::Poisoned { .. }
             | StackResult::StillNeeded { .. }
+            | StackResult::Denied(_)
             | StackResult::Failed(_)
             | StackResult::Interrupted(_)
             | StackResult::Unknown(_) => false,
@@ -112,12 +121,13 @@ pub fn render(outcome: &Outcome, look: Look) -> String {
     out
 }
 
-/// `Done: 2 stacks applied, 1 unchanged, 1 skipped in 4 m 12 s.`
+/// `Done: 2 stacks applied, 1 unchanged, 1 untouched in 4 m 12 s.`
 fn done(outcome: &Outcome) -> String {
     let tally = Tally::of(outcome);
     let counts = [
         (tally.changed, outcome.deed.past()),
         (tally.unchanged, "unchanged"),
+        (tally.untouched, "untouched"),
         (tally.skipped, "skipped"),
     ];
     let mut parts: Vec<String> = counts
@@ -137,7 +147,10 @@ fn done(outcome: &Outcome) -> String {
 fn stack_block(result: &StackResult, name: &str, look: Look) -> String {
     let line = |mark: Mark, words: &str| format!("{} {name}   {words}\n", mark.painted(look));
     match result {
-        StackResult::Changed | StackResult::Unchanged | StackResult::Skipped => String::new(),
+        StackResult::Changed
+        | StackResult::Unchanged
+        | StackResult::Untouched
+        | StackResult::Skipped => String::new(),
         StackResult::Poisoned { by, through } => {
             let quoted = |stack: &String| format!("`{}`", clean(stack));
             let between: Vec<String> = through.iter().map(quoted).collect();
@@ -152,6 +165,10 @@ fn stack_block(result: &StackResult, name: &str, look: Look) -> String {
         }
         StackResult::StillNeeded { why } => {
             line(Mark::Failed, &format!("not destroyed: {}", clean(why)))
+        }
+        StackResult::Denied(failure) => {
+            let headline = format!("denied by policy while {}", clean(&failure.stage));
+            line(Mark::Failed, &headline) + &failure.body("the denial", look)
         }
         StackResult::Failed(failure) => {
             line(Mark::Failed, &failure.headline("failed while"))
@@ -206,12 +223,14 @@ impl Failure {
 fn verdict(outcome: &Outcome, look: Look) -> String {
     let tally = Tally::of(outcome);
     let counts = [
+        (tally.denied, "denied"),
         (tally.failed, "failed"),
         (tally.interrupted, "interrupted"),
         (tally.unknown, "unknown"),
         (tally.skipped, "skipped"),
         (tally.changed, outcome.deed.past()),
         (tally.unchanged, "unchanged"),
+        (tally.untouched, "untouched"),
     ];
     let parts: Vec<String> = counts
         .iter()
@@ -246,7 +265,16 @@ fn way_on(outcome: &Outcome, tally: &Tally) -> Vec<String> {
         ),
         Deed::Destroy => "the same command again destroys what is left".to_owned(),
     };
-    if tally.failed > 0 {
+    if tally.denied > 0 {
+        hints.push(format!("change what is denied, then {command}"));
+        let verb = match outcome.deed {
+            Deed::Apply => "apply",
+            Deed::Destroy => "destroy",
+        };
+        hints.push(format!(
+            "in an emergency, `terrane {verb} --override-policy --reason \"…\"` goes past it, on the record"
+        ));
+    } else if tally.failed > 0 {
         hints.push(format!("fix the cause, then {command}"));
     } else if tally.interrupted > 0 {
         hints.push(command);
@@ -267,7 +295,9 @@ impl Deed {
 struct Tally {
     changed: usize,
     unchanged: usize,
+    untouched: usize,
     skipped: usize,
+    denied: usize,
     failed: usize,
     interrupted: usize,
     unknown: usize,
@@ -280,9 +310,11 @@ impl Tally {
             let number = match stack.result {
                 StackResult::Changed => &mut tally.changed,
                 StackResult::Unchanged => &mut tally.unchanged,
+                StackResult::Untouched => &mut tally.untouched,
                 StackResult::Skipped
                 | StackResult::Poisoned { .. }
                 | StackResult::StillNeeded { .. } => &mut tally.skipped,
+                StackResult::Denied(_) => &mut tally.denied,
                 StackResult::Failed(_) => &mut tally.failed,
                 StackResult::Interrupted(_) => &mut tally.interrupted,
                 StackResult::Unknown(_) => &mut tally.unknown,
