@@ -35,6 +35,7 @@ pub mod run;
 pub mod seal;
 pub mod secret;
 pub mod selector;
+pub mod stage;
 pub mod state;
 pub mod token;
 pub mod tree;
