@@ -38,6 +38,7 @@ pub mod state_export;
 pub mod state_import;
 pub mod state_service;
 pub mod states;
+pub mod stragglers;
 pub mod surgery;
 pub mod tokens;
 pub mod validation;

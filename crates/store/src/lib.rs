@@ -52,6 +52,7 @@ pub use db::{DbError, DriverError, OpenDbError, OpenPostgresError, Use};
 pub use holds::{NewHold, ReleaseHoldError};
 pub use keyring::{Keyring, OpenKeyringError};
 pub use keys::{KeyError, Rewrapped, Scope, WrappedKey};
+pub use lanes::Fence;
 pub use locks::{AcquireLockError, ReleaseLockError, Released};
 pub use rebuild::Rebuilt;
 pub use recover::{Recovered, Standing, recover};

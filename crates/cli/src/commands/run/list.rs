@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use control::runs::{self, Explained, Which};
 use jiff::Timestamp;
+use model::exec::Exec;
 use model::run::{Run, RunState};
 use serde_json::{Value, json};
 
 use crate::args::Global;
 use crate::commands::place::Place;
-use crate::view::{duration, table::Table};
+use crate::view::{Look, duration, table::Table};
 use crate::{CommandError, ExitStatus, Process, report};
 
 /// Show what is under way or waits, and why; `--all` also what is over
@@ -55,23 +56,54 @@ pub(super) async fn list(
         report::say("Nothing is under way. `terrane run list --all` shows what was.\n")?;
         return Ok(ExitStatus::Done);
     }
-    let mut table = Table::new(["SET", "RUN", "STACK", "STATE", "FOR", "WHY"]).right(4);
+    let look = process.data_look(global);
+    let mut table = Table::new(HEADINGS).right(7);
     for set in &sets {
-        for run in &set.runs {
-            if args.all || !run.state.is_finished() {
-                table.row([
-                    set.set.id.to_string(),
-                    run.id.to_string(),
-                    run.stack.to_string(),
-                    set.word(run).to_owned(),
-                    span(set, run).map_or_else(|| "–".to_owned(), duration::clock),
-                    set.why_run(run).unwrap_or_default(),
-                ]);
-            }
+        let runs = set.runs.iter();
+        let runs = runs.filter(|run| args.all || !run.state.is_finished());
+        for (n, run) in runs.enumerate() {
+            // What is the same for all its runs is said once.
+            let of_set = |words: String| if n == 0 { words } else { String::new() };
+            let request = &set.set.request;
+            let asker = request.asker.as_deref().unwrap_or("–");
+            table.row([
+                set.set.id.to_string(),
+                of_set(request.action.word().to_owned()),
+                of_set(asker.to_owned()),
+                of_set(when(set, look)),
+                run.id.to_string(),
+                run.stack.to_string(),
+                set.word(run).to_owned(),
+                span(set, run).map_or_else(|| "–".to_owned(), duration::clock),
+                why(set, run),
+            ]);
         }
     }
-    report::data(&table.render(process.data_look(global)))?;
+    report::data(&table.render(look))?;
     Ok(ExitStatus::Done)
+}
+
+const HEADINGS: [&str; 9] = [
+    "SET", "ACTION", "BY", "ASKED", "RUN", "STACK", "STATE", "FOR", "WHY",
+];
+
+/// When it was asked for: as people say it, or, where no one looks, by the clock.
+fn when(set: &Explained, look: Look) -> String {
+    let at = set.set.created_at;
+    if look.piped {
+        return at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    }
+    duration::ago(Duration::try_from(set.now.duration_since(at)).unwrap_or_default())
+}
+
+/// Why it is where it is; of a command of the engine's own, also which.
+fn why(set: &Explained, run: &Run) -> String {
+    let exec = set.set.request.exec.as_ref();
+    let line = exec.map(|exec| format!("`{}`", exec.line()));
+    match (line, set.why_run(run)) {
+        (Some(line), Some(why)) if !why.contains(&line) => format!("{line}: {why}"),
+        (line, why) => why.or(line).unwrap_or_default(),
+    }
 }
 
 /// How long it is where it is; of what is over, nothing.
@@ -109,6 +141,7 @@ pub(super) fn document(set: &Explained) -> Value {
         "status": set.set.status.word(),
         "why": set.why(),
         "asker": set.set.request.asker,
+        "exec": set.set.request.exec.as_ref().map(Exec::line),
         "commit": set.set.request.commit,
         "created_at": set.set.created_at,
         "approvals": set.approvals,
