@@ -35,17 +35,18 @@ pub fn in_the_way(control: &Control, set: &ChangeSet, runs: &[Run]) -> BTreeMap<
 
 /// Those that hold a run's lock although neither its runner nor its engine does any more.
 fn of_run(home: &Home, run: RunId) -> Option<String> {
-    if !RunLock::is_held(home, run) {
-        return None;
-    }
-    let holders = process::holders(&RunLock::path(home, run));
+    // One that has only just begun has not signed yet.
+    let runner = RunLock::holder(home, run)?;
     let engine = fs::read_to_string(home.engine_pid(run)).ok();
     let engine = engine.and_then(|pid| pid.trim().parse().ok());
-    let own = [RunLock::holder(home, run), engine];
-    // One that has only just begun has not signed yet.
-    let is_alive = |holder: &FileHolder| own.contains(&Some(holder.pid)) || is_runner(holder);
-    if holders.iter().any(is_alive) {
+    let lock = RunLock::path(home, run);
+    let mut own = [Some(runner), engine].into_iter().flatten();
+    if own.any(|pid| process::has_open(pid, &lock)) {
         return None;
+    }
+    let holders = process::holders(&lock);
+    if holders.iter().any(is_runner) {
+        return None; // the next one has begun meanwhile
     }
     let mask = hidden_in(home, run);
     words(&holders, mask.as_ref())

@@ -287,7 +287,8 @@ fn a_list_says_who_did_what_and_shows_no_secret() {
     let _ = story.cli(&["exec", "app", "--", "state", "list"]).expect(0);
     let list = story.cli(&["run", "list", "--all"]).expect(0);
     let is_moment = |word: &str| word.len() == 20 && word.ends_with('Z');
-    let words = list.stdout.split(' ');
+    let spaced = list.stdout.replace('\n', " \n ");
+    let words = spaced.split(' ');
     let level: Vec<&str> = words
         .map(|word| {
             if is_moment(word) {
@@ -297,11 +298,14 @@ fn a_list_says_who_did_what_and_shows_no_secret() {
             }
         })
         .collect();
-    assert_snapshot!(level.join(" "), @r#"
-    SET   ACTION   BY    ASKED                  RUN   STACK   STATE     FOR   WHY
-    c3    exec     ada   2026-11-16T08:00:00Z   r3    app     done        –   `state list`
-    c2    exec     ada   2026-11-16T08:00:00Z   r2    app     failed      –   could not `state rm terraform_data.app["(secret)"]`: the engine ended with exit code 1
-    c1    apply    ada   2026-11-16T08:00:00Z   r1    app     applied     –
+    assert_snapshot!(level.join(" ").replace(" \n ", "\n"), @r#"
+    SET   RUN   STACK   STATE     FOR   WHY
+    c3: exec `state list` by `ada`, 2026-11-16T08:00:00Z
+    c3    r3    app     done        –
+    c2: exec `state rm terraform_data.app["(secret)"]` by `ada`, 2026-11-16T08:00:00Z
+    c2    r2    app     failed      –   could not `state rm terraform_data.app["(secret)"]`: the engine ended with exit code 1
+    c1: apply by `ada`, 2026-11-16T08:00:00Z
+    c1    r1    app     applied     –
     "#);
     let list = story.cli(&["run", "list", "--all", "--json"]).expect(0);
     assert!(!list.stdout.contains(secret), "{list}");

@@ -13,14 +13,9 @@ pub struct FileHolder {
     pub command: Vec<String>,
 }
 
-/// Those of our user's processes, but ourselves, that have this file open; none where the system does not tell.
+/// Those of our user's processes, but ourselves, that have this file open; none where the system does not tell. Every
+/// process is looked at, which takes its time.
 pub fn holders(path: &Path) -> Vec<FileHolder> {
-    let Ok(file) = fs::metadata(path) else {
-        return Vec::new();
-    };
-    let is_it = |open: &Path| {
-        fs::metadata(open).is_ok_and(|seen| (seen.dev(), seen.ino()) == (file.dev(), file.ino()))
-    };
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let Some(pid) = entry
@@ -30,15 +25,26 @@ pub fn holders(path: &Path) -> Vec<FileHolder> {
         else {
             continue;
         };
-        let open = fs::read_dir(entry.path().join("fd"));
-        let mut open = open.into_iter().flatten().flatten();
-        if pid != std::process::id() && open.any(|open| is_it(&open.path())) {
+        if pid != std::process::id() && has_open(pid, path) {
             let command = command(&entry.path());
             found.push(FileHolder { pid, command });
         }
     }
     found.sort_by_key(|holder| holder.pid);
     found
+}
+
+/// Whether one process has a file open: also whether it is still the one that was meant by this number.
+pub fn has_open(pid: u32, path: &Path) -> bool {
+    let Ok(file) = fs::metadata(path) else {
+        return false;
+    };
+    let is_it = |open: &Path| {
+        fs::metadata(open).is_ok_and(|seen| (seen.dev(), seen.ino()) == (file.dev(), file.ino()))
+    };
+    let open = fs::read_dir(format!("/proc/{pid}/fd"));
+    let mut open = open.into_iter().flatten().flatten();
+    open.any(|open| is_it(&open.path()))
 }
 
 fn command(process: &Path) -> Vec<String> {

@@ -57,25 +57,23 @@ pub(super) async fn list(
         return Ok(ExitStatus::Done);
     }
     let look = process.data_look(global);
-    let mut table = Table::new(HEADINGS).right(7);
+    let mut table = Table::new(["SET", "RUN", "STACK", "STATE", "FOR", "WHY"]).right(4);
     for set in &sets {
         let runs = set.runs.iter();
-        let runs = runs.filter(|run| args.all || !run.state.is_finished());
-        for (n, run) in runs.enumerate() {
-            // What is the same for all its runs is said once.
-            let of_set = |words: String| if n == 0 { words } else { String::new() };
-            let request = &set.set.request;
-            let asker = request.asker.as_deref().unwrap_or("–");
+        let mut runs = runs
+            .filter(|run| args.all || !run.state.is_finished())
+            .peekable();
+        if runs.peek().is_some() {
+            table.line(heading(set, look));
+        }
+        for run in runs {
             table.row([
                 set.set.id.to_string(),
-                of_set(request.action.word().to_owned()),
-                of_set(asker.to_owned()),
-                of_set(when(set, look)),
                 run.id.to_string(),
                 run.stack.to_string(),
                 set.word(run).to_owned(),
                 span(set, run).map_or_else(|| "–".to_owned(), duration::clock),
-                why(set, run),
+                set.why_run(run).unwrap_or_default(),
             ]);
         }
     }
@@ -83,27 +81,23 @@ pub(super) async fn list(
     Ok(ExitStatus::Done)
 }
 
-const HEADINGS: [&str; 9] = [
-    "SET", "ACTION", "BY", "ASKED", "RUN", "STACK", "STATE", "FOR", "WHY",
-];
-
-/// When it was asked for: as people say it, or, where no one looks, by the clock.
-fn when(set: &Explained, look: Look) -> String {
+/// ``c42: exec `state list` by `ada`, 3 minutes ago``; where no one looks, by the clock.
+fn heading(set: &Explained, look: Look) -> String {
+    let request = &set.set.request;
+    let exec = request.exec.as_ref();
+    let exec = exec.map_or_else(String::new, |exec| format!(" `{}`", exec.line()));
+    let asker = request.asker.as_deref().unwrap_or("nobody known");
     let at = set.set.created_at;
-    if look.piped {
-        return at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-    }
-    duration::ago(Duration::try_from(set.now.duration_since(at)).unwrap_or_default())
-}
-
-/// Why it is where it is; of a command of the engine's own, also which.
-fn why(set: &Explained, run: &Run) -> String {
-    let exec = set.set.request.exec.as_ref();
-    let line = exec.map(|exec| format!("`{}`", exec.line()));
-    match (line, set.why_run(run)) {
-        (Some(line), Some(why)) if !why.contains(&line) => format!("{line}: {why}"),
-        (line, why) => why.or(line).unwrap_or_default(),
-    }
+    let when = if look.piped {
+        at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    } else {
+        duration::ago(Duration::try_from(set.now.duration_since(at)).unwrap_or_default())
+    };
+    format!(
+        "{}: {}{exec} by `{asker}`, {when}",
+        set.set.id,
+        request.action.word()
+    )
 }
 
 /// How long it is where it is; of what is over, nothing.
