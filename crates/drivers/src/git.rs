@@ -8,6 +8,7 @@
 
 mod blobs;
 mod history;
+pub mod publish;
 #[cfg(test)]
 pub(crate) mod tests;
 
