@@ -37,6 +37,7 @@ pub mod run;
 pub mod seal;
 pub mod secret;
 pub mod selector;
+pub mod stage;
 pub mod state;
 pub mod token;
 pub mod tree;

@@ -255,7 +255,7 @@ static HISTORY: Block = Block {
     ..PLAIN
 };
 
-static GITOPS: Block = Block {
+pub(crate) static GITOPS: Block = Block {
     word: "gitops",
     attrs: &[attr(
         "paths",

@@ -69,6 +69,7 @@ fn spec(name: &str, upstreams: &[&str]) -> RunSpec {
             timeout_plan: None,
             timeout_apply: None,
             approval: None,
+            stages: model::stage::Stages::default(),
             declared_at: model::diagnostic::Location::default(),
         },
         target,
