@@ -7,7 +7,9 @@
 //! Not here: what files hold and whose commit it was (`model::facts`), Git (`drivers::git::publish`).
 
 mod branch;
+mod current;
 mod foreign;
+mod place;
 mod sealed;
 mod sinks;
 #[cfg(test)]
@@ -21,11 +23,10 @@ use drivers::git::publish::{AccessError, Credential, PublishError, Remote, Remot
 use jiff::Timestamp;
 use model::contract::{Contract, ContractName, Problem};
 use model::facts::{
-    FactFile, OnSensitive, Outputs, Owns, PrepareFactsError, Publish, Published, ReadManifestError,
-    StateMark, TakenPath, prepare,
+    FactFile, Outputs, PrepareFactsError, Publish, Published, ReadManifestError, StateMark, TakenPath,
+    prepare,
 };
 use model::ids::{RunId, StackName};
-use model::secret::Secret;
 use model::state::StateName;
 use serde_json::{Map, Value};
 use store::StoreError;
@@ -34,22 +35,11 @@ use crate::Control;
 use crate::contracts::{FindContractError, find_all};
 use crate::outputs::Output;
 
+pub use branch::Compared;
+pub use current::{Current, CurrentFactsError, publishers};
 pub use foreign::ForeignCommit;
+pub use place::{Place, ReadPlaceError};
 pub use sealed::SealFactsError;
-
-/// A place that facts are written to: a `facts` block with everything in it known.
-#[derive(Clone, Debug)]
-pub struct Place {
-    pub name: String,
-    /// A Git remote or a path, which starts at the project's root.
-    pub repository: String,
-    pub branch: String,
-    pub owns: Owns,
-    pub on_sensitive: OnSensitive,
-    /// Whether every value is encrypted.
-    pub encrypt_all: bool,
-    pub credential: Option<Secret>,
-}
 
 /// What is published, and where it comes from.
 #[derive(Clone, Copy, Debug)]
@@ -226,36 +216,55 @@ pub fn prepare_files(
     Ok(files)
 }
 
+/// Compares what a stack's blocks say with what every place holds; nothing is changed.
+pub async fn compare(
+    control: &Control,
+    publication: &Publication<'_>,
+) -> Result<Vec<Compared>, PublishFactsError> {
+    let mut compared = Vec::new();
+    for job in jobs(control, publication).await? {
+        compared.push(job.compare().await?);
+    }
+    Ok(compared)
+}
+
 /// Publishes what a stack's blocks say, at every place, and withdraws what they no longer say. Dropping this ends it
 /// after the call of Git that is under way; doing it again goes on from there.
 pub async fn publish(
     control: &Control,
     publication: &Publication<'_>,
 ) -> Result<Vec<Published>, PublishFactsError> {
-    let mut files = prepare_files(publication)?;
     let mut published = Vec::new();
+    for job in jobs(control, publication).await? {
+        published.push(job.publish().await?);
+    }
+    Ok(published)
+}
+
+/// What is to be done at each place where the stack has facts, or had some.
+async fn jobs<'a>(
+    control: &'a Control,
+    publication: &'a Publication<'a>,
+) -> Result<Vec<branch::Job<'a>>, PublishFactsError> {
+    let mut files = prepare_files(publication)?;
+    let mut jobs = Vec::new();
     for (name, place) in publication.places {
         let files = files.remove(name).unwrap_or_default();
         let key = place_key(publication.root, place)?;
-        let remembered = control
-            .store
-            .fact_file_paths(control.home.project(), &key, publication.stack.as_str());
-        let remembered = remembered.await?;
-        if files.is_empty() && remembered.is_empty() {
-            continue;
+        let (project, stack) = (control.home.project(), publication.stack.as_str());
+        let remembered = control.store.fact_file_paths(project, &key, stack).await?;
+        if !files.is_empty() || !remembered.is_empty() {
+            jobs.push(branch::Job {
+                control,
+                publication,
+                place,
+                key,
+                files,
+                remembered,
+            });
         }
-        let job = branch::Job {
-            control,
-            publication,
-            place,
-            key,
-            files,
-            remembered,
-        };
-        published.push(job.publish().await?);
     }
-    sinks::write(publication)?;
-    Ok(published)
+    Ok(jobs)
 }
 
 /// What the store calls a place: two blocks that lead to one branch are one.

@@ -6,6 +6,7 @@
 //! Not here: what a change takes away from consumers (`narrowing`), reading files (`control::contracts`).
 
 mod consumers;
+mod mapping;
 mod narrowing;
 mod planned;
 #[cfg(test)]
@@ -22,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 pub use consumers::{Consumer, Use, consumers};
+pub use mapping::{Mapped, mapped};
 pub use narrowing::{Narrowed, narrowed, narrowed_schema};
 pub use planned::{Planned, planned};
 

@@ -6,6 +6,7 @@
 
 mod commit;
 mod manifest;
+mod publish;
 mod secrets;
 #[cfg(test)]
 mod tests;
@@ -18,34 +19,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::contract::{Contract, ContractName};
+use crate::project::SensitiveFacts;
 
 pub use commit::{CommitMessage, StateMark, TRAILER_PROJECT, trailer};
 pub use manifest::{
     BREAK_GLASS, Changes, MANIFEST, Manifest, Owner, ReadManifestError, TakenPath, Wanted, changes,
     foreign_files,
 };
+pub use publish::{Publish, ReadPublishError};
 pub use secrets::looks_secret;
-
-/// How much of a branch is terrane's.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Owns {
-    /// Nobody else writes there.
-    #[default]
-    Branch,
-    /// Only the published files; people edit the rest.
-    Paths,
-}
-
-/// What happens to a sensitive value.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum OnSensitive {
-    Encrypt,
-    Reference,
-    #[default]
-    Refuse,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -70,33 +52,6 @@ impl Format {
 pub struct Outputs<'a> {
     pub values: &'a Map<String, Value>,
     pub sensitive: &'a BTreeSet<String>,
-}
-
-/// What one `publish` block wants written. Holds values that may not be shown.
-#[derive(Clone, PartialEq)]
-pub struct Publish {
-    /// The `facts` block it goes to.
-    pub place: String,
-    pub path: String,
-    pub contract: Option<ContractName>,
-    /// Fields of the contract that may be missing.
-    pub partial: Vec<String>,
-    /// None: the contract's outputs as they are.
-    pub values: Option<Map<String, Value>>,
-    /// Whether a sensitive output or a secret went into `values`.
-    pub holds_sensitive: bool,
-    /// Fields that look like a secret and are none.
-    pub plain: Vec<String>,
-}
-
-impl fmt::Debug for Publish {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Publish")
-            .field("place", &self.place)
-            .field("path", &self.path)
-            .field("contract", &self.contract)
-            .finish_non_exhaustive()
-    }
 }
 
 /// Which values of a file are encrypted.
@@ -210,7 +165,7 @@ pub fn prepare(
     stack: &str,
     contract: Option<&Contract>,
     outputs: Outputs<'_>,
-    on_sensitive: OnSensitive,
+    on_sensitive: SensitiveFacts,
     encrypt_all: bool,
 ) -> Result<FactFile, PrepareFactsError> {
     let path = publish.path.clone();
@@ -246,12 +201,12 @@ pub fn prepare(
         Encrypt::Nothing
     } else {
         match on_sensitive {
-            OnSensitive::Encrypt => Encrypt::Leaves(hidden.into_keys().collect()),
-            OnSensitive::Refuse => {
+            SensitiveFacts::Encrypt => Encrypt::Leaves(hidden.into_keys().collect()),
+            SensitiveFacts::Refuse => {
                 let fields = hidden.keys().map(|pointer| field_name(pointer)).collect();
                 return Err(PrepareFactsError::Sensitive { path, fields });
             }
-            OnSensitive::Reference => {
+            SensitiveFacts::Reference => {
                 let composed = hidden.iter().filter(|(_, origin)| origin.is_none());
                 let fields: Vec<String> = composed.map(|(at, _)| field_name(at)).collect();
                 if !fields.is_empty() {

@@ -8,13 +8,13 @@ use std::path::PathBuf;
 use drivers::git::publish::{PublishError, Publisher, Push};
 use model::break_glass::Act;
 use model::facts::{
-    BREAK_GLASS, Changes, CommitMessage, Encrypt, FactFile, FileChange, MANIFEST, Manifest, Owns,
-    Published, PublishedFile, Wanted, changes,
+    BREAK_GLASS, Changes, CommitMessage, Encrypt, FactFile, FileChange, MANIFEST, Manifest, Published, PublishedFile, Wanted, changes,
 };
+use model::project::Owns;
 use serde_json::json;
 use store::{FactDigest, KeyedDigester, NewBreakGlass, NewFactCommit};
 
-use super::{Place, Publication, PublishFactsError, remote_of, sealed};
+use super::{ForeignCommit, Place, Publication, PublishFactsError, remote_of, sealed, sinks};
 use crate::Control;
 use crate::home::make_private;
 
@@ -30,6 +30,23 @@ pub(super) struct Job<'a> {
     pub(super) files: Vec<FactFile>,
     /// What this stack published there before.
     pub(super) remembered: BTreeSet<String>,
+}
+
+/// How a place differs from what a stack says.
+#[derive(Clone, Debug)]
+pub struct Compared {
+    /// What a publication would do.
+    pub would: Published,
+    /// Who stands in its way.
+    pub foreign: Option<ForeignCommit>,
+}
+
+impl Compared {
+    /// Whether the branch says what the state says, and nobody else wrote there.
+    pub fn agrees(&self) -> bool {
+        let is_same = |file: &PublishedFile| file.what == FileChange::Unchanged;
+        self.foreign.is_none() && self.would.files.iter().all(is_same)
+    }
 }
 
 /// The branch as it is now.
@@ -64,6 +81,7 @@ impl Job<'_> {
             let sealed = self.seal(&seen, &digester).await?;
             let changes = self.changes(&seen, &sealed).await?;
             if changes.is_empty() {
+                self.write_files(&sealed)?;
                 return Ok(self.report(seen.tip, &changes, false));
             }
             let message = self.message(&changes);
@@ -74,6 +92,7 @@ impl Job<'_> {
             match pushed.map_err(|err| self.git(err))? {
                 Push::Done => {
                     self.note_pushed(&commit).await?;
+                    self.write_files(&sealed)?;
                     return Ok(self.report(Some(commit), &changes, true));
                 }
                 Push::Late => {}
@@ -82,6 +101,24 @@ impl Job<'_> {
         Err(PublishFactsError::Busy {
             place: self.place.name.clone(),
             attempts: ATTEMPTS,
+        })
+    }
+
+    pub(super) async fn compare(&self) -> Result<Compared, PublishFactsError> {
+        let _turn = self.lock().await?;
+        let publisher = self.open().await?;
+        let digester = self.control.store.keyed_digester("facts").await?;
+        let seen = self.look(&publisher).await?;
+        let foreign = match self.judge(&publisher, &seen, &digester).await {
+            Ok(()) => None,
+            Err(PublishFactsError::Foreign { foreign, .. }) => Some(foreign),
+            Err(err) => return Err(err),
+        };
+        let sealed = self.seal(&seen, &digester).await?;
+        let changes = self.changes(&seen, &sealed).await?;
+        Ok(Compared {
+            would: self.report(seen.tip, &changes, false),
+            foreign,
         })
     }
 
@@ -201,6 +238,21 @@ impl Job<'_> {
             all.insert(file.path.clone(), sealed);
         }
         Ok(all)
+    }
+
+    /// The further files that blocks of this place name.
+    fn write_files(&self, sealed: &BTreeMap<String, Sealed>) -> Result<(), PublishFactsError> {
+        for block in self.publication.blocks {
+            let file = self.files.iter().find(|file| file.path == block.path);
+            let file = file.filter(|_| block.place == self.place.name);
+            let (Some(file), Some(sealed)) = (file, sealed.get(&block.path)) else {
+                continue;
+            };
+            for path in &block.files {
+                sinks::write(self.publication, file, &sealed.bytes, path, &self.header())?;
+            }
+        }
+        Ok(())
     }
 
     fn header(&self) -> String {

@@ -11,7 +11,8 @@ use std::fmt;
 
 use drivers::git::publish::{Commit, Publisher};
 use jiff::Timestamp;
-use model::facts::{MANIFEST, Manifest, Owns, TRAILER_PROJECT, foreign_files, trailer};
+use model::facts::{MANIFEST, Manifest, TRAILER_PROJECT, foreign_files, trailer};
+use model::project::Owns;
 use store::KeyedDigester;
 
 use super::PublishFactsError;

@@ -241,3 +241,21 @@ parameters:
     o.yaml:5 Substitution substituted: ${azure_envoyPublicIpAddress:=none}
     "#);
 }
+
+#[test]
+fn fields_are_traced_to_the_outputs_they_are_made_of() {
+    let values = crate::project::Input::Expression(crate::project::Expression {
+        text: r#"{ azure = { address = output.gateway_address, "zone" = "eu" }, all = merge(output.a, { b = output.b }) }"#
+            .to_owned(),
+        names: std::collections::BTreeMap::new(),
+        needs: crate::project::Needs::default(),
+    });
+    let lines: Vec<String> = mapped(&values)
+        .iter()
+        .map(|one| format!("{} <- {:?}", one.field.join("."), one.outputs))
+        .collect();
+    insta::assert_snapshot!(lines.join("\n"), @r#"
+    azure.address <- {"gateway_address"}
+    all <- {"a", "b"}
+    "#);
+}

@@ -7,7 +7,7 @@ use crate::contract::ContractName;
 /// What the state was that the facts come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateMark {
-    pub serial: i64,
+    pub serial: u64,
     pub lineage: String,
 }
 

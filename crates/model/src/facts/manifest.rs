@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::Owns;
+use crate::project::Owns;
 
 /// Where it lies. Hidden, and no YAML: who deploys a whole directory must not stumble over it.
 pub const MANIFEST: &str = ".terrane/manifest.json";

@@ -4,6 +4,8 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::project::Owns;
+use crate::stage::ResolvedBlock;
 
 fn fields(value: &Value) -> Map<String, Value> {
     value.as_object().unwrap().clone()
@@ -18,6 +20,7 @@ fn publish(values: Option<Value>) -> Publish {
         values: values.map(|values| fields(&values)),
         holds_sensitive: false,
         plain: Vec::new(),
+        files: Vec::new(),
     }
 }
 
@@ -25,7 +28,7 @@ fn prepared(
     publish: &Publish,
     outputs: &Value,
     sensitive: &[&str],
-    on_sensitive: OnSensitive,
+    on_sensitive: SensitiveFacts,
 ) -> Result<FactFile, PrepareFactsError> {
     let values = fields(outputs);
     let sensitive = sensitive.iter().map(|&name| name.to_owned()).collect();
@@ -52,7 +55,7 @@ fn yaml_is_canonical_and_says_the_same_to_every_reader() {
         "text": "two\nlines\t\u{7}",
         "number": 1.50,
     });
-    let file = prepared(&publish(Some(values)), &json!({}), &[], OnSensitive::Refuse).unwrap();
+    let file = prepared(&publish(Some(values)), &json!({}), &[], SensitiveFacts::Refuse).unwrap();
     insta::assert_snapshot!(text(&file, Some("written by terrane")), @r#"
     # written by terrane
     "8080": "port: 1 # no comment"
@@ -85,7 +88,7 @@ fn json_is_canonical_too_and_keeps_every_digit() {
     );
     wanted.values = Some(values);
     wanted.path = "facts.json".to_owned();
-    let file = prepared(&wanted, &json!({}), &[], OnSensitive::Refuse).unwrap();
+    let file = prepared(&wanted, &json!({}), &[], SensitiveFacts::Refuse).unwrap();
     insta::assert_snapshot!(text(&file, Some("not said in JSON")), @r#"
     {
       "a": "\"quoted\"",
@@ -141,7 +144,7 @@ fn without_values_the_outputs_of_the_contract_are_published() {
         values: &values,
         sensitive: &none,
     };
-    let refuse = OnSensitive::Refuse;
+    let refuse = SensitiveFacts::Refuse;
     let file = prepare(&publish(None), "s", Some(&contract), outputs, refuse, false).unwrap();
     assert_eq!(Value::Object(file.values), json!({"a": 1, "b": "x"}));
     let nothing = prepare(&publish(None), "s", None, outputs, refuse, false);
@@ -152,22 +155,22 @@ fn without_values_the_outputs_of_the_contract_are_published() {
 fn sensitive_values_are_refused_encrypted_or_referred_to() {
     let outputs = json!({"db": {"password": "hunter2-marked", "port": 5432}, "host": "db.example.io"});
     let values = json!({"db": {"pass": "hunter2-marked", "host": "db.example.io"}});
-    let refused = prepared(&publish(Some(values.clone())), &outputs, &["db"], OnSensitive::Refuse);
+    let refused = prepared(&publish(Some(values.clone())), &outputs, &["db"], SensitiveFacts::Refuse);
     let refused = refused.unwrap_err();
     insta::assert_snapshot!(refused, @"`clusters/prod/globals.yaml` would hold sensitive values in clear: `db.pass`");
-    let encrypted = prepared(&publish(Some(values.clone())), &outputs, &["db"], OnSensitive::Encrypt);
+    let encrypted = prepared(&publish(Some(values.clone())), &outputs, &["db"], SensitiveFacts::Encrypt);
     assert_eq!(
         encrypted.unwrap().encrypt,
         Encrypt::Leaves(BTreeSet::from(["/db/pass".to_owned()]))
     );
-    let referred = prepared(&publish(Some(values)), &outputs, &["db"], OnSensitive::Reference);
+    let referred = prepared(&publish(Some(values)), &outputs, &["db"], SensitiveFacts::Reference);
     insta::assert_snapshot!(text(&referred.unwrap(), None), @r#"
     db:
       host: "db.example.io"
       pass: "ref+terrane://k8s-prod/db#/password"
     "#);
     let composed = json!({"url": "postgres:hunter2-marked"});
-    let composed = prepared(&publish(Some(composed)), &outputs, &["db"], OnSensitive::Reference);
+    let composed = prepared(&publish(Some(composed)), &outputs, &["db"], SensitiveFacts::Reference);
     insta::assert_snapshot!(composed.unwrap_err(), @"no reference can be written for `url` of `clusters/prod/globals.yaml`: it is made of a sensitive output, not one itself");
 }
 
@@ -175,7 +178,7 @@ fn sensitive_values_are_refused_encrypted_or_referred_to() {
 fn a_sensitive_value_that_cannot_be_found_again_hides_all() {
     let mut wanted = publish(Some(json!({"a": "HUNTER2-MARKED", "b": 1})));
     wanted.holds_sensitive = true;
-    let file = prepared(&wanted, &json!({"p": "hunter2-marked"}), &["p"], OnSensitive::Encrypt);
+    let file = prepared(&wanted, &json!({"p": "hunter2-marked"}), &["p"], SensitiveFacts::Encrypt);
     let all = BTreeSet::from(["/a".to_owned(), "/b".to_owned()]);
     assert_eq!(file.unwrap().encrypt, Encrypt::Leaves(all));
 }
@@ -209,7 +212,7 @@ fn what_looks_like_a_secret_is_refused_by_name() {
     }
     let mut wanted = publish(Some(json!({"a": {"tls": pem}, "b": pem})));
     wanted.plain = vec!["b".to_owned()];
-    let refused = prepared(&wanted, &json!({}), &[], OnSensitive::Encrypt).unwrap_err();
+    let refused = prepared(&wanted, &json!({}), &[], SensitiveFacts::Encrypt).unwrap_err();
     insta::assert_snapshot!(refused, @"`clusters/prod/globals.yaml` would hold what looks like a secret: `a.tls`");
 }
 
@@ -218,7 +221,7 @@ fn paths_stay_inside_and_out_of_what_is_not_theirs() {
     for path in ["/a.yaml", "a/../b.yaml", "a//b.yaml", ".git/x.yaml", ".terrane/x.json", "a\n.yaml", "a.txt", ""] {
         let mut wanted = publish(Some(json!({})));
         wanted.path = path.to_owned();
-        assert!(prepared(&wanted, &json!({}), &[], OnSensitive::Refuse).is_err(), "{path}");
+        assert!(prepared(&wanted, &json!({}), &[], SensitiveFacts::Refuse).is_err(), "{path}");
     }
 }
 
@@ -365,4 +368,24 @@ fn a_commit_of_others_is_foreign_unless_it_keeps_to_their_files() {
     assert_eq!(check(&[("ours.yaml", "q", "x")], &["ours.yaml", MANIFEST]), ["ours.yaml", MANIFEST]);
     let broken = foreign_files("p", &before, None, &[MANIFEST.to_owned()]);
     assert_eq!(broken, [MANIFEST]);
+}
+
+#[test]
+fn a_block_is_read_and_its_place_is_found_without_its_key() {
+    let block = |attrs: &Value, each: Option<&str>| ResolvedBlock {
+        kind: "publish".to_owned(),
+        name: each.map_or_else(|| "runtime".to_owned(), |key| format!("runtime-{key}")),
+        each: each.map(str::to_owned),
+        attrs: fields(attrs),
+        blocks: Vec::new(),
+        sensitive: BTreeSet::from(["values".to_owned()]),
+        at: crate::diagnostic::Location::default(),
+    };
+    let attrs = json!({"path": "a.yaml", "values": {"a": 1}, "contract": "cluster/v1", "partial": ["x"]});
+    let read = Publish::read(&block(&attrs, Some("dev"))).unwrap();
+    assert_eq!((read.place.as_str(), read.path.as_str()), ("runtime", "a.yaml"));
+    assert_eq!(read.partial, ["x"]);
+    assert!(read.holds_sensitive);
+    let wrong = Publish::read(&block(&json!({"path": "a.yaml", "values": 1}), None)).unwrap_err();
+    assert_eq!(wrong.to_string(), "`values` of `publish \"runtime\"` is not an object");
 }
