@@ -280,6 +280,9 @@ impl Home {
             model::run::Stage::Preparing => "init.jsonl",
             model::run::Stage::Planning => "plan.jsonl",
             model::run::Stage::Applying => "apply.jsonl",
+            model::run::Stage::Publishing => "publish.jsonl",
+            model::run::Stage::Bootstrapping => "bootstrap.jsonl",
+            model::run::Stage::Verifying => "verify.jsonl",
         };
         self.run_dir(run).join(name)
     }

@@ -37,8 +37,7 @@ pub struct RunLog {
 impl RunLog {
     /// `only`: of one stage, without complaints.
     pub fn new(home: &Home, run: RunId, only: Option<Stage>) -> Self {
-        let stages = [Stage::Preparing, Stage::Planning, Stage::Applying];
-        let wanted = stages
+        let wanted = Stage::ALL
             .into_iter()
             .filter(|it| only.is_none_or(|only| only == *it));
         let mut tails: Vec<Tail> = wanted

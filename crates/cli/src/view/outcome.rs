@@ -48,6 +48,8 @@ pub enum StackResult {
         through: Vec<String>,
     },
     Failed(Failure),
+    /// Applied, but a stage after it did not pass.
+    NotDone(Failure),
     /// Stopped by a person.
     Interrupted(Failure),
     /// Whoever did it was lost: it may or may not have happened.
@@ -81,6 +83,7 @@ impl Outcome {
             StackResult::Changed | StackResult::Unchanged | StackResult::Skipped => true,
             StackResult::Poisoned { .. }
             | StackResult::Failed(_)
+            | StackResult::NotDone(_)
             | StackResult::Interrupted(_)
             | StackResult::Unknown(_) => false,
         })
@@ -149,6 +152,12 @@ fn stack_block(result: &StackResult, name: &str, look: Look) -> String {
             line(Mark::Failed, &failure.headline("failed while"))
                 + &failure.body("the failure", look)
         }
+        StackResult::NotDone(failure) => {
+            line(
+                Mark::Failed,
+                &failure.headline("applied, not done: failed while"),
+            ) + &failure.body("the failure", look)
+        }
         StackResult::Interrupted(failure) => {
             line(Mark::Failed, &failure.headline("interrupted while"))
                 + &failure.body("the interruption", look)
@@ -199,6 +208,7 @@ fn verdict(outcome: &Outcome, look: Look) -> String {
     let tally = Tally::of(outcome);
     let counts = [
         (tally.failed, "failed"),
+        (tally.not_done, "applied, not done"),
         (tally.interrupted, "interrupted"),
         (tally.unknown, "unknown"),
         (tally.skipped, "skipped"),
@@ -232,7 +242,7 @@ fn way_on(outcome: &Outcome, tally: &Tally) -> Vec<String> {
         ),
         Deed::Destroy => "the same command again destroys what is left".to_owned(),
     };
-    if tally.failed > 0 {
+    if tally.failed + tally.not_done > 0 {
         hints.push(format!("fix the cause, then {command}"));
     } else if tally.interrupted > 0 {
         hints.push(command);
@@ -255,6 +265,7 @@ struct Tally {
     unchanged: usize,
     skipped: usize,
     failed: usize,
+    not_done: usize,
     interrupted: usize,
     unknown: usize,
 }
@@ -268,6 +279,7 @@ impl Tally {
                 StackResult::Unchanged => &mut tally.unchanged,
                 StackResult::Skipped | StackResult::Poisoned { .. } => &mut tally.skipped,
                 StackResult::Failed(_) => &mut tally.failed,
+                StackResult::NotDone(_) => &mut tally.not_done,
                 StackResult::Interrupted(_) => &mut tally.interrupted,
                 StackResult::Unknown(_) => &mut tally.unknown,
             };

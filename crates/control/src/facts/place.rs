@@ -4,8 +4,12 @@ use std::collections::BTreeMap;
 
 use model::config::eval::{EvaluateError, Values, evaluate};
 use model::project::{FactsPlace, Input, Owns, SensitiveFacts};
+use model::config::resolve::StageValues;
+use model::ids::StackName;
 use model::secret::Secret;
 use serde_json::Value;
+
+use crate::stages::StackValues;
 
 /// Where facts go if the block does not say.
 const BRANCH: &str = "facts";
@@ -103,5 +107,20 @@ impl Place {
             Ok((name.clone(), Self::read(place, values, own_remote)?))
         };
         places.iter().map(read).collect()
+    }
+}
+
+/// A place takes environment and secrets from where the blocks of a stack take theirs.
+impl Values for StackValues {
+    fn output(&self, _stack: &StackName, _key: &str) -> Option<(Value, bool)> {
+        None
+    }
+
+    fn env(&self, name: &str) -> Option<String> {
+        StageValues::env(self, name)
+    }
+
+    fn secret(&self, reference: &str) -> Option<Secret> {
+        StageValues::secret(self, reference)
     }
 }
