@@ -5,6 +5,7 @@
 mod azurite;
 pub mod engines;
 mod gcs;
+mod git_http;
 mod http_backend;
 mod issuer;
 mod minio;
@@ -13,16 +14,19 @@ mod program;
 mod provider;
 pub mod said;
 mod service;
+mod sshd;
 mod terminal;
 mod terrane;
 
 pub use azurite::{AzureProxy, Azurite};
 pub use gcs::FakeGcs;
+pub use git_http::GitHttp;
 pub use http_backend::HttpBackend;
 pub use issuer::{Issuer, Signed, Token};
 pub use minio::Minio;
 pub use postgres::Postgres;
 pub use program::{copy_program, write_program};
 pub use said::Said;
+pub use sshd::Sshd;
 pub use terminal::Terminal;
 pub use terrane::{Background, TestTerrane, kill};
