@@ -6,6 +6,7 @@
 pub mod engine;
 pub mod git;
 pub mod oidc;
+pub mod probe;
 pub mod process;
 pub mod rego;
 pub mod secrets;

@@ -57,4 +57,5 @@ mod surgery;
 mod tour;
 mod usage;
 mod validate;
+mod verify;
 mod writers;
