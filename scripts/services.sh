@@ -12,15 +12,16 @@ obtain() {
     azurite) scripts/tools/azurite.sh ;;
     fake-gcs-server) scripts/tools/go-tool.sh fake-gcs-server github.com/fsouza/fake-gcs-server v1.56.1 ;;
     provider) scripts/tools/provider.sh ;;
+    kubernetes) scripts/tools/kubernetes.sh ;;
     *)
-      printf 'error: no service is called `%s`: postgres, minio, azurite, fake-gcs-server, provider\n' "$1" >&2
+      printf 'error: no service is called `%s`: postgres, minio, azurite, fake-gcs-server, provider, kubernetes\n' "$1" >&2
       return 1
       ;;
   esac
 }
 
 if [ $# = 0 ]; then
-  set -- postgres minio azurite fake-gcs-server provider
+  set -- postgres minio azurite fake-gcs-server provider kubernetes
 fi
 for service in "$@"; do
   path=$(obtain "$service")
