@@ -9,8 +9,6 @@
 pub(crate) mod apply;
 mod command;
 mod manifests;
-#[cfg(test)]
-mod tests;
 mod waiting;
 
 use std::path::Path;

@@ -13,11 +13,8 @@ use serde_json::{Value, json};
 
 use crate::bootstrap::{Ground, Pace, told};
 
-#[cfg(test)]
-mod tests;
-
 /// A cluster that does not answer for this long is taken for gone.
-const UNREACHABLE: Duration = Duration::from_secs(60);
+const UNREACHABLE: Duration = Duration::from_mins(1);
 
 /// What happens, as it happens.
 #[derive(Debug)]
@@ -216,8 +213,7 @@ impl Work<'_> {
     /// Whoever made the pod makes none any more; a pod of nobody is deleted.
     async fn stop(&mut self, client: &Client, pod: &Value) -> Result<(), KubernetesError> {
         let mut child = pod.clone();
-        loop {
-            let Some(owner) = owner(&child) else { break };
+        while let Some(owner) = owner(&child) {
             let Some(found) = client.get_ref(&owner).await? else {
                 break;
             };

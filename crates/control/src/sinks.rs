@@ -15,9 +15,6 @@ use serde_json::{Map, Value, json};
 
 use crate::bootstrap::{Ground, apply};
 
-#[cfg(test)]
-mod tests;
-
 #[derive(Debug, thiserror::Error)]
 pub enum SinkError {
     #[error(transparent)]
@@ -25,7 +22,7 @@ pub enum SinkError {
     #[error("could not reach the cluster of {object}")]
     Cluster {
         object: ObjectRef,
-        source: KubernetesError,
+        source: Box<KubernetesError>,
     },
     #[error("{object} was changed by {}: {}", managers.join(", "), fields.join(", "))]
     Foreign {
@@ -74,7 +71,7 @@ pub async fn put(
     };
     let outcome = work.await.map_err(|source| SinkError::Cluster {
         object: object.clone(),
-        source,
+        source: Box::new(source),
     })?;
     match outcome {
         ObjectOutcome::HandedOver { managers, fields } => Err(SinkError::Foreign {
@@ -101,7 +98,7 @@ pub async fn compare(
     };
     let live = work.await.map_err(|source| SinkError::Cluster {
         object: object.clone(),
-        source,
+        source: Box::new(source),
     })?;
     let Some(live) = live else {
         return Ok(vec![Difference::Missing]);
@@ -138,7 +135,7 @@ pub async fn withdraw(sink: &Sink, ground: Ground<'_>) -> Result<bool, SinkError
     };
     work.await.map_err(|source| SinkError::Cluster {
         object: object.clone(),
-        source,
+        source: Box::new(source),
     })
 }
 

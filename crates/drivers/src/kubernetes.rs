@@ -10,12 +10,10 @@ mod around;
 mod connect;
 mod discovery;
 mod error;
+mod looks;
 mod plugin;
 mod pods;
 mod release;
-#[cfg(test)]
-mod tests;
-
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,6 +26,7 @@ use tokio::sync::Mutex;
 
 pub use discovery::Resource;
 pub use error::{Conflict, KubernetesError};
+pub use looks::{AgentObjects, ClusterLook, Clusters, ObjectLook, Wanted};
 pub use pods::PodLog;
 pub use release::{FetchManifestError, fetch_manifest};
 

@@ -160,7 +160,10 @@ impl Bootstrap {
             .iter()
             .flat_map(|secret| secret.data.values().cloned())
             .collect();
-        hidden.extend(self.kubeconfig.iter().map(|(_, text)| text.clone()));
+        if let Some((config, text)) = &self.kubeconfig {
+            hidden.push(text.clone());
+            hidden.extend(config.hidden());
+        }
         if let Deed::Command(command) = &self.deed {
             hidden.extend(command.env.values().cloned());
         }

@@ -320,7 +320,7 @@ fn try_request(
             .expect("a runtime");
         let client = reqwest::Client::builder()
             .tls_danger_accept_invalid_certs(true)
-            .timeout(Duration::from_secs(60))
+            .timeout(Duration::from_mins(1))
             .build()
             .expect("a client");
         (runtime, client)

@@ -305,10 +305,35 @@ async fn established(client: &Client, object: &Value) -> Result<(), KubernetesEr
     // The step has a time limit.
     loop {
         let live = client.get_ref(&identity).await?;
-        if live.is_some_and(|live| condition(&live, "Established").is_well) {
+        let is_accepted = live.is_some_and(|live| condition(&live, "Established").is_well);
+        if is_accepted && is_served(client, object).await? {
             return Ok(());
         }
         tokio::time::sleep(MOMENT).await;
+    }
+}
+
+async fn is_served(client: &Client, definition: &Value) -> Result<bool, KubernetesError> {
+    let versions = definition["spec"]["versions"].as_array();
+    let served = versions
+        .into_iter()
+        .flatten()
+        .find(|version| version["served"] == true);
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let Some(version) = served else {
+        return Ok(true);
+    };
+    let group = text(&definition["spec"]["group"]);
+    let of_kind = ObjectRef {
+        api_version: format!("{group}/{}", text(&version["name"])),
+        kind: text(&definition["spec"]["names"]["kind"]),
+        namespace: None,
+        name: String::new(),
+    };
+    match client.resource_of(&of_kind).await {
+        Ok(_) => Ok(true),
+        Err(KubernetesError::UnknownKind { .. }) => Ok(false),
+        Err(err) => Err(err),
     }
 }
 

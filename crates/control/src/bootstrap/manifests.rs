@@ -150,7 +150,8 @@ async fn rendered(
     ground: Ground<'_>,
 ) -> Result<Vec<(String, String)>, ManifestsError> {
     let at = ground.source.join(path);
-    let is_chart = path.ends_with(".tgz") || at.join("Chart.yaml").is_file();
+    let is_chart =
+        at.extension().is_some_and(|ending| ending == "tgz") || at.join("Chart.yaml").is_file();
     if is_chart {
         let text = chart(path, agent, ground).await?;
         return Ok(vec![(path.to_owned(), text)]);

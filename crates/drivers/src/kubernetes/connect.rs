@@ -100,7 +100,8 @@ impl Connection {
             return Err(unusable());
         }
         self.resolved = Some((name, addresses.collect()));
-        self.address = renamed.as_str().trim_end_matches('/').to_owned();
+        let address = renamed.as_str().trim_end_matches('/');
+        address.clone_into(&mut self.address);
         self.host_header = Some(format!("{host}:{port}"));
         Ok(())
     }

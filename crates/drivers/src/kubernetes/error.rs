@@ -61,6 +61,10 @@ pub enum KubernetesError {
     Ambiguous { kind: String, groups: Vec<String> },
     #[error("`{kind}` lies in a namespace, and none is named")]
     NoNamespace { kind: String },
+    #[error("`{text}` is not `KIND/NAMESPACE/NAME` or `KIND/NAME`")]
+    NotNamed { text: String },
+    #[error("`{text}` is no pattern of names")]
+    Pattern { text: String },
     #[error("a manifest has no kind or no name")]
     NoObject,
 }
@@ -167,13 +171,11 @@ pub(super) fn refused(deed: &str, code: u16, body: &[u8], is_secret: bool) -> Ku
     }
     let message = if is_secret {
         let fields: Vec<&str> = causes.iter().map(|cause| cause.field.as_str()).collect();
-        match fields.is_empty() {
-            true => format!("it answered {code} {}", status.reason),
-            false => format!(
-                "it answered {code} {} about {}",
-                status.reason,
-                fields.join(", ")
-            ),
+        if fields.is_empty() {
+            format!("it answered {code} {}", status.reason)
+        } else {
+            let fields = fields.join(", ");
+            format!("it answered {code} {} about {fields}", status.reason)
         }
     } else if status.message.is_empty() {
         format!("it answered {code}")

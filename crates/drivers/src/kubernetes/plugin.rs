@@ -15,7 +15,7 @@ use serde_json::json;
 use super::KubernetesError;
 use crate::process::{Capture, Environment, capture, find_program};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 const MAX_SAID: usize = 256 << 10;
 
 /// What a cluster is shown.

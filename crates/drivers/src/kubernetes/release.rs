@@ -55,3 +55,33 @@ pub async fn fetch_manifest(place: &str) -> Result<String, FetchManifestError> {
         place: place.to_owned(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// Answers one request with this.
+    fn serve(answer: &'static str) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let _ = stream.read(&mut [0; 4096]);
+            stream.write_all(answer.as_bytes()).unwrap();
+        });
+        format!("http://{address}/install.yaml")
+    }
+
+    #[tokio::test]
+    async fn a_manifest_is_fetched_or_the_answer_named() {
+        let place =
+            serve("HTTP/1.1 200 OK\r\nContent-Length: 7\r\nConnection: close\r\n\r\nkind: A");
+        assert_eq!(fetch_manifest(&place).await.unwrap(), "kind: A");
+        let place = serve("HTTP/1.1 404 Gone\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+        let err = fetch_manifest(&place).await.unwrap_err();
+        assert_eq!(err.to_string(), format!("`{place}` answered 404"));
+    }
+}

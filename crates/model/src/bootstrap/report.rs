@@ -184,14 +184,14 @@ impl std::fmt::Display for ObjectOutcome {
 /// The first few: an object may have hundreds of fields.
 fn some(fields: &[String]) -> String {
     const SHOWN: usize = 3;
-    let mut text = fields
+    let text = fields
         .iter()
         .take(SHOWN)
         .map(|field| format!("`{field}`"))
         .collect::<Vec<_>>()
         .join(", ");
     if fields.len() > SHOWN {
-        text.push_str(&format!(" and {} more", fields.len() - SHOWN));
+        return format!("{text} and {} more", fields.len() - SHOWN);
     }
     text
 }

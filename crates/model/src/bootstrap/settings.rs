@@ -22,7 +22,7 @@ pub struct BootstrapSettingError {
     pub kind: String,
     pub message: String,
     pub hint: Option<String>,
-    pub at: Location,
+    pub at: Box<Location>,
 }
 
 impl Bootstrap {
@@ -207,7 +207,7 @@ impl Reader<'_> {
             kind: self.block.kind.clone(),
             message,
             hint: None,
-            at: self.block.at.clone(),
+            at: Box::new(self.block.at.clone()),
         }
     }
 }

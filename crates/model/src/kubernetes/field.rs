@@ -61,7 +61,7 @@ fn take<'v>(step: &Step, value: &'v Value) -> Vec<&'v Value> {
 fn is(found: &Value, text: &str) -> bool {
     match found {
         Value::String(found) => found == text,
-        other => other.to_string() == text,
+        other => serde_json::from_str::<Value>(text).is_ok_and(|text| text == *other),
     }
 }
 

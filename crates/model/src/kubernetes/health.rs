@@ -48,14 +48,14 @@ pub fn condition(object: &Value, wanted: &str) -> Health {
         ));
     };
     let status = text(found, "status");
-    let mut seen = format!("{name}={status}");
     let (reason, message) = (text(found, "reason"), text(found, "message"));
-    match (reason.is_empty(), message.is_empty()) {
-        (true, true) => {}
-        (false, true) => seen.push_str(&format!(" ({reason})")),
-        (true, false) => seen.push_str(&format!(": {}", cut(&message))),
-        (false, false) => seen.push_str(&format!(" ({reason}): {}", cut(&message))),
-    }
+    let said = cut(&message);
+    let seen = match (reason.as_str(), said.as_str()) {
+        ("", "") => format!("{name}={status}"),
+        (reason, "") => format!("{name}={status} ({reason})"),
+        ("", said) => format!("{name}={status}: {said}"),
+        (reason, said) => format!("{name}={status} ({reason}): {said}"),
+    };
     let seen_generation = found
         .get("observedGeneration")
         .or_else(|| object.pointer("/status/observedGeneration"));
@@ -134,10 +134,10 @@ pub fn listener(gateway: &Value, port: u16) -> Health {
             .filter_map(|listener| listener.get("port"))
             .map(ToString::to_string)
             .collect();
-        return Health::not(match ports.is_empty() {
-            true => "it has no listeners".to_owned(),
-            false => format!("it listens on {}", ports.join(", ")),
-        });
+        if ports.is_empty() {
+            return Health::not("it has no listeners");
+        }
+        return Health::not(format!("it listens on {}", ports.join(", ")));
     }
     let statuses = list("/status/listeners");
     let mut last = Health::not("its controller has said nothing of its listeners yet");
@@ -182,9 +182,9 @@ fn application(object: &Value) -> Health {
         .pointer("/status/operationState/message")
         .and_then(Value::as_str);
     if let (Some("Failed" | "Error"), Some(message)) = (phase.and_then(Value::as_str), message) {
-        seen.push_str(&format!(": {}", cut(message)));
+        seen = format!("{seen}: {}", cut(message));
     } else if let Some(error) = first_error(object) {
-        seen.push_str(&format!(": {error}"));
+        seen = format!("{seen}: {error}");
     }
     if sync == "Synced" && health == "Healthy" {
         Health::well(seen)

@@ -109,6 +109,16 @@ impl Kubeconfig {
         }
     }
 
+    /// What of it must not be shown.
+    pub fn hidden(&self) -> Vec<Secret> {
+        match &self.access {
+            Access::Nobody => Vec::new(),
+            Access::Token(token) => vec![token.clone()],
+            Access::Certificate { key, .. } => vec![key.clone()],
+            Access::Exec(plugin) => plugin.env.iter().map(|(_, value)| value.clone()).collect(),
+        }
+    }
+
     pub fn from_text(text: &str) -> Result<Self, KubeconfigError> {
         if text.trim().is_empty() {
             return Err(KubeconfigError::Empty);
@@ -446,7 +456,7 @@ mod tests {
 
     #[test]
     fn a_broken_one_is_not_quoted() {
-        let err = Kubeconfig::from_text("token: marked-secret\n  - what").unwrap_err();
+        let err = Kubeconfig::from_text("token: [marked-secret").unwrap_err();
         assert_eq!(err, KubeconfigError::Unreadable);
         assert_eq!(
             Kubeconfig::from_text(" \n").unwrap_err(),

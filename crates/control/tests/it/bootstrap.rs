@@ -1,9 +1,10 @@
-//! Against a real API server. Where a controller would write a status, the test does.
+//! Bootstrap, step by step and again.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+use control::bootstrap::{Ground, Manner, Progress, run};
 use drivers::process::Environment;
 use drivers::snapshot::sha256;
 use model::bootstrap::{Bootstrap, BootstrapReport, ObjectOutcome};
@@ -11,8 +12,6 @@ use model::diagnostic::Location;
 use model::stage::ResolvedBlock;
 use serde_json::{Value, json};
 use testkit::{Kubernetes, write_program};
-
-use super::{Ground, Manner, Progress, run};
 
 fn block(kind: &str, name: &str, attrs: Value) -> ResolvedBlock {
     let Value::Object(attrs) = attrs else {
@@ -51,7 +50,7 @@ impl Scene {
         fs::write(file, text).unwrap();
     }
 
-    /// A small agent: two ConfigMaps that it consists of, and whatever `more` says.
+    /// A small agent, which consists of two objects.
     fn install(&self, image: &str) -> ResolvedBlock {
         let manifest = format!(
             "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: one}}\ndata: {{image: {image}, port: '80'}}\n---\n\
@@ -300,6 +299,23 @@ async fn what_is_installed_is_pinned() {
         "{why}"
     );
     assert!(why.ends_with(&format!("not from `{digest}`")), "{why}");
+}
+
+#[tokio::test]
+async fn a_release_that_was_fetched_before_needs_no_network() {
+    let scene = Scene::new();
+    scene.running_deployment();
+    let mut install = scene.install("v1");
+    let digest = install.attrs["digest"].as_str().unwrap().to_owned();
+    let manifest = fs::read_to_string(scene.source.path().join("install.yaml")).unwrap();
+    install.attrs.shift_remove("manifests");
+    scene.write(
+        &format!("manifests/{}.yaml", digest.replace(':', "-")),
+        &manifest,
+    );
+    let report = scene.run(&install, Manner::Yield).await;
+    assert!(report.is_done(), "{report:?}");
+    assert_eq!(outcome(&report, "one"), ObjectOutcome::Created);
 }
 
 #[tokio::test]

@@ -1,12 +1,15 @@
 //! Against a real API server of the test's own: a drain concerns the whole cluster.
 
 use std::path::Path;
+use std::time::Duration;
 
+use control::bootstrap::Ground;
+use control::drain::{Progress, run};
 use drivers::process::Environment;
-use serde_json::json;
+use model::drain::DrainEnd;
+use model::kubernetes::{Kubeconfig, ObjectRef};
+use serde_json::{Value, json};
 use testkit::Kubernetes;
-
-use super::*;
 
 const NAMESPACE: &str = "shop";
 

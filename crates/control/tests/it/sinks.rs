@@ -1,14 +1,17 @@
-//! Against a real API server.
+//! Facts in a cluster: put, compared, withdrawn.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
+use control::bootstrap::Ground;
+use control::sinks::{Difference, SinkError, compare, put, withdraw};
 use drivers::process::Environment;
+use model::bootstrap::ObjectOutcome;
 use model::diagnostic::Location;
+use model::sink::Sink;
 use model::stage::ResolvedBlock;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use testkit::Kubernetes;
-
-use super::*;
 
 fn sink(kind: &str, namespace: &str) -> Sink {
     let attrs = json!({"kubeconfig": Kubernetes::start().kubeconfig(), "namespace": namespace, "name": "facts"});

@@ -1,13 +1,12 @@
-//! Against a real API server.
+//! The client itself: credentials, kinds, conflicts, limits.
 
 use std::path::Path;
 
+use drivers::kubernetes::{Among, Apply, Client, Conflict, KubernetesError};
+use drivers::process::Environment;
 use model::kubernetes::{Kubeconfig, ObjectRef};
 use serde_json::{Value, json};
 use testkit::{Kubernetes, write_program};
-
-use super::{Among, Apply, Client, Conflict, KubernetesError};
-use crate::process::Environment;
 
 async fn client(kubeconfig: &str) -> Client {
     let config = Kubeconfig::from_text(kubeconfig).unwrap();
