@@ -10,18 +10,19 @@ obtain() {
     postgres) scripts/tools/postgres.sh ;;
     minio) scripts/tools/go-tool.sh minio github.com/minio/minio v0.0.0-20260212201848-7aac2a2c5b7c ;;
     azurite) scripts/tools/azurite.sh ;;
+    knot) scripts/tools/knot.sh ;;
     fake-gcs-server) scripts/tools/go-tool.sh fake-gcs-server github.com/fsouza/fake-gcs-server v1.56.1 ;;
     provider) scripts/tools/provider.sh ;;
     kubernetes) scripts/tools/kubernetes.sh ;;
     *)
-      printf 'error: no service is called `%s`: postgres, minio, azurite, fake-gcs-server, provider, kubernetes\n' "$1" >&2
+      printf 'error: no service is called `%s`: postgres, minio, azurite, knot, fake-gcs-server, provider, kubernetes\n' "$1" >&2
       return 1
       ;;
   esac
 }
 
 if [ $# = 0 ]; then
-  set -- postgres minio azurite fake-gcs-server provider kubernetes
+  set -- postgres minio azurite knot fake-gcs-server provider kubernetes
 fi
 for service in "$@"; do
   path=$(obtain "$service")

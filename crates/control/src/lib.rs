@@ -15,6 +15,7 @@ pub mod drain;
 pub mod engines;
 pub mod fit;
 pub mod formatting;
+pub mod gates;
 pub mod holds;
 pub mod home;
 pub mod kept_aside;

@@ -17,6 +17,7 @@ pub mod drain;
 pub mod engine;
 pub mod engine_event;
 pub mod exec;
+pub mod gate;
 pub mod graph;
 pub mod hold;
 pub mod identity;

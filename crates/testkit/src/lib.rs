@@ -3,6 +3,7 @@
 //! Not here: any stand-in. Engines that misbehave are shell scripts written by the test that needs one.
 
 mod azurite;
+mod dns;
 pub mod engines;
 mod gcs;
 mod http_backend;
@@ -18,6 +19,7 @@ mod terminal;
 mod terrane;
 
 pub use azurite::{AzureProxy, Azurite};
+pub use dns::Dns;
 pub use gcs::FakeGcs;
 pub use http_backend::HttpBackend;
 pub use issuer::{Issuer, Signed, Token};

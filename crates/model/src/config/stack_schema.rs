@@ -456,6 +456,7 @@ pub(crate) static GATE: Block = Block {
                 probe("condition", Kind::Text, "condition that must be true"),
                 probe("field", Kind::Text, "field to compare with `expect`"),
                 probe("expect", Kind::Any, "value the field must have"),
+                probe("listener", Kind::Count, "port on which a Gateway must have a listener that is Programmed"),
             ],
             doc: "an object is as it should be",
         },
