@@ -6,7 +6,7 @@ use clap::{CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
     apply::ApplyArgs, completions::CompletionsArgs, destroy::DestroyArgs, engine::EngineArgs,
-    exec::ExecArgs, fmt::FmtArgs, graph::GraphArgs, hold::HoldArgs, init::InitArgs, key::KeyArgs,
+    exec::ExecArgs, facts::FactsArgs, fmt::FmtArgs, graph::GraphArgs, hold::HoldArgs, init::InitArgs, key::KeyArgs,
     lock::LockArgs, output::OutputArgs, plan::PlanArgs, policy::PolicyArgs, run::RunArgs,
     runner::RunnerArgs, server::ServerArgs, state::StateArgs, token::TokenArgs,
     validate::ValidateArgs, verify::VerifyArgs,
@@ -88,6 +88,7 @@ pub(crate) enum Command {
     Hold(HoldArgs),
     Run(RunArgs),
     Policy(PolicyArgs),
+    Facts(FactsArgs),
     Key(KeyArgs),
     Fmt(FmtArgs),
     Engine(EngineArgs),

@@ -7,6 +7,7 @@ pub(crate) mod completions;
 pub(crate) mod destroy;
 pub(crate) mod engine;
 pub(crate) mod exec;
+pub(crate) mod facts;
 pub(crate) mod fmt;
 pub(crate) mod graph;
 pub(crate) mod hold;

@@ -47,6 +47,7 @@ fn carry_out(args: Args, process: &Process) -> Result<ExitStatus, CommandError> 
         Command::Token(args) => block_on(commands::token::token(args, global, process))?,
         Command::Lock(args) => block_on(commands::lock::lock(args, global, process))?,
         Command::Policy(args) => block_on(commands::policy::policy(args, global, process))?,
+        Command::Facts(args) => block_on(commands::facts::facts(args, global, process))?,
         Command::Hold(args) => block_on(commands::hold::hold(args, global, process))?,
         Command::Run(args) => block_on(commands::run::run(args, global, process))?,
         Command::Key(args) => block_on(commands::key::key(args, global, process))?,

@@ -4,6 +4,7 @@
 //! No thread for each gate: a gate that waits is a few hundred bytes. Not here: when to look again
 //! (`model::gate`), looking (`drivers::probe`).
 
+mod clusters;
 mod look;
 mod stack;
 #[cfg(test)]
@@ -14,6 +15,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use drivers::kubernetes::Clusters;
 use drivers::probe::Probes;
 use drivers::process::{Environment, engine_environment};
 use jiff::Timestamp;
@@ -74,6 +76,7 @@ pub async fn run(
 ) -> Vec<GateReport> {
     let work = Arc::new(Work {
         probes: Probes::new(),
+        clusters: Clusters::new(around.env.clone(), &around.dir),
         around,
         events: events.clone(),
     });
@@ -135,6 +138,7 @@ pub async fn run(
 
 struct Work {
     probes: Probes,
+    clusters: Clusters,
     around: Around,
     events: UnboundedSender<GateEvent>,
 }
@@ -169,7 +173,7 @@ async fn watch(gate: Gate, work: Arc<Work>) -> GateReport {
         let at = Timestamp::now();
         let left = schedule.timeout.saturating_sub(look_began);
         let Look { verdict, evidence } =
-            look::look(&gate, &work.probes, &work.around, gate.look_limit(left)).await;
+            look::look(&gate, &work.probes, &work.clusters, &work.around, gate.look_limit(left)).await;
         tries += 1;
         let since = match &last {
             Some((before, since)) if before.is_like(&verdict) => *since,

@@ -5,6 +5,7 @@
 
 pub mod engine;
 pub mod git;
+pub mod kubernetes;
 pub mod oidc;
 pub mod probe;
 pub mod process;

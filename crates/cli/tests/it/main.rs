@@ -18,6 +18,7 @@ mod dice;
 mod engines;
 mod environment;
 mod exec;
+mod facts;
 mod failure;
 mod fmt;
 mod graph;

@@ -4,12 +4,13 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use drivers::kubernetes::{AgentObjects, Clusters};
 use drivers::probe::{Probes, dns, http, oidc, tcp, tls};
 use drivers::process::{self, Capture, CaptureError};
 use model::gate::{Asked, CommandGate, CommandSeen, EqualGate, Gate, Look, NotAsked, Probe};
 use tokio::time::{Instant, timeout};
 
-use super::Around;
+use super::{Around, clusters};
 
 /// A probe ends by itself at its limit; this much later it is ended.
 const GRACE: Duration = Duration::from_secs(2);
@@ -17,7 +18,13 @@ const GRACE: Duration = Duration::from_secs(2);
 const KEPT_OUTPUT: usize = 2000;
 const MOST_OUTPUT: usize = 1 << 20;
 
-pub(super) async fn look(gate: &Gate, probes: &Probes, around: &Around, limit: Duration) -> Look {
+pub(super) async fn look(
+    gate: &Gate,
+    probes: &Probes,
+    known: &Clusters,
+    around: &Around,
+    limit: Duration,
+) -> Look {
     let looking = async {
         match &gate.probe {
             Probe::Dns(gate) => dns::look(gate, limit).await,
@@ -25,10 +32,10 @@ pub(super) async fn look(gate: &Gate, probes: &Probes, around: &Around, limit: D
             Probe::Tcp(gate) => tcp::look(gate, limit).await,
             Probe::Http(gate) => http::look(probes, gate, limit).await,
             Probe::Oidc(gate) => oidc::look(probes, gate, limit).await,
-            Probe::Kubernetes(_) | Probe::Argocd(_) | Probe::Flux(_) => {
-                Look::impossible("gates of clusters are not built yet")
-            }
-            Probe::Equal(gate) => equal(gate, limit).await,
+            Probe::Kubernetes(gate) => clusters::object(gate, known).await,
+            Probe::Argocd(gate) => clusters::agent(gate, AgentObjects::Argocd, known).await,
+            Probe::Flux(gate) => clusters::agent(gate, AgentObjects::Flux, known).await,
+            Probe::Equal(gate) => equal(gate, known, limit).await,
             Probe::Command(gate) => command(gate, around, limit).await,
         }
     };
@@ -38,14 +45,19 @@ pub(super) async fn look(gate: &Gate, probes: &Probes, around: &Around, limit: D
     })
 }
 
-async fn equal(gate: &EqualGate, limit: Duration) -> Look {
+async fn equal(gate: &EqualGate, known: &Clusters, limit: Duration) -> Look {
     let mut answers = Vec::new();
     let end = Instant::now() + limit;
     for asked in gate.asked() {
         let left = end.saturating_duration_since(Instant::now());
         answers.push(match asked {
             Asked::Dns { name, record } => dns::resolve(&name, record, left).await,
-            Asked::Kubernetes { .. } => Err(NotAsked("clusters are not looked at yet".to_owned())),
+            Asked::Kubernetes { object, field } => {
+                let kubeconfig = gate.kubeconfig.as_ref();
+                let asking = clusters::field(kubeconfig, &object, &field, known);
+                let late = || Err(NotAsked("the cluster did not answer in time".to_owned()));
+                timeout(left, asking).await.unwrap_or_else(|_| late())
+            }
         });
     }
     gate.judge(answers)

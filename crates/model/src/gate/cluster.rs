@@ -32,6 +32,8 @@ pub enum Want {
         path: String,
         expect: Value,
     },
+    /// A Gateway listens on this port, and its controller has made it so.
+    Listener(u16),
 }
 
 /// All applications, or all objects of Flux, whose names fit.
@@ -69,8 +71,12 @@ impl KubernetesGate {
         let condition = reader.text("condition");
         let field = reader.text("field");
         let expect = reader.value("expect").cloned();
+        let listener = reader.port("listener");
+        if listener.is_some() && (condition.is_some() || field.is_some()) {
+            reader.wrong("listener", "stands alone, without `condition` and `field`");
+        }
         let want = match (condition, field, expect) {
-            (None, None, None) => Want::Present,
+            (None, None, None) => listener.map_or(Want::Present, Want::Listener),
             (Some(condition), None, None) => Want::Condition(condition),
             (None, Some(path), Some(expect)) => Want::Field { path, expect },
             (None, Some(_), None) => {
