@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 
 use model::config::Loaded;
 use model::contract::{
-    Consumer, Contract, ContractName, Narrowed, Planned, Problem, ReadContractError, Use, consumers,
-    mapped, narrowed,
+    Consumer, Contract, ContractName, Narrowed, Planned, Problem, ReadContractError, Use,
+    consumers, mapped, narrowed,
 };
 use model::diagnostic::Finding;
 use model::ids::StackName;
@@ -82,7 +82,11 @@ pub fn find_all(
 /// What is wrong in the source: contracts that are not there or no schemas, and outputs that a stack does not declare.
 pub(crate) fn check(loaded: &mut Loaded, root: &Path) {
     let mut findings = Vec::new();
-    for stack in loaded.project.iter().flat_map(|project| project.stacks.values()) {
+    for stack in loaded
+        .project
+        .iter()
+        .flat_map(|project| project.stacks.values())
+    {
         let module = loaded.modules.get(&stack.path);
         for block in &stack.stages.publish {
             let Some(name) = contract_of(block) else {
@@ -116,9 +120,9 @@ pub(crate) fn check(loaded: &mut Loaded, root: &Path) {
                 );
                 let finding = Finding::error("contract-output", message);
                 findings.push(
-                    finding
-                        .at(block.at.clone(), "promised here")
-                        .hint("declare the outputs, or name what may be missing for now in `partial`"),
+                    finding.at(block.at.clone(), "promised here").hint(
+                        "declare the outputs, or name what may be missing for now in `partial`",
+                    ),
                 );
             }
         }
@@ -165,7 +169,10 @@ impl PlanBreaks {
         for (narrowed, consumers) in &self.narrowed {
             lines.push(format!("{narrowed}, and is used:"));
             for consumer in consumers {
-                lines.push(format!("  {}:{}: {}", consumer.file, consumer.line, consumer.text));
+                lines.push(format!(
+                    "  {}:{}: {}",
+                    consumer.file, consumer.line, consumer.text
+                ));
             }
         }
         lines
@@ -196,7 +203,8 @@ pub fn check_plan(
             continue;
         };
         let contract = find(root, &name)?;
-        let problems = contract.check_planned(planned, &texts(block, "partial"), &planned.sensitive);
+        let problems =
+            contract.check_planned(planned, &texts(block, "partial"), &planned.sensitive);
         breaks
             .problems
             .extend(problems.into_iter().map(|problem| (name.clone(), problem)));

@@ -119,7 +119,10 @@ struct Known<'a> {
 
 impl Known<'_> {
     fn mask(&self) -> Mask {
-        self.document.as_ref().map(Document::mask).unwrap_or_default()
+        self.document
+            .as_ref()
+            .map(Document::mask)
+            .unwrap_or_default()
     }
 }
 
