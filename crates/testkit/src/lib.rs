@@ -13,6 +13,7 @@ mod program;
 mod provider;
 pub mod said;
 mod service;
+mod sops;
 mod terminal;
 mod terrane;
 
@@ -24,5 +25,6 @@ pub use minio::Minio;
 pub use postgres::Postgres;
 pub use program::{copy_program, write_program};
 pub use said::Said;
+pub use sops::{AgeKey, Sops};
 pub use terminal::Terminal;
 pub use terrane::{Background, TestTerrane, kill};
