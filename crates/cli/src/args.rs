@@ -8,7 +8,7 @@ use crate::commands::{
     apply::ApplyArgs, completions::CompletionsArgs, destroy::DestroyArgs, engine::EngineArgs,
     exec::ExecArgs, facts::FactsArgs, fmt::FmtArgs, graph::GraphArgs, hold::HoldArgs, init::InitArgs, key::KeyArgs,
     lock::LockArgs, output::OutputArgs, plan::PlanArgs, policy::PolicyArgs, run::RunArgs,
-    runner::RunnerArgs, server::ServerArgs, state::StateArgs, token::TokenArgs,
+    runner::RunnerArgs, secret::SecretArgs, server::ServerArgs, state::StateArgs, token::TokenArgs,
     validate::ValidateArgs,
 };
 use crate::{ExitStatus, Process, report};
@@ -89,6 +89,7 @@ pub(crate) enum Command {
     Policy(PolicyArgs),
     Facts(FactsArgs),
     Key(KeyArgs),
+    Secret(SecretArgs),
     Fmt(FmtArgs),
     Engine(EngineArgs),
     Completions(CompletionsArgs),

@@ -32,6 +32,7 @@ pub mod recovery;
 pub mod run_logs;
 pub mod runner;
 pub mod runs;
+pub mod secret_files;
 mod settled;
 pub mod spool;
 pub mod stages;

@@ -222,7 +222,7 @@ impl Job<'_> {
                 past = store.fact_file_history(self.project(), &self.key, &file.path).await?;
             }
             let header = self.header();
-            let sealed = sealed::seal(self.publication.root, file, &header, |plain| {
+            let sealed = sealed::seal(self.publication.root, file, &header, self.publication.at, |plain| {
                 let plain = digester.digest(plain);
                 let reused = current.filter(|bytes| {
                     let bytes = digester.digest(bytes);
