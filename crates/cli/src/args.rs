@@ -6,10 +6,10 @@ use clap::{CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
     apply::ApplyArgs, completions::CompletionsArgs, destroy::DestroyArgs, engine::EngineArgs,
-    exec::ExecArgs, facts::FactsArgs, fmt::FmtArgs, graph::GraphArgs, hold::HoldArgs, init::InitArgs, key::KeyArgs,
-    lock::LockArgs, output::OutputArgs, plan::PlanArgs, policy::PolicyArgs, run::RunArgs,
-    runner::RunnerArgs, secret::SecretArgs, server::ServerArgs, state::StateArgs, token::TokenArgs,
-    validate::ValidateArgs,
+    exec::ExecArgs, facts::FactsArgs, fmt::FmtArgs, graph::GraphArgs, hold::HoldArgs,
+    init::InitArgs, key::KeyArgs, lock::LockArgs, output::OutputArgs, plan::PlanArgs,
+    policy::PolicyArgs, run::RunArgs, runner::RunnerArgs, secret::SecretArgs, server::ServerArgs,
+    state::StateArgs, token::TokenArgs, validate::ValidateArgs,
 };
 use crate::{ExitStatus, Process, report};
 

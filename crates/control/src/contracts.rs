@@ -82,7 +82,11 @@ pub fn find_all(
 /// What is wrong in the source: contracts that are not there or no schemas, and outputs that a stack does not declare.
 pub(crate) fn check(loaded: &mut Loaded, root: &Path) {
     let mut findings = Vec::new();
-    for stack in loaded.project.iter().flat_map(|project| project.stacks.values()) {
+    for stack in loaded
+        .project
+        .iter()
+        .flat_map(|project| project.stacks.values())
+    {
         let module = loaded.modules.get(&stack.path);
         for block in &stack.stages.publish {
             let Some(name) = contract_of(block) else {
@@ -116,9 +120,9 @@ pub(crate) fn check(loaded: &mut Loaded, root: &Path) {
                 );
                 let finding = Finding::error("contract-output", message);
                 findings.push(
-                    finding
-                        .at(block.at.clone(), "promised here")
-                        .hint("declare the outputs, or name what may be missing for now in `partial`"),
+                    finding.at(block.at.clone(), "promised here").hint(
+                        "declare the outputs, or name what may be missing for now in `partial`",
+                    ),
                 );
             }
         }
@@ -169,7 +173,10 @@ impl PlanBreaks {
         for (narrowed, consumers) in &self.narrowed {
             lines.push(format!("{narrowed}, and is used:"));
             for consumer in consumers {
-                lines.push(format!("  {}:{}: {}", consumer.file, consumer.line, consumer.text));
+                lines.push(format!(
+                    "  {}:{}: {}",
+                    consumer.file, consumer.line, consumer.text
+                ));
             }
         }
         lines
@@ -201,7 +208,8 @@ pub fn check_plan(
             continue;
         };
         let contract = find(source, &name)?;
-        let problems = contract.check_planned(planned, &texts(block, "partial"), &planned.sensitive);
+        let problems =
+            contract.check_planned(planned, &texts(block, "partial"), &planned.sensitive);
         breaks
             .problems
             .extend(problems.into_iter().map(|problem| (name.clone(), problem)));
@@ -212,7 +220,10 @@ pub fn check_plan(
     }
     let files = gitops::read(root, &relied.gitops)?;
     for narrowed in lost {
-        let inputs = narrowed.path.first().and_then(|name| relied.inputs.get(name));
+        let inputs = narrowed
+            .path
+            .first()
+            .and_then(|name| relied.inputs.get(name));
         let mut used = inputs.cloned().unwrap_or_default();
         for field in published_fields(blocks, &narrowed) {
             for (file, text) in &files {

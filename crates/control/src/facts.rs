@@ -23,8 +23,8 @@ use drivers::git::publish::{AccessError, Credential, PublishError, Remote, Remot
 use jiff::Timestamp;
 use model::contract::{Contract, ContractName, Problem};
 use model::facts::{
-    FactFile, Outputs, PrepareFactsError, Publish, Published, ReadManifestError, StateMark, TakenPath,
-    prepare,
+    FactFile, Outputs, PrepareFactsError, Publish, Published, ReadManifestError, StateMark,
+    TakenPath, prepare,
 };
 use model::ids::{RunId, StackName};
 use model::state::StateName;
@@ -98,7 +98,10 @@ pub enum PublishFactsError {
         path: String,
     },
     #[error("could not encrypt `{path}`")]
-    Seal { path: String, source: SealFactsError },
+    Seal {
+        path: String,
+        source: SealFactsError,
+    },
     #[error("could not publish to `{place}`")]
     Git { place: String, source: PublishError },
     #[error("could not publish to `{place}`")]

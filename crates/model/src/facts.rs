@@ -242,17 +242,17 @@ fn refer(values: &mut Map<String, Value>, stack: &str, hidden: &BTreeMap<String,
 fn check_path(path: &str) -> Result<(), PrepareFactsError> {
     let why = if path.is_empty() || path.starts_with('/') || path.ends_with('/') {
         "it must lead to a file below the root of the repository"
-    } else if path
-        .split('/')
-        .any(|part| matches!(part, "" | "." | ".."))
-    {
+    } else if path.split('/').any(|part| matches!(part, "" | "." | "..")) {
         "a part of it is empty, `.` or `..`"
     } else if path
         .split('/')
         .any(|part| part.eq_ignore_ascii_case(".git") || part == ".terrane")
     {
         "`.git` and `.terrane` are not for files of others"
-    } else if path.chars().any(|c| c.is_control() || c == '"' || c == '\\') {
+    } else if path
+        .chars()
+        .any(|c| c.is_control() || c == '"' || c == '\\')
+    {
         "it holds a character that Git would write in another way"
     } else {
         return Ok(());

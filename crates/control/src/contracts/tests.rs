@@ -52,8 +52,14 @@ fn world() -> (tempfile::TempDir, PathBuf) {
         fs::write(path, text).unwrap();
     };
     write("terrane.hcl", PROJECT);
-    write("network/main.tf", "output \"gateway\" {\n  value = \"10.0.0.1\"\n}\n");
-    write("apps/main.tf", "variable \"gateway\" {\n  type = string\n}\n");
+    write(
+        "network/main.tf",
+        "output \"gateway\" {\n  value = \"10.0.0.1\"\n}\n",
+    );
+    write(
+        "apps/main.tf",
+        "variable \"gateway\" {\n  type = string\n}\n",
+    );
     write(
         "contracts/edge/v1.json",
         r#"{"required": ["gateway", "zone"], "properties": {"gateway": {"format": "address"}}}"#,
@@ -70,13 +76,21 @@ fn world() -> (tempfile::TempDir, PathBuf) {
 fn an_output_that_is_not_declared_is_found_in_the_source() {
     let (_dir, root) = world();
     let open = crate::projects::open(&root, &BTreeMap::new()).unwrap();
-    let found = open.loaded.findings.iter().find(|finding| finding.code == "contract-output");
+    let found = open
+        .loaded
+        .findings
+        .iter()
+        .find(|finding| finding.code == "contract-output");
     let found = found.unwrap();
     insta::assert_snapshot!(found.message, @"stack `network` declares no output `zone`, which the contract `edge/v1` requires");
     assert_eq!(found.places[0].at.line, 23);
     fs::remove_file(root.join("contracts/edge/v1.json")).unwrap();
     let open = crate::projects::open(&root, &BTreeMap::new()).unwrap();
-    let found = open.loaded.findings.iter().find(|finding| finding.code == "contract");
+    let found = open
+        .loaded
+        .findings
+        .iter()
+        .find(|finding| finding.code == "contract");
     insta::assert_snapshot!(found.unwrap().message, @"there is no contract `edge/v1`");
 }
 

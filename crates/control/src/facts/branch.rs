@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use drivers::git::publish::{PublishError, Publisher, Push};
 use model::break_glass::Act;
 use model::facts::{
-    BREAK_GLASS, Changes, CommitMessage, Encrypt, FactFile, FileChange, MANIFEST, Manifest, Published, PublishedFile, Wanted, changes,
+    BREAK_GLASS, Changes, CommitMessage, Encrypt, FactFile, FileChange, MANIFEST, Manifest,
+    Published, PublishedFile, Wanted, changes,
 };
 use model::project::Owns;
 use serde_json::json;
@@ -85,7 +86,8 @@ impl Job<'_> {
                 return Ok(self.report(seen.tip, &changes, false));
             }
             let message = self.message(&changes);
-            let made = publisher.commit(seen.tip.as_deref(), &changes, &message, self.publication.at);
+            let made =
+                publisher.commit(seen.tip.as_deref(), &changes, &message, self.publication.at);
             let commit = made.await.map_err(|err| self.git(err))?;
             self.remember(&commit, &changes, &sealed, &digester).await?;
             let pushed = publisher.push(&commit, seen.tip.as_deref()).await;
@@ -150,7 +152,9 @@ impl Job<'_> {
             file.lock()?;
             Ok(file)
         });
-        let locked = locked.await.unwrap_or_else(|err| Err(io::Error::other(err)));
+        let locked = locked
+            .await
+            .unwrap_or_else(|err| Err(io::Error::other(err)));
         locked.map_err(|source| PublishFactsError::File { path, source })
     }
 
@@ -188,7 +192,9 @@ impl Job<'_> {
             files = publisher.files(&tip, &paths).await.map_err(git)?;
         }
         let files = files.unwrap_or_default();
-        let bytes = files.get(MANIFEST).filter(|_| self.place.owns == Owns::Branch);
+        let bytes = files
+            .get(MANIFEST)
+            .filter(|_| self.place.owns == Owns::Branch);
         let manifest = Manifest::read(bytes.map(Vec::as_slice));
         let manifest = match (manifest, self.publication.take_over) {
             (Ok(manifest), _) => manifest,
@@ -219,18 +225,27 @@ impl Job<'_> {
             let mut past = Vec::new();
             if file.encrypt != Encrypt::Nothing && current.is_some() {
                 let store = &self.control.store;
-                past = store.fact_file_history(self.project(), &self.key, &file.path).await?;
+                past = store
+                    .fact_file_history(self.project(), &self.key, &file.path)
+                    .await?;
             }
             let header = self.header();
-            let sealed = sealed::seal(self.publication.root, file, &header, self.publication.at, |plain| {
-                let plain = digester.digest(plain);
-                let reused = current.filter(|bytes| {
-                    let bytes = digester.digest(bytes);
-                    past.iter()
-                        .any(|it| it.digest.bytes == bytes && it.digest.plain.as_ref() == Some(&plain))
-                });
-                (plain, reused.cloned())
-            });
+            let sealed = sealed::seal(
+                self.publication.root,
+                file,
+                &header,
+                self.publication.at,
+                |plain| {
+                    let plain = digester.digest(plain);
+                    let reused = current.filter(|bytes| {
+                        let bytes = digester.digest(bytes);
+                        past.iter().any(|it| {
+                            it.digest.bytes == bytes && it.digest.plain.as_ref() == Some(&plain)
+                        })
+                    });
+                    (plain, reused.cloned())
+                },
+            );
             let sealed = sealed.map_err(|source| PublishFactsError::Seal {
                 path: file.path.clone(),
                 source,
@@ -297,7 +312,11 @@ impl Job<'_> {
 
     /// The emergency acts of this project, so that whoever looks into Git next finds them.
     async fn break_glass(&self) -> Result<BTreeMap<String, Vec<u8>>, PublishFactsError> {
-        let acts = self.control.store.break_glass_list_of(self.project()).await?;
+        let acts = self
+            .control
+            .store
+            .break_glass_list_of(self.project())
+            .await?;
         if acts.is_empty() {
             return Ok(BTreeMap::new());
         }
@@ -315,7 +334,8 @@ impl Job<'_> {
                 })
             })
             .collect();
-        let mut bytes = serde_json::to_vec_pretty(&json!({ "break_glass": acts })).unwrap_or_default();
+        let mut bytes =
+            serde_json::to_vec_pretty(&json!({ "break_glass": acts })).unwrap_or_default();
         bytes.push(b'\n');
         Ok(BTreeMap::from([(self.break_glass_path(), bytes)]))
     }
@@ -323,7 +343,11 @@ impl Job<'_> {
     fn message(&self, changes: &Changes) -> String {
         let publication = self.publication;
         let is_fact = |path: &&String| !path.starts_with(".terrane/");
-        let contracts: BTreeSet<_> = self.files.iter().filter_map(|file| file.contract.as_ref()).collect();
+        let contracts: BTreeSet<_> = self
+            .files
+            .iter()
+            .filter_map(|file| file.contract.as_ref())
+            .collect();
         let message = CommitMessage {
             project: self.project(),
             stack: publication.stack.as_str(),
@@ -331,7 +355,12 @@ impl Job<'_> {
             state: publication.state,
             contracts: contracts.into_iter().collect(),
             source: publication.source,
-            written: changes.write.keys().filter(is_fact).map(String::as_str).collect(),
+            written: changes
+                .write
+                .keys()
+                .filter(is_fact)
+                .map(String::as_str)
+                .collect(),
             withdrawn: changes.remove.iter().map(String::as_str).collect(),
             taken_over: publication
                 .take_over
@@ -381,7 +410,10 @@ impl Job<'_> {
             state: &self.publication.state_of(self.control),
             actor: &take_over.person,
             reason: Some(&take_over.reason),
-            detail: format!("facts `{}`, branch `{}`", self.place.name, self.place.branch),
+            detail: format!(
+                "facts `{}`, branch `{}`",
+                self.place.name, self.place.branch
+            ),
         };
         self.control.store.break_glass_open(&new).await?;
         Ok(())

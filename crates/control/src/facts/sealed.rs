@@ -73,7 +73,11 @@ pub(super) fn seal(
     let rule = rule.selecting(selection);
     // A comment would be encrypted, too.
     let plain = render(file.format, &file.values, None);
-    let mut readers: Vec<&str> = rule.recipients.iter().map(sops::Recipient::as_str).collect();
+    let mut readers: Vec<&str> = rule
+        .recipients
+        .iter()
+        .map(sops::Recipient::as_str)
+        .collect();
     readers.sort_unstable();
     let mut whole = plain.clone();
     whole.push(0);
@@ -103,7 +107,13 @@ fn key_names(pointers: &BTreeSet<String>) -> BTreeSet<String> {
     let is_index = |part: &&str| part.bytes().all(|byte| byte.is_ascii_digit());
     pointers
         .iter()
-        .filter_map(|pointer| pointer.split('/').skip(1).filter(|part| !is_index(part)).last())
+        .filter_map(|pointer| {
+            pointer
+                .split('/')
+                .skip(1)
+                .filter(|part| !is_index(part))
+                .last()
+        })
         .map(|part| part.replace("~1", "/").replace("~0", "~"))
         .collect()
 }

@@ -95,16 +95,21 @@ fn in_template(line: &str, field: &[String]) -> bool {
         let path = rest[..end.unwrap_or(rest.len())].trim_end_matches('.');
         used(&path.split('.').collect::<Vec<_>>())
     });
-    let indexed = line.match_indices("index .Values ").chain(line.match_indices("index $.Values ")).any(|(at, word)| {
-        let rest = &line[at + word.len()..];
-        let mut path = Vec::new();
-        let mut rest = rest.trim_start();
-        while let Some((name, more)) = rest.strip_prefix('"').and_then(|rest| rest.split_once('"')) {
-            path.push(name);
-            rest = more.trim_start();
-        }
-        used(&path)
-    });
+    let indexed = line
+        .match_indices("index .Values ")
+        .chain(line.match_indices("index $.Values "))
+        .any(|(at, word)| {
+            let rest = &line[at + word.len()..];
+            let mut path = Vec::new();
+            let mut rest = rest.trim_start();
+            while let Some((name, more)) =
+                rest.strip_prefix('"').and_then(|rest| rest.split_once('"'))
+            {
+                path.push(name);
+                rest = more.trim_start();
+            }
+            used(&path)
+        });
     dotted || indexed
 }
 
@@ -112,7 +117,8 @@ fn is_key_of(key: &[String], field: &[String]) -> bool {
     let names: Vec<&str> = key.iter().map(String::as_str).collect();
     let is = |names: &[&str]| names.len() == field.len() && on_one_way(names, field);
     // Values of a subchart, or of `helm.values` in an Application, stand deeper.
-    let at_end = field.len() > 1 && names.len() > field.len() && is(&names[names.len() - field.len()..]);
+    let at_end =
+        field.len() > 1 && names.len() > field.len() && is(&names[names.len() - field.len()..]);
     is(&names) || at_end
 }
 
