@@ -26,6 +26,7 @@ pub(crate) mod server;
 pub(crate) mod state;
 pub(crate) mod token;
 pub(crate) mod validate;
+pub(crate) mod verify;
 
 use control::Control;
 use control::home::{Home, Opened, Settings, Use};

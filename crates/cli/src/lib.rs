@@ -37,6 +37,7 @@ fn carry_out(args: Args, process: &Process) -> Result<ExitStatus, CommandError> 
         Command::Apply(args) => block_on(commands::apply::apply(args, global, process))?,
         Command::Destroy(args) => block_on(commands::destroy::destroy(args, global, process))?,
         Command::Output(args) => block_on(commands::output::output(args, global, process))?,
+        Command::Verify(args) => block_on(commands::verify::verify(args, global, process))?,
         Command::Exec(args) => block_on(commands::exec::exec(args, global, process))?,
         Command::State(args) => block_on(commands::state::state(args, global, process))?,
         Command::Server(args) => {

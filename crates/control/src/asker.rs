@@ -103,6 +103,15 @@ impl Asker {
         self.files.get(reference).map(Secret::new)
     }
 
+    /// The secrets among what was taken. Those that a command gives are known where it is run.
+    pub(crate) fn secrets(&self, specs: &[RunSpec]) -> Vec<Secret> {
+        let references = specs.iter().flat_map(needs_of);
+        let references = references.flat_map(|needs| &needs.secrets);
+        let names = references.filter_map(|reference| reference.strip_prefix("env:"));
+        let values = names.filter_map(|name| self.env.get(name));
+        values.chain(self.files.values()).map(Secret::new).collect()
+    }
+
     /// What opens the home, if it was handed over.
     pub fn key(&self) -> Option<KeySource> {
         self.key

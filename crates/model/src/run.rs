@@ -205,6 +205,8 @@ pub enum Skip {
     Interrupted,
     /// The change set was stopped before this run began: nobody went on with it.
     Abandoned,
+    /// It was to be destroyed, and something that stands on it was applied meanwhile.
+    StillNeeded { by: StackName },
 }
 
 /// Why a stage failed, as far as a person needs it.
@@ -499,6 +501,9 @@ impl Skip {
             Self::NotConfirmed => "nobody said yes".to_owned(),
             Self::Interrupted => "interrupted before it began".to_owned(),
             Self::Abandoned => "nobody went on with it".to_owned(),
+            Self::StillNeeded { by } => {
+                format!("`{by}` stands on it, and was applied meanwhile")
+            }
         }
     }
 }

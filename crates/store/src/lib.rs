@@ -54,6 +54,7 @@ pub use facts::{FactDigest, NewFactCommit, PastFact};
 pub use holds::{NewHold, ReleaseHoldError};
 pub use keyring::{Keyring, OpenKeyringError};
 pub use keys::{KeyError, Rewrapped, Scope, WrappedKey};
+pub use lanes::Fence;
 pub use locks::{AcquireLockError, ReleaseLockError, Released};
 pub use rebuild::Rebuilt;
 pub use recover::{Recovered, Standing, recover};

@@ -77,6 +77,10 @@ impl Tail {
         let Ok(mut file) = File::open(&self.path) else {
             return;
         };
+        // A plan that is made afresh begins its log anew.
+        if file.metadata().is_ok_and(|found| found.len() < self.read) {
+            *self = Self::new(self.path.clone());
+        }
         let mut new = Vec::new();
         if file.seek(SeekFrom::Start(self.read)).is_err() || file.read_to_end(&mut new).is_err() {
             return;

@@ -58,4 +58,5 @@ mod surgery;
 mod tour;
 mod usage;
 mod validate;
+mod verify;
 mod writers;

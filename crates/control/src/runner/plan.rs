@@ -27,7 +27,7 @@ use super::engine::Caller;
 use super::inputs::{self, Inputs};
 use super::limit::Limit;
 use super::workspace::{Scratch, Workspace};
-use super::{Carried, Failure, Job, ahead, check, failed, seal};
+use super::{Carried, Failure, Job, ahead, check, failed, logs, seal};
 use crate::fit::{self, Judged};
 use crate::state::StateAccess;
 
@@ -41,6 +41,7 @@ pub(super) async fn plan(job: &Job<'_>) -> RunEvent {
 }
 
 async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
+    logs::begin_attempt(job)?;
     let access = read_state(job).await?;
     let head = access.pinned().cloned();
     let is_ours = job.spec.target.backend == Backend::Terrane;

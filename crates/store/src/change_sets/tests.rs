@@ -18,7 +18,7 @@ use model::run::{
 use model::seal::Seal;
 
 use crate::testing::{Dice, TestHome};
-use crate::{ChangeSetError, NewHold, Store};
+use crate::{ChangeSetError, Fence, NewHold, Store};
 
 const START: Timestamp = Timestamp::UNIX_EPOCH;
 
@@ -178,6 +178,7 @@ impl World {
         Request {
             identity: None,
             exec: None,
+            dependents: Vec::new(),
             policy_override: None,
             project: "p".to_owned(),
             machine: String::new(),
@@ -601,4 +602,73 @@ async fn whatever_happens_the_promises_hold() {
         world.comes_to_rest().await;
         world.sets.clear();
     }
+}
+
+#[tokio::test]
+async fn who_lost_its_lanes_records_nothing_even_if_they_are_held_again() {
+    let home = TestHome::new();
+    let store = home.open().await;
+    let mut world = World {
+        store: store.clone(),
+        dice: Dice::new(),
+        now: START,
+        sets: Vec::new(),
+        alive: BTreeSet::new(),
+    };
+    let request = Request {
+        lanes: vec!["azure".to_owned()],
+        auto_approve: true,
+        approvals: Vec::new(),
+        origin: Origin::Person,
+        ..world.request()
+    };
+    let specs = [spec("a", &[])];
+    let id = store.change_set_insert(&request, &specs, START).await;
+    let id = id.unwrap();
+    let planned = || RunEvent::PlanFinished {
+        plan: plan(START, false),
+        confirmed: true,
+        review: false,
+        fits: None,
+        novelties: Vec::new(),
+    };
+    let applied = || RunEvent::ApplyFinished {
+        counts: PlanCounts::default(),
+        serial: Some(1),
+        then: None,
+    };
+    let turn = async |fence: Option<&Fence>, happened| {
+        let mut claim = |_| true;
+        store
+            .change_set_turn_under(id, fence, None, happened, START, &mut claim)
+            .await
+    };
+    let begun = turn(None, None).await.unwrap();
+    let run = begun.starts[0].0;
+    let first = store.lane_fence(&begun.set).await.unwrap();
+    let first = first.expect("it holds its lanes");
+    turn(Some(&first), Some((run, planned()))).await.unwrap();
+    // Its processes are gone: it is ended, gives its lanes up, and is tried again.
+    let lost = RunEvent::RunnerLost {
+        kept: None,
+        left: None,
+    };
+    turn(None, Some((run, lost))).await.unwrap();
+    let refused = store.lane_check(&first).await;
+    assert!(matches!(refused, Err(ChangeSetError::LaneLost { .. })));
+    let again = store.change_set_reopen(id, Reopen::Rest, &request, &specs, "eve", START);
+    again.await.unwrap();
+    let begun = turn(None, None).await.unwrap();
+    let second = store.lane_fence(&begun.set).await.unwrap();
+    let second = second.expect("it holds its lanes again");
+    turn(Some(&second), Some((run, planned()))).await.unwrap();
+
+    // Whoever was taken for dead says what it did: it may not start an engine, and its word does not count.
+    assert!(store.lane_check(&first).await.is_err());
+    let refused = turn(Some(&first), Some((run, applied()))).await;
+    assert!(matches!(refused, Err(ChangeSetError::LaneLost { .. })));
+    let state = store.run_get(run).await.unwrap().unwrap().state;
+    assert!(matches!(state, RunState::Applying { .. }), "{state:?}");
+    let done = turn(Some(&second), Some((run, applied()))).await.unwrap();
+    assert_eq!(done.set.status, Status::Finished);
 }

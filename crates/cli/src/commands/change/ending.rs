@@ -17,6 +17,9 @@ use crate::view::outcome::{self, Deed, Failure, KeptState, StackOutcome, StackRe
 use crate::watch::Watcher;
 use crate::{CommandError, ExitStatus, Process, report};
 
+/// How many denials of one stack are told; the rest is counted.
+const DENIALS: usize = 5;
+
 pub(super) fn plan_status(runs: &[Run], detailed: bool) -> ExitStatus {
     let status = exit_status(runs);
     let has_changes = runs.iter().any(|run| match &run.state {
@@ -114,6 +117,9 @@ fn exit_status(runs: &[Run]) -> ExitStatus {
             }
             Outcome::NotDone { .. } => ExitStatus::Failed,
             Outcome::Failed { problem } if problem.refused => ExitStatus::Refused,
+            Outcome::Skipped {
+                because: Skip::StillNeeded { .. },
+            } => ExitStatus::Refused,
             Outcome::Failed { .. }
             | Outcome::Unknown { .. }
             | Outcome::Skipped {
@@ -150,10 +156,10 @@ async fn result(watcher: &Watcher<'_>, run: &Run) -> Result<StackResult, Command
         return Ok(StackResult::Skipped);
     };
     Ok(match outcome {
-        Outcome::Planned { .. }
-        | Outcome::Deferred { .. }
-        | Outcome::Unchanged
-        | Outcome::Untouched => StackResult::Unchanged,
+        Outcome::Planned { .. } | Outcome::Deferred { .. } | Outcome::Unchanged => {
+            StackResult::Unchanged
+        }
+        Outcome::Untouched => StackResult::Untouched,
         Outcome::Applied { .. } => StackResult::Changed,
         Outcome::Skipped {
             because: Skip::Poisoned { by, through },
@@ -161,10 +167,17 @@ async fn result(watcher: &Watcher<'_>, run: &Run) -> Result<StackResult, Command
             by: by.to_string(),
             through: through.iter().map(ToString::to_string).collect(),
         },
+        Outcome::Skipped {
+            because: because @ Skip::StillNeeded { .. },
+        } => StackResult::StillNeeded {
+            why: because.words(),
+        },
         Outcome::Skipped { .. } => StackResult::Skipped,
         Outcome::Failed { problem } => {
             let failure = failure(watcher, run, problem).await?;
-            if problem.interrupted {
+            if problem.policy.denies() {
+                StackResult::Denied(failure)
+            } else if problem.interrupted {
                 StackResult::Interrupted(failure)
             } else {
                 StackResult::Failed(failure)
@@ -197,7 +210,17 @@ async fn failure(
     let says_more = ["the time limit", "cancelled by", "killed by"]
         .iter()
         .any(|words| problem.message.contains(words));
-    if says_more || problem.diagnostics.is_empty() && !problem.interrupted {
+    if problem.policy.denies() {
+        let denials = problem.policy.denials.iter();
+        lines.extend(denials.take(DENIALS).map(ToString::to_string));
+        match problem.policy.denials.len().saturating_sub(DENIALS) + problem.policy.left_off {
+            0 => {}
+            more => lines.push(format!(
+                "and {more} more: `terrane run show {} --json`",
+                run.id
+            )),
+        }
+    } else if says_more || problem.diagnostics.is_empty() && !problem.interrupted {
         lines.extend(problem.message.lines().map(str::to_owned));
     }
     lines.extend(problem.hint.clone());

@@ -1,6 +1,7 @@
 //! The plans of a change set, as one page or as events.
 
 use control::changesets;
+use model::plan::words::as_text;
 use model::policy::Verdict;
 use model::project::Project;
 use model::run::{Awaited, Outcome, Preview, Run, RunEvent, RunState};
@@ -65,11 +66,17 @@ async fn novelties(watcher: &Watcher<'_>, run: &Run) -> Result<Option<String>, C
     let events = watcher.control().store.run_events(run.id).await;
     let events = events.map_err(|err| CommandError::from_error(&err))?;
     let last = events.into_iter().rev().find_map(|(_, event)| match event {
-        RunEvent::PlanFinished { novelties, .. } => Some(novelties),
+        RunEvent::PlanFinished {
+            novelties, fits, ..
+        } => Some((novelties, fits)),
         _ => None,
     });
-    let new = last.filter(|new| !new.is_empty());
-    Ok(new.map(|new| format!("new since it was approved: {}", new.join("; "))))
+    Ok(last.and_then(|(new, fits)| match (new.as_slice(), fits) {
+        // Who said `--auto-approve` saw nothing that it could be compared with.
+        ([], Some(false)) => Some("planned afresh: look at all of it".to_owned()),
+        ([], _) => None,
+        (new, _) => Some(format!("new since it was approved: {}", new.join("; "))),
+    }))
 }
 
 async fn status(watcher: &Watcher<'_>, run: &Run) -> Result<StackStatus, CommandError> {
@@ -87,11 +94,7 @@ async fn status(watcher: &Watcher<'_>, run: &Run) -> Result<StackStatus, Command
                 Some(status) => return Ok(status),
                 None => true,
             },
-            Outcome::Untouched => {
-                return Ok(StackStatus::Skipped {
-                    reason: "nothing it consumes changes".to_owned(),
-                });
-            }
+            Outcome::Untouched => return Ok(StackStatus::Untouched),
             Outcome::Skipped { because } => {
                 return Ok(StackStatus::Skipped {
                     reason: because.words(),
@@ -241,6 +244,7 @@ pub(super) fn show(
             (StackStatus::Planned(plan), None) => ("planned", json!(plan), Value::Null),
             (StackStatus::NoChanges, None) => ("unchanged", Value::Null, Value::Null),
             (StackStatus::Deferred { reason }, _) => ("deferred", Value::Null, json!(reason)),
+            (StackStatus::Untouched, _) => ("untouched", Value::Null, Value::Null),
             (StackStatus::Skipped { reason }, _) => ("skipped", Value::Null, json!(reason)),
             (StackStatus::Failed { lines, .. }, _) if lines.is_empty() => {
                 ("failed", Value::Null, Value::Null)
@@ -251,7 +255,7 @@ pub(super) fn show(
         };
         let mut event = json!({ "event": "plan", "stack": stack.stack, "status": word });
         if !plan.is_null() {
-            event["plan"] = plan;
+            event["plan"] = as_text(plan);
         }
         let said = set.policy.iter().find(|it| it.stack == stack.stack);
         if let Some(said) = said.filter(|it| !it.verdict.asked.is_empty()) {

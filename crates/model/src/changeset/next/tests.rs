@@ -73,6 +73,7 @@ fn change_set(action: Action, stacks: &[&str]) -> (ChangeSet, Vec<Run>) {
         approvals: Vec::new(),
         identity: None,
         exec: None,
+        dependents: Vec::new(),
     };
     (
         ChangeSet {
