@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use model::config::Loaded;
 use model::contract::{
-    Consumer, Contract, ContractName, Narrowed, Planned, Problem, ReadContractError, Use,
+    Consumer, Contract, ContractName, Narrowed, Planned, Problem, ReadContractError, Reliance, Use,
     consumers, mapped, narrowed,
 };
 use model::diagnostic::Finding;
@@ -127,7 +127,11 @@ pub(crate) fn check(loaded: &mut Loaded, root: &Path) {
             }
         }
     }
-    loaded.add(findings, &BTreeMap::new());
+    let files = findings.iter().flat_map(|finding| &finding.places);
+    let files: BTreeSet<&String> = files.map(|place| &place.at.file).collect();
+    let text = |file: &String| Some((file.clone(), std::fs::read_to_string(root.join(file)).ok()?));
+    let texts: BTreeMap<String, String> = files.into_iter().filter_map(text).collect();
+    loaded.add(findings, &texts);
 }
 
 fn contract_of(block: &StageBlock) -> Option<ContractName> {
@@ -188,21 +192,22 @@ pub enum CheckPlanError {
 }
 
 /// Looks at a plan's outputs with the contracts and the known consumers of a stack. `before` are the outputs it last
-/// applied, `root` where the source lies: GitOps files are looked for from there.
+/// applied. Contracts are read from `source`, the tree that is planned; GitOps files from beside `root`, where the project
+/// lies.
 pub fn check_plan(
+    source: &Path,
     root: &Path,
-    project: &Project,
-    stack: &StackName,
+    blocks: &[StageBlock],
+    relied: &Reliance,
     before: &Map<String, Value>,
     planned: &Planned,
 ) -> Result<PlanBreaks, CheckPlanError> {
-    let blocks = &project.stacks[stack].stages.publish;
     let mut breaks = PlanBreaks::default();
     for block in blocks {
         let Some(name) = contract_of(block) else {
             continue;
         };
-        let contract = find(root, &name)?;
+        let contract = find(source, &name)?;
         let problems =
             contract.check_planned(planned, &texts(block, "partial"), &planned.sensitive);
         breaks
@@ -213,9 +218,13 @@ pub fn check_plan(
     if lost.is_empty() {
         return Ok(breaks);
     }
-    let files = gitops::read(root, &project.gitops)?;
+    let files = gitops::read(root, &relied.gitops)?;
     for narrowed in lost {
-        let mut used = inputs(project, stack, &narrowed);
+        let inputs = narrowed
+            .path
+            .first()
+            .and_then(|name| relied.inputs.get(name));
+        let mut used = inputs.cloned().unwrap_or_default();
         for field in published_fields(blocks, &narrowed) {
             for (file, text) in &files {
                 used.extend(consumers(file, text, &field));
@@ -230,15 +239,13 @@ pub fn check_plan(
     Ok(breaks)
 }
 
-/// Inputs of other stacks that take the output.
-fn inputs(project: &Project, stack: &StackName, narrowed: &Narrowed) -> Vec<Consumer> {
-    let mut used = Vec::new();
+/// Who relies on a stack: inputs of other stacks, and where facts are consumed.
+pub fn reliance(project: &Project, stack: &StackName) -> Reliance {
+    let mut inputs: BTreeMap<String, Vec<Consumer>> = BTreeMap::new();
     for (name, other) in &project.stacks {
         for edge in other.edges.iter().filter(|edge| edge.upstream == *stack) {
-            if let EdgeKind::Output { output, input } = &edge.kind
-                && narrowed.path.first() == Some(output)
-            {
-                used.push(Consumer {
+            if let EdgeKind::Output { output, input } = &edge.kind {
+                inputs.entry(output.clone()).or_default().push(Consumer {
                     file: edge.at.file.clone(),
                     line: edge.at.line,
                     text: format!("input `{input}` of stack `{name}`"),
@@ -247,7 +254,10 @@ fn inputs(project: &Project, stack: &StackName, narrowed: &Narrowed) -> Vec<Cons
             }
         }
     }
-    used
+    Reliance {
+        inputs,
+        gitops: project.gitops.clone(),
+    }
 }
 
 /// Under which names an output is published.

@@ -22,7 +22,7 @@ use jsonschema::{Draft, ValidationError, Validator};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub use consumers::{Consumer, Use, consumers};
+pub use consumers::{Consumer, Reliance, Use, consumers};
 pub use mapping::{Mapped, mapped};
 pub use narrowing::{Narrowed, narrowed, narrowed_schema};
 pub use planned::{Planned, planned};

@@ -107,14 +107,9 @@ fn a_plan_that_takes_a_used_output_away_lists_who_uses_it() {
     let planned = planned(plan.to_string().as_bytes()).unwrap();
     let before = json!({"gateway": "10.0.0.1", "unused": "x"});
     let stack = "network".parse().unwrap();
-    let breaks = check_plan(
-        &root,
-        &project,
-        &stack,
-        before.as_object().unwrap(),
-        &planned,
-    )
-    .unwrap();
+    let (relied, before) = (reliance(&project, &stack), before.as_object().unwrap());
+    let blocks = &project.stacks[&stack].stages.publish;
+    let breaks = check_plan(&root, &root, blocks, &relied, before, &planned).unwrap();
     insta::assert_snapshot!(breaks.lines().join("\n"), @r"
     contract `edge/v1`: `gateway` is missing, expected a value
     `gateway` is gone, was a text, and is used:

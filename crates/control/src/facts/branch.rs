@@ -281,16 +281,22 @@ impl Job<'_> {
                     .await?;
             }
             let header = self.header();
-            let sealed = sealed::seal(self.publication.root, file, &header, |plain| {
-                let plain = digester.digest(plain);
-                let reused = current.filter(|bytes| {
-                    let bytes = digester.digest(bytes);
-                    past.iter().any(|it| {
-                        it.digest.bytes == bytes && it.digest.plain.as_ref() == Some(&plain)
-                    })
-                });
-                (plain, reused.cloned())
-            });
+            let sealed = sealed::seal(
+                self.publication.root,
+                file,
+                &header,
+                self.publication.at,
+                |plain| {
+                    let plain = digester.digest(plain);
+                    let reused = current.filter(|bytes| {
+                        let bytes = digester.digest(bytes);
+                        past.iter().any(|it| {
+                            it.digest.bytes == bytes && it.digest.plain.as_ref() == Some(&plain)
+                        })
+                    });
+                    (plain, reused.cloned())
+                },
+            );
             let sealed = sealed.map_err(|source| PublishFactsError::Seal {
                 path: file.path.clone(),
                 source,

@@ -1,11 +1,15 @@
 //! Publishing with real Git to bare repositories: who may write, who loses, and what a crash leaves behind.
 
+mod secrets;
+
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use drivers::git::publish::{Publisher, Push};
 use model::facts::{Changes, FileChange, MANIFEST, Manifest};
+use model::project::{Owns, SensitiveFacts};
+use model::secret::Secret;
 use serde_json::json;
 use store::{FactDigest, NewFactCommit};
 

@@ -13,7 +13,20 @@
 //!
 //! Not here: which files (`control::contracts`), inputs of other stacks (they are edges of the graph).
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
+
+/// Who relies on a stack's outputs, as far as the project knows.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reliance {
+    /// By output: inputs of other stacks.
+    #[serde(default)]
+    pub inputs: BTreeMap<String, Vec<Consumer>>,
+    /// Globs of files that consume facts.
+    #[serde(default)]
+    pub gitops: Vec<String>,
+}
 
 /// One place that uses a field.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
