@@ -5,7 +5,9 @@
 
 pub mod engine;
 pub mod git;
+pub mod kubernetes;
 pub mod oidc;
+pub mod probe;
 pub mod process;
 pub mod rego;
 pub mod secrets;

@@ -17,6 +17,7 @@
 
 mod capture;
 mod environment;
+mod holders;
 mod keeper;
 #[cfg(test)]
 mod tests;
@@ -36,6 +37,7 @@ use tokio::io::AsyncWriteExt as _;
 
 pub use capture::{Capture, CaptureError, Captured, capture, capture_blocking};
 pub use environment::{Environment, engine_environment};
+pub use holders::{FileHolder, has_open, holders};
 pub use keeper::{Keeper, remove_when_gone};
 
 /// Prepares a child with its own directory, exactly the given environment, and a process group of

@@ -6,11 +6,13 @@
 mod attach;
 mod check;
 pub(crate) mod check_modules;
+mod check_reads;
 mod check_types;
 mod cycle;
 pub mod eval;
 mod evaluator;
 mod expand;
+mod facts_place;
 mod findings;
 mod functions;
 mod kinds;
@@ -22,6 +24,7 @@ mod project;
 mod reader;
 pub mod reference;
 mod references;
+pub mod resolve;
 mod schema;
 pub(crate) mod shape;
 mod stack;
@@ -58,7 +61,7 @@ pub use kinds::duration as read_duration;
 
 use crate::diagnostic::{Finding, Location, Severity};
 use crate::module::Module;
-use crate::project::{Project, Writer};
+use crate::project::{FactsPlace, Project, Writer};
 use crate::tree::Tree;
 
 /// What a project file may ask of the place where it is loaded.
@@ -320,11 +323,14 @@ fn read(
             (writer.name.clone(), writer)
         })
         .collect();
-    for item in outer
-        .items
-        .iter()
-        .filter(|item| matches!(item.spec.word, "facts" | "render"))
-    {
+    let facts: BTreeMap<String, FactsPlace> = outer
+        .all("facts")
+        .map(|item| {
+            let place = facts_place::read_facts(reader, item, &scope);
+            (place.name.clone(), place)
+        })
+        .collect();
+    for item in outer.items.iter().filter(|item| item.spec.word == "render") {
         reader.fields(item.source, item.block, item.spec, &scope);
         reader.deep_fields(item.source, item.block, item.spec, &scope, &mut |_| {});
     }
@@ -369,6 +375,7 @@ fn read(
     modules.read_all(findings, &drafts);
     check::states(findings, &known, &drafts, &modules.read);
     modules.check(findings, &contexts, &mut drafts);
+    check_reads::check(findings, &drafts, &modules.read);
     if let Some(project) = &mut project {
         project.layers = layers;
         project.targets = targets
@@ -381,6 +388,7 @@ fn read(
             .collect();
         project.policies = policies;
         project.writers = writers;
+        project.facts = facts;
         project.stacks = drafts
             .into_iter()
             .map(|(name, draft)| (name, draft.stack))

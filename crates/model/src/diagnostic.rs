@@ -2,7 +2,7 @@
 //!
 //! Not here: drawing it (`cli::view::findings`).
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// One problem in a file that a person wrote.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -37,7 +37,7 @@ pub struct Place {
 }
 
 /// A span of bytes in a file of the project, with the line and column people count from 1.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Location {
     /// Relative to the project's root, with `/`.
     pub file: String,

@@ -14,6 +14,7 @@ use crate::diagnostic::Location;
 use crate::engine::EngineRequirement;
 use crate::ids::StackName;
 use crate::policy::Policy;
+use crate::stage::Stages;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Project {
@@ -30,6 +31,10 @@ pub struct Project {
     pub targets: BTreeMap<String, Target>,
     pub contexts: BTreeMap<String, Context>,
     pub policies: BTreeMap<String, Policy>,
+    /// The places that published facts go to, by name.
+    pub facts: BTreeMap<String, FactsPlace>,
+    /// Globs of the files where facts are consumed; they may lead out of the project.
+    pub gitops: Vec<String>,
     /// Who counts as CI, by name.
     pub writers: BTreeMap<String, Writer>,
     /// Enabled stacks only, `for_each` and `discover` expanded, by name.
@@ -67,6 +72,42 @@ pub struct Writer {
     /// By claim: patterns, one of which must fit.
     pub claims: BTreeMap<String, Vec<String>>,
     pub declared_at: Location,
+}
+
+/// A place that published facts are written to: a branch of a Git repository.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FactsPlace {
+    pub name: String,
+    /// A Git remote or a path; none: the project's own remote.
+    pub repository: Option<Input>,
+    pub branch: Option<Input>,
+    pub owns: Owns,
+    pub credential: Option<Input>,
+    pub sensitive: SensitiveFacts,
+    /// Whether every value is encrypted.
+    pub encrypt_all: bool,
+    #[serde(skip)]
+    pub declared_at: Location,
+}
+
+/// What of a branch only terrane writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Owns {
+    #[default]
+    Branch,
+    /// The published files; people edit the rest.
+    Paths,
+}
+
+/// What happens to sensitive values that are to be published.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SensitiveFacts {
+    Encrypt,
+    Reference,
+    #[default]
+    Refuse,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -132,6 +173,9 @@ pub struct Stack {
     pub timeout_apply: Option<Duration>,
     #[serde(default)]
     pub approval: Option<ApprovalBlock>,
+    /// What it does after its apply.
+    #[serde(default, skip_serializing_if = "Stages::is_empty")]
+    pub stages: Stages,
     #[serde(skip)]
     pub declared_at: Location,
 }

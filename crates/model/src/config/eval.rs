@@ -4,13 +4,15 @@
 
 use std::cell::Cell;
 
+use hcl_edit::expr::TraversalOperator;
 use serde_json::{Value, json};
 
 use super::evaluator::{Evaluator, Fetched, Host, MAX_STEPS, Names, Refs};
 use super::prescan;
 use crate::ids::StackName;
-use crate::project::{Input, Stack};
+use crate::project::{Expression, Input, Stack};
 use crate::secret::Secret;
+use crate::stage::Ask;
 
 /// Where the values come from that a stored expression needs.
 pub trait Values {
@@ -19,6 +21,24 @@ pub trait Values {
     /// The asker's environment.
     fn env(&self, name: &str) -> Option<String>;
     fn secret(&self, reference: &str) -> Option<Secret>;
+}
+
+/// Whether an expression only names something and steps into it: `stack.a.output.b[0].c`.
+pub fn is_plain_reference(expression: &Expression) -> bool {
+    let Ok(parsed) = hcl_edit::parser::parse_expr(&expression.text) else {
+        return false;
+    };
+    let hcl_edit::expr::Expression::Traversal(traversal) = parsed else {
+        return false;
+    };
+    let is_step = |operator: &TraversalOperator| match operator {
+        TraversalOperator::GetAttr(_) | TraversalOperator::LegacyIndex(_) => true,
+        TraversalOperator::Index(at) => at.as_str().is_some() || at.as_number().is_some(),
+        TraversalOperator::AttrSplat(_) | TraversalOperator::FullSplat(_) => false,
+    };
+    let is_named = matches!(traversal.expr, hcl_edit::expr::Expression::Variable(_));
+    let mut operators = traversal.operators.iter();
+    is_named && operators.all(|operator| is_step(operator.value()))
 }
 
 /// A value, and whether it may be shown.
@@ -66,6 +86,26 @@ pub(crate) fn evaluate_within(
         }
         Input::Expression(expression) => expression,
     };
+    let host = Given {
+        values,
+        names: &expression.names,
+    };
+    // What may stand where was checked when the file was read.
+    let refs = if expression.needs.secrets.is_empty() {
+        Refs::Inputs
+    } else {
+        Refs::OwnSecrets
+    };
+    evaluate_as(expression, refs, &host, steps)
+}
+
+/// What a stored expression is worth for a host.
+pub(crate) fn evaluate_as(
+    expression: &Expression,
+    refs: Refs,
+    host: &dyn Host,
+    steps: &Cell<usize>,
+) -> Result<Evaluated, EvaluateError> {
     let invalid = |why: String| EvaluateError::Invalid {
         text: expression.text.clone(),
         why,
@@ -77,17 +117,7 @@ pub(crate) fn evaluate_within(
     prescan::check(&expression.text).map_err(|excess| invalid(excess.message()))?;
     let parsed = hcl_edit::parser::parse_expr(&expression.text)
         .map_err(|err| invalid(err.message().to_owned()))?;
-    let host = Given {
-        values,
-        names: &expression.names,
-    };
-    // What may stand where was checked when the file was read.
-    let refs = if expression.needs.secrets.is_empty() {
-        Refs::Inputs
-    } else {
-        Refs::OwnSecrets
-    };
-    let mut evaluator = Evaluator::new(&expression.names, refs, &host, steps);
+    let mut evaluator = Evaluator::new(&expression.names, refs, host, steps);
     let value = evaluator.eval(&parsed).map_err(|problem| {
         if problem.missing {
             EvaluateError::Missing(problem.message)
@@ -155,12 +185,30 @@ impl Host for Given<'_> {
         }
     }
 
-    /// Files were read with the project file and are kept beside the expression.
+    fn own_output(&self, key: &str) -> Fetched {
+        Fetched::Missing(format!("output `{key}` is known only after the apply"))
+    }
+
+    fn resource(&self, address: &str) -> Fetched {
+        Fetched::Missing(format!(
+            "resource `{address}` is known only after the apply"
+        ))
+    }
+
+    fn ask(&self, ask: Ask) -> Fetched {
+        Fetched::Missing(format!("`{ask}` is known only after the apply"))
+    }
+
     fn file(&self, path: &str) -> Result<Option<String>, String> {
-        match self.names.get("file").and_then(|files| files.get(path)) {
-            Some(Value::String(text)) => Ok(Some(text.clone())),
-            Some(_) => Ok(None),
-            None => Err("it was not read with the project file".to_owned()),
-        }
+        kept_file(self.names, path)
+    }
+}
+
+/// Files were read with the project file and are kept beside the expression.
+pub(crate) fn kept_file(names: &Names, path: &str) -> Result<Option<String>, String> {
+    match names.get("file").and_then(|files| files.get(path)) {
+        Some(Value::String(text)) => Ok(Some(text.clone())),
+        Some(_) => Ok(None),
+        None => Err("it was not read with the project file".to_owned()),
     }
 }

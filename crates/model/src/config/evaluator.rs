@@ -16,6 +16,7 @@ use serde_json::Value;
 
 use super::operators;
 use super::value::Val;
+use crate::stage::Ask;
 
 /// Deeper expressions are refused; the parser's own limits lie lower, chains of operators apart.
 const MAX_DEPTH: usize = 200;
@@ -34,6 +35,11 @@ pub(crate) trait Host {
     fn env(&self, name: &str) -> Fetched;
     fn output(&self, stack: &str, key: &str) -> Fetched;
     fn secret(&self, reference: &str) -> Fetched;
+    /// An output of the stack itself, as it is after its apply.
+    fn own_output(&self, key: &str) -> Fetched;
+    /// The attributes of a resource in the stack's state.
+    fn resource(&self, address: &str) -> Fetched;
+    fn ask(&self, ask: Ask) -> Fetched;
     /// A file of the project, by its path relative to the root.
     fn file(&self, path: &str) -> Result<Option<String>, String>;
 }
@@ -68,6 +74,8 @@ pub(crate) enum Refs {
     OwnSecrets,
     /// As `Own`, and `fact.NAME["PATH"].KEY`, `dns()`, `kubernetes()`.
     Gate,
+    /// All that the stages after an apply may: what may stand where was checked when the file was read.
+    Stage,
 }
 
 impl Refs {
@@ -77,11 +85,18 @@ impl Refs {
     }
 
     pub(crate) fn allows_own(self) -> bool {
-        matches!(self, Self::Own | Self::OwnSecrets | Self::Gate)
+        matches!(
+            self,
+            Self::Own | Self::OwnSecrets | Self::Gate | Self::Stage
+        )
     }
 
     pub(crate) fn allows_secrets(self) -> bool {
-        matches!(self, Self::Secrets | Self::OwnSecrets)
+        matches!(self, Self::Secrets | Self::OwnSecrets | Self::Stage)
+    }
+
+    pub(crate) fn allows_asking(self) -> bool {
+        matches!(self, Self::Gate | Self::Stage)
     }
 }
 
@@ -144,6 +159,23 @@ pub(crate) struct Seen {
     /// Files read, with their text; `None` for those that are not there.
     pub(crate) files: BTreeMap<String, Option<String>>,
     pub(crate) sensitive: bool,
+}
+
+impl Seen {
+    pub(crate) fn extend(&mut self, other: &Self) {
+        self.outputs.extend_from_slice(&other.outputs);
+        self.own_outputs.extend_from_slice(&other.own_outputs);
+        self.facts.extend_from_slice(&other.facts);
+        self.stacks.extend_from_slice(&other.stacks);
+        self.env.extend(other.env.iter().cloned());
+        self.env_if_set.extend(other.env_if_set.iter().cloned());
+        self.secrets.extend_from_slice(&other.secrets);
+        self.names.extend(other.names.iter().cloned());
+        let files = other.files.iter();
+        self.files
+            .extend(files.map(|(path, text)| (path.clone(), text.clone())));
+        self.sensitive |= other.sensitive;
+    }
 }
 
 pub(crate) struct Evaluator<'a> {

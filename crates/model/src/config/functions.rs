@@ -8,6 +8,7 @@ use super::evaluator::{Evaluation, Evaluator, Fetched, Problem, Refs, span};
 use super::paths;
 use super::suggest;
 use super::value::Val;
+use crate::stage::Ask;
 
 /// Every function, with how it is called and what it does: the reference page is made from this.
 pub(crate) const FUNCTIONS: &[(&str, &str, &str)] = &[
@@ -64,12 +65,7 @@ pub(crate) fn call(eval: &mut Evaluator<'_>, call: &FuncCall, whole: &Expression
     }
     match name {
         "try" => return attempt(eval, call, whole),
-        "dns" | "kubernetes" if eval.refs == Refs::Gate => {
-            for argument in &call.args {
-                eval.eval(argument)?;
-            }
-            return Ok(Val::Unknown);
-        }
+        "dns" | "kubernetes" if eval.refs.allows_asking() => return ask(eval, call, whole),
         _ if FUNCTIONS.iter().all(|(known, _, _)| *known != name) => {
             return Err(unknown(name, eval.refs, whole));
         }
@@ -118,10 +114,46 @@ fn unknown(name: &str, refs: Refs, whole: &Expression) -> Problem {
         code: "unknown-function",
         ..problem
     };
-    if matches!(name, "dns" | "kubernetes") && refs != Refs::Gate {
+    if matches!(name, "dns" | "kubernetes") && !refs.allows_asking() {
         return problem.hint(Some(format!("`{name}` may stand only in a gate")));
     }
     problem.hint(hint)
+}
+
+/// What is asked of the outside world: `dns("NAME")`, `kubernetes("KIND/NAMESPACE/NAME", "FIELD")`.
+fn ask(eval: &mut Evaluator<'_>, call: &FuncCall, whole: &Expression) -> Evaluation {
+    let values: Vec<Val> = call
+        .args
+        .iter()
+        .map(|argument| eval.eval(argument))
+        .collect::<Result<_, _>>()?;
+    if values.contains(&Val::Unknown) {
+        return Ok(Val::Unknown);
+    }
+    let ask = match (call.name.name.as_str(), values.as_slice()) {
+        ("dns", [Val::Text(name)]) => Ask::Dns {
+            name: name.clone(),
+            record: "A".to_owned(),
+        },
+        ("dns", [Val::Text(name), Val::Text(record)]) => Ask::Dns {
+            name: name.clone(),
+            record: record.clone(),
+        },
+        ("kubernetes", [Val::Text(object), Val::Text(field)]) => Ask::Kubernetes {
+            object: object.clone(),
+            field: field.clone(),
+        },
+        ("dns", _) => {
+            let want = "`dns` wants a name, and perhaps a type of record: `dns(\"NAME\", \"A\")`";
+            return Err(Problem::new(span(whole), want));
+        }
+        _ => {
+            let want = "`kubernetes` wants an object and a field: `kubernetes(\"KIND/NAMESPACE/NAME\", \"FIELD\")`";
+            return Err(Problem::new(span(whole), want));
+        }
+    };
+    let fetched = eval.host.ask(ask);
+    eval.fetched(fetched, whole)
 }
 
 fn attempt(eval: &mut Evaluator<'_>, call: &FuncCall, whole: &Expression) -> Evaluation {

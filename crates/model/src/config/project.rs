@@ -83,8 +83,21 @@ pub(crate) fn read_project(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scop
         contexts: BTreeMap::new(),
         policies: BTreeMap::new(),
         writers: BTreeMap::new(),
+        facts: BTreeMap::new(),
+        gitops: gitops(reader, item, scope),
         stacks: BTreeMap::new(),
     }
+}
+
+/// The globs of the `gitops` block.
+fn gitops(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scope) -> Vec<String> {
+    let blocks = item.block.body.get_blocks("gitops");
+    blocks
+        .flat_map(|block| {
+            let fields = reader.fields(item.source, block, &schema::GITOPS, scope);
+            fields.texts("paths")
+        })
+        .collect()
 }
 
 /// The `engine` block of a project or a stack.

@@ -17,11 +17,12 @@ use super::evaluator::{Evaluator, Fetched, Host, MAX_STEPS, Names, Problem, Refs
 use super::findings::Findings;
 use super::kinds;
 use super::schema::{Attr, Block, Kind};
-use super::shape::{attrs, inner_blocks};
+use super::shape::{attrs, head, inner_blocks};
 use super::syntax::{MAX_FILE_BYTES, Source};
 use super::value::Val;
 use crate::diagnostic::{Finding, Location};
 use crate::project::{Expression as Stored, Input, Needs};
+use crate::stage::{Ask, StageBlock};
 use crate::tree::{ReadFailure, Tree};
 
 pub(crate) struct Reader<'a> {
@@ -63,6 +64,24 @@ pub(crate) struct Field {
     pub(crate) items: Vec<Item>,
 }
 
+impl Field {
+    /// The whole value as it is kept.
+    pub(crate) fn input(&self, source: &Source, names: &Names) -> Input {
+        let mut seen = self.seen.clone();
+        for item in &self.items {
+            seen.extend(&item.seen);
+        }
+        let whole = Item {
+            key: self.attr.name.to_owned(),
+            key_at: self.at.clone(),
+            text: source.slice(self.at.clone()).to_owned(),
+            val: self.val.clone(),
+            seen,
+        };
+        whole.input(names)
+    }
+}
+
 /// One entry of an object.
 pub(crate) struct Item {
     pub(crate) key: String,
@@ -102,6 +121,16 @@ impl Item {
             },
         })
     }
+}
+
+/// Beside `for_each`, `each` is known only when its entries are.
+pub(crate) fn each_unknown(block: &HclBlock, scope: &Scope) -> Scope {
+    let mut scope = scope.clone();
+    if block.body.has_attribute("for_each") {
+        scope.names.remove("each");
+        scope.locals.push(("each".to_owned(), Val::Unknown));
+    }
+    scope
 }
 
 /// Only the names that are used: what is kept must not change when something else does.
@@ -210,16 +239,46 @@ impl<'a> Reader<'a> {
         each: &mut dyn FnMut(&Seen),
     ) {
         for (inner, spec) in inner_blocks(block, spec) {
-            let mut scope = scope.clone();
-            if inner.body.has_attribute("for_each") {
-                scope.names.remove("each");
-                scope.locals.push(("each".to_owned(), Val::Unknown));
-            }
+            let scope = each_unknown(inner, scope);
             for field in self.fields(source, inner, spec, &scope).iter() {
                 each(&field.seen);
                 field.items.iter().for_each(|item| each(&item.seen));
             }
             self.deep_fields(source, inner, spec, &scope, each);
+        }
+    }
+
+    /// A block that acts after an apply, and those inside it, as they are kept.
+    pub(crate) fn stage_block(
+        &mut self,
+        source: &Source,
+        block: &HclBlock,
+        spec: &'static Block,
+        scope: &Scope,
+    ) -> StageBlock {
+        let scope = each_unknown(block, scope);
+        let mut labels = block.labels.iter().map(|label| label.as_str().to_owned());
+        let kind = match spec.labels.first() {
+            Some(label) if !label.words.is_empty() => labels.next(),
+            _ => None,
+        };
+        let fields = self.fields(source, block, spec, &scope);
+        let mut attrs: BTreeMap<String, Input> = fields
+            .iter()
+            .map(|field| {
+                let input = field.input(source, &scope.names);
+                (field.attr.name.to_owned(), input)
+            })
+            .collect();
+        StageBlock {
+            kind: kind.unwrap_or_else(|| spec.word.to_owned()),
+            name: labels.next().unwrap_or_default(),
+            for_each: attrs.remove("for_each"),
+            attrs,
+            blocks: inner_blocks(block, spec)
+                .map(|(inner, spec)| self.stage_block(source, inner, spec, &scope))
+                .collect(),
+            at: source.location(head(block)),
         }
     }
 
@@ -492,6 +551,18 @@ impl Host for Loading<'_, '_> {
     }
 
     fn secret(&self, _reference: &str) -> Fetched {
+        Fetched::Later
+    }
+
+    fn own_output(&self, _key: &str) -> Fetched {
+        Fetched::Later
+    }
+
+    fn resource(&self, _address: &str) -> Fetched {
+        Fetched::Later
+    }
+
+    fn ask(&self, _ask: Ask) -> Fetched {
         Fetched::Later
     }
 

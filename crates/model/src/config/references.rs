@@ -7,6 +7,13 @@ use super::evaluator::{Evaluation, Evaluator, Fetched, Problem, ROOTS, Refs, spa
 use super::operators;
 use super::suggest;
 use super::value::Val;
+use crate::stage::Ask;
+
+/// A word of a reference.
+enum Late {
+    Known(String),
+    Later,
+}
 
 impl Evaluator<'_> {
     pub(crate) fn traversal(&mut self, traversal: &Traversal, whole: &Expression) -> Evaluation {
@@ -39,21 +46,28 @@ impl Evaluator<'_> {
                         "`output` wants the name of an output: `output.KEY`",
                     ));
                 };
+                let value = self.host.own_output(&key);
                 self.seen.own_outputs.push((key, span(whole)));
-                Ok(Val::Unknown)
+                let value = self.fetched(value, whole)?;
+                self.walk(value, operators.get(1..).unwrap_or_default(), whole)
             }
             "resource" => {
                 self.own(whole, "a resource of this stack")?;
-                if self.word(operators.first())?.is_none() || operators.len() < 2 {
+                let address = self.late_word(operators.first())?;
+                let (Some(address), true) = (address, operators.len() >= 2) else {
                     return Err(Problem::new(
                         span(whole),
                         "a resource is written as `resource[\"ADDRESS\"].ATTR`",
                     ));
-                }
-                Ok(Val::Unknown)
+                };
+                let Late::Known(address) = address else {
+                    return Ok(Val::Unknown);
+                };
+                let value = self.fetched(self.host.resource(&address), whole)?;
+                self.walk(value, operators.get(1..).unwrap_or_default(), whole)
             }
             "fact" => {
-                if self.refs != Refs::Gate {
+                if !self.refs.allows_asking() {
                     return Err(Problem::new(
                         span(whole),
                         "a published fact may stand only in a `gate`",
@@ -65,9 +79,14 @@ impl Evaluator<'_> {
                         "a fact is written as `fact.NAME[\"PATH\"].KEY`",
                     ));
                 };
-                self.word(operators.get(1))?;
-                self.seen.facts.push((facts, span(whole)));
-                Ok(Val::Unknown)
+                let path = self.late_word(operators.get(1))?;
+                self.seen.facts.push((facts.clone(), span(whole)));
+                let Some(Late::Known(path)) = path else {
+                    return Ok(Val::Unknown);
+                };
+                let value = self.host.ask(Ask::Fact { facts, path });
+                let value = self.fetched(value, whole)?;
+                self.walk(value, operators.get(2..).unwrap_or_default(), whole)
             }
             "each" | "dir" | "project" | "target" | "git" => self.name(name, operators, whole),
             other => {
@@ -75,7 +94,7 @@ impl Evaluator<'_> {
                 let refs = self.refs;
                 let roots = ROOTS.into_iter().filter(|root| match *root {
                     "output" | "resource" => refs.allows_own(),
-                    "fact" => refs == Refs::Gate,
+                    "fact" => refs.allows_asking(),
                     _ => true,
                 });
                 let hint = suggest::hint(other, locals.chain(roots));
@@ -193,6 +212,19 @@ impl Evaluator<'_> {
             Fetched::Later => Ok(Val::Unknown),
             Fetched::Missing(message) => Err(Problem::missing(span(whole), message)),
         }
+    }
+
+    /// As `word`, where the word itself may be known only later.
+    fn late_word(
+        &mut self,
+        operator: Option<&Decorated<TraversalOperator>>,
+    ) -> Result<Option<Late>, Problem> {
+        if let Some(TraversalOperator::Index(expr)) = operator.map(Decorated::value)
+            && self.eval(expr)? == Val::Unknown
+        {
+            return Ok(Some(Late::Later));
+        }
+        Ok(self.word(operator)?.map(Late::Known))
     }
 
     /// The word a step of a reference names: `.word` or `["word"]`.

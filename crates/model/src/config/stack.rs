@@ -11,8 +11,8 @@ use super::expand::Instance;
 use super::kinds;
 use super::paths;
 use super::project::{Item, approval, engine};
-use super::reader::{Field, Reader, Scope};
-use super::shape::{head, label_span};
+use super::reader::{Field, Reader, Scope, each_unknown};
+use super::shape::{head, inner_blocks, label_span};
 use super::stack_schema::{GATE, PUBLISH};
 use super::suggest;
 use super::value::Val;
@@ -20,6 +20,7 @@ use crate::diagnostic::{Finding, Location};
 use crate::engine::EngineRequirement;
 use crate::ids::StackName;
 use crate::project::{Confirm, EdgeKind, Stack, Wait};
+use crate::stage::Stages;
 
 /// A stack, and where each part of it was written, for the checks.
 pub(crate) struct StackDraft {
@@ -220,6 +221,7 @@ fn plain(layers: &Layers<'_>, instance: &Instance<'_>, scope: &Scope) -> Stack {
         timeout_plan: None,
         timeout_apply: None,
         approval: None,
+        stages: Stages::default(),
         declared_at: instance.at.clone(),
     }
 }
@@ -333,15 +335,25 @@ fn inner(reader: &mut Reader<'_>, item: &Item<'_>, scope: &Scope, draft: &mut St
         }
     }
     gates(reader, item, scope);
+    stages(reader, item, scope, &mut draft.stack.stages);
 }
 
-fn each_unknown(block: &HclBlock, scope: &Scope) -> Scope {
-    let mut scope = scope.clone();
-    if block.body.has_attribute("for_each") {
-        scope.names.remove("each");
-        scope.locals.push(("each".to_owned(), Val::Unknown));
+/// The blocks that act after an apply. What a `discover` block says of a gate, a stack's own of that name replaces.
+fn stages(reader: &mut Reader<'_>, item: &Item<'_>, scope: &Scope, stages: &mut Stages) {
+    let own = stages.clone();
+    for (block, spec) in inner_blocks(item.block, item.spec) {
+        let (list, own) = match spec.word {
+            "publish" => (&mut stages.publish, &own.publish),
+            "bootstrap" => (&mut stages.bootstrap, &own.bootstrap),
+            "gate" => (&mut stages.gates, &own.gates),
+            _ => continue,
+        };
+        let block = reader.stage_block(item.source, block, spec, scope);
+        let is_replaced = spec.word == "gate" && own.iter().any(|gate| gate.name == block.name);
+        if !is_replaced {
+            list.push(block);
+        }
     }
-    scope
 }
 
 /// Gates have names of their own, wait for each other, and need something to compare with.

@@ -214,7 +214,11 @@ pub(crate) static PUBLISH: Block = Block {
         )
         .required()
         .refs(Refs::Own),
-        attr("contract", Kind::Contract, "what the values must satisfy"),
+        attr(
+            "contract",
+            Kind::Contract,
+            "what the stack's outputs must satisfy",
+        ),
         attr(
             "partial",
             Kind::Texts,
@@ -226,10 +230,14 @@ pub(crate) static PUBLISH: Block = Block {
             "what is published; default: the contract's outputs as they are",
         )
         .refs(Refs::Own),
+        attr(
+            "plain",
+            Kind::Texts,
+            "fields that look like a secret and are none",
+        ),
     ],
     blocks: &[many(&SINK)],
     doc: "Publishes facts of the stack after its apply.",
-    later: true,
     ..PLAIN
 };
 
@@ -263,8 +271,19 @@ static SINK: Block = Block {
         },
         Variant {
             label: "argocd-cluster",
-            attrs: IN_CLUSTER,
-            doc: "a cluster of Argo CD",
+            attrs: &[
+                KUBECONFIG,
+                NAMESPACE,
+                OBJECT_NAME,
+                attr(
+                    "server",
+                    Kind::Text,
+                    "address of the cluster that Argo CD is told of",
+                )
+                .default("the one it runs in, or what is there")
+                .refs(Refs::Own),
+            ],
+            doc: "a cluster of Argo CD, with the facts as its annotations and labels",
         },
         Variant {
             label: "file",
@@ -284,7 +303,11 @@ static BOOTSTRAP: Block = Block {
         name: "KIND",
         words: &["argocd", "flux", "command"],
     }],
-    attrs: &[attr("kubeconfig", Kind::Any, "how to reach the cluster").refs(Refs::OwnSecrets)],
+    attrs: &[
+        attr("kubeconfig", Kind::Any, "how to reach the cluster").refs(Refs::OwnSecrets),
+        attr("timeout", Kind::Duration, "time limit of each step")
+            .default("15m for what is waited for"),
+    ],
     variants: &[
         Variant {
             label: "argocd",
@@ -315,6 +338,14 @@ static BOOTSTRAP: Block = Block {
 
 const GITOPS_AGENT: &[Attr] = &[
     attr("version", Kind::Text, "version to install").required(),
+    attr("namespace", Kind::Text, "namespace it runs in")
+        .default("`\"argocd\"`, `\"flux-system\"`"),
+    attr(
+        "manifests",
+        Kind::Paths,
+        "what it is installed from: manifests, a chart or a kustomization; default: the release of that version, if `digest` is given, else others install it",
+    ),
+    attr("values", Kind::Paths, "files of values for a chart"),
     attr(
         "digest",
         Kind::Digest,
@@ -337,6 +368,12 @@ static SECRET: Block = Block {
         attr("data", Kind::Map, "its entries")
             .required()
             .refs(Refs::OwnSecrets),
+        attr(
+            "labels",
+            Kind::Map,
+            "its labels, by which Argo CD knows credentials of repositories",
+        ),
+        attr("type", Kind::Text, "its type").default("`\"Opaque\"`"),
     ],
     doc: "A Secret that must be there first.",
     ..PLAIN
@@ -427,6 +464,7 @@ pub(crate) static GATE: Block = Block {
                 probe("condition", Kind::Text, "condition that must be true"),
                 probe("field", Kind::Text, "field to compare with `expect`"),
                 probe("expect", Kind::Any, "value the field must have"),
+                probe("listener", Kind::Count, "port on which a Gateway must have a listener that is Programmed"),
             ],
             doc: "an object is as it should be",
         },

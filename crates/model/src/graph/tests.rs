@@ -44,6 +44,8 @@ pub(crate) fn project(lines: &str) -> Project {
         contexts: BTreeMap::new(),
         policies: BTreeMap::new(),
         writers: BTreeMap::new(),
+        facts: BTreeMap::new(),
+        gitops: Vec::new(),
         stacks,
     }
 }
@@ -69,6 +71,7 @@ fn stack(name: StackName, layer: String, edges: Vec<Edge>) -> Stack {
         timeout_plan: None,
         timeout_apply: None,
         approval: None,
+        stages: crate::stage::Stages::default(),
         declared_at: crate::diagnostic::Location::default(),
         name,
     }

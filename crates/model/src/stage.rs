@@ -1,0 +1,115 @@
+//! What a stack does after its apply, as the project file says it: blocks whose values may be known only
+//! then.
+//!
+//! Not here: reading them (`config`), giving them their values (`config::resolve`), what each kind means (`facts`,
+//! `bootstrap`, `gate`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::diagnostic::Location;
+use crate::project::Input;
+
+/// The blocks of a stack that act after its apply, in the order they were written.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Stages {
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub publish: Vec<StageBlock>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bootstrap: Vec<StageBlock>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gates: Vec<StageBlock>,
+}
+
+impl Stages {
+    pub fn is_empty(&self) -> bool {
+        self.publish.is_empty() && self.bootstrap.is_empty() && self.gates.is_empty()
+    }
+
+    /// All of them, in the order they are carried out.
+    pub fn blocks(&self) -> impl Iterator<Item = &StageBlock> {
+        let later = self.bootstrap.iter().chain(&self.gates);
+        self.publish.iter().chain(later)
+    }
+}
+
+/// A `publish`, `bootstrap` or `gate` block, or one inside it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StageBlock {
+    /// Its label if it has words of its own to choose from (`dns`, `argocd`, `configmap`), else its word.
+    pub kind: String,
+    /// Its other label, if it has one.
+    pub name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub for_each: Option<Input>,
+    pub attrs: BTreeMap<String, Input>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub blocks: Vec<StageBlock>,
+    pub at: Location,
+}
+
+/// All values in blocks, whether they are known or not.
+pub fn inputs(blocks: &[StageBlock]) -> Vec<&Input> {
+    let mut found = Vec::new();
+    for block in blocks {
+        found.extend(block.for_each.iter().chain(block.attrs.values()));
+        found.extend(inputs(&block.blocks));
+    }
+    found
+}
+
+/// The same block when every value is known. Lives in memory only: secrets may be among the values.
+#[derive(Clone, PartialEq)]
+pub struct ResolvedBlock {
+    pub kind: String,
+    /// `NAME`, or `NAME-KEY` for one of a `for_each`.
+    pub name: String,
+    /// The key of a `for_each`.
+    pub each: Option<String>,
+    pub attrs: Map<String, Value>,
+    pub blocks: Vec<ResolvedBlock>,
+    /// The attributes that hold a secret or a sensitive output, whole or in part.
+    pub sensitive: BTreeSet<String>,
+    pub at: Location,
+}
+
+impl std::fmt::Debug for ResolvedBlock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let shown = |(key, value): (&String, &Value)| match self.sensitive.contains(key) {
+            true => format!("{key} = [sensitive]"),
+            false => format!("{key} = {value}"),
+        };
+        let attrs: Vec<String> = self.attrs.iter().map(shown).collect();
+        f.debug_struct("ResolvedBlock")
+            .field("kind", &self.kind)
+            .field("name", &self.name)
+            .field("attrs", &attrs)
+            .field("blocks", &self.blocks)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Something of the outside world that an expression of a gate asks for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Ask {
+    /// `fact.NAME["PATH"]`: a file as published.
+    Fact { facts: String, path: String },
+    /// `dns("NAME")`, `dns("NAME", "TYPE")`: what a name resolves to.
+    Dns { name: String, record: String },
+    /// `kubernetes("KIND/NAMESPACE/NAME", "FIELD")`.
+    Kubernetes { object: String, field: String },
+}
+
+impl std::fmt::Display for Ask {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Fact { facts, path } => write!(f, "fact.{facts}[\"{path}\"]"),
+            Self::Dns { name, record } => write!(f, "dns(\"{name}\", \"{record}\")"),
+            Self::Kubernetes { object, field } => {
+                write!(f, "kubernetes(\"{object}\", \"{field}\")")
+            }
+        }
+    }
+}
