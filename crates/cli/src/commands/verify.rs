@@ -60,20 +60,18 @@ pub(crate) async fn verify(
     let mut ready: BTreeMap<StackName, StackGates> = BTreeMap::new();
     let mut wrong = Vec::new();
     for stack in stacks {
-        match gates::of_stack(&control, &project, stack, &process.env).await {
+        match gates::of_stack(&control, &project, stack, &process.env, &open.root).await {
             Ok(found) => {
                 ready.insert(stack.name.clone(), found);
             }
             Err(StackGatesError::Settings {
-                problems,
-                never_applied,
-                ..
+                problems, is_bare, ..
             }) => {
                 let applied = format!(
-                    "`terrane apply {}` comes first: it has no state yet",
+                    "was it applied? `terrane output {}` shows nothing",
                     stack.name
                 );
-                let hint = never_applied.then_some(applied);
+                let hint = is_bare.then_some(applied);
                 wrong.extend(
                     problems
                         .into_iter()
