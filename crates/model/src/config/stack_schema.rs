@@ -464,7 +464,10 @@ pub(crate) static GATE: Block = Block {
         Variant { label: "flux", attrs: AGENT_GATE, doc: "objects are Ready" },
         Variant {
             label: "equal",
-            attrs: &[probe("values", Kind::Any, "a list of values that must all be equal; `dns(\"NAME\")` and `kubernetes(\"KIND/NAMESPACE/NAME\", \"FIELD\")` may stand here too").required()],
+            attrs: &[
+                probe("values", Kind::Any, "a list of values that must all be equal; `dns(\"NAME\")` and `kubernetes(\"KIND/NAMESPACE/NAME\", \"FIELD\")` may stand here too").required(),
+                probe("kubeconfig", Kind::Any, "how to reach the cluster that `kubernetes(…)` asks"),
+            ],
             doc: "values agree",
         },
         Variant {
