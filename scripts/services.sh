@@ -5,6 +5,8 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
+all=(postgres minio azurite knot fake-gcs-server provider sshd kubernetes)
+
 obtain() {
   case $1 in
     postgres) scripts/tools/postgres.sh ;;
@@ -13,16 +15,17 @@ obtain() {
     knot) scripts/tools/knot.sh ;;
     fake-gcs-server) scripts/tools/go-tool.sh fake-gcs-server github.com/fsouza/fake-gcs-server v1.56.1 ;;
     provider) scripts/tools/provider.sh ;;
+    sshd) scripts/tools/sshd.sh ;;
     kubernetes) scripts/tools/kubernetes.sh ;;
     *)
-      printf 'error: no service is called `%s`: postgres, minio, azurite, knot, fake-gcs-server, provider, kubernetes\n' "$1" >&2
+      printf 'error: no service is called `%s`: %s\n' "$1" "${all[*]}" >&2
       return 1
       ;;
   esac
 }
 
 if [ $# = 0 ]; then
-  set -- postgres minio azurite knot fake-gcs-server provider kubernetes
+  set -- "${all[@]}"
 fi
 for service in "$@"; do
   path=$(obtain "$service")

@@ -7,6 +7,7 @@ pub(crate) mod completions;
 pub(crate) mod destroy;
 pub(crate) mod engine;
 pub(crate) mod exec;
+pub(crate) mod facts;
 pub(crate) mod fmt;
 pub(crate) mod graph;
 pub(crate) mod hold;
@@ -24,6 +25,7 @@ pub(crate) mod server;
 pub(crate) mod state;
 pub(crate) mod token;
 pub(crate) mod validate;
+pub(crate) mod verify;
 
 use control::Control;
 use control::home::{Home, Opened, Settings, Use};

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use control::asker::Asker;
 use control::changesets::{self, Begun};
 use control::worker::{self, ChangeMark, Say};
-use control::{Control, recovery};
+use control::{Control, policy, recovery, stragglers};
 use model::changeset::{Action, ChangeSet, Front, HearError, Status};
 use model::ids::{ChangeSetId, RunId, StackName};
 use model::run::{Run, RunState};
@@ -19,7 +19,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::args::Global;
 use crate::{CommandError, ExitStatus, Process, report};
 
-mod display;
+pub(crate) mod display;
 mod frame;
 mod tail;
 
@@ -53,6 +53,8 @@ pub(crate) struct Watcher<'a> {
     said: BTreeMap<StackName, &'static str>,
     /// Runs whose runner was asked to interrupt its engine.
     asked: BTreeSet<RunId>,
+    /// What was said to be in the way.
+    in_the_way: BTreeSet<String>,
 }
 
 /// Why watching came to an end.
@@ -116,6 +118,7 @@ impl<'a> Watcher<'a> {
             json: global.json,
             said: BTreeMap::new(),
             asked: BTreeSet::new(),
+            in_the_way: BTreeSet::new(),
         }
     }
 
@@ -149,10 +152,40 @@ impl<'a> Watcher<'a> {
     }
 
     pub(crate) async fn confirm(&mut self) -> Result<(), CommandError> {
+        self.ask_policies().await?;
         let by = self.actor.clone();
         self.turn(Some(Say::Confirm { by })).await?;
         self.begun = Instant::now(); // how long a person thought is not how long it took
         self.look().await
+    }
+
+    /// Policies may object to who says yes, or when.
+    async fn ask_policies(&self) -> Result<(), CommandError> {
+        let before = control::runs::explain(self.control, self.id).await;
+        let before = before.map_err(|err| CommandError::from_error(&err))?;
+        if before.set.status != Status::AwaitingConfirm {
+            return Ok(()); // what is said then is refused for another reason
+        }
+        let denied = policy::denials_of_confirmation(self.control, &before, &self.actor).await;
+        let denied = denied.map_err(|err| {
+            let shown = CommandError::from_error(&err);
+            err.hint().into_iter().fold(shown, CommandError::hint)
+        })?;
+        if denied.is_empty() {
+            return Ok(());
+        }
+        let said = format!(
+            "change set {} may not be confirmed: denied by policy",
+            self.id
+        );
+        let said = denied.iter().fold(CommandError::new(said), |said, one| {
+            said.cause(one.to_string())
+        });
+        let hint = format!(
+            "it waits as it is; `terrane run show {}` says where it stands",
+            self.id
+        );
+        Err(said.hint(hint).status(ExitStatus::Refused))
     }
 
     pub(crate) async fn discard(&mut self) -> Result<(), CommandError> {
@@ -269,6 +302,7 @@ impl<'a> Watcher<'a> {
                     .map_err(|err| CommandError::from_error(&err))?;
             }
         }
+        self.say_what_is_in_the_way().await?;
         let stalls = !lost.is_empty() || !self.runs().iter().any(|run| run.state.is_running());
         if !waits && !stalls {
             return Ok(());
@@ -280,6 +314,32 @@ impl<'a> Watcher<'a> {
         recovery::stop_if_gone(self.control, self.set(), self.runs())
             .await
             .map_err(|err| CommandError::from_error(&err))?;
+        Ok(())
+    }
+
+    /// A process that some engine left behind keeps its locks: said once, since a row of the frame is too short for it.
+    async fn say_what_is_in_the_way(&mut self) -> Result<(), CommandError> {
+        let failed = |err: &dyn std::error::Error| CommandError::from_error(err);
+        let store = &self.control.store;
+        let mut words: Vec<String> = Vec::new();
+        let mut note = |set: &ChangeSet, runs: &[Run]| {
+            let found = stragglers::in_the_way(self.control, set, runs);
+            words.extend(found.iter().map(|(run, why)| format!("Run {run} {why}.\n")));
+        };
+        note(self.set(), self.runs());
+        if let Some(Front::Holder { set, .. }) = &self.front {
+            let holder = store
+                .change_set_get(*set)
+                .await
+                .map_err(|err| failed(&err))?;
+            let runs = store.run_list(*set).await.map_err(|err| failed(&err))?;
+            note(&holder, &runs);
+        }
+        for words in words {
+            if self.in_the_way.insert(words.clone()) {
+                self.display.print(&words)?;
+            }
+        }
         Ok(())
     }
 
@@ -399,7 +459,9 @@ fn is_open(run: &Run) -> bool {
         | RunState::Planning { .. }
         | RunState::Deferred { .. }
         | RunState::Planned { .. }
-        | RunState::Applying { .. } => true,
+        | RunState::Applying { .. }
+        | RunState::Applied { .. }
+        | RunState::Completing { .. } => true,
     }
 }
 

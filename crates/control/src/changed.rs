@@ -10,7 +10,7 @@ use drivers::tree::CommitTree;
 use model::changed::{Reach, definitions_changed, sources, stacks_touched};
 use model::config::{self, Surroundings};
 use model::ids::StackName;
-use model::module;
+use model::module::{self, Whereabouts};
 use model::project::Project;
 
 use crate::Control;
@@ -59,7 +59,8 @@ pub async fn since_applied(
             stack: stack.clone(),
             source,
         })?;
-        if last.is_none_or(|last| last.spec.own_source != own) {
+        let differs = last.is_none_or(|last| last.spec.own_source != own);
+        if differs || reads_beyond(open, project, &stack) {
             touched.insert(stack);
         }
     }
@@ -103,11 +104,26 @@ fn reach(open: &OpenProject, project: &Project, name: &StackName) -> Reach {
         .filter_map(|dir| open.loaded.modules.get(dir))
         .flat_map(|module| module.files.iter().cloned())
         .collect();
-    Reach {
-        dirs,
-        files,
-        globs: stack.watch.clone(),
+    let mut globs = stack.watch.clone();
+    for (_, read) in module::unwatched(&open.loaded.modules, &stack.path, &stack.watch) {
+        match &read.whereabouts {
+            Whereabouts::Below(dir) if !dir.is_empty() => globs.push(format!("{dir}/**")),
+            Whereabouts::Below(_) | Whereabouts::Anywhere => globs.push("**".to_owned()),
+            Whereabouts::Outside => {}
+        }
     }
+    Reach { dirs, files, globs }
+}
+
+/// Whether a stack may read files that are not in the project: then its source alone does not tell that it is as it
+/// was.
+pub(crate) fn reads_beyond(open: &OpenProject, project: &Project, name: &StackName) -> bool {
+    let stack = &project.stacks[name];
+    let reads = module::unwatched(&open.loaded.modules, &stack.path, &stack.watch);
+    reads.iter().any(|(_, read)| match read.whereabouts {
+        Whereabouts::Anywhere | Whereabouts::Outside => true,
+        Whereabouts::Below(_) => false,
+    })
 }
 
 /// `changed:REF`.

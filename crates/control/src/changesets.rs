@@ -13,6 +13,7 @@ use model::engine::EngineRequirement;
 use model::exec::{Exec, ExecKind};
 use model::graph::Graph;
 use model::ids::{ChangeSetId, StackName};
+use model::masking::Mask;
 use model::plan::Plan;
 use model::project::{LaneScope, Project};
 use model::run::{Run, RunSpec};
@@ -199,7 +200,7 @@ async fn prepare(
     if !wanted.no_state {
         checks::check_upstreams(control, project, wanted).await?;
     }
-    checks::check_downstreams(control, open, project, &graph, wanted).await?;
+    let dependents = checks::check_downstreams(control, open, project, &graph, wanted).await?;
     let kept = source::hold_snapshots(control)?;
     let snapshot = source::keep_source(control, open, project).await?;
     let source = Source {
@@ -218,7 +219,10 @@ async fn prepare(
     let mut known = KnownOutputs::default();
     for spec in &mut specs {
         // One that has no upstream here was asked for itself.
-        if !spec.upstreams.is_empty() && !wanted.in_any_case.contains(&spec.stack.name) {
+        let name = &spec.stack.name;
+        let may_be =
+            !wanted.in_any_case.contains(name) && !changed::reads_beyond(open, project, name);
+        if !spec.upstreams.is_empty() && may_be {
             spec.settled = settled::is_settled(control, spec, &mut known).await;
         }
     }
@@ -241,7 +245,12 @@ async fn prepare(
         subject: commit.map(|(_, subject)| subject),
         asker: Some(wanted.asker.clone()),
         identity: Some(wanted.who.identity.clone()),
-        exec: wanted.exec.clone(),
+        exec: wanted.exec.as_ref().map(|exec| {
+            let mask = Mask::new(&asker.secrets(&specs));
+            let shown = Some(mask.mask_text(&exec.to_string()));
+            let exec = exec.clone();
+            Exec { shown, ..exec }
+        }),
         keeps_plans: wanted.keeps_plans,
         earlier_askers: Vec::new(),
         bundle: None,
@@ -249,6 +258,7 @@ async fn prepare(
         origin: Origin::Person,
         approvals: approvals(project, wanted),
         policy_override: wanted.policy_override.clone(),
+        dependents,
     };
     Ok(Prepared {
         request,
@@ -358,6 +368,25 @@ pub async fn find_same(
     // After an edit it is another request, and waits for its turn.
     let (now, _) = source::look(open, project)?;
     Ok((now.digest == set.request.source).then_some(set))
+}
+
+/// Earlier change sets that wait for a yes to the same request by the same person. What a person asked for is never
+/// superseded: they are only named.
+pub async fn find_alike(
+    control: &Control,
+    set: &ChangeSet,
+) -> Result<Vec<ChangeSetId>, ChangeSetError> {
+    let project = control.home.project();
+    let mut open = control.store.change_set_list_open(project).await?;
+    open.retain(|other| {
+        let (own, other_request) = (&set.request, &other.request);
+        other.id < set.id
+            && other.status == Status::AwaitingConfirm
+            && other_request.action == own.action
+            && other_request.asker == own.asker
+            && other_request.stacks == own.stacks
+    });
+    Ok(open.into_iter().map(|other| other.id).collect())
 }
 
 /// The values of somebody who attaches and may have to go on in place of whoever asked first. None if

@@ -6,6 +6,7 @@
 
 mod clusters;
 mod look;
+mod stack;
 #[cfg(test)]
 mod tests;
 
@@ -16,13 +17,15 @@ use std::time::Duration;
 
 use drivers::kubernetes::Clusters;
 use drivers::probe::Probes;
-use drivers::process::Environment;
+use drivers::process::{Environment, engine_environment};
 use jiff::Timestamp;
 use model::gate::{Gate, GateReport, Look, Next, Standing, Stop, Verdict, mask_report};
 use model::masking::Mask;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
+
+pub use stack::{Problem, StackGates, StackGatesError, asked, of_stack};
 
 /// What gates share.
 #[derive(Clone, Debug)]
@@ -35,6 +38,18 @@ pub struct Around {
     pub mask: Mask,
     /// Look once, instead of until a gate's time is over.
     pub once: bool,
+}
+
+impl Around {
+    /// For programs that see what an engine would see of the asker's environment, without any context.
+    pub fn new(dir: PathBuf, asker: &BTreeMap<String, String>, mask: Mask) -> Self {
+        Self {
+            dir,
+            env: engine_environment(asker, true),
+            mask,
+            once: false,
+        }
+    }
 }
 
 /// What goes on, told as it happens. Holds no secret.

@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use model::changeset::{Action, Status};
 use model::hold::{Hold, HoldOn};
 use model::ids::StackName;
 use model::project::{LaneScope, Project};
 use store::{ChangeSetError, NewHold, ReleaseHoldError};
 
 use crate::Control;
+use crate::runs::{self, Explained, Which};
 
 /// What a word on the command line means: a stack, or else the lane of a target.
 pub fn find(project: &Project, word: &str) -> Option<HoldOn> {
@@ -59,6 +61,22 @@ pub async fn release(
         .store
         .hold_release(project, on, person, control.now());
     released.await
+}
+
+/// Change sets that waited for the end of a hold on this.
+pub async fn waiters(control: &Control, on: &HoldOn) -> Result<Vec<Explained>, ChangeSetError> {
+    let mut waiters = runs::list(control, Which::Open).await?;
+    waiters.retain(|one| {
+        let waits = matches!(one.set.status, Status::Waiting | Status::AwaitingConfirm);
+        let request = &one.set.request;
+        let is_meant = match on {
+            HoldOn::Stack(stack) => request.stacks.contains(stack),
+            HoldOn::Lane(lane) => request.lanes.contains(lane),
+        };
+        waits && is_meant && request.action != Action::Plan
+    });
+    waiters.reverse();
+    Ok(waiters)
 }
 
 /// Those in force, or all there ever were.

@@ -216,7 +216,7 @@ impl Home {
 
     /// What the engine writes to standard error, in whatever stage, without secrets.
     pub fn engine_complaints(&self, run: RunId) -> PathBuf {
-        self.run_dir(run).join("engine.err")
+        self.run_dir(run).join(COMPLAINTS)
     }
 
     /// For whom a run waits before its engine starts.
@@ -274,14 +274,18 @@ impl Home {
         self.work.join("runners.log")
     }
 
-    /// What the engine says while it plans or applies, without secrets.
+    /// What the engine says while it plans or applies, without secrets; that of the last attempt.
     pub fn engine_events(&self, run: RunId, stage: model::run::Stage) -> PathBuf {
-        let name = match stage {
-            model::run::Stage::Preparing => "init.jsonl",
-            model::run::Stage::Planning => "plan.jsonl",
-            model::run::Stage::Applying => "apply.jsonl",
-        };
-        self.run_dir(run).join(name)
+        self.run_dir(run).join(log_name(stage))
+    }
+
+    /// The logs of an earlier attempt of a run, counted from 1.
+    pub(crate) fn attempt(&self, run: RunId, number: usize) -> PathBuf {
+        self.attempts(run).join(number.to_string())
+    }
+
+    pub(crate) fn attempts(&self, run: RunId) -> PathBuf {
+        self.run_dir(run).join("attempts")
     }
 
     /// Where the trees of a slot are, and their locks.
@@ -346,5 +350,18 @@ fn machine(path: &Path) -> io::Result<String> {
             std::fs::read_to_string(path)
         }
         Err(err) => Err(err.error),
+    }
+}
+pub(crate) const COMPLAINTS: &str = "engine.err";
+
+/// The name of a stage's log, in whatever directory.
+pub(crate) fn log_name(stage: model::run::Stage) -> &'static str {
+    match stage {
+        model::run::Stage::Preparing => "init.jsonl",
+        model::run::Stage::Planning => "plan.jsonl",
+        model::run::Stage::Applying => "apply.jsonl",
+        model::run::Stage::Publishing => "publish.jsonl",
+        model::run::Stage::Bootstrapping => "bootstrap.jsonl",
+        model::run::Stage::Verifying => "verify.jsonl",
     }
 }

@@ -4,7 +4,7 @@
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use model::ids::RunId;
 
@@ -27,6 +27,10 @@ impl RunLock {
         // The number of an earlier runner may belong to anybody by now.
         file.set_len(0)?;
         Ok(Some(Self(file)))
+    }
+
+    pub(crate) fn path(home: &Home, run: RunId) -> PathBuf {
+        home.run_dir(run).join("run.lock")
     }
 
     /// The descriptor a runner is started with.

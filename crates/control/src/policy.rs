@@ -164,6 +164,31 @@ pub async fn denials_of_approval(
     Ok(denials)
 }
 
+/// What policies deny about a yes to what was planned, before anything is applied.
+pub async fn denials_of_confirmation(
+    control: &Control,
+    before: &Explained,
+    person: &str,
+) -> Result<Vec<Remark>, PolicyError> {
+    if before.set.request.policy_override.is_some() {
+        return Ok(Vec::new()); // what they say at apply goes on the record
+    }
+    let given = approvals(&before.approvals);
+    let mut denials = Vec::new();
+    for run in &before.runs {
+        if matches!(run.state, RunState::Planned { .. }) {
+            let actor = Actor {
+                name: person.to_owned(),
+                kind: "person".to_owned(),
+                ..Actor::default()
+            };
+            let said = at_approval(control, &before.set, run, &given, actor, control.now()).await?;
+            denials.extend(said.denials);
+        }
+    }
+    Ok(denials)
+}
+
 /// Who asked for a change.
 pub fn author(request: &Request) -> Actor {
     match &request.identity {
@@ -314,18 +339,26 @@ pub async fn document(
 fn counts(state: &RunState) -> PlanCounts {
     match state {
         RunState::Planned { plan, .. } | RunState::Applying { plan, .. } => plan.counts,
-        RunState::Finished { outcome, .. } => match outcome {
-            Outcome::Planned { plan } => plan.counts,
-            Outcome::Applied { counts, .. } => *counts,
-            Outcome::Deferred { .. }
-            | Outcome::Unchanged
-            | Outcome::Untouched
-            | Outcome::Failed { .. }
-            | Outcome::Skipped { .. }
-            | Outcome::Unknown { .. } => PlanCounts::default(),
-        },
+        RunState::Finished { outcome, .. } => ended_counts(outcome),
+        RunState::Applied { outcome, .. } | RunState::Completing { outcome, .. } => {
+            ended_counts(outcome)
+        }
         RunState::Queued | RunState::Planning { .. } | RunState::Deferred { .. } => {
             PlanCounts::default()
         }
+    }
+}
+
+fn ended_counts(outcome: &Outcome) -> PlanCounts {
+    match outcome {
+        Outcome::Planned { plan } => plan.counts,
+        Outcome::Applied { counts, .. } => *counts,
+        Outcome::NotDone { done, .. } => ended_counts(done),
+        Outcome::Deferred { .. }
+        | Outcome::Unchanged
+        | Outcome::Untouched
+        | Outcome::Failed { .. }
+        | Outcome::Skipped { .. }
+        | Outcome::Unknown { .. } => PlanCounts::default(),
     }
 }

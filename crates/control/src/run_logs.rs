@@ -10,7 +10,8 @@ use model::engine_event::EngineEvent;
 use model::ids::RunId;
 use model::run::Stage;
 
-use crate::home::Home;
+use crate::home::{COMPLAINTS, Home, log_name};
+use crate::runner::earlier_attempts;
 
 /// Where a line comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +29,14 @@ pub struct LogLine {
     pub event: EngineEvent,
 }
 
+/// How often a run was begun, as far as engines said anything: each time it is planned anew is an attempt.
+pub fn attempts(home: &Home, run: RunId) -> usize {
+    let mut logs = Stage::ALL
+        .map(|stage| home.engine_events(run, stage))
+        .into_iter();
+    earlier_attempts(home, run) + usize::from(logs.any(|log| log.exists()))
+}
+
 /// The log of a run, read from the beginning and then on.
 #[derive(Debug)]
 pub struct RunLog {
@@ -35,17 +44,18 @@ pub struct RunLog {
 }
 
 impl RunLog {
-    /// `only`: of one stage, without complaints.
-    pub fn new(home: &Home, run: RunId, only: Option<Stage>) -> Self {
-        let stages = [Stage::Preparing, Stage::Planning, Stage::Applying];
-        let wanted = stages
+    /// `only`: of one stage, without complaints. `attempt`: an earlier one, else the last.
+    pub fn new(home: &Home, run: RunId, only: Option<Stage>, attempt: Option<usize>) -> Self {
+        let earlier = attempt.filter(|number| *number <= earlier_attempts(home, run));
+        let dir = earlier.map_or_else(|| home.run_dir(run), |number| home.attempt(run, number));
+        let wanted = Stage::ALL
             .into_iter()
             .filter(|it| only.is_none_or(|only| only == *it));
         let mut tails: Vec<Tail> = wanted
-            .map(|stage| Tail::new(Part::Stage(stage), home.engine_events(run, stage)))
+            .map(|stage| Tail::new(Part::Stage(stage), dir.join(log_name(stage))))
             .collect();
         if only.is_none() {
-            tails.push(Tail::new(Part::Complaints, home.engine_complaints(run)));
+            tails.push(Tail::new(Part::Complaints, dir.join(COMPLAINTS)));
         }
         Self { tails }
     }

@@ -19,6 +19,7 @@ use model::masking::Mask;
 use model::policy::Verdict;
 use model::run::{Awaited, EngineDiagnostic, Problem, Run, RunEvent, RunSpec, RunState, Stage};
 use model::secret::Secret;
+use store::{ChangeSetError, Fence};
 use tokio::net::TcpListener;
 use tokio::sync::Mutex;
 
@@ -31,6 +32,7 @@ use crate::state::StateAccess;
 use crate::worker::{self, Own};
 use interrupts::Interrupts;
 
+mod after;
 mod ahead;
 mod apply;
 mod attend;
@@ -51,7 +53,7 @@ pub(crate) use ahead::path as planned_outputs;
 pub use attend::{AttendError, attend};
 pub use exec::exit_file;
 pub(crate) use inputs::for_backend;
-pub(crate) use logs::{finish_lost as finish_lost_logs, lost_events};
+pub(crate) use logs::{earlier_attempts, finish_lost as finish_lost_logs, hidden_in, lost_events};
 pub(crate) use plan::{file_path as plan_file, view_path as plan_view};
 pub use usage::{USAGE_FILE, note_usage};
 pub(crate) use workspace::{scratch_dir, write_override, write_private};
@@ -79,6 +81,8 @@ pub(crate) struct Job<'a> {
     interrupts: Mutex<Interrupts>,
     /// What the plan was made with, if the same process goes on to apply it.
     carried: Mutex<Option<Carried>>,
+    /// The hold of its lanes under which its present stage began.
+    fence: Mutex<Option<Fence>>,
     /// Its change set holds its lanes: nobody else applies this stack meanwhile.
     holds_lanes: bool,
     /// Confirmed beforehand: a plan whose seal moved is made afresh instead of refused.
@@ -94,6 +98,22 @@ pub(crate) struct Job<'a> {
 }
 
 impl Job<'_> {
+    /// The stage that follows when the stack is as its source says; none if only a plan was asked for.
+    fn first_stage(&self) -> Option<Stage> {
+        let stages = self.spec.stages_after();
+        stages.first().copied().filter(|_| !self.review)
+    }
+
+    /// Refuses to start an engine that changes something without the lanes it was claimed under.
+    async fn holds_its_lanes(&self) -> Result<(), Failure> {
+        let lost = || Failure::new("nothing was applied: its change set lost its lanes").refused();
+        let fence = self.fence.lock().await.clone().ok_or_else(lost)?;
+        match self.control.store.lane_check(&fence).await {
+            Err(ChangeSetError::LaneLost { .. }) => Err(lost()),
+            checked => checked.map_err(|err| Failure::because("could not look at its lanes", &err)),
+        }
+    }
+
     /// Something its asker should hear of, although nothing fails: a line beside the run's logs.
     fn warn(&self, words: &str) {
         let path = self.control.home.run_warnings(self.run);
@@ -115,10 +135,7 @@ pub enum RunnerError {
     #[error("could not sign the lock of run `{run}`")]
     Sign { run: RunId, source: std::io::Error },
     #[error("could not read what run `{run}` is about")]
-    Read {
-        run: RunId,
-        source: store::ChangeSetError,
-    },
+    Read { run: RunId, source: ChangeSetError },
     #[error(transparent)]
     Turn(#[from] worker::TurnError),
 }
@@ -235,6 +252,7 @@ pub async fn run(
         lock,
         interrupts: Mutex::new(interrupts),
         carried: Mutex::new(None),
+        fence: Mutex::new(None),
         holds_lanes: set.status.holds_lanes(),
         auto_approve: set.request.auto_approve,
         goes_on: set.status.holds_lanes()
@@ -245,6 +263,9 @@ pub async fn run(
         is_bundled: set.request.bundle.is_some(),
     };
     loop {
+        let fence = control.store.lane_fence(&set).await;
+        let fence = fence.map_err(|source| RunnerError::Read { run, source })?;
+        *job.fence.lock().await = fence.clone();
         let happened = match (stage, &spec.exec) {
             (Stage::Preparing | Stage::Planning, None) => {
                 match awaits(control, run).await?.as_slice() {
@@ -256,12 +277,19 @@ pub async fn run(
             (Stage::Applying, None) => apply::apply(&job).await,
             (Stage::Preparing | Stage::Planning, Some(_)) => exec::prepare(&job).await,
             (Stage::Applying, Some(exec)) => exec::exec(&job, exec).await,
+            (Stage::Publishing | Stage::Bootstrapping | Stage::Verifying, _) => {
+                after::carry_out(&job, stage).await
+            }
         };
         let happened = cancelling::name_who_asked(control, run, happened).await;
         // What happened must not be lost because the home does not answer now.
         let commit = async || {
-            let happened = happened.clone();
-            worker::turn(control, set.id, None, asker, Some(Own { run, happened })).await
+            let own = Own {
+                run,
+                happened: happened.clone(),
+                fence: fence.clone(),
+            };
+            worker::turn(control, set.id, None, asker, Some(own)).await
         };
         let standing = insist(worker::TurnError::is_outage, commit).await?;
         let Some(next) = standing.own else {

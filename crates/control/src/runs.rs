@@ -1,15 +1,17 @@
 //! What people ask about runs and change sets, and what they say about them.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use model::approval::{Approval, Owed, owed};
 use model::break_glass::BreakGlass;
-use model::changeset::{Around, ChangeSet, Front, SetEvent, Status, why, why_set};
+use model::changeset::{Action, Around, ChangeSet, Front, SetEvent, Status, next, why, why_set};
 use model::hold::Hold;
 use model::ids::{ChangeSetId, RunId};
-use model::run::{Run, RunEvent, RunState};
+use model::run::{Outcome, Run, RunEvent, RunState};
 use store::{ChangeSetError, StoreError};
 
-use crate::Control;
+use crate::{Control, stragglers};
 
 /// A change set with all that explains it.
 #[derive(Clone, Debug)]
@@ -19,6 +21,8 @@ pub struct Explained {
     pub approvals: Vec<Approval>,
     pub holds: Vec<Hold>,
     pub front: Option<Front>,
+    /// Processes of this machine that keep runs from going on.
+    pub in_the_way: BTreeMap<RunId, String>,
     pub now: Timestamp,
 }
 
@@ -31,6 +35,20 @@ impl Explained {
         }
     }
 
+    /// Whether it goes on as soon as anybody looks.
+    pub fn goes_on(&self) -> bool {
+        match self.set.status {
+            Status::Waiting => self.front.is_none(),
+            Status::AwaitingConfirm => !next(&self.set, &self.runs, &self.around()).is_empty(),
+            Status::Planning
+            | Status::Confirmed
+            | Status::Interrupting
+            | Status::Finished
+            | Status::Stopped { .. }
+            | Status::Superseded { .. } => false,
+        }
+    }
+
     /// Why it does not go on.
     pub fn why(&self) -> Option<String> {
         why_set(&self.set, &self.runs, &self.around(), self.front.as_ref())
@@ -38,6 +56,9 @@ impl Explained {
 
     /// Why a run of it is where it is.
     pub fn why_run(&self, run: &Run) -> Option<String> {
+        if let Some(words) = self.in_the_way.get(&run.id) {
+            return Some(words.clone());
+        }
         let around = self.around();
         why(&self.set, &self.runs, run, &around, self.front.as_ref())
     }
@@ -49,6 +70,9 @@ impl Explained {
 
     /// The word for a run's state, seen together with its change set's.
     pub fn word(&self, run: &Run) -> &'static str {
+        if self.set.request.action == Action::Exec {
+            return exec_word(&run.state);
+        }
         match (&run.state, &self.set.status) {
             (
                 RunState::Queued | RunState::Deferred { .. } | RunState::Planned { .. },
@@ -61,6 +85,27 @@ impl Explained {
             (RunState::Planned { .. }, Status::Waiting) => "queued",
             (state, _) => state.word(),
         }
+    }
+}
+
+/// A command of the engine's own has no plan.
+fn exec_word(state: &RunState) -> &'static str {
+    match state {
+        RunState::Queued | RunState::Deferred { .. } | RunState::Planned { .. } => "queued",
+        RunState::Planning { .. } => "preparing",
+        RunState::Applying { .. } => "running",
+        RunState::Applied { .. } | RunState::Completing { .. } => state.word(),
+        RunState::Finished { outcome, .. } => match outcome {
+            Outcome::Planned { .. }
+            | Outcome::Deferred { .. }
+            | Outcome::Unchanged
+            | Outcome::Untouched
+            | Outcome::Applied { .. } => "done",
+            Outcome::Failed { .. }
+            | Outcome::NotDone { .. }
+            | Outcome::Skipped { .. }
+            | Outcome::Unknown { .. } => outcome.word(),
+        },
     }
 }
 
@@ -78,8 +123,10 @@ pub async fn explain(control: &Control, id: ChangeSetId) -> Result<Explained, Ch
         | Status::Stopped { .. }
         | Status::Superseded { .. } => None,
     };
+    let runs = store.run_list(id).await?;
     Ok(Explained {
-        runs: store.run_list(id).await?,
+        in_the_way: stragglers::in_the_way(control, &set, &runs),
+        runs,
         approvals: store.approval_list(id).await?,
         holds: store.hold_list_active(&set.request.project, now).await?,
         set,

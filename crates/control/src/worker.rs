@@ -11,7 +11,7 @@ use drivers::process::{self, Environment, StartError};
 use model::changeset::{ChangeSet, Front, HearError, Status};
 use model::ids::{ChangeSetId, RunId};
 use model::run::{Problem, Run, RunEvent, Stage};
-use store::ChangeSetError;
+use store::{ChangeSetError, Fence};
 
 pub use model::changeset::Say;
 pub use store::ChangeMark;
@@ -70,6 +70,8 @@ impl TurnError {
 pub struct Own {
     pub run: RunId,
     pub happened: RunEvent,
+    /// The hold of its lanes under which that happened.
+    pub fence: Option<Fence>,
 }
 
 /// One look, on behalf of a person (`say`) or of a runner (`own`).
@@ -80,6 +82,7 @@ pub async fn turn(
     asker: &Asker,
     own: Option<Own>,
 ) -> Result<Standing, TurnError> {
+    let fence = own.as_ref().and_then(|own| own.fence.clone());
     let (own, happened) = own.map(|own| (own.run, own.happened)).unzip();
     let happened = own.zip(happened);
     let mut locks: BTreeMap<RunId, RunLock> = BTreeMap::new();
@@ -92,7 +95,14 @@ pub async fn turn(
     };
     let done = control
         .store
-        .change_set_turn(set, say, happened, control.now(), &mut claim)
+        .change_set_turn_under(
+            set,
+            fence.as_ref(),
+            say,
+            happened,
+            control.now(),
+            &mut claim,
+        )
         .await
         .map_err(|source| TurnError::Store { set, source })?;
     let mut own_stage = None;
@@ -159,6 +169,9 @@ async fn start(
     let word = match stage {
         Stage::Preparing | Stage::Planning => "plan",
         Stage::Applying => "apply",
+        Stage::Publishing => "publish",
+        Stage::Bootstrapping => "bootstrap",
+        Stage::Verifying => "verify",
     };
     let mut args: Vec<OsString> = [
         "runner".into(),
@@ -194,19 +207,9 @@ async fn start(
 
 fn could_not_start(stage: Stage, failure: &StartError) -> Problem {
     let cause = std::error::Error::source(failure).map(ToString::to_string);
-    Problem {
-        stage,
-        message: match cause {
-            Some(cause) => format!("{failure}: {cause}"),
-            None => failure.to_string(),
-        },
-        diagnostics: Vec::new(),
-        serial: None,
-        hint: None,
-        refused: false,
-        interrupted: false,
-        policy: model::policy::Verdict::default(),
-        left: None,
+    match cause {
+        Some(cause) => Problem::new(stage, format!("{failure}: {cause}")),
+        None => Problem::new(stage, failure.to_string()),
     }
 }
 

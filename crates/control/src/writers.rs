@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
+use std::sync::OnceLock;
 
 use drivers::oidc::{FetchError, Oidc, VerifyTokenError};
 use model::identity::{Identity, Mismatch, mismatches};
@@ -93,7 +94,7 @@ pub async fn identify(
     let names: BTreeSet<&String> = names.collect();
     let mut tokens = Tokens {
         env,
-        oidc: Oidc::new(),
+        oidc: shared_oidc(),
         fetched: BTreeMap::new(),
     };
     for writer in names
@@ -110,6 +111,16 @@ pub async fn identify(
         }
     }
     who
+}
+
+/// One for the whole process: it remembers the keys of issuers.
+fn shared_oidc() -> Result<Oidc, FetchError> {
+    static SHARED: OnceLock<Oidc> = OnceLock::new();
+    if let Some(oidc) = SHARED.get() {
+        return Ok(oidc.clone());
+    }
+    let oidc = Oidc::new()?;
+    Ok(SHARED.get_or_init(|| oidc).clone())
 }
 
 fn targets<'a>(

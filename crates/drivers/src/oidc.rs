@@ -3,7 +3,9 @@
 //!
 //! Not here: which claims are good enough (`model::identity`), what follows from it (`control::writers`).
 
-use std::time::Duration;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -25,10 +27,23 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Clocks differ a little.
 const LEEWAY: u64 = 30;
 
-/// Speaks with issuers. Follows no redirect: an answer is from where it was asked for, or it is none.
+/// Keys are fetched again after this time, so that one that was withdrawn is not believed for ever.
+const KEYS_LAST: Duration = Duration::from_hours(1);
+/// Of more issuers than this, the keys are not all remembered.
+const MOST_ISSUERS: usize = 16;
+
+/// Speaks with issuers, and remembers their keys: clones share them. Follows no redirect: an answer is from where it was
+/// asked for, or it is none.
 #[derive(Clone, Debug)]
 pub struct Oidc {
     client: reqwest::Client,
+    known: Arc<Mutex<BTreeMap<String, KnownKeys>>>,
+}
+
+#[derive(Clone, Debug)]
+struct KnownKeys {
+    keys: Arc<KeySet>,
+    since: Instant,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -97,7 +112,10 @@ impl Oidc {
             .user_agent(concat!("terrane/", env!("CARGO_PKG_VERSION")))
             .build()
             .map_err(FetchError::Client)?;
-        Ok(Self { client })
+        Ok(Self {
+            client,
+            known: Arc::default(),
+        })
     }
 
     /// Asks GitHub for the token of the job this runs in.
@@ -141,8 +159,12 @@ impl Oidc {
                 seen: unverified.issuer(),
             });
         }
-        let keys = self.keys_of(issuer).await?;
-        let found = keys.find(&key, algorithm);
+        let known = self.known_keys(issuer);
+        let mut found = known.and_then(|keys| keys.find(&key, algorithm));
+        if found.is_none() {
+            // Nobody's yet, or one that the issuer signs with since we asked.
+            found = self.fetch_keys(issuer).await?.find(&key, algorithm);
+        }
         let key = found.ok_or_else(|| VerifyTokenError::UnknownKey {
             issuer: issuer.to_owned(),
             key,
@@ -157,6 +179,27 @@ impl Oidc {
         let read = jsonwebtoken::decode::<Claims>(token.expose(), &key, &rules);
         read.map(|read| read.claims)
             .map_err(|err| unverified.refused(err, issuer, audience))
+    }
+
+    fn known_keys(&self, issuer: &str) -> Option<Arc<KeySet>> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = known.get(issuer)?;
+        (found.since.elapsed() < KEYS_LAST).then(|| Arc::clone(&found.keys))
+    }
+
+    async fn fetch_keys(&self, issuer: &str) -> Result<Arc<KeySet>, VerifyTokenError> {
+        let keys = Arc::new(self.keys_of(issuer).await?);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= MOST_ISSUERS {
+            known.clear();
+        }
+        let since = Instant::now();
+        let fresh = KnownKeys {
+            keys: Arc::clone(&keys),
+            since,
+        };
+        known.insert(issuer.to_owned(), fresh);
+        Ok(keys)
     }
 
     async fn keys_of(&self, issuer: &str) -> Result<KeySet, VerifyTokenError> {

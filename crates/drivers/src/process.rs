@@ -15,6 +15,7 @@
 
 mod capture;
 mod environment;
+mod holders;
 #[cfg(test)]
 mod tests;
 
@@ -33,6 +34,7 @@ use tokio::io::AsyncWriteExt as _;
 
 pub use capture::{Capture, CaptureError, Captured, capture, capture_blocking};
 pub use environment::{Environment, engine_environment};
+pub use holders::{FileHolder, has_open, holders};
 
 /// Prepares a child with its own directory, exactly the given environment, and a process group of
 /// its own, so that a Ctrl-C in the terminal reaches us and not the child.

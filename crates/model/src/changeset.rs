@@ -12,6 +12,7 @@ use crate::ids::{ChangeSetId, StackName};
 
 mod advance;
 mod hear;
+mod needed;
 mod next;
 mod reopen;
 mod supersede;
@@ -19,6 +20,7 @@ mod why;
 
 pub use advance::{Refusal, SetEvent, advance};
 pub use hear::{HearError, Say, hear};
+pub use needed::{Dependent, still_needed};
 pub use next::{Step, next};
 pub use reopen::{Reopen, ReopenError, reopen};
 pub use supersede::superseded;
@@ -82,6 +84,9 @@ pub struct Request {
     /// Which command of the engine's own, and why.
     #[serde(default)]
     pub exec: Option<Exec>,
+    /// Of a destroy: who stands on its stacks and is no part of it.
+    #[serde(default)]
+    pub dependents: Vec<Dependent>,
 }
 
 /// Where the plans of a change set were made, if not by itself.

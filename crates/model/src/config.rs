@@ -6,6 +6,7 @@
 mod attach;
 mod check;
 pub(crate) mod check_modules;
+mod check_reads;
 mod check_types;
 mod cycle;
 pub mod eval;
@@ -374,6 +375,7 @@ fn read(
     modules.read_all(findings, &drafts);
     check::states(findings, &known, &drafts, &modules.read);
     modules.check(findings, &contexts, &mut drafts);
+    check_reads::check(findings, &drafts, &modules.read);
     if let Some(project) = &mut project {
         project.layers = layers;
         project.targets = targets

@@ -18,6 +18,9 @@ pub struct Exec {
     /// Why, if it was said.
     #[serde(default)]
     pub reason: Option<String>,
+    /// The whole line without the secrets that were known when it was asked for.
+    #[serde(default)]
+    pub shown: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -175,12 +178,18 @@ impl Exec {
                 args,
                 kind: *kind,
                 reason,
+                shown: None,
             });
         }
         let command = two.filter(|_| first == "state" || first == "providers");
         Err(ExecRefusal::Unknown {
             command: command.unwrap_or_else(|| first.clone()),
         })
+    }
+
+    /// As people see it.
+    pub fn line(&self) -> String {
+        self.shown.clone().unwrap_or_else(|| self.to_string())
     }
 
     /// Whether every engine takes files with the values of variables for it.

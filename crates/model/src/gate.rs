@@ -4,6 +4,7 @@
 //! Not here: looking (`drivers::probe`, `drivers::kubernetes`), and in which order (`control::gates`).
 
 mod asked;
+mod brief;
 mod cluster;
 mod command;
 mod dns;

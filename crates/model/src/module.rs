@@ -5,6 +5,7 @@
 mod hcl;
 mod json;
 mod read;
+mod reads;
 mod scan;
 #[cfg(test)]
 mod tests;
@@ -14,6 +15,7 @@ use std::fmt::Write as _;
 
 pub use read::read;
 pub(crate) use read::{engine_files, is_engine_file, is_json, read_listed, tfvars_names};
+pub use reads::{UnknownRead, Whereabouts, unwatched};
 
 use crate::diagnostic::Location;
 
@@ -39,6 +41,8 @@ pub struct Module {
     /// Literal paths given to `file()` and its kin, relative to the project's root; those of
     /// `fileset()` are globs.
     pub files: BTreeSet<String>,
+    /// Further files it reads, by paths that are not written out.
+    pub unknown_reads: Vec<UnknownRead>,
     /// `data "terraform_remote_state"` blocks.
     pub remote_states: Vec<RemoteState>,
     /// Whether the directory holds any engine file.

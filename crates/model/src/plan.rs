@@ -8,6 +8,7 @@ mod outputs;
 mod parse;
 #[cfg(test)]
 mod tests;
+pub mod words;
 
 use std::collections::BTreeMap;
 

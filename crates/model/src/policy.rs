@@ -221,13 +221,13 @@ impl Requirement {
 }
 
 impl std::fmt::Display for Remark {
-    /// `` `x`, rule `deny`: message (resource)``
+    /// `` `x`: message (resource)``; a rule that is not one of the usual is named, too.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "`{}`, rule `{}`: {}",
-            self.policy, self.rule, self.message
-        )?;
+        write!(f, "`{}`", self.policy)?;
+        if !matches!(self.rule.as_str(), "deny" | "warn") {
+            write!(f, ", rule `{}`", self.rule)?;
+        }
+        write!(f, ": {}", self.message)?;
         match &self.resource {
             Some(resource) if !self.message.contains(resource.as_str()) => {
                 write!(f, " ({resource})")

@@ -9,12 +9,15 @@
 mod hcl;
 mod json;
 mod origins;
+mod partly;
 #[cfg(test)]
 mod tests;
 mod unknown_type;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+
+use serde_json::Value;
 
 use crate::config::syntax;
 use crate::diagnostic::Finding;
@@ -28,6 +31,9 @@ pub use origins::Origins;
 
 /// Root variables whose values are not known, and after which stacks they will be.
 pub type Unknowns = BTreeMap<String, BTreeSet<StackName>>;
+
+/// Of those, what is known all the same: values with words (`plan::words`) where something is not.
+pub type Partly = BTreeMap<String, Value>;
 
 /// The files to write into a copy of the root module before it is planned.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,6 +59,7 @@ pub fn rewrite(
     dir: &str,
     flavor: Flavor,
     unknowns: &Unknowns,
+    partly: &Partly,
 ) -> Result<Rewritten, RewriteError> {
     let entries = tree.list(dir).unwrap_or_default();
     let (module, _) = module::read_listed(tree, dir, &entries, flavor);
@@ -76,7 +83,7 @@ pub fn rewrite(
     }
     let declared = module.variables.iter();
     let declared = declared.filter(|(name, _)| unknowns.contains_key(*name));
-    files.insert(format!("{prefix}.tf"), added(&prefix, declared));
+    files.insert(format!("{prefix}.tf"), added(&prefix, declared, partly));
     Ok(Rewritten {
         files,
         origins: splice.into_origins(),
@@ -104,16 +111,26 @@ fn free_prefix(texts: &[&str]) -> String {
 }
 
 /// The resource, and a local for each variable in whose place it stands.
-fn added<'a>(prefix: &str, declared: impl Iterator<Item = (&'a String, &'a Variable)>) -> String {
+fn added<'a>(
+    prefix: &str,
+    declared: impl Iterator<Item = (&'a String, &'a Variable)>,
+    partly: &Partly,
+) -> String {
     let (mut samples, mut locals) = (String::new(), String::new());
     for (name, variable) in declared {
         let declared = variable.type_text.as_deref();
-        let value = match declared.and_then(unknown_type::sample) {
-            Some(sample) => {
+        let known = partly.get(name);
+        let known = known.and_then(|value| partly::write(value, declared, name, prefix));
+        let value = match (known, declared.and_then(unknown_type::sample)) {
+            (Some(known), _) => {
+                samples.push_str(&known.samples);
+                known.text
+            }
+            (None, Some(sample)) => {
                 _ = writeln!(samples, "    {name} = {sample}");
                 format!("terraform_data.{prefix}.output.{name}")
             }
-            None => unknown_type::of_any(declared, prefix),
+            (None, None) => unknown_type::of_any(declared, prefix),
         };
         let value = if variable.sensitive {
             format!("sensitive({value})")

@@ -12,6 +12,7 @@ use model::run::{Run, RunSpec, Stage};
 use crate::db::{DbError, Row, Tx};
 use crate::{Store, lanes, runs};
 
+mod dependents;
 mod reopening;
 mod turning;
 
@@ -45,6 +46,8 @@ pub enum ChangeSetError {
     Run(#[from] model::run::Refusal),
     #[error(transparent)]
     Set(#[from] model::changeset::Refusal),
+    #[error("change set `{set}` lost its lanes meanwhile: what its runs say no longer counts")]
+    LaneLost { set: ChangeSetId },
     #[error(transparent)]
     Db(#[from] DbError),
 }

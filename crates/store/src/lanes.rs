@@ -6,8 +6,64 @@ use model::changeset::{ChangeSet, Front, Request};
 use model::hold::{Hold, HoldOn};
 use model::ids::ChangeSetId;
 
+use crate::Store;
 use crate::change_sets::{ChangeSetError, from_json};
 use crate::db::{DbError, Tx};
+
+/// Which hold of its lanes a run acts under. Each time lanes are taken their epochs rise: whoever shows those of an
+/// earlier hold has lost it, even if the same change set holds them again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fence {
+    set: ChangeSetId,
+    epochs: Vec<(String, i64)>,
+}
+
+impl Store {
+    /// The hold that a change set has on its lanes now; none unless it has them all.
+    pub async fn lane_fence(&self, set: &ChangeSet) -> Result<Option<Fence>, ChangeSetError> {
+        let mut epochs = Vec::new();
+        for lane in &set.request.lanes {
+            let name = set.request.lane_key(lane);
+            let row = self
+                .db
+                .fetch_optional(
+                    "SELECT epoch FROM lane WHERE name = $1 AND change_set = $2",
+                    &[name.as_str().into(), set.id.into()],
+                )
+                .await?;
+            let Some(row) = row else {
+                return Ok(None);
+            };
+            epochs.push((name, row.int(0)?));
+        }
+        let fence = Fence {
+            set: set.id,
+            epochs,
+        };
+        Ok((!fence.epochs.is_empty()).then_some(fence))
+    }
+
+    /// Refuses who acts under a hold that was lost.
+    pub async fn lane_check(&self, fence: &Fence) -> Result<(), ChangeSetError> {
+        let mut tx = self.db.begin_write().await?;
+        check(&mut tx, fence).await
+    }
+}
+
+pub(crate) async fn check(tx: &mut Tx, fence: &Fence) -> Result<(), ChangeSetError> {
+    for (name, epoch) in &fence.epochs {
+        let row = tx
+            .fetch_optional(
+                "SELECT 1 FROM lane WHERE name = $1 AND change_set = $2 AND epoch = $3",
+                &[name.as_str().into(), fence.set.into(), (*epoch).into()],
+            )
+            .await?;
+        if row.is_none() {
+            return Err(ChangeSetError::LaneLost { set: fence.set });
+        }
+    }
+    Ok(())
+}
 
 /// Stands in line.
 pub(crate) async fn queue(tx: &mut Tx, set: ChangeSetId, now: Timestamp) -> Result<(), DbError> {

@@ -74,7 +74,8 @@ impl ChangeSetError {
             | Self::Heard(_)
             | Self::Reopen(_)
             | Self::Run(_)
-            | Self::Set(_) => false,
+            | Self::Set(_)
+            | Self::LaneLost { .. } => false,
         }
     }
 }

@@ -76,7 +76,10 @@ pub(crate) async fn apply(
     }
 }
 
-fn policy_override(wanted: bool, reason: Option<String>) -> Result<Option<String>, CommandError> {
+pub(super) fn policy_override(
+    wanted: bool,
+    reason: Option<String>,
+) -> Result<Option<String>, CommandError> {
     let reason = reason.filter(|_| wanted).map(|text| text.trim().to_owned());
     if reason.as_ref().is_some_and(String::is_empty) {
         return Err(CommandError::new("the reason is empty")

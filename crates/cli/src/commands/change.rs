@@ -290,7 +290,7 @@ async fn follow(
                         if global.json {
                             ending::say_outcome(watcher, answer.status())?;
                         }
-                        return nobody(watcher.set());
+                        return nobody(watcher).await;
                     }
                     answer => {
                         watcher.discard().await?;
@@ -380,17 +380,36 @@ impl Answer {
     }
 }
 
-fn nobody(set: &ChangeSet) -> Result<ExitStatus, CommandError> {
-    let said = CommandError::new(format!(
-        "change set {} waits: nobody is here to say yes",
-        set.id
-    ));
-    Err(said
+/// It stays as it is, and says how it goes on; so do those that the same command left behind before.
+async fn nobody(watcher: &Watcher<'_>) -> Result<ExitStatus, CommandError> {
+    let set = watcher.set();
+    let (id, action) = (set.id, set.request.action);
+    let deed = match action {
+        Action::Destroy => "destroys",
+        Action::Plan | Action::Apply | Action::Exec => "applies",
+    };
+    let said = CommandError::new(format!("change set {id} waits: nobody is here to say yes"))
         .hint(format!(
-            "`terrane run confirm {}` starts it; `--auto-approve` applies without asking",
-            set.id
+            "`terrane run confirm {id}` {deed} it, `terrane run discard {id} --reason \"…\"` drops it"
         ))
-        .status(ExitStatus::Waits))
+        .hint(format!(
+            "`terrane {} --auto-approve` {deed} without asking",
+            action.word()
+        ));
+    let others = changesets::find_alike(watcher.control(), set).await;
+    let others = others.map_err(|err| CommandError::from_error(&err))?;
+    let names: Vec<String> = others.iter().map(ToString::to_string).collect();
+    let said = match names.as_slice() {
+        [] => said,
+        [one] => said.hint(format!(
+            "change set {one} asks for the same and waits, too; `terrane run discard {one} --reason \"…\"` drops it"
+        )),
+        many => said.hint(format!(
+            "change sets {} ask for the same and wait, too; `terrane run discard` drops one",
+            many.join(", ")
+        )),
+    };
+    Err(said.status(ExitStatus::Waits))
 }
 
 /// Whether other people have to speak first; then there is nothing to ask here.

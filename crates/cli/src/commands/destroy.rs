@@ -9,6 +9,7 @@ use model::changeset::Action;
 use model::ids::StackName;
 use model::project::Project;
 
+use super::apply::policy_override;
 use super::change::{self, Change, Destroying};
 use super::{open_home, read_project};
 use crate::args::Global;
@@ -22,7 +23,8 @@ use crate::{CommandError, ExitStatus, Process, report};
 #[command(
     after_help = "Examples:\n  terrane destroy web+\n  terrane destroy layer:apps\n  \
                   terrane destroy old --from 3f9c1e2\n  \
-                  terrane destroy vault --auto-approve --confirm vault"
+                  terrane destroy vault --auto-approve --confirm vault\n  \
+                  terrane destroy web --override-policy --reason \"the account is closed today\""
 )]
 pub(crate) struct DestroyArgs {
     /// Stacks to destroy; `NAME+` includes everything that depends on it
@@ -39,6 +41,12 @@ pub(crate) struct DestroyArgs {
     /// Show every attribute
     #[arg(long)]
     full: bool,
+    /// Go past what policies deny, as an emergency: it stays on the record, with the reason
+    #[arg(long, requires = "reason")]
+    override_policy: bool,
+    /// Why, in a sentence
+    #[arg(long, value_name = "TEXT", requires = "override_policy")]
+    reason: Option<String>,
     /// Engines at once [default: the project's `parallelism`, else the number of cores]
     #[arg(short = 'j', long = "jobs", value_name = "N", value_parser = change::jobs)]
     jobs: Option<NonZeroUsize>,
@@ -57,6 +65,7 @@ pub(crate) async fn destroy(
         auto_approve: args.auto_approve,
         destroy: true,
         full: args.full,
+        policy_override: policy_override(args.override_policy, args.reason)?,
         jobs: args.jobs,
         destroying: Destroying {
             confirm: args.confirm,

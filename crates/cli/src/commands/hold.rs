@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use control::holds;
+use control::{changesets, holds, recovery, worker};
 use jiff::Timestamp;
 use model::config::read_duration;
 use model::hold::{Hold, HoldOn};
 use serde_json::json;
 
 use super::by_hand::ReasonArg;
-use super::{open_home, sound_project};
+use super::run::Here;
 use crate::args::Global;
 use crate::view::{duration, table::Table};
 use crate::{CommandError, ExitStatus, Process, report};
@@ -55,7 +55,7 @@ struct ListArgs {
     all: bool,
 }
 
-/// End a hold before its time
+/// End a hold before its time; what was said yes to and waited for that goes on
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  terrane hold release k8s-prod")]
 struct ReleaseArgs {
@@ -74,12 +74,11 @@ pub(crate) async fn hold(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let (open, project) = sound_project(global, process)?;
-    let settings = process.settings(global)?;
-    let control = open_home(&settings, &open, process, process.look(global)).await?;
+    let here = Here::open(global, process).await?;
+    let control = &here.control;
     let failed = |err: &dyn std::error::Error| CommandError::from_error(err);
     let find = |word: &str| -> Result<HoldOn, CommandError> {
-        holds::find(&project, word).ok_or_else(|| {
+        holds::find(&here.project, word).ok_or_else(|| {
             CommandError::new(format!(
                 "`{word}` is neither a stack nor a target with a lane"
             ))
@@ -91,7 +90,7 @@ pub(crate) async fn hold(
         HoldCommand::Add(args) => {
             let on = find(&args.name)?;
             let reason = args.reason.read(process)?;
-            let hold = holds::add(&control, &on, &reason.actor, &reason.text, args.term)
+            let hold = holds::add(control, &on, &reason.actor, &reason.text, args.term)
                 .await
                 .map_err(|err| failed(&err))?;
             if global.json {
@@ -107,17 +106,19 @@ pub(crate) async fn hold(
         }
         HoldCommand::Release(args) => {
             let on = find(&args.name)?;
-            let released = holds::release(&control, &on, &process.actor()).await;
+            let released = holds::release(control, &on, &process.actor()).await;
             let released = released
                 .map_err(|err| failed(&err).hint("`terrane hold list` shows what is held"))?;
-            if global.json {
-                report::json(&json!({ "released": released }))?;
-            } else {
+            if !global.json {
                 report::say(&format!("Released {}.\n", on.words()))?;
+            }
+            let started = go_on(&here, &on, global, process).await?;
+            if global.json {
+                report::json(&json!({ "released": released, "goes_on": started }))?;
             }
         }
         HoldCommand::List(args) => {
-            let all = holds::list(&control, args.all)
+            let all = holds::list(control, args.all)
                 .await
                 .map_err(|err| failed(&err))?;
             if global.json {
@@ -130,6 +131,49 @@ pub(crate) async fn hold(
         }
     }
     Ok(ExitStatus::Done)
+}
+
+/// What waited for the end of a hold goes on now, as far as whoever released it may and can; else it is said what
+/// it waits for.
+async fn go_on(
+    here: &Here,
+    on: &HoldOn,
+    global: &Global,
+    process: &Process,
+) -> Result<Vec<String>, CommandError> {
+    let failed = |err: &dyn std::error::Error| CommandError::from_error(err);
+    let control = &here.control;
+    let mut started = Vec::new();
+    let waiters = holds::waiters(control, on).await;
+    for waiter in waiters.map_err(|err| failed(&err))? {
+        let set = waiter.set.id;
+        let is_here = !recovery::is_elsewhere(control, &waiter.set);
+        let may = is_here && here.check_writer(set, process).await.is_ok();
+        let values = changesets::gather_again(control, &here.open, &process.env, set).await;
+        let values = values.map_err(|err| failed(&err))?;
+        let words = match values.filter(|_| may && waiter.goes_on()) {
+            Some(asker) => {
+                let turned = worker::turn(control, set, None, &asker, None).await;
+                turned.map_err(|err| failed(&err))?;
+                started.push(set.to_string());
+                format!("Change set {set} goes on; `terrane run logs -f {set}` follows it.\n")
+            }
+            None if waiter.goes_on() => format!(
+                "Change set {set} may go on; `terrane {}` by who asked for it, where they did, goes on with it.\n",
+                waiter.set.request.action.word()
+            ),
+            None => {
+                let why = waiter
+                    .why()
+                    .unwrap_or_else(|| waiter.set.status.word().to_owned());
+                format!("Change set {set} waits for {why}.\n")
+            }
+        };
+        if !global.json {
+            report::say(&words)?;
+        }
+    }
+    Ok(started)
 }
 
 fn table(holds: &[Hold]) -> Table {

@@ -65,14 +65,14 @@ pub(crate) async fn run(
 }
 
 /// A project here and its home.
-struct Here {
-    open: OpenProject,
-    project: Project,
-    control: Control,
+pub(super) struct Here {
+    pub(super) open: OpenProject,
+    pub(super) project: Project,
+    pub(super) control: Control,
 }
 
 impl Here {
-    async fn open(global: &Global, process: &Process) -> Result<Self, CommandError> {
+    pub(super) async fn open(global: &Global, process: &Process) -> Result<Self, CommandError> {
         let (open, project) = sound_project(global, process)?;
         let settings = process.settings(global)?;
         let control = open_home(&settings, &open, process, process.look(global)).await?;
@@ -98,7 +98,11 @@ impl Here {
     }
 
     /// Whoever starts runs applies: only a writer of their targets may.
-    async fn check_writer(&self, set: ChangeSetId, process: &Process) -> Result<(), CommandError> {
+    pub(super) async fn check_writer(
+        &self,
+        set: ChangeSetId,
+        process: &Process,
+    ) -> Result<(), CommandError> {
         let set = self.control.store.change_set_get(set).await;
         let set = set.map_err(|err| CommandError::from_error(&err))?;
         let stacks: BTreeSet<StackName> = set.request.stacks.into_iter().collect();

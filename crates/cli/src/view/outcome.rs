@@ -38,8 +38,11 @@ pub struct StackOutcome {
 pub enum StackResult {
     /// Applied or destroyed.
     Changed,
+    /// Planned, and as it should be.
     Unchanged,
-    /// Left out, and nothing is wrong with that.
+    /// Not planned: nothing of its own, and nothing it consumes, changed.
+    Untouched,
+    /// Not begun, and nothing before it is to blame: somebody stopped, or said no.
     Skipped,
     /// Not started, because something before it did not end well.
     Poisoned {
@@ -47,7 +50,15 @@ pub enum StackResult {
         /// The stacks between, nearest to `by` first.
         through: Vec<String>,
     },
+    /// Not destroyed, because something stands on it.
+    StillNeeded {
+        why: String,
+    },
+    /// A policy objected, before or after it was planned.
+    Denied(Failure),
     Failed(Failure),
+    /// Applied, but a stage after it did not pass.
+    NotDone(Failure),
     /// Stopped by a person.
     Interrupted(Failure),
     /// Whoever did it was lost: it may or may not have happened.
@@ -78,9 +89,15 @@ pub struct KeptState {
 impl Outcome {
     pub fn is_success(&self) -> bool {
         self.stacks.iter().all(|stack| match stack.result {
-            StackResult::Changed | StackResult::Unchanged | StackResult::Skipped => true,
+            StackResult::Changed
+            | StackResult::Unchanged
+            | StackResult::Untouched
+            | StackResult::Skipped => true,
             StackResult::Poisoned { .. }
+            | StackResult::StillNeeded { .. }
+            | StackResult::Denied(_)
             | StackResult::Failed(_)
+            | StackResult::NotDone(_)
             | StackResult::Interrupted(_)
             | StackResult::Unknown(_) => false,
         })
@@ -107,12 +124,13 @@ pub fn render(outcome: &Outcome, look: Look) -> String {
     out
 }
 
-/// `Done: 2 stacks applied, 1 unchanged, 1 skipped in 4 m 12 s.`
+/// `Done: 2 stacks applied, 1 unchanged, 1 untouched in 4 m 12 s.`
 fn done(outcome: &Outcome) -> String {
     let tally = Tally::of(outcome);
     let counts = [
         (tally.changed, outcome.deed.past()),
         (tally.unchanged, "unchanged"),
+        (tally.untouched, "untouched"),
         (tally.skipped, "skipped"),
     ];
     let mut parts: Vec<String> = counts
@@ -132,7 +150,10 @@ fn done(outcome: &Outcome) -> String {
 fn stack_block(result: &StackResult, name: &str, look: Look) -> String {
     let line = |mark: Mark, words: &str| format!("{} {name}   {words}\n", mark.painted(look));
     match result {
-        StackResult::Changed | StackResult::Unchanged | StackResult::Skipped => String::new(),
+        StackResult::Changed
+        | StackResult::Unchanged
+        | StackResult::Untouched
+        | StackResult::Skipped => String::new(),
         StackResult::Poisoned { by, through } => {
             let quoted = |stack: &String| format!("`{}`", clean(stack));
             let between: Vec<String> = through.iter().map(quoted).collect();
@@ -145,9 +166,22 @@ fn stack_block(result: &StackResult, name: &str, look: Look) -> String {
                 &format!("skipped, poisoned by {}{way}", quoted(by)),
             )
         }
+        StackResult::StillNeeded { why } => {
+            line(Mark::Failed, &format!("not destroyed: {}", clean(why)))
+        }
+        StackResult::Denied(failure) => {
+            let headline = format!("denied by policy while {}", clean(&failure.stage));
+            line(Mark::Failed, &headline) + &failure.body("the denial", look)
+        }
         StackResult::Failed(failure) => {
             line(Mark::Failed, &failure.headline("failed while"))
                 + &failure.body("the failure", look)
+        }
+        StackResult::NotDone(failure) => {
+            line(
+                Mark::Failed,
+                &failure.headline("applied, not done: failed while"),
+            ) + &failure.body("the failure", look)
         }
         StackResult::Interrupted(failure) => {
             line(Mark::Failed, &failure.headline("interrupted while"))
@@ -198,12 +232,15 @@ impl Failure {
 fn verdict(outcome: &Outcome, look: Look) -> String {
     let tally = Tally::of(outcome);
     let counts = [
+        (tally.denied, "denied"),
         (tally.failed, "failed"),
+        (tally.not_done, "applied, not done"),
         (tally.interrupted, "interrupted"),
         (tally.unknown, "unknown"),
         (tally.skipped, "skipped"),
         (tally.changed, outcome.deed.past()),
         (tally.unchanged, "unchanged"),
+        (tally.untouched, "untouched"),
     ];
     let parts: Vec<String> = counts
         .iter()
@@ -225,6 +262,12 @@ fn way_on(outcome: &Outcome, tally: &Tally) -> Vec<String> {
             format!("`terrane plan {stack}` shows what is left to do in `{stack}`")
         })
         .collect();
+    let needed = outcome.stacks.iter();
+    let needed = needed.filter(|stack| matches!(stack.result, StackResult::StillNeeded { .. }));
+    hints.extend(needed.map(|stack| {
+        let stack = clean(&stack.stack);
+        format!("`terrane destroy {stack}+` destroys its dependents first")
+    }));
     let command = match outcome.deed {
         Deed::Apply => format!(
             "`terrane apply --resume {}` runs what is left",
@@ -232,7 +275,16 @@ fn way_on(outcome: &Outcome, tally: &Tally) -> Vec<String> {
         ),
         Deed::Destroy => "the same command again destroys what is left".to_owned(),
     };
-    if tally.failed > 0 {
+    if tally.denied > 0 {
+        hints.push(format!("change what is denied, then {command}"));
+        let verb = match outcome.deed {
+            Deed::Apply => "apply",
+            Deed::Destroy => "destroy",
+        };
+        hints.push(format!(
+            "in an emergency, `terrane {verb} --override-policy --reason \"…\"` goes past it, on the record"
+        ));
+    } else if tally.failed + tally.not_done > 0 {
         hints.push(format!("fix the cause, then {command}"));
     } else if tally.interrupted > 0 {
         hints.push(command);
@@ -253,8 +305,11 @@ impl Deed {
 struct Tally {
     changed: usize,
     unchanged: usize,
+    untouched: usize,
     skipped: usize,
+    denied: usize,
     failed: usize,
+    not_done: usize,
     interrupted: usize,
     unknown: usize,
 }
@@ -266,8 +321,13 @@ impl Tally {
             let number = match stack.result {
                 StackResult::Changed => &mut tally.changed,
                 StackResult::Unchanged => &mut tally.unchanged,
-                StackResult::Skipped | StackResult::Poisoned { .. } => &mut tally.skipped,
+                StackResult::Untouched => &mut tally.untouched,
+                StackResult::Skipped
+                | StackResult::Poisoned { .. }
+                | StackResult::StillNeeded { .. } => &mut tally.skipped,
+                StackResult::Denied(_) => &mut tally.denied,
                 StackResult::Failed(_) => &mut tally.failed,
+                StackResult::NotDone(_) => &mut tally.not_done,
                 StackResult::Interrupted(_) => &mut tally.interrupted,
                 StackResult::Unknown(_) => &mut tally.unknown,
             };

@@ -43,6 +43,9 @@ pub enum StackStatus {
     Deferred {
         reason: String,
     },
+    /// Not planned: nothing of its own, and nothing it consumes, changed.
+    Untouched,
+    /// Not planned, although it should have been.
     Skipped {
         reason: String,
     },
@@ -139,14 +142,15 @@ pub(crate) fn values(
 /// `Plan: 0 to add, 3 to change, 1 to replace, 0 to destroy, in 2 of 4 stacks.`
 pub fn closing(set: &PlanSet) -> String {
     let mut counts = PlanCounts::default();
-    let (mut changed, mut deferred, mut failed) = (0, 0, 0);
+    let (mut changed, mut deferred, mut failed, mut skipped) = (0, 0, 0, 0);
     for stack in &set.stacks {
         match &stack.status {
             StackStatus::Planned(plan) => {
                 counts = counts.plus(plan.counts());
                 changed += usize::from(!plan.is_empty());
             }
-            StackStatus::NoChanges | StackStatus::Skipped { .. } => {}
+            StackStatus::NoChanges | StackStatus::Untouched => {}
+            StackStatus::Skipped { .. } => skipped += 1,
             StackStatus::Deferred { .. } => deferred += 1,
             StackStatus::Failed { .. } => failed += 1,
         }
@@ -154,7 +158,7 @@ pub fn closing(set: &PlanSet) -> String {
     let total = set.stacks.len();
     let mut words = match (changed, total) {
         (0, 0) => return "No changes: no stack was selected.".to_owned(),
-        (0, _) if deferred + failed == 0 => {
+        (0, _) if deferred + failed + skipped == 0 => {
             return nothing_changes(set);
         }
         (0, _) => "Plan: no changes so far".to_owned(),
@@ -168,7 +172,8 @@ pub fn closing(set: &PlanSet) -> String {
     let missing: Vec<String> = [
         (denied, "denied"),
         (failed, "failed"),
-        (deferred, "deferred"),
+        (skipped, "skipped"),
+        (deferred, "without a preview"),
     ]
     .iter()
     .filter(|(number, _)| *number > 0)
@@ -180,21 +185,21 @@ pub fn closing(set: &PlanSet) -> String {
     words + "."
 }
 
-/// The stack's own line, and what is to be said below it.
 /// What was not even planned is said, so that nobody takes it for looked at.
 fn nothing_changes(set: &PlanSet) -> String {
-    let skipped = set
+    let untouched = set
         .stacks
         .iter()
-        .filter(|stack| matches!(stack.status, StackStatus::Skipped { .. }))
+        .filter(|stack| matches!(stack.status, StackStatus::Untouched))
         .count();
-    if skipped == 0 {
+    if untouched == 0 {
         return "No changes: everything is as the configuration says.".to_owned();
     }
-    let stacks = text::count(skipped, "stack");
-    format!("No changes; {stacks} skipped: `--all` plans everything.")
+    let stacks = text::count(untouched, "stack");
+    format!("No changes; {stacks} untouched: `--all` plans everything.")
 }
 
+/// The stack's own line, and what is to be said below it.
 fn stack_lines(stack: &StackPlan, widest: usize, sheet: Sheet) -> (String, Vec<String>) {
     let look = sheet.look;
     let name = text::pad(&clean(&stack.stack), widest);
@@ -207,6 +212,7 @@ fn stack_lines(stack: &StackPlan, widest: usize, sheet: Sheet) -> (String, Vec<S
             faint(&format!("deferred, no preview: {}", clean(reason))),
             Vec::new(),
         ),
+        StackStatus::Untouched => (faint("untouched: nothing it consumes changes"), Vec::new()),
         StackStatus::Skipped { reason } => {
             (faint(&format!("skipped: {}", clean(reason))), Vec::new())
         }

@@ -14,7 +14,14 @@ const NARROWEST: usize = 10;
 pub struct Table {
     headings: Vec<String>,
     numbers: Vec<usize>,
-    rows: Vec<Vec<String>>,
+    rows: Vec<Row>,
+}
+
+#[derive(Clone, Debug)]
+enum Row {
+    Cells(Vec<String>),
+    /// Words of their own above the rows they are about.
+    Line(String),
 }
 
 impl Table {
@@ -35,7 +42,20 @@ impl Table {
 
     /// Adds a row; cells that are missing at its end stay empty.
     pub fn row<C: Into<String>>(&mut self, cells: impl IntoIterator<Item = C>) {
-        self.rows.push(cells.into_iter().map(Into::into).collect());
+        let cells = cells.into_iter().map(Into::into);
+        self.rows.push(Row::Cells(cells.collect()));
+    }
+
+    /// Adds a line that has no columns.
+    pub fn line(&mut self, words: impl Into<String>) {
+        self.rows.push(Row::Line(words.into()));
+    }
+
+    fn cells(&self) -> impl Iterator<Item = &Vec<String>> {
+        self.rows.iter().filter_map(|row| match row {
+            Row::Cells(cells) => Some(cells),
+            Row::Line(_) => None,
+        })
     }
 
     /// The heading and the rows, or nothing at all without rows.
@@ -45,7 +65,7 @@ impl Table {
         }
         let widths = (0..self.headings.len())
             .map(|column| {
-                let cells = self.rows.iter().filter_map(|row| row.get(column));
+                let cells = self.cells().filter_map(|row| row.get(column));
                 let widest = cells.map(|cell| text::width(&text::clean(cell))).max();
                 widest.unwrap_or(0).max(text::width(&self.headings[column]))
             })
@@ -57,7 +77,12 @@ impl Table {
             out.push('\n');
         }
         for row in &self.rows {
-            for line in self.lines(row, &widths, look) {
+            let lines = match row {
+                Row::Cells(cells) => self.lines(cells, &widths, look),
+                Row::Line(words) if look.piped => vec![text::clean(words).into_owned()],
+                Row::Line(words) => text::wrap(words, look.width),
+            };
+            for line in lines {
                 out.push_str(&line);
                 out.push('\n');
             }

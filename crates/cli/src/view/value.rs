@@ -1,14 +1,15 @@
 //! Values in the notation of the project's language: `{ port = 80, hosts = ["a"] }`.
 
 use model::digits::digits;
+use model::plan::words::words;
 use serde_json::{Map, Value};
 
 use super::text::{quote, width};
 
 /// A value on one line, however long.
 pub(crate) fn one_line(value: &Value) -> String {
-    if let Some(digits) = digits(value) {
-        return digits.to_owned();
+    if let Some(bare) = digits(value).or_else(|| words(value)) {
+        return bare.to_owned();
     }
     match value {
         Value::Null => "null".to_owned(),
@@ -38,7 +39,7 @@ pub(crate) fn lines(value: &Value, columns: usize) -> Vec<String> {
     }
     let inner = columns.saturating_sub(2);
     match value {
-        value if digits(value).is_some() => vec![flat],
+        value if digits(value).or_else(|| words(value)).is_some() => vec![flat],
         Value::Array(items) if !items.is_empty() => {
             let items = items.iter().map(|item| with_comma(lines(item, inner)));
             enclose("[", items.flatten(), "]")

@@ -95,6 +95,9 @@ fn row(set: &ChangeSet, run: &Run, runs: &[Run], tails: Option<&Tails>) -> Row {
             let text = [previewed(preview), why_queued(run, runs)].join("   ");
             (Mark::Waiting, text, None)
         }
+        RunState::Planned { .. } if set.request.action == Action::Exec => {
+            (Mark::Waiting, why_queued(run, runs), None)
+        }
         RunState::Planned { plan, .. } if tails.is_none() => {
             (Mark::Done, format!("planned {}", counts(plan.counts)), None)
         }
@@ -115,6 +118,13 @@ fn row(set: &ChangeSet, run: &Run, runs: &[Run], tails: Option<&Tails>) -> Row {
             };
             (Mark::Running, busy(verb), since(*at))
         }
+        RunState::Applied { outcome, .. } => {
+            let (_, text) = finished(outcome, set.request.action);
+            (Mark::Waiting, text, None)
+        }
+        RunState::Completing {
+            part, since: at, ..
+        } => (Mark::Running, busy(part.word()), since(*at)),
         RunState::Finished { outcome, .. } => {
             let (mark, text) = finished(outcome, set.request.action);
             (mark, text, None)
@@ -132,10 +142,11 @@ fn finished(outcome: &Outcome, action: Action) -> (Mark, String) {
     match outcome {
         Outcome::Planned { plan } => (Mark::Done, format!("planned {}", counts(plan.counts))),
         Outcome::Deferred { preview, .. } => (Mark::Skipped, previewed(preview)),
+        Outcome::Unchanged if action == Action::Exec => (Mark::Done, "done".to_owned()),
         Outcome::Unchanged => (Mark::Unchanged, "no changes".to_owned()),
         Outcome::Untouched => (
             Mark::Skipped,
-            "skipped: nothing it consumes changes".to_owned(),
+            "untouched: nothing it consumes changes".to_owned(),
         ),
         Outcome::Applied { counts: done, .. } => {
             let words = match action {
@@ -148,6 +159,9 @@ fn finished(outcome: &Outcome, action: Action) -> (Mark, String) {
         Outcome::Failed { problem } if problem.interrupted => {
             (Mark::Failed, "interrupted".to_owned())
         }
+        Outcome::Failed { problem } if problem.policy.denies() => {
+            (Mark::Failed, "denied by policy".to_owned())
+        }
         Outcome::Failed { problem } => {
             let first = problem
                 .diagnostics
@@ -158,9 +172,19 @@ fn finished(outcome: &Outcome, action: Action) -> (Mark, String) {
                 format!("failed: {}", first.lines().next().unwrap_or_default()),
             )
         }
+        Outcome::NotDone { problem, .. } => {
+            let first = problem.message.lines().next().unwrap_or_default();
+            (
+                Mark::Failed,
+                format!("applied, {}: {first}", outcome.word()),
+            )
+        }
         Outcome::Skipped {
             because: Skip::Poisoned { by, .. },
         } => (Mark::Skipped, format!("skipped, poisoned by `{by}`")),
+        Outcome::Skipped {
+            because: because @ Skip::StillNeeded { .. },
+        } => (Mark::Failed, format!("not destroyed: {}", because.words())),
         Outcome::Skipped { .. } => (Mark::Skipped, "skipped".to_owned()),
         Outcome::Unknown { .. } => (Mark::Unknown, "unknown: its runner was lost".to_owned()),
     }

@@ -14,13 +14,25 @@ fn story() -> Story {
 fn without_a_terminal_nothing_is_applied() {
     let story = story();
     let said = story.cli(&["apply"]).expect(3);
-    assert_snapshot!(essence(&said), @"
+    assert_snapshot!(essence(&said), @r#"
     change set c1: apply on `local`
 
     error: change set c1 waits: nobody is here to say yes
-    hint: `terrane run confirm c1` starts it; `--auto-approve` applies without asking
+    hint: `terrane run confirm c1` applies it, `terrane run discard c1 --reason "…"` drops it
+    hint: `terrane apply --auto-approve` applies without asking
     [exit 3]
-    ");
+    "#);
+    // Each leaves one behind, and says so: what a person asked for is never superseded.
+    let again = story.cli(&["apply"]).expect(3);
+    assert_snapshot!(essence(&again), @r#"
+    change set c2: apply on `local`
+
+    error: change set c2 waits: nobody is here to say yes
+    hint: `terrane run confirm c2` applies it, `terrane run discard c2 --reason "…"` drops it
+    hint: `terrane apply --auto-approve` applies without asking
+    hint: change set c1 asks for the same and waits, too; `terrane run discard c1 --reason "…"` drops it
+    [exit 3]
+    "#);
     assert!(said.stdout.contains("Plan: 2 to add"), "{said}");
     let _ = story.cli(&["destroy"]).expect(0);
     assert_eq!(story.made(), Vec::<String>::new());
@@ -58,9 +70,9 @@ fn a_plan_says_by_its_exit_code_whether_there_are_changes() {
     change set c4 on `local`
 
     base  no changes
-    top   skipped: nothing it consumes changes
+    top   untouched: nothing it consumes changes
 
-    No changes; 1 stack skipped: `--all` plans everything.
+    No changes; 1 stack untouched: `--all` plans everything.
     ");
 }
 

@@ -123,7 +123,7 @@ fn a_bundle_without_changes_is_applied_without_a_question() {
     ── stderr
     Plans of `USER`, made as change set c2 on DAY.
     change set c3: apply on `local`
-    Done: 2 stacks unchanged in 0 s.
+    Done: 1 stack unchanged, 1 untouched in 0 s.
     ");
 }
 

@@ -255,3 +255,54 @@ fn outside_of_git() {
     [exit 1]
     ");
 }
+
+#[test]
+fn a_file_by_a_path_that_only_the_engine_knows() {
+    let read = |test: &TestTerrane| {
+        test.write(
+            "d/main.tf",
+            "variable \"size\" { default = 0 }\nlocals { text = file(\"${path.module}/../texts/${var.size}.txt\") }\n",
+        );
+        test.commit_all();
+    };
+    let test = repository();
+    read(&test);
+    test.write("texts/0.txt", "read by nobody else\n");
+    assert_eq!(selected(&test, &["changed:HEAD"]), "d");
+    test.git(&["add", "-A"]);
+    test.commit_all();
+    test.write("charts/app/values.yaml", "a: 3\n");
+    assert_eq!(selected(&test, &["changed:HEAD"]), "c");
+    test.write(
+        "d/main.tf",
+        "variable \"size\" { default = \"x\" }\nlocals { text = file(var.size) }\n",
+    );
+    test.commit_all();
+    test.write("charts/app/values.yaml", "a: 4\n");
+    assert_eq!(selected(&test, &["changed:HEAD"]), "c d");
+}
+
+#[test]
+fn what_may_read_any_file_is_never_untouched() {
+    let reads = "variable \"from\" { default = \"\" }\nvariable \"path\" { default = \"note.txt\" }\n\
+                 output \"text\" { value = file(var.path) }\n";
+    let story = crate::story::Story::new("tofu")
+        .stack("base", "", &crate::story::link("base"))
+        .stack("top", &crate::story::takes("base"), reads);
+    story.write("top/note.txt", "one\n");
+    let _ = story.cli(&["apply", "--auto-approve"]).expect(0);
+    let plan = story.cli(&["plan"]).expect(0);
+    assert!(plan.stdout.contains("top   no changes"), "{plan}");
+    // Who names the files is believed.
+    let file = story.read("terrane.hcl");
+    story.write(
+        "terrane.hcl",
+        &file.replace(
+            "path = \"top\"",
+            "path = \"top\"\n  watch = [\"top/*.txt\"]",
+        ),
+    );
+    let _ = story.cli(&["apply", "--auto-approve"]).expect(0);
+    let plan = story.cli(&["plan"]).expect(0);
+    assert!(!plan.stdout.contains("top   no changes"), "{plan}");
+}

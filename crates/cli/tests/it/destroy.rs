@@ -220,3 +220,25 @@ fn nothing_is_destroyed_that_something_else_stands_on() {
     ");
     assert_eq!(story.made().len(), 3, "nothing went away");
 }
+
+#[test]
+fn what_was_applied_while_a_destroy_waited_keeps_what_it_stands_on() {
+    let story = story("tofu");
+    let _ = story.cli(&["apply", "base", "--auto-approve"]).expect(0);
+    // Nothing stands on it yet; it waits for a yes, and holds nothing meanwhile.
+    let _ = story.cli(&["destroy", "base"]).expect(3);
+    let _ = story.cli(&["apply", "middle", "--auto-approve"]).expect(0);
+    let said = story.cli(&["run", "confirm", "c2"]).expect(4);
+    assert_snapshot!(essence(&said), @"
+    change set c2: destroy on `local`
+    ✗ base   not destroyed: `middle` stands on it, and was applied meanwhile
+    ✗ base   not destroyed: `middle` stands on it, and was applied meanwhile
+
+    error: change set c2 stopped: 1 skipped
+    hint: `terrane destroy base+` destroys its dependents first
+    [exit 4]
+    ");
+    assert_eq!(story.made(), ["base", "middle"], "nothing went away");
+    let list = story.cli(&["run", "list", "--all", "--json"]).expect(0);
+    assert!(list.stdout.contains("was applied meanwhile"), "{list}");
+}

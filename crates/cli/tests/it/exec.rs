@@ -267,3 +267,49 @@ fn a_lost_runner_leaves_an_unknown_end() {
     assert_eq!(addresses(&story), "terraform_data.a");
     drop(story.cli(&["apply", "--auto-approve"]).expect(0));
 }
+
+#[test]
+fn a_list_says_who_did_what_and_shows_no_secret() {
+    let secret = "tok-77aa02be11";
+    let story = Story::on(
+        terrane()
+            .env("STORY_TOKEN", secret)
+            .env("CI", "true")
+            .env("GITHUB_ACTOR", "ada")
+            .env("TERRANE_HOME", "../people"),
+        "tofu",
+    )
+    .block("context \"api\" {\n  autoattach = [\"app\"]\n  vars = { from = secret(\"env:STORY_TOKEN\") }\n}")
+    .stack("app", "", &crate::story::link("app"));
+    let _ = story.cli(&["apply", "--auto-approve"]).expect(0);
+    let remove = format!("terraform_data.app[\"{secret}\"]");
+    let _ = story.cli(&["exec", "app", "--", "state", "rm", &remove]);
+    let _ = story.cli(&["exec", "app", "--", "state", "list"]).expect(0);
+    let list = story.cli(&["run", "list", "--all"]).expect(0);
+    let is_moment = |word: &str| word.len() == 20 && word.ends_with('Z');
+    let spaced = list.stdout.replace('\n', " \n ");
+    let words = spaced.split(' ');
+    let level: Vec<&str> = words
+        .map(|word| {
+            if is_moment(word) {
+                "2026-11-16T08:00:00Z"
+            } else {
+                word
+            }
+        })
+        .collect();
+    assert_snapshot!(level.join(" ").replace(" \n ", "\n"), @r#"
+    SET   RUN   STACK   STATE     FOR   WHY
+    c3: exec `state list` by `ada`, 2026-11-16T08:00:00Z
+    c3    r3    app     done        –
+    c2: exec `state rm terraform_data.app["(secret)"]` by `ada`, 2026-11-16T08:00:00Z
+    c2    r2    app     failed      –   could not `state rm terraform_data.app["(secret)"]`: the engine ended with exit code 1
+    c1: apply by `ada`, 2026-11-16T08:00:00Z
+    c1    r1    app     applied     –
+    "#);
+    let list = story.cli(&["run", "list", "--all", "--json"]).expect(0);
+    assert!(!list.stdout.contains(secret), "{list}");
+    let show = story.cli(&["run", "show", "c2"]).expect(0);
+    assert!(!show.stdout.contains(secret), "{show}");
+    assert!(!show.stdout.contains("to add"), "{show}");
+}

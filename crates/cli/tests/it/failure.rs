@@ -44,12 +44,12 @@ fn dependents_are_skipped_and_the_rest_is_finished() {
         allow_duplicates! {
             assert_snapshot!(essence(&mended), @"
             change set c2: apply on `local`
-              beside   skipped: nothing it consumes changes
+              beside   untouched: nothing it consumes changes
               other    no changes
             ✓ base     applied 1 change
             ✓ middle   applied 1 change
             ✓ top      applied 1 change
-            Done: 3 stacks applied, 2 unchanged in 0 s.
+            Done: 3 stacks applied, 1 unchanged, 1 untouched in 0 s.
             [exit 0]
             ");
         }
@@ -85,7 +85,7 @@ fn a_plan_that_fails_is_told_as_well() {
 
     top   skipped: poisoned by `base`
 
-    Plan: no changes so far; 1 failed.
+    Plan: no changes so far; 1 failed, 1 skipped.
     "#);
     let apply = story.cli(&["apply", "--auto-approve"]).expect(1);
     assert_snapshot!(essence(&apply), @r#"

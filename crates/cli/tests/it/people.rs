@@ -284,12 +284,47 @@ fn a_dependent_runs_again_only_for_what_it_consumes() {
     change set c2 on `shared`
 
     base  no changes
-    top   skipped: nothing it consumes changes
+    top   untouched: nothing it consumes changes
 
-    No changes; 1 stack skipped: `--all` plans everything.
+    No changes; 1 stack untouched: `--all` plans everything.
     ");
     let named = story.cli(&["plan", "top"]).expect(0);
     assert!(named.stdout.contains("top  no changes"), "{named}");
     let all = story.cli(&["plan", "--all"]).expect(0);
     assert!(all.stdout.contains("top   no changes"), "{all}");
+}
+
+#[test]
+fn what_was_confirmed_goes_on_with_the_end_of_a_hold() {
+    let story = story("");
+    let _ = story.cli(&["apply"]).expect(3);
+    // A part of what was confirmed is held: the rest goes on, and that waits.
+    let hold = ["hold", "add", "top", "--reason", "migration"];
+    let _ = story.cli(&hold).expect(0);
+    let _ = story.cli(&["run", "confirm", "c1"]);
+    story.settle();
+    assert_eq!(story.made(), ["base"]);
+    let said = story.cli(&["hold", "release", "top"]).expect(0);
+    assert_snapshot!(said, @"
+    ── stderr
+    Released stack `top`.
+    Change set c1 goes on; `terrane run logs -f c1` follows it.
+    ");
+    story.wait_until("top", || story.made().len() == 2);
+    assert_eq!(story.made(), ["base", "top"]);
+}
+
+#[test]
+fn what_nobody_said_yes_to_waits_on_after_a_hold() {
+    let story = story("");
+    let _ = story.cli(&["apply"]).expect(3);
+    let hold = ["hold", "add", "shared", "--reason", "quota"];
+    let _ = story.cli(&hold).expect(0);
+    let said = story.cli(&["hold", "release", "shared"]).expect(0);
+    assert_snapshot!(said, @"
+    ── stderr
+    Released lane `shared`.
+    Change set c1 waits for a yes: `terrane run confirm c1`.
+    ");
+    assert_eq!(story.made(), Vec::<String>::new());
 }

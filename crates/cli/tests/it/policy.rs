@@ -70,15 +70,14 @@ fn what_a_policy_denies_is_shown_and_not_applied() {
             change set c2: apply on `local`
               top     skipped, poisoned by `bad`
             ✓ other   applied 1 change
-            ✗ bad     failed: denied by policy: `owners`, rule `deny`: it has no owner (terraform_data.bad)
-            ✗ bad     failed while planning, after 0 s
-                denied by policy: `owners`, rule `deny`: it has no owner (terraform_data.bad)
-                change what is denied; in an emergency `terrane apply --override-policy --reason "…"` goes past
-                it, on the record
+            ✗ bad     denied by policy
+            ✗ bad     denied by policy while planning
+                `owners`: it has no owner (terraform_data.bad)
               top     skipped, poisoned by `bad`
 
-            error: change set c2 stopped: 1 failed, 1 skipped, 1 applied
-            hint: fix the cause, then `terrane apply --resume c2` runs what is left
+            error: change set c2 stopped: 1 denied, 1 skipped, 1 applied
+            hint: change what is denied, then `terrane apply --resume c2` runs what is left
+            hint: in an emergency, `terrane apply --override-policy --reason "…"` goes past it, on the record
             [exit 4]
             "#);
         }
@@ -234,11 +233,7 @@ fn at_apply_it_is_asked_again() {
     );
     let _ = story.cli(&["plan"]).expect(0);
     let said = story.cli(&["apply", "--auto-approve"]).expect(4);
-    assert!(
-        said.stderr
-            .contains("denied by policy: `owners`, rule `deny`: not on a Friday"),
-        "{said}"
-    );
+    assert!(said.stderr.contains("`owners`: not on a Friday"), "{said}");
     assert_eq!(story.made(), Vec::<String>::new());
 }
 
@@ -489,4 +484,53 @@ fn block(plan: &str) -> String {
     let lines = plan.lines().skip_while(|line| !line.starts_with("policy"));
     let lines: Vec<&str> = lines.take_while(|line| !line.is_empty()).collect();
     lines.join("\n")
+}
+
+#[test]
+fn a_yes_may_be_denied() {
+    let story = with(
+        "at = [\"approval\"]",
+        "package terrane\ndeny contains \"not on a Friday\" if input.run.phase == \"approval\"\n",
+    );
+    let _ = story.cli(&["apply"]).expect(3);
+    let said = story.cli(&["run", "confirm", "c1"]).expect(4);
+    assert_snapshot!(said.stderr, @"
+    error: change set c1 may not be confirmed: denied by policy
+           `owners`: not on a Friday
+    hint: it waits as it is; `terrane run show c1` says where it stands
+    ");
+    assert_eq!(story.made(), Vec::<String>::new());
+    let list = story.cli(&["run", "list"]).expect(0);
+    assert!(list.stdout.contains("awaiting confirmation"), "{list}");
+}
+
+#[test]
+fn a_destroy_that_is_denied_can_be_overridden() {
+    let story = story("package terrane\ndeny contains \"it holds data\" if input.run.destroy\n");
+    let _ = story.cli(&["apply", "--auto-approve"]).expect(0);
+    let said = story.cli(&["destroy", "--auto-approve"]).expect(4);
+    assert_snapshot!(essence(&said), @r#"
+    change set c2: destroy on `local`
+    ✗ base   denied by policy
+    ✗ base   denied by policy while planning
+        `owners`: it holds data
+
+    error: change set c2 stopped: 1 denied
+    hint: change what is denied, then the same command again destroys what is left
+    hint: in an emergency, `terrane destroy --override-policy --reason "…"` goes past it, on the record
+    [exit 4]
+    "#);
+    let past = [
+        "destroy",
+        "--auto-approve",
+        "--override-policy",
+        "--reason",
+        "the account is closed today",
+    ];
+    let _ = story.cli(&past).expect(0);
+    let open = story.cli(&["run", "list", "--open"]).expect(0);
+    assert!(
+        open.stdout.contains("the account is closed today"),
+        "{open}"
+    );
 }

@@ -250,7 +250,7 @@ fn what_cannot_be_seen_says_why_and_neither_fails_nor_poisons() {
                   input   (known after `many`)
                   known after apply: id, output
 
-            Plan: 2 to add, 0 to change, 0 to replace, 0 to destroy, in 2 of 3 stacks; 1 deferred.
+            Plan: 2 to add, 0 to change, 0 to replace, 0 to destroy, in 2 of 3 stacks; 1 without a preview.
             "#);
         }
         let said = story.cli(&["apply", "--auto-approve"]).expect(0);

@@ -47,14 +47,14 @@ fn both_engines_apply_in_order_and_find_it_unchanged() {
         allow_duplicates! {
             assert_snapshot!(essence(&second), @"
             change set c2: apply on `local`
-              cluster          skipped: nothing it consumes changes
-              database         skipped: nothing it consumes changes
+              cluster          untouched: nothing it consumes changes
+              database         untouched: nothing it consumes changes
               dns              no changes
-              monitoring       skipped: nothing it consumes changes
+              monitoring       untouched: nothing it consumes changes
               network          no changes
-              web-production   skipped: nothing it consumes changes
-              web-staging      skipped: nothing it consumes changes
-            Done: 7 stacks unchanged in 0 s.
+              web-production   untouched: nothing it consumes changes
+              web-staging      untouched: nothing it consumes changes
+            Done: 2 stacks unchanged, 5 untouched in 0 s.
             [exit 0]
             ");
         }
@@ -65,13 +65,13 @@ fn both_engines_apply_in_order_and_find_it_unchanged() {
 
             dns             no changes
             network         no changes
-            cluster         skipped: nothing it consumes changes
-            database        skipped: nothing it consumes changes
-            monitoring      skipped: nothing it consumes changes
-            web-staging     skipped: nothing it consumes changes
-            web-production  skipped: nothing it consumes changes
+            cluster         untouched: nothing it consumes changes
+            database        untouched: nothing it consumes changes
+            monitoring      untouched: nothing it consumes changes
+            web-staging     untouched: nothing it consumes changes
+            web-production  untouched: nothing it consumes changes
 
-            No changes; 5 stacks skipped: `--all` plans everything.
+            No changes; 5 stacks untouched: `--all` plans everything.
             ");
         }
     }
@@ -134,10 +134,10 @@ fn one_change_reaches_only_what_depends_on_it() {
       outputs
         ~ node_count   9 → 12
 
-    database        skipped: nothing it consumes changes
-    monitoring      skipped: nothing it consumes changes
-    web-staging     skipped: nothing it consumes changes
-    web-production  skipped: nothing it consumes changes
+    database        untouched: nothing it consumes changes
+    monitoring      untouched: nothing it consumes changes
+    web-staging     untouched: nothing it consumes changes
+    web-production  untouched: nothing it consumes changes
 
     policy          no objection (1 asked)
 

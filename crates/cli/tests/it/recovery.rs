@@ -215,3 +215,29 @@ fn what_a_lost_runner_would_have_masked_is_masked() {
         Vec::<std::path::PathBuf>::new()
     );
 }
+
+#[test]
+fn what_an_engine_left_behind_is_named_by_who_waits_for_it() {
+    // It goes on in the background, with every descriptor of the engine but the three it is given.
+    let command = "sh -c 'echo $$ > ROOT/left; while [ -d ROOT ] && [ ! -e ROOT/left.go ]; do sleep 0.05; done' > /dev/null 2>&1 &";
+    let story = Story::new("tofu").stack("app", "", &resource("app", "", command));
+    let _ = story.cli(&["apply", "--auto-approve"]).expect(0);
+    story.wait_until("the process left behind", || {
+        story.root().join("left").exists()
+    });
+    let module = resource("app", "", command).replace("input = \"app\"", "input = \"app again\"");
+    story.module("app", &module);
+    let second = story.start("second", &["apply", "--auto-approve"]);
+    story.wait_until("the reason", || {
+        second
+            .stderr_so_far()
+            .contains("which an engine that is gone left behind")
+    });
+    let list = story.cli(&["run", "list"]).expect(0);
+    assert!(list.stdout.contains("waits for process"), "{list}");
+    assert!(list.stdout.contains("sh -c"), "{list}");
+    std::fs::write(story.root().join("left.go"), "").unwrap();
+    let _ = second.wait().expect(0);
+    let list = story.cli(&["run", "list", "--all"]).expect(0);
+    assert!(!list.stdout.contains("waits for process"), "{list}");
+}

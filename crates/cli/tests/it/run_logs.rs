@@ -115,3 +115,39 @@ fn several_runs_are_told_apart() {
     [exit 1]
     ");
 }
+
+#[test]
+fn every_attempt_keeps_its_log() {
+    let fails = "resource \"terraform_data\" \"x\" {\n  provisioner \"local-exec\" { command = \"echo first words; exit 3\" }\n}\n";
+    let story = Story::new("tofu").stack("one", "", fails);
+    let _ = story.cli(&["apply", "--auto-approve"]).expect(1);
+    story.module("one", &fails.replace("first", "second"));
+    let retry = ["run", "retry", "r1", "--auto-approve"];
+    let _ = story.cli(&retry).expect(1);
+    story.module("one", &link("one"));
+    let _ = story.cli(&retry).expect(0);
+    let logs = |attempt: &str| {
+        let said = story.cli(&["run", "logs", "r1", "--attempt", attempt]);
+        said.expect(0).stdout
+    };
+    assert!(logs("1").contains("first words"), "{}", logs("1"));
+    assert!(!logs("1").contains("second words"), "{}", logs("1"));
+    assert!(logs("2").contains("second words"), "{}", logs("2"));
+    let last = story.cli(&["run", "logs", "one"]).expect(0);
+    assert!(last.stdout.contains("Apply complete!"), "{last}");
+    assert!(!last.stdout.contains("words"), "{last}");
+    assert_eq!(logs("3"), last.stdout);
+    let said = story
+        .cli(&["run", "logs", "r1", "--attempt", "4"])
+        .expect(1);
+    assert_snapshot!(said, @"
+    ── stderr
+    error: there is no attempt 4 of `r1`
+    hint: there is a log of 3 attempts
+    [exit 1]
+    ");
+    let show = story.cli(&["run", "show", "r1"]).expect(0);
+    assert!(show.stderr.contains("the logs of 3 attempts"), "{show}");
+    let show = story.cli(&["run", "show", "r1", "--json"]).expect(0);
+    assert!(show.stdout.contains("\"attempts\": 3"), "{show}");
+}

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::changeset::Action;
+use model::changeset::{Action, Dependent};
 use model::graph::Graph;
 use model::hold::HoldOn;
 use model::ids::StackName;
@@ -151,16 +151,17 @@ pub(super) async fn check_upstreams(
     Ok(())
 }
 
-/// Nothing is destroyed that something else still stands on.
+/// Nothing is destroyed that something else still stands on. Says who might: the same is asked again when it begins.
 pub(super) async fn check_downstreams(
     control: &Control,
     open: &OpenProject,
     project: &Project,
     graph: &Graph,
     wanted: &Wanted,
-) -> Result<(), PrepareError> {
+) -> Result<Vec<Dependent>, PrepareError> {
+    let mut dependents = Vec::new();
     if wanted.action != Action::Destroy {
-        return Ok(());
+        return Ok(dependents);
     }
     for name in &wanted.stacks {
         for other in graph.downstreams(name) {
@@ -170,15 +171,23 @@ pub(super) async fn check_downstreams(
             {
                 continue; // it stood on it then, and does no longer
             }
-            if !wanted.stacks.contains(other) && has_resources(control, project, other).await? {
+            if wanted.stacks.contains(other) {
+                continue;
+            }
+            if has_resources(control, project, other).await? {
                 return Err(PrepareError::StillNeeded {
                     stack: name.clone(),
                     by: other.clone(),
                 });
             }
+            dependents.push(Dependent {
+                stack: other.clone(),
+                on: name.clone(),
+                state: project.stacks[other].state.clone(),
+            });
         }
     }
-    Ok(())
+    Ok(dependents)
 }
 
 async fn has_resources(

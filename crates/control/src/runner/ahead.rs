@@ -46,6 +46,7 @@ impl Ahead {
             for name in &awaited.outputs {
                 let output = planned.remove(name).unwrap_or(PlannedOutput {
                     value: None,
+                    partly: None,
                     sensitive: false,
                 });
                 ahead.insert((awaited.stack.clone(), name.clone()), output);

@@ -84,6 +84,7 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
             return void.into_event(job, &plan);
         }
     }
+    job.holds_its_lanes().await?;
     kept_aside::note_applying(job.control, left);
     let call = EngineCall::Apply {
         plan: &scratch.plan(),
@@ -127,6 +128,7 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
     Ok(RunEvent::ApplyFinished {
         counts: plan.counts,
         serial: now.map(|head| head.serial),
+        then: job.first_stage(),
     })
 }
 

@@ -150,20 +150,14 @@ fn failure(err: &PolicyError) -> Failure {
     err.hint().into_iter().fold(failure, Failure::hint)
 }
 
+/// The first denial and how many more: all of them are kept with the verdict, and shown once.
 fn denied(how: &str, verdict: Verdict) -> Failure {
-    let first: Vec<String> = verdict
-        .denials
-        .iter()
-        .take(3)
-        .map(ToString::to_string)
-        .collect();
-    let more = match verdict.denials.len().saturating_sub(3) + verdict.left_off {
+    let first = verdict.denials.first().map(ToString::to_string);
+    let more = match verdict.denials.len().saturating_sub(1) + verdict.left_off {
         0 => String::new(),
-        more => format!("; and {more} more"),
+        more => format!(" (and {more} more)"),
     };
-    let mut failure = Failure::new(format!("{how}: {}{more}", first.join("; ")))
-        .hint("change what is denied; in an emergency `terrane apply --override-policy --reason \"…\"` goes past it, on the record")
-        .refused();
+    let mut failure = Failure::new(format!("{how}: {}{more}", first.unwrap_or_default())).refused();
     failure.policy = Box::new(verdict);
     failure
 }

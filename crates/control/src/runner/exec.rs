@@ -21,7 +21,7 @@ use super::engine::Caller;
 use super::limit::Limit;
 use super::plan::initialise;
 use super::workspace::{Scratch, Workspace};
-use super::{Carried, Failure, Job, failed, inputs};
+use super::{Carried, Failure, Job, failed, inputs, logs};
 use crate::home::Home;
 use crate::kept_aside::Leftovers;
 use crate::spool::Spool;
@@ -42,6 +42,7 @@ pub(super) async fn prepare(job: &Job<'_>) -> RunEvent {
 }
 
 async fn try_prepare(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
+    logs::begin_attempt(job)?;
     let inputs = inputs::gather(job).await?;
     *mask = inputs.mask.clone();
     let plan = PlanRecord {
@@ -121,6 +122,7 @@ async fn try_exec(job: &Job<'_>, exec: &Exec, mask: &mut Mask) -> Result<RunEven
     let var_files = workspace.var_files(job, &scratch);
     let limit = Limit::from_now("apply", job.spec.stack.timeout_apply);
     initialise(job, &caller, &workspace, &inputs, &var_files, limit).await?;
+    job.holds_its_lanes().await?;
     let call = EngineCall::Exec {
         exec,
         var_files: &var_files,
@@ -141,5 +143,6 @@ async fn try_exec(job: &Job<'_>, exec: &Exec, mask: &mut Mask) -> Result<RunEven
     Ok(RunEvent::ApplyFinished {
         counts: PlanCounts::default(),
         serial: serial(job).await?,
+        then: None,
     })
 }

@@ -12,7 +12,8 @@ use model::config::eval::{self, Values};
 use model::digits;
 use model::ids::StackName;
 use model::masking::Mask;
-use model::preview::Unknowns;
+use model::plan::words::words;
+use model::preview::{Partly, Unknowns};
 use model::project::{Backend, Input, Needs};
 use model::run::RunSpec;
 use model::secret::Secret;
@@ -39,6 +40,8 @@ pub(super) struct Inputs {
     pub(super) backend: BTreeMap<String, String>,
     /// Variables that have no value yet.
     pub(super) unknown: Unknowns,
+    /// What is known of those all the same.
+    pub(super) partly: Partly,
 }
 
 impl Inputs {
@@ -99,12 +102,14 @@ pub(super) async fn gather_ahead(job: &Job<'_>, ahead: &Ahead) -> Result<Inputs,
             }
         }
     }
-    let mut unknown = Unknowns::new();
+    let (mut unknown, mut partly) = (Unknowns::new(), Partly::new());
     for (name, input) in &spec.stack.inputs {
         let after = known.awaited(input);
         if !after.is_empty() {
             variables.remove(name);
             unknown.insert(name.clone(), after);
+            let known = known.partly(input).map(|value| (name.clone(), value));
+            partly.extend(known);
             continue;
         }
         let value = known.evaluate(input, &format!("input `{name}`"))?;
@@ -140,6 +145,7 @@ pub(super) async fn gather_ahead(job: &Job<'_>, ahead: &Ahead) -> Result<Inputs,
         consumed,
         backend,
         unknown,
+        partly,
     })
 }
 
@@ -189,6 +195,8 @@ struct Known<'a> {
     outputs: BTreeMap<StackName, BTreeMap<String, (Value, bool)>>,
     /// Outputs that nobody knows before their stack is applied.
     unknown: BTreeSet<(StackName, String)>,
+    /// Of those, what plans say of a part.
+    partly: BTreeMap<(StackName, String), Value>,
     secrets: BTreeMap<String, Secret>,
     hidden: RefCell<Vec<Secret>>,
 }
@@ -201,6 +209,24 @@ impl Known<'_> {
         };
         let outputs = expression.needs.outputs.intersection(&self.unknown);
         outputs.map(|(stack, _)| stack.clone()).collect()
+    }
+
+    /// What is known of an input that is unknown in part. Only of one that takes an output, or a part of one, as it is:
+    /// nobody knows what a function would make of the rest.
+    fn partly(&self, input: &Input) -> Option<Value> {
+        let Input::Expression(expression) = input else {
+            return None;
+        };
+        let mut outputs = expression.needs.outputs.iter();
+        let (Some(one), None) = (outputs.next(), outputs.next()) else {
+            return None;
+        };
+        let value = self.partly.get(one)?;
+        if !eval::is_plain_reference(expression) {
+            return None;
+        }
+        let taken = eval::evaluate(input, &Instead { known: self, value }).ok()?;
+        (!taken.sensitive && words(&taken.value).is_none()).then_some(taken.value)
     }
 
     fn evaluate(&self, input: &Input, what: &str) -> Result<Value, Failure> {
@@ -224,6 +250,26 @@ impl Known<'_> {
             }
             Value::Null | Value::Bool(_) => {}
         }
+    }
+}
+
+/// One output as a plan knows it in part, in place of what was applied.
+struct Instead<'a> {
+    known: &'a Known<'a>,
+    value: &'a Value,
+}
+
+impl Values for Instead<'_> {
+    fn output(&self, _stack: &StackName, _key: &str) -> Option<(Value, bool)> {
+        Some((self.value.clone(), false))
+    }
+
+    fn env(&self, name: &str) -> Option<String> {
+        self.known.env(name)
+    }
+
+    fn secret(&self, reference: &str) -> Option<Secret> {
+        self.known.secret(reference)
     }
 }
 
@@ -251,6 +297,7 @@ async fn resolve<'a>(
         env: asker.env(),
         outputs: BTreeMap::new(),
         unknown: BTreeSet::new(),
+        partly: BTreeMap::new(),
         secrets: BTreeMap::new(),
         hidden: RefCell::new(Vec::new()),
     };
@@ -287,7 +334,11 @@ async fn resolve<'a>(
         for (stack, name) in outputs {
             let applied = known.outputs.get(stack);
             let is_there = applied.is_some_and(|outputs| outputs.contains_key(name));
-            match ahead.get(stack, name).map(|it| (&it.value, it.sensitive)) {
+            let key = || (stack.clone(), name.clone());
+            let planned = ahead.get(stack, name);
+            let partly = planned.and_then(|it| it.partly.clone());
+            known.partly.extend(partly.map(|value| (key(), value)));
+            match planned.map(|it| (&it.value, it.sensitive)) {
                 None if spec.no_state && !is_there => {
                     known.unknown.insert((stack.clone(), name.clone()));
                 }

@@ -16,7 +16,8 @@ use model::run::Stage;
 use model::secret::Secret;
 
 use super::workspace::hidden_path;
-use crate::home::Home;
+use super::{Failure, Job};
+use crate::home::{COMPLAINTS, Home, log_name, make_private};
 
 /// A file that an engine writes, and its copy without secrets.
 pub(super) struct LogCopy {
@@ -33,21 +34,18 @@ pub(super) struct LogCopy {
 const SYNC: Duration = Duration::from_secs(1);
 
 impl LogCopy {
-    /// Of what an engine says in a stage; what it said in an earlier call is dropped.
+    /// Of what an engine says in a stage.
     pub(super) fn of_events(
         raw: PathBuf,
         copy: &Path,
         mask: Mask,
         is_durable: bool,
     ) -> io::Result<Self> {
-        if copy.exists() {
-            fs::remove_file(copy)?;
-        }
         let log = Self::new(raw, copy, mask)?;
         Ok(Self { is_durable, ..log })
     }
 
-    /// Of its complaints, which come after those of earlier calls.
+    /// What comes now goes behind what earlier calls of the same attempt said.
     pub(super) fn new(raw: PathBuf, copy: &Path, mask: Mask) -> io::Result<Self> {
         if raw.exists() {
             fs::remove_file(&raw)?;
@@ -101,6 +99,33 @@ impl LogCopy {
     }
 }
 
+/// A run that is planned anew begins its logs anew; those of the attempt before stay.
+pub(super) fn begin_attempt(job: &Job<'_>) -> Result<(), Failure> {
+    let kept = keep_earlier(&job.control.home, job.run);
+    kept.map_err(|err| Failure::because("could not keep the logs of the attempt before", &err))
+}
+
+fn keep_earlier(home: &Home, run: RunId) -> io::Result<()> {
+    let dir = home.run_dir(run);
+    let names = Stage::ALL.map(log_name).into_iter().chain([COMPLAINTS]);
+    let names: Vec<&str> = names.filter(|name| dir.join(name).exists()).collect();
+    if names.is_empty() {
+        return Ok(());
+    }
+    let to = home.attempt(run, earlier_attempts(home, run) + 1);
+    make_private(&to)?;
+    for name in names {
+        fs::rename(dir.join(name), to.join(name))?;
+    }
+    Ok(())
+}
+
+/// How many attempts of a run are over, and have their logs aside.
+pub(crate) fn earlier_attempts(home: &Home, run: RunId) -> usize {
+    let found = fs::read_dir(home.attempts(run));
+    found.map_or(0, |entries| entries.flatten().count())
+}
+
 fn open_copy(path: &Path) -> io::Result<File> {
     let mut options = File::options();
     options.create(true).append(true).mode(0o600).open(path)
@@ -115,13 +140,7 @@ pub(crate) fn lost_events(home: &Home, run: RunId, stage: Stage) -> Vec<EngineEv
 /// Makes the rest of the copies for a runner that was lost. What it had to hide lies beside its inputs; without
 /// that nobody knows what to look for, and only what it copied itself stays.
 pub(crate) fn finish_lost(home: &Home, run: RunId) {
-    let hidden = fs::read(hidden_path(home, run))
-        .ok()
-        .and_then(|bytes| serde_json::from_slice::<Vec<String>>(&bytes).ok());
-    let mask = hidden.map(|values| {
-        let secrets: Vec<Secret> = values.iter().map(Secret::new).collect();
-        Mask::new(&secrets)
-    });
+    let mask = hidden_in(home, run);
     let stages = [Stage::Preparing, Stage::Planning, Stage::Applying];
     let events = stages.map(|stage| {
         (
@@ -137,6 +156,14 @@ pub(crate) fn finish_lost(home: &Home, run: RunId) {
         }
         drop(fs::remove_file(raw));
     }
+}
+
+/// What a run that has not been tidied up after had to hide.
+pub(crate) fn hidden_in(home: &Home, run: RunId) -> Option<Mask> {
+    let bytes = fs::read(hidden_path(home, run)).ok()?;
+    let values: Vec<String> = serde_json::from_slice(&bytes).ok()?;
+    let secrets: Vec<Secret> = values.iter().map(Secret::new).collect();
+    Some(Mask::new(&secrets))
 }
 
 fn complete(copy: &Path, raw: &[u8], mask: &Mask) -> io::Result<()> {

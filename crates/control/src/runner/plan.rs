@@ -27,7 +27,7 @@ use super::engine::Caller;
 use super::inputs::{self, Inputs};
 use super::limit::Limit;
 use super::workspace::{Scratch, Workspace};
-use super::{Carried, Failure, Job, ahead, check, failed, seal};
+use super::{Carried, Failure, Job, ahead, check, failed, logs, seal};
 use crate::fit::{self, Judged};
 use crate::state::StateAccess;
 
@@ -41,6 +41,7 @@ pub(super) async fn plan(job: &Job<'_>) -> RunEvent {
 }
 
 async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
+    logs::begin_attempt(job)?;
     let access = read_state(job).await?;
     let head = access.pinned().cloned();
     let is_ours = job.spec.target.backend == Backend::Terrane;
@@ -52,6 +53,7 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
         return Ok(RunEvent::NothingToChange {
             consumed: None,
             serial: None,
+            then: job.first_stage(),
         });
     }
     let inputs = inputs::gather(job).await?;
@@ -85,6 +87,7 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
             .as_ref()
             .filter(|_| is_ours)
             .map(|head| seal::sealed_head(head).serial),
+        then: job.first_stage(),
     };
     if nothing_changes(&ended.events(), ended.exit.code()) {
         scratch.remove();

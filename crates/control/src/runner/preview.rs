@@ -11,17 +11,18 @@ use drivers::engine::{EngineCall, Plan as PlanCall};
 use drivers::tree::DirTree;
 use model::masking::Mask;
 use model::plan::Plan;
-use model::preview::{Rewritten, Unknowns, rewrite};
+use model::preview::{Rewritten, rewrite};
 use model::run::{Awaited, PlanRecord, Preview, RunEvent, Stage};
 use model::seal::Seal;
 
 use super::ahead::{self, Ahead};
 use super::engine::Caller;
+use super::inputs::Inputs;
 use super::limit::Limit;
 use super::plan::{changing_outputs, initialise, keep_view, mode, read_state, show};
 use super::seal::{lock_file, sealed_head};
 use super::workspace::{Scratch, Workspace};
-use super::{Failure, Job, failed, inputs};
+use super::{Failure, Job, failed, inputs, logs};
 use crate::fit;
 
 /// For a run that waits for its upstreams: what could be seen of its plan by now.
@@ -75,13 +76,14 @@ struct Looked {
 }
 
 async fn look(job: &Job<'_>, awaits: &[Awaited], mask: &mut Mask) -> Result<Looked, Failure> {
+    logs::begin_attempt(job)?;
     let access = read_state(job).await?;
     let head = access.pinned().cloned();
     let ahead = Ahead::of(job, awaits).await?;
     let inputs = inputs::gather_ahead(job, &ahead).await?;
     *mask = inputs.mask.clone();
     let workspace = Workspace::prepare_apart(job).await?;
-    let rewritten = rewrite_source(job, &workspace, &inputs.unknown)?;
+    let rewritten = rewrite_source(job, &workspace, &inputs)?;
     let scratch = Scratch::open(job)?;
     scratch.write_variables(&inputs.variables)?;
     let mut caller = Caller::new(job, &workspace, inputs.environment.clone(), access).await?;
@@ -148,8 +150,9 @@ async fn look(job: &Job<'_>, awaits: &[Awaited], mask: &mut Mask) -> Result<Look
 fn rewrite_source(
     job: &Job<'_>,
     workspace: &Workspace,
-    unknown: &Unknowns,
+    inputs: &Inputs,
 ) -> Result<Option<Rewritten>, Failure> {
+    let (unknown, partly) = (&inputs.unknown, &inputs.partly);
     if unknown.is_empty() {
         return Ok(None);
     }
@@ -158,7 +161,7 @@ fn rewrite_source(
     };
     let tree = DirTree::new(workspace.tree()).map_err(|err| failed(&err))?;
     let path = &job.spec.stack.path;
-    let rewritten = rewrite(&tree, path, job.spec.engine.flavor, unknown);
+    let rewritten = rewrite(&tree, path, job.spec.engine.flavor, unknown, partly);
     let rewritten = rewritten.map_err(|err| Failure::new(err.to_string()))?;
     for (name, text) in &rewritten.files {
         replace(&workspace.dir.join(name), text).map_err(|err| failed(&err))?;

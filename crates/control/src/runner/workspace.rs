@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use drivers::snapshot::Slot;
 use model::digits;
 use model::ids::RunId;
+use model::masking::Mask;
 use model::project::Backend;
 use model::run::RunSpec;
 use model::secret::Secret;
@@ -16,9 +17,9 @@ use serde_json::{Map, Value, json};
 use store::Scope;
 
 use super::{Failure, Job};
-use crate::Control;
 use crate::home::{OVERRIDE_FILE, make_private};
 use crate::locks::try_lock;
+use crate::{Control, stragglers};
 
 mod apart;
 
@@ -102,6 +103,8 @@ struct Taking {
     spec: RunSpec,
     /// Its plan must be made where it is applied: who holds its lanes, and who plans for a bundle.
     waits: bool,
+    /// Of what must not be shown, as far as it is known before the inputs are put together.
+    mask: Mask,
     runtime: tokio::runtime::Handle,
 }
 
@@ -114,6 +117,7 @@ impl Taking {
             run: job.run,
             spec: job.spec.clone(),
             waits: job.holds_lanes || job.keeps_plan,
+            mask: Mask::new(&job.asker.secrets(std::slice::from_ref(job.spec))),
             runtime: tokio::runtime::Handle::current(),
         })
     }
@@ -132,6 +136,7 @@ impl Taking {
                 .slot(&self.spec.slot, number)
                 .map_err(io::Error::other)?;
             if let Some(locks) = self.try_tree(&slot, number)? {
+                drop(fs::remove_file(self.control.home.run_waits(self.run)));
                 return Ok((number, slot.tree().to_owned(), locks));
             }
         }
@@ -148,7 +153,7 @@ impl Taking {
         let stack = if self.waits {
             let file = open_lock(&stack)?;
             if file.try_lock().is_err() {
-                self.say_for_whom();
+                self.say_for_whom(&stack);
                 file.lock()?;
             }
             file
@@ -158,7 +163,8 @@ impl Taking {
             };
             file
         };
-        let tree = open_lock(&slots.join(format!("{number}.lock")))?;
+        let tree_lock = slots.join(format!("{number}.lock"));
+        let tree = open_lock(&tree_lock)?;
         loop {
             if tree.try_lock().is_ok() {
                 // Nobody is at work here: the tree is looked over, and changed if need be.
@@ -174,19 +180,20 @@ impl Taking {
             if !self.waits {
                 return Ok(None);
             }
-            self.say_for_whom();
+            self.say_for_whom(&tree_lock);
             tree.lock()?; // when the last engine of the other source is gone
         }
     }
 
     /// Notes whose engines are in the way, for whoever watches: on this stack or on another source. Not knowing it is no reason
     /// not to wait.
-    fn say_for_whom(&self) {
+    fn say_for_whom(&self, lock: &Path) {
         let others = self.runtime.block_on(self.others_at_work());
-        if let Ok(others) = others
-            && !others.is_empty()
-        {
-            let words = format!("waits for {}", others.join(", "));
+        let words = match others.unwrap_or_default().as_slice() {
+            [] => stragglers::of_lock(lock, &self.mask),
+            others => Some(format!("waits for {}", others.join(", "))),
+        };
+        if let Some(words) = words {
             drop(fs::write(self.control.home.run_waits(self.run), words));
         }
     }

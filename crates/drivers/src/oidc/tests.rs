@@ -150,3 +150,30 @@ async fn a_job_asks_for_its_token() {
         "`ISSUER/job` answered 401"
     );
 }
+
+#[tokio::test]
+async fn keys_are_asked_for_once_and_again_for_one_that_is_not_among_them() {
+    let issuer = Issuer::start();
+    let oidc = Oidc::new().unwrap();
+    let verify = async |token: Token<'_>| {
+        let token = Secret::new(token.mint());
+        oidc.clone()
+            .verify(&token, issuer.address(), "terrane")
+            .await
+    };
+    for signed in [Signed::Es256, Signed::Rs256, Signed::Es256] {
+        assert!(verify(issuer.token(&[]).signed(signed)).await.is_ok());
+    }
+    let once = issuer.asked().len();
+    assert_eq!(once, 2, "{:?}", issuer.asked());
+    let unknown = issuer.token(&[]).signed(Signed::Unpublished);
+    let refused = verify(unknown).await.unwrap_err();
+    assert!(
+        matches!(refused, VerifyTokenError::UnknownKey { .. }),
+        "{refused}"
+    );
+    assert_eq!(issuer.asked().len(), 2 * once);
+    // What is known needs no issuer.
+    issuer.go_down();
+    assert!(verify(issuer.token(&[])).await.is_ok());
+}

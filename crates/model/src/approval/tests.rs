@@ -36,6 +36,7 @@ fn set(rule: ApprovalRule) -> (ChangeSet, Vec<Run>) {
         asker: Some("ada".to_owned()),
         identity: None,
         exec: None,
+        dependents: Vec::new(),
         origin: Origin::Person,
         approvals: vec![Requirement {
             by: "target `azure`".to_owned(),
@@ -69,6 +70,7 @@ fn set(rule: ApprovalRule) -> (ChangeSet, Vec<Run>) {
         },
         upstreams: Vec::new(),
         is_settled: false,
+        stages: Vec::new(),
     });
     let set = ChangeSet {
         id: ChangeSetId(1),

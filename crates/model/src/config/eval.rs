@@ -4,6 +4,7 @@
 
 use std::cell::Cell;
 
+use hcl_edit::expr::TraversalOperator;
 use serde_json::{Value, json};
 
 use super::evaluator::{Evaluator, Fetched, Host, MAX_STEPS, Names, Refs};
@@ -20,6 +21,24 @@ pub trait Values {
     /// The asker's environment.
     fn env(&self, name: &str) -> Option<String>;
     fn secret(&self, reference: &str) -> Option<Secret>;
+}
+
+/// Whether an expression only names something and steps into it: `stack.a.output.b[0].c`.
+pub fn is_plain_reference(expression: &Expression) -> bool {
+    let Ok(parsed) = hcl_edit::parser::parse_expr(&expression.text) else {
+        return false;
+    };
+    let hcl_edit::expr::Expression::Traversal(traversal) = parsed else {
+        return false;
+    };
+    let is_step = |operator: &TraversalOperator| match operator {
+        TraversalOperator::GetAttr(_) | TraversalOperator::LegacyIndex(_) => true,
+        TraversalOperator::Index(at) => at.as_str().is_some() || at.as_number().is_some(),
+        TraversalOperator::AttrSplat(_) | TraversalOperator::FullSplat(_) => false,
+    };
+    let is_named = matches!(traversal.expr, hcl_edit::expr::Expression::Variable(_));
+    let mut operators = traversal.operators.iter();
+    is_named && operators.all(|operator| is_step(operator.value()))
 }
 
 /// A value, and whether it may be shown.

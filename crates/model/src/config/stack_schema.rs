@@ -214,7 +214,7 @@ pub(crate) static PUBLISH: Block = Block {
         )
         .required()
         .refs(Refs::Own),
-        attr("contract", Kind::Contract, "what the values must satisfy"),
+        attr("contract", Kind::Contract, "what the stack's outputs must satisfy"),
         attr(
             "partial",
             Kind::Texts,
@@ -226,10 +226,10 @@ pub(crate) static PUBLISH: Block = Block {
             "what is published; default: the contract's outputs as they are",
         )
         .refs(Refs::Own),
+        attr("plain", Kind::Texts, "fields that look like a secret and are none"),
     ],
     blocks: &[many(&SINK)],
     doc: "Publishes facts of the stack after its apply.",
-    later: true,
     ..PLAIN
 };
 

@@ -6,7 +6,9 @@ use hcl_edit::structure::{Block, Body};
 
 use super::read::Draft;
 use super::scan::scan;
-use super::{ModuleCall, Output, RemoteState, RequiredProvider, Variable, provider_of};
+use super::{
+    ModuleCall, Output, RemoteState, RequiredProvider, UnknownRead, Variable, provider_of,
+};
 use crate::config::shape::{head, label_span};
 use crate::config::syntax::ParsedFile;
 use crate::config::syntax::Source;
@@ -59,6 +61,13 @@ pub(super) fn add(draft: &mut Draft, file: &ParsedFile) {
     }
     let found = scan(&draft.module.dir, &file.body);
     draft.module.files.extend(found.files);
+    for (function, whereabouts, at) in found.unknown {
+        draft.module.unknown_reads.push(UnknownRead {
+            function,
+            whereabouts,
+            at: source.location(at),
+        });
+    }
     for (what, at) in found.unstable {
         draft.findings.push(
             Finding::warning(

@@ -3,7 +3,8 @@
 use serde_json::{Map, Value};
 
 use super::read::Draft;
-use super::{ModuleCall, RemoteState, RequiredProvider, provider_of};
+use super::scan::READERS;
+use super::{ModuleCall, RemoteState, RequiredProvider, UnknownRead, Whereabouts, provider_of};
 use crate::config::syntax::Source;
 use crate::diagnostic::{Finding, Location};
 
@@ -20,6 +21,7 @@ pub(super) fn add(draft: &mut Draft, source: &Source) {
             return;
         }
     };
+    note_reads(draft, source);
     for (word, body) in objects(&root) {
         match word.as_str() {
             "variable" => {
@@ -192,4 +194,19 @@ fn find(source: &Source, kind: &str, name: &str) -> Location {
         .and_then(|rest| rest.find(&quoted))
         .map_or(from, |at| from + at);
     source.location(at..at + quoted.len())
+}
+
+/// Expressions are not looked through here: whatever reads a file may read any.
+fn note_reads(draft: &mut Draft, source: &Source) {
+    for function in READERS {
+        let call = format!("${{{function}(");
+        if let Some(at) = source.code().find(&call) {
+            let at = at + 2;
+            draft.module.unknown_reads.push(UnknownRead {
+                function: (*function).to_owned(),
+                whereabouts: Whereabouts::Anywhere,
+                at: source.location(at..at + function.len()),
+            });
+        }
+    }
 }

@@ -1,5 +1,5 @@
-//! Looks through all expressions of a file for what only shows there: files that are read by a literal
-//! path, and things that break in a snapshot.
+//! Looks through all expressions of a file for what only shows there: files that are read, by a path that is
+//! written out or not, and things that break in a snapshot.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -10,12 +10,15 @@ use hcl_edit::structure::Body;
 use hcl_edit::template::Element;
 use hcl_edit::visit::{Visit, visit_func_call, visit_traversal};
 
-use crate::config::paths;
+use super::Whereabouts;
+use crate::config::paths::{self, Leaves};
 
 #[derive(Default)]
 pub(super) struct Scan {
     dir: String,
     pub(super) files: BTreeSet<String>,
+    /// Reads whose path is not written out: by which function, what is known of it, and where.
+    pub(super) unknown: Vec<(String, Whereabouts, Range<usize>)>,
     /// `path.cwd` and `abspath()`: what was used, and where.
     pub(super) unstable: Vec<(&'static str, Range<usize>)>,
 }
@@ -29,7 +32,7 @@ pub(super) fn scan(dir: &str, body: &Body) -> Scan {
     scan
 }
 
-const READERS: &[&str] = &[
+pub(super) const READERS: &[&str] = &[
     "file",
     "fileexists",
     "templatefile",
@@ -51,17 +54,9 @@ impl Visit for Scan {
             self.unstable.push(("abspath()", at));
         }
         if READERS.contains(&name)
-            && let Some(path) = call.args.get(0).and_then(literal_path)
+            && let Some(path) = call.args.get(0)
         {
-            let path = match (name, call.args.get(1).and_then(literal_path)) {
-                ("fileset", Some(pattern)) => format!("{path}/{pattern}"),
-                ("fileset", None) => format!("{path}/**"),
-                _ => path,
-            };
-            // One that leaves the project is not in the snapshot; the engine says so.
-            if let Ok(path) = paths::join(&self.dir, &path) {
-                self.files.insert(path);
-            }
+            self.read(call, path);
         }
         visit_func_call(self, call);
     }
@@ -77,6 +72,64 @@ impl Visit for Scan {
         }
         visit_traversal(self, traversal);
     }
+}
+
+impl Scan {
+    fn read(&mut self, call: &FuncCall, path: &Expression) {
+        let name = call.name.name.as_str();
+        let Some(path) = literal_path(path) else {
+            let whereabouts = match literal_start(path) {
+                Some(start) => match paths::join(&self.dir, &start) {
+                    Ok(dir) => Whereabouts::Below(dir),
+                    Err(Leaves::Absolute(_) | Leaves::Up(_)) => Whereabouts::Outside,
+                },
+                None => Whereabouts::Anywhere,
+            };
+            self.note_unknown(call, whereabouts);
+            return;
+        };
+        let path = match (name, call.args.get(1).and_then(literal_path)) {
+            ("fileset", Some(pattern)) => format!("{path}/{pattern}"),
+            ("fileset", None) => format!("{path}/**"),
+            _ => path,
+        };
+        match paths::join(&self.dir, &path) {
+            Ok(path) => {
+                self.files.insert(path);
+            }
+            Err(Leaves::Absolute(_)) => self.note_unknown(call, Whereabouts::Outside),
+            // It is not in the snapshot; the engine says so.
+            Err(Leaves::Up(_)) => {}
+        }
+    }
+
+    fn note_unknown(&mut self, call: &FuncCall, whereabouts: Whereabouts) {
+        let name = call.name.name.as_str().to_owned();
+        let at = call.name.name.span().unwrap_or(0..0);
+        self.unknown.push((name, whereabouts, at));
+    }
+}
+
+/// The directory that a path begins with, if what follows is not written out; one that climbs behind that may lead
+/// anywhere.
+fn literal_start(expr: &Expression) -> Option<String> {
+    let mut known = String::new();
+    let mut is_open = false;
+    for (at, element) in expr.as_string_template()?.iter().enumerate() {
+        match element {
+            Element::Literal(text) if is_open && text.contains("..") => return None,
+            Element::Literal(text) if !is_open => known.push_str(text),
+            Element::Interpolation(interpolation) if at == 0 => match &interpolation.expr {
+                Expression::Traversal(traversal) if is_path_module(traversal) => known.push('.'),
+                _ => return None,
+            },
+            Element::Literal(_) | Element::Interpolation(_) | Element::Directive(_) => {
+                is_open = true;
+            }
+        }
+    }
+    let (dir, _) = known.rsplit_once('/')?;
+    Some(dir.to_owned())
 }
 
 /// The text of a path that is written out; `${path.module}` in front means the module's directory.

@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use crate::plan::{AttributeChange, PlanValue};
+use crate::plan::{AttributeChange, PlanValue, words};
 
 /// A value with the engine's marks: trees of the same shape in which `true` stands for a whole branch.
 #[derive(Clone, Copy)]
@@ -154,12 +154,12 @@ impl<'a> Marks<'a> {
     }
 
     /// The value with words where something inside is not known or not to be shown.
-    fn flattened(self) -> Value {
+    pub(crate) fn flattened(self) -> Value {
         if self.is_unknown() {
-            return Value::from("(known after apply)");
+            return words::of("(known after apply)");
         }
         if self.is_sensitive() && !self.value.is_null() {
-            return Value::from("(sensitive)");
+            return words::of("(sensitive)");
         }
         match self.value {
             Value::Array(_) => {
@@ -228,7 +228,7 @@ fn step<'a>(value: &'a Value, segment: &Segment) -> &'a Value {
     inner.unwrap_or(&NOTHING)
 }
 
-pub(super) fn has_mark(marks: &Value) -> bool {
+pub(crate) fn has_mark(marks: &Value) -> bool {
     match marks {
         Value::Bool(mark) => *mark,
         Value::Array(items) => items.iter().any(has_mark),

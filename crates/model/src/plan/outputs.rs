@@ -9,7 +9,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::ParsePlanError;
-use super::diff::has_mark;
+use super::diff::{Marks, has_mark};
 use crate::digits;
 
 /// An output as it will be.
@@ -17,6 +17,9 @@ use crate::digits;
 pub struct PlannedOutput {
     /// None if it is known only after the apply, in whole or in part.
     pub value: Option<Value>,
+    /// If it is known in part, and none of it is sensitive: with words where something is not.
+    #[serde(default)]
+    pub partly: Option<Value>,
     pub sensitive: bool,
 }
 
@@ -40,9 +43,16 @@ pub fn planned_outputs(json: &[u8]) -> Result<BTreeMap<String, PlannedOutput>, P
         // As they are read from a state: no digit is lost on the way to a dependent.
         let text = change.after.as_ref().map_or("null", |after| after.get());
         let value = digits::read(text).map_err(ParsePlanError::NotPlanJson)?;
+        let sensitive = has_mark(&change.after_sensitive);
+        let is_split = !is_known && change.after_unknown != Value::Bool(true);
+        let partly = (is_split && !sensitive).then(|| {
+            let marks = Marks::new(&value, &change.after_unknown, &Value::Null);
+            marks.flattened()
+        });
         let planned = PlannedOutput {
+            partly,
             value: is_known.then_some(value),
-            sensitive: has_mark(&change.after_sensitive),
+            sensitive,
         };
         Ok((name, planned))
     });

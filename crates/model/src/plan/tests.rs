@@ -389,7 +389,7 @@ fn sensitive_on_either_side_hides_both() {
     check(
         &json!({"actions": ["update"], "before": {"a": {"p": "long-secret", "q": 1}}, "after": {}, "after_unknown": {"a": true},
             "before_sensitive": {"a": {"p": true}}}),
-        "a: {\"p\":\"(sensitive)\",\"q\":1} -> ?",
+        "a: {\"p\":{\"\\u0000words\":\"(sensitive)\"},\"q\":1} -> ?",
     );
     check(
         &json!({"actions": ["update"], "before": {"a": "long-secret", "url": "x"}, "after": {"a": "long-secret", "url": "https://u:long-secret@h"},

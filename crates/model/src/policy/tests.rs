@@ -267,17 +267,14 @@ fn what_is_not_enforced_only_warns() {
     verdict.add("trial", false, said, 0);
     let words =
         |remarks: &[Remark]| -> Vec<String> { remarks.iter().map(ToString::to_string).collect() };
-    assert_eq!(
-        words(&verdict.denials),
-        ["`strict`, rule `deny`: because (x.y)"]
-    );
+    assert_eq!(words(&verdict.denials), ["`strict`: because (x.y)"]);
     assert_eq!(
         words(&verdict.warnings),
         [
-            "`strict`, rule `warn`: because (x.y)",
-            "`trial`, rule `deny`: because (not enforced) (x.y)",
+            "`strict`: because (x.y)",
+            "`trial`: because (not enforced) (x.y)",
             "`trial`, rule `require_approval`: because (not enforced) (x.y)",
-            "`trial`, rule `warn`: because (x.y)",
+            "`trial`: because (x.y)",
         ]
     );
     assert_eq!(verdict.approvals.len(), 1);

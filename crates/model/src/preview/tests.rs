@@ -21,7 +21,13 @@ fn tree(files: &[(&str, &str)]) -> MemoryTree {
 }
 
 fn rewritten(files: &[(&str, &str)], names: &[&str]) -> Result<Rewritten, RewriteError> {
-    rewrite(&tree(files), "m", Flavor::Tofu, &unknowns(names))
+    rewrite(
+        &tree(files),
+        "m",
+        Flavor::Tofu,
+        &unknowns(names),
+        &Partly::new(),
+    )
 }
 
 #[track_caller]
@@ -307,7 +313,7 @@ proptest! {
         let done = rewritten(&[("main.tf", &text)], &["a"]).unwrap();
         let after = done.files.get("main.tf").unwrap_or(&text);
         prop_assert_eq!(after.replace("local.terrane_preview_a", "var.a"), text.clone());
-        let again = rewrite(&tree(&[("main.tf", after)]), "m", Flavor::Tofu, &unknowns(&["a"])).unwrap();
+        let again = rewrite(&tree(&[("main.tf", after)]), "m", Flavor::Tofu, &unknowns(&["a"]), &Partly::new()).unwrap();
         prop_assert!(!again.files.contains_key("main.tf"), "{after}");
     }
 }

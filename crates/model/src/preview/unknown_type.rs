@@ -27,7 +27,7 @@ pub(super) fn of_any(declared: Option<&str>, resource: &str) -> String {
     }
 }
 
-fn of_type(declared: &Expression) -> Option<String> {
+pub(super) fn of_type(declared: &Expression) -> Option<String> {
     match declared {
         Expression::Variable(name) => of_word(name.as_str()),
         // As it was written long ago: `type = "string"`.

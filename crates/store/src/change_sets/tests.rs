@@ -13,12 +13,12 @@ use model::ids::{ChangeSetId, RunId, StackName};
 use model::plan::PlanCounts;
 use model::project::{Backend, Confirm, LaneScope, Stack, Target, Wait};
 use model::run::{
-    self, Awaited, EnginePin, PlanRecord, Preview, Problem, RunEvent, RunSpec, RunState, Upstream,
+    Awaited, EnginePin, PlanRecord, Preview, Problem, RunEvent, RunSpec, RunState, Stage, Upstream,
 };
 use model::seal::Seal;
 
 use crate::testing::{Dice, TestHome};
-use crate::{ChangeSetError, NewHold, Store};
+use crate::{ChangeSetError, Fence, NewHold, Store};
 
 const START: Timestamp = Timestamp::UNIX_EPOCH;
 
@@ -46,6 +46,9 @@ fn spec(name: &str, upstreams: &[&str]) -> RunSpec {
         approval: None,
     };
     RunSpec {
+        review: false,
+        facts: BTreeMap::new(),
+        publishers: BTreeMap::new(),
         exec: None,
         policies: Vec::new(),
         stack: Stack {
@@ -79,6 +82,7 @@ fn spec(name: &str, upstreams: &[&str]) -> RunSpec {
             .map(|name| Upstream {
                 stack: stack(name),
                 outputs: BTreeSet::from(["x".to_owned()]),
+                wait: Wait::Verified,
             })
             .collect(),
         output_states: BTreeMap::new(),
@@ -174,6 +178,7 @@ impl World {
         Request {
             identity: None,
             exec: None,
+            dependents: Vec::new(),
             policy_override: None,
             project: "p".to_owned(),
             machine: String::new(),
@@ -305,17 +310,7 @@ impl World {
     }
 
     fn ending(&mut self, state: &RunState) -> Option<RunEvent> {
-        let problem = Problem {
-            policy: model::policy::Verdict::default(),
-            stage: run::Stage::Planning,
-            message: "no".to_owned(),
-            diagnostics: Vec::new(),
-            serial: None,
-            hint: None,
-            refused: false,
-            interrupted: false,
-            left: None,
-        };
+        let problem = Problem::new(Stage::Planning, "no");
         let how = self.dice.below(6);
         match state {
             RunState::Planning { awaits, .. } if !awaits.is_empty() => Some(match how {
@@ -335,6 +330,7 @@ impl World {
                 0 => RunEvent::NothingToChange {
                     consumed: Some("consumed".to_owned()),
                     serial: Some(1),
+                    then: None,
                 },
                 1 => RunEvent::Failed { problem },
                 2 => RunEvent::RunnerLost {
@@ -361,11 +357,25 @@ impl World {
                 _ => RunEvent::ApplyFinished {
                     counts: PlanCounts::default(),
                     serial: Some(2),
+                    then: (how == 3).then_some(Stage::Publishing),
+                },
+            }),
+            RunState::Completing { part, .. } => Some(match how {
+                0 => RunEvent::Failed { problem },
+                1 => RunEvent::RunnerLost {
+                    kept: None,
+                    left: None,
+                },
+                _ => RunEvent::StageFinished {
+                    part: *part,
+                    report: serde_json::Value::Null,
+                    then: (*part == Stage::Publishing).then_some(Stage::Verifying),
                 },
             }),
             RunState::Queued
             | RunState::Deferred { .. }
             | RunState::Planned { .. }
+            | RunState::Applied { .. }
             | RunState::Finished { .. } => None,
         }
     }
@@ -504,7 +514,7 @@ impl World {
         for run in self.store.run_list(id).await.unwrap() {
             let mut state = RunState::Queued;
             for (at, event) in self.store.run_events(run.id).await.unwrap() {
-                state = run::advance(&state, event, at).unwrap();
+                state = model::run::advance(&state, event, at).unwrap();
             }
             assert_eq!(state, run.state, "{}", run.id);
         }
@@ -529,14 +539,22 @@ impl World {
                     RunState::Planning { .. } => RunEvent::NothingToChange {
                         consumed: None,
                         serial: None,
+                        then: None,
                     },
                     RunState::Applying { .. } => RunEvent::ApplyFinished {
                         counts: PlanCounts::default(),
                         serial: None,
+                        then: None,
+                    },
+                    RunState::Completing { part, .. } => RunEvent::StageFinished {
+                        part,
+                        report: serde_json::Value::Null,
+                        then: None,
                     },
                     RunState::Queued
                     | RunState::Deferred { .. }
                     | RunState::Planned { .. }
+                    | RunState::Applied { .. }
                     | RunState::Finished { .. } => {
                         continue;
                     }
@@ -584,4 +602,73 @@ async fn whatever_happens_the_promises_hold() {
         world.comes_to_rest().await;
         world.sets.clear();
     }
+}
+
+#[tokio::test]
+async fn who_lost_its_lanes_records_nothing_even_if_they_are_held_again() {
+    let home = TestHome::new();
+    let store = home.open().await;
+    let mut world = World {
+        store: store.clone(),
+        dice: Dice::new(),
+        now: START,
+        sets: Vec::new(),
+        alive: BTreeSet::new(),
+    };
+    let request = Request {
+        lanes: vec!["azure".to_owned()],
+        auto_approve: true,
+        approvals: Vec::new(),
+        origin: Origin::Person,
+        ..world.request()
+    };
+    let specs = [spec("a", &[])];
+    let id = store.change_set_insert(&request, &specs, START).await;
+    let id = id.unwrap();
+    let planned = || RunEvent::PlanFinished {
+        plan: plan(START, false),
+        confirmed: true,
+        review: false,
+        fits: None,
+        novelties: Vec::new(),
+    };
+    let applied = || RunEvent::ApplyFinished {
+        counts: PlanCounts::default(),
+        serial: Some(1),
+        then: None,
+    };
+    let turn = async |fence: Option<&Fence>, happened| {
+        let mut claim = |_| true;
+        store
+            .change_set_turn_under(id, fence, None, happened, START, &mut claim)
+            .await
+    };
+    let begun = turn(None, None).await.unwrap();
+    let run = begun.starts[0].0;
+    let first = store.lane_fence(&begun.set).await.unwrap();
+    let first = first.expect("it holds its lanes");
+    turn(Some(&first), Some((run, planned()))).await.unwrap();
+    // Its processes are gone: it is ended, gives its lanes up, and is tried again.
+    let lost = RunEvent::RunnerLost {
+        kept: None,
+        left: None,
+    };
+    turn(None, Some((run, lost))).await.unwrap();
+    let refused = store.lane_check(&first).await;
+    assert!(matches!(refused, Err(ChangeSetError::LaneLost { .. })));
+    let again = store.change_set_reopen(id, Reopen::Rest, &request, &specs, "eve", START);
+    again.await.unwrap();
+    let begun = turn(None, None).await.unwrap();
+    let second = store.lane_fence(&begun.set).await.unwrap();
+    let second = second.expect("it holds its lanes again");
+    turn(Some(&second), Some((run, planned()))).await.unwrap();
+
+    // Whoever was taken for dead says what it did: it may not start an engine, and its word does not count.
+    assert!(store.lane_check(&first).await.is_err());
+    let refused = turn(Some(&first), Some((run, applied()))).await;
+    assert!(matches!(refused, Err(ChangeSetError::LaneLost { .. })));
+    let state = store.run_get(run).await.unwrap().unwrap().state;
+    assert!(matches!(state, RunState::Applying { .. }), "{state:?}");
+    let done = turn(Some(&second), Some((run, applied()))).await.unwrap();
+    assert_eq!(done.set.status, Status::Finished);
 }

@@ -4,14 +4,17 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use model::approval::Approval;
-use model::changeset::{Around, ChangeSet, Front, Say, SetEvent, Status, Step, hear, next};
+use model::changeset::{
+    Around, ChangeSet, Front, Say, SetEvent, Status, Step, hear, next, still_needed,
+};
 use model::hold::Hold;
 use model::ids::{ChangeSetId, RunId};
 use model::run::{Run, RunEvent, Skip, Stage};
 
-use super::{ChangeSetError, Turn, get, record};
+use super::{ChangeSetError, Turn, dependents, get, record};
 use crate::db::Tx;
-use crate::{Store, approvals, holds, lanes, runs};
+use crate::lanes::{self, Fence};
+use crate::{Store, approvals, holds, runs};
 
 impl Store {
     /// Looks at a change set and commits everything that can happen now, together with what just happened
@@ -25,7 +28,24 @@ impl Store {
         now: Timestamp,
         claim: &mut (dyn FnMut(RunId) -> bool + Send),
     ) -> Result<Turn, ChangeSetError> {
+        self.change_set_turn_under(id, None, say, happened, now, claim)
+            .await
+    }
+
+    /// The same for who acts under a hold of its lanes: nothing of it counts if that was lost.
+    pub async fn change_set_turn_under(
+        &self,
+        id: ChangeSetId,
+        fence: Option<&Fence>,
+        say: Option<Say>,
+        happened: Option<(RunId, RunEvent)>,
+        now: Timestamp,
+        claim: &mut (dyn FnMut(RunId) -> bool + Send),
+    ) -> Result<Turn, ChangeSetError> {
         let mut tx = self.db.begin_write().await?;
+        if let Some(fence) = fence {
+            lanes::check(&mut tx, fence).await?;
+        }
         let set = get(&mut tx, id).await?;
         let holds = holds::active(&mut tx, &set.request.project, now).await?;
         let runs = runs::list(&mut tx, id).await?;
@@ -57,6 +77,9 @@ impl Store {
                     runs::look_again_at_settled(&mut tx, &table.set, &mut table.runs).await?;
                 }
             }
+            let standing = dependents::standing(&mut tx, &table.set).await?;
+            let needed = still_needed(&table.set, &table.runs, &standing);
+            table.carry_out(&mut tx, needed, claim).await?;
             let steps = next(&table.set, &table.runs, &table.around());
             if !table.carry_out(&mut tx, steps, claim).await? {
                 break;
@@ -152,6 +175,7 @@ impl Table {
                     (run, RunEvent::PreviewStarted { on }, Some(Stage::Planning))
                 }
                 Step::StartApply(run) => (run, RunEvent::ApplyStarted, Some(Stage::Applying)),
+                Step::StartStage(run, part) => (run, RunEvent::StageStarted { part }, Some(part)),
             };
             if let Some(stage) = start {
                 if self.refused.contains(&run) || !claim(run) {

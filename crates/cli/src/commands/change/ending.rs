@@ -17,6 +17,9 @@ use crate::view::outcome::{self, Deed, Failure, KeptState, StackOutcome, StackRe
 use crate::watch::Watcher;
 use crate::{CommandError, ExitStatus, Process, report};
 
+/// How many denials of one stack are told; the rest is counted.
+const DENIALS: usize = 5;
+
 pub(super) fn plan_status(runs: &[Run], detailed: bool) -> ExitStatus {
     let status = exit_status(runs);
     let has_changes = runs.iter().any(|run| match &run.state {
@@ -27,7 +30,9 @@ pub(super) fn plan_status(runs: &[Run], detailed: bool) -> ExitStatus {
         | RunState::Planning { .. }
         | RunState::Deferred { .. }
         | RunState::Planned { .. }
-        | RunState::Applying { .. } => false,
+        | RunState::Applying { .. }
+        | RunState::Applied { .. }
+        | RunState::Completing { .. } => false,
     });
     if status == ExitStatus::Done && detailed && has_changes {
         ExitStatus::Changes
@@ -39,7 +44,10 @@ pub(super) fn plan_status(runs: &[Run], detailed: bool) -> ExitStatus {
 /// Whether a change set that ends here has changed anything.
 pub(super) fn something_was_applied(runs: &[Run]) -> bool {
     let applied = |run: &Run| match &run.state {
-        RunState::Finished { outcome, .. } => matches!(outcome, Outcome::Applied { .. }),
+        RunState::Finished { outcome, .. } => {
+            matches!(outcome, Outcome::Applied { .. } | Outcome::NotDone { .. })
+        }
+        RunState::Applied { .. } | RunState::Completing { .. } => true,
         RunState::Queued
         | RunState::Planning { .. }
         | RunState::Deferred { .. }
@@ -99,8 +107,19 @@ pub(super) fn say_outcome(watcher: &Watcher<'_>, status: ExitStatus) -> Result<(
 fn exit_status(runs: &[Run]) -> ExitStatus {
     let of = |run: &Run| match &run.state {
         RunState::Finished { outcome, .. } => match outcome {
-            Outcome::Failed { problem } if problem.interrupted => ExitStatus::Interrupted,
+            Outcome::Failed { problem } | Outcome::NotDone { problem, .. }
+                if problem.interrupted =>
+            {
+                ExitStatus::Interrupted
+            }
+            Outcome::NotDone { problem, .. } if problem.stage == Stage::Verifying => {
+                ExitStatus::NotVerified
+            }
+            Outcome::NotDone { .. } => ExitStatus::Failed,
             Outcome::Failed { problem } if problem.refused => ExitStatus::Refused,
+            Outcome::Skipped {
+                because: Skip::StillNeeded { .. },
+            } => ExitStatus::Refused,
             Outcome::Failed { .. }
             | Outcome::Unknown { .. }
             | Outcome::Skipped {
@@ -125,7 +144,9 @@ fn exit_status(runs: &[Run]) -> ExitStatus {
         | RunState::Planning { .. }
         | RunState::Deferred { .. }
         | RunState::Planned { .. }
-        | RunState::Applying { .. } => ExitStatus::Failed,
+        | RunState::Applying { .. }
+        | RunState::Applied { .. }
+        | RunState::Completing { .. } => ExitStatus::Failed,
     };
     runs.iter().map(of).max().unwrap_or(ExitStatus::Done)
 }
@@ -135,10 +156,10 @@ async fn result(watcher: &Watcher<'_>, run: &Run) -> Result<StackResult, Command
         return Ok(StackResult::Skipped);
     };
     Ok(match outcome {
-        Outcome::Planned { .. }
-        | Outcome::Deferred { .. }
-        | Outcome::Unchanged
-        | Outcome::Untouched => StackResult::Unchanged,
+        Outcome::Planned { .. } | Outcome::Deferred { .. } | Outcome::Unchanged => {
+            StackResult::Unchanged
+        }
+        Outcome::Untouched => StackResult::Untouched,
         Outcome::Applied { .. } => StackResult::Changed,
         Outcome::Skipped {
             because: Skip::Poisoned { by, through },
@@ -146,14 +167,27 @@ async fn result(watcher: &Watcher<'_>, run: &Run) -> Result<StackResult, Command
             by: by.to_string(),
             through: through.iter().map(ToString::to_string).collect(),
         },
+        Outcome::Skipped {
+            because: because @ Skip::StillNeeded { .. },
+        } => StackResult::StillNeeded {
+            why: because.words(),
+        },
         Outcome::Skipped { .. } => StackResult::Skipped,
         Outcome::Failed { problem } => {
             let failure = failure(watcher, run, problem).await?;
-            if problem.interrupted {
+            if problem.policy.denies() {
+                StackResult::Denied(failure)
+            } else if problem.interrupted {
                 StackResult::Interrupted(failure)
             } else {
                 StackResult::Failed(failure)
             }
+        }
+        Outcome::NotDone { problem, .. } => {
+            let mut failure = failure(watcher, run, problem).await?;
+            let retry = format!("`terrane run retry {}` goes on there", run.id);
+            failure.lines.push(retry);
+            StackResult::NotDone(failure)
         }
         Outcome::Unknown { kept, .. } => StackResult::Unknown(Failure {
             stage: "applying".to_owned(),
@@ -176,7 +210,17 @@ async fn failure(
     let says_more = ["the time limit", "cancelled by", "killed by"]
         .iter()
         .any(|words| problem.message.contains(words));
-    if says_more || problem.diagnostics.is_empty() && !problem.interrupted {
+    if problem.policy.denies() {
+        let denials = problem.policy.denials.iter();
+        lines.extend(denials.take(DENIALS).map(ToString::to_string));
+        match problem.policy.denials.len().saturating_sub(DENIALS) + problem.policy.left_off {
+            0 => {}
+            more => lines.push(format!(
+                "and {more} more: `terrane run show {} --json`",
+                run.id
+            )),
+        }
+    } else if says_more || problem.diagnostics.is_empty() && !problem.interrupted {
         lines.extend(problem.message.lines().map(str::to_owned));
     }
     lines.extend(problem.hint.clone());
@@ -193,12 +237,7 @@ async fn failure(
             }
         });
     Ok(Failure {
-        stage: match problem.stage {
-            Stage::Preparing => "preparing",
-            Stage::Planning => "planning",
-            Stage::Applying => "applying",
-        }
-        .to_owned(),
+        stage: problem.stage.word().to_owned(),
         after,
         lines,
         diagnostics: diagnostics(problem, watcher.control(), run).await?,
@@ -213,7 +252,7 @@ async fn took(watcher: &Watcher<'_>, run: &Run) -> Result<Duration, CommandError
     let started = events
         .iter()
         .rev()
-        .find(|(_, event)| matches!(event, RunEvent::PlanStarted | RunEvent::ApplyStarted))
+        .find(|(_, event)| is_start(event))
         .map(|(at, _)| *at);
     let ended = events.last().map(|(at, _)| *at);
     Ok(match (started, ended) {
@@ -222,6 +261,13 @@ async fn took(watcher: &Watcher<'_>, run: &Run) -> Result<Duration, CommandError
         }
         _ => Duration::ZERO,
     })
+}
+
+fn is_start(event: &RunEvent) -> bool {
+    matches!(
+        event,
+        RunEvent::PlanStarted | RunEvent::ApplyStarted | RunEvent::StageStarted { .. }
+    )
 }
 
 /// How many resources the engine reported as done before it failed, and how many it had only begun.

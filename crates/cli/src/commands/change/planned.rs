@@ -1,6 +1,7 @@
 //! The plans of a change set, as one page or as events.
 
 use control::changesets;
+use model::plan::words::as_text;
 use model::policy::Verdict;
 use model::project::Project;
 use model::run::{Awaited, Outcome, Preview, Run, RunEvent, RunState};
@@ -65,28 +66,35 @@ async fn novelties(watcher: &Watcher<'_>, run: &Run) -> Result<Option<String>, C
     let events = watcher.control().store.run_events(run.id).await;
     let events = events.map_err(|err| CommandError::from_error(&err))?;
     let last = events.into_iter().rev().find_map(|(_, event)| match event {
-        RunEvent::PlanFinished { novelties, .. } => Some(novelties),
+        RunEvent::PlanFinished {
+            novelties, fits, ..
+        } => Some((novelties, fits)),
         _ => None,
     });
-    let new = last.filter(|new| !new.is_empty());
-    Ok(new.map(|new| format!("new since it was approved: {}", new.join("; "))))
+    Ok(last.and_then(|(new, fits)| match (new.as_slice(), fits) {
+        // Who said `--auto-approve` saw nothing that it could be compared with.
+        ([], Some(false)) => Some("planned afresh: look at all of it".to_owned()),
+        ([], _) => None,
+        (new, _) => Some(format!("new since it was approved: {}", new.join("; "))),
+    }))
 }
 
 async fn status(watcher: &Watcher<'_>, run: &Run) -> Result<StackStatus, CommandError> {
     let has_plan = match &run.state {
         RunState::Planned { .. } | RunState::Applying { .. } => true,
+        RunState::Applied { .. } | RunState::Completing { .. } => {
+            return Ok(StackStatus::NoChanges);
+        }
         RunState::Finished { outcome, .. } => match outcome {
             Outcome::Planned { .. } => true,
-            Outcome::Unchanged | Outcome::Applied { .. } => return Ok(StackStatus::NoChanges),
+            Outcome::Unchanged | Outcome::Applied { .. } | Outcome::NotDone { .. } => {
+                return Ok(StackStatus::NoChanges);
+            }
             Outcome::Deferred { on, preview } => match seen(on, preview) {
                 Some(status) => return Ok(status),
                 None => true,
             },
-            Outcome::Untouched => {
-                return Ok(StackStatus::Skipped {
-                    reason: "nothing it consumes changes".to_owned(),
-                });
-            }
+            Outcome::Untouched => return Ok(StackStatus::Untouched),
             Outcome::Skipped { because } => {
                 return Ok(StackStatus::Skipped {
                     reason: because.words(),
@@ -154,7 +162,9 @@ fn remark(run: &Run) -> Option<String> {
         | RunState::Queued
         | RunState::Planning { .. }
         | RunState::Planned { .. }
-        | RunState::Applying { .. } => return None,
+        | RunState::Applying { .. }
+        | RunState::Applied { .. }
+        | RunState::Completing { .. } => return None,
     };
     match preview {
         Preview::None => None, // said already
@@ -171,7 +181,9 @@ fn awaited(run: &Run, runs: &[Run]) -> Vec<Awaited> {
             continue;
         };
         let outputs = match &upstream.state {
-            RunState::Finished { .. } => continue,
+            RunState::Finished { .. } | RunState::Applied { .. } | RunState::Completing { .. } => {
+                continue;
+            }
             RunState::Planned { plan, .. } | RunState::Applying { plan, .. } => {
                 need.outputs.intersection(&plan.outputs).cloned().collect()
             }
@@ -232,6 +244,7 @@ pub(super) fn show(
             (StackStatus::Planned(plan), None) => ("planned", json!(plan), Value::Null),
             (StackStatus::NoChanges, None) => ("unchanged", Value::Null, Value::Null),
             (StackStatus::Deferred { reason }, _) => ("deferred", Value::Null, json!(reason)),
+            (StackStatus::Untouched, _) => ("untouched", Value::Null, Value::Null),
             (StackStatus::Skipped { reason }, _) => ("skipped", Value::Null, json!(reason)),
             (StackStatus::Failed { lines, .. }, _) if lines.is_empty() => {
                 ("failed", Value::Null, Value::Null)
@@ -242,7 +255,7 @@ pub(super) fn show(
         };
         let mut event = json!({ "event": "plan", "stack": stack.stack, "status": word });
         if !plan.is_null() {
-            event["plan"] = plan;
+            event["plan"] = as_text(plan);
         }
         let said = set.policy.iter().find(|it| it.stack == stack.stack);
         if let Some(said) = said.filter(|it| !it.verdict.asked.is_empty()) {

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use control::runs::{self, Explained, Which};
 use jiff::Timestamp;
+use model::exec::Exec;
 use model::run::{Run, RunState};
 use serde_json::{Value, json};
 
 use crate::args::Global;
 use crate::commands::place::Place;
-use crate::view::{duration, table::Table};
+use crate::view::{Look, duration, table::Table};
 use crate::{CommandError, ExitStatus, Process, report};
 
 /// Show what is under way or waits, and why; `--all` also what is over
@@ -55,31 +56,60 @@ pub(super) async fn list(
         report::say("Nothing is under way. `terrane run list --all` shows what was.\n")?;
         return Ok(ExitStatus::Done);
     }
+    let look = process.data_look(global);
     let mut table = Table::new(["SET", "RUN", "STACK", "STATE", "FOR", "WHY"]).right(4);
     for set in &sets {
-        for run in &set.runs {
-            if args.all || !run.state.is_finished() {
-                table.row([
-                    set.set.id.to_string(),
-                    run.id.to_string(),
-                    run.stack.to_string(),
-                    set.word(run).to_owned(),
-                    span(set, run).map_or_else(|| "–".to_owned(), duration::clock),
-                    set.why_run(run).unwrap_or_default(),
-                ]);
-            }
+        let runs = set.runs.iter();
+        let mut runs = runs
+            .filter(|run| args.all || !run.state.is_finished())
+            .peekable();
+        if runs.peek().is_some() {
+            table.line(heading(set, look));
+        }
+        for run in runs {
+            table.row([
+                set.set.id.to_string(),
+                run.id.to_string(),
+                run.stack.to_string(),
+                set.word(run).to_owned(),
+                span(set, run).map_or_else(|| "–".to_owned(), duration::clock),
+                set.why_run(run).unwrap_or_default(),
+            ]);
         }
     }
-    report::data(&table.render(process.data_look(global)))?;
+    report::data(&table.render(look))?;
     Ok(ExitStatus::Done)
+}
+
+/// ``c42: exec `state list` by `ada`, 3 minutes ago``; where no one looks, by the clock.
+fn heading(set: &Explained, look: Look) -> String {
+    let request = &set.set.request;
+    let exec = request.exec.as_ref();
+    let exec = exec.map_or_else(String::new, |exec| format!(" `{}`", exec.line()));
+    let asker = request.asker.as_deref().unwrap_or("nobody known");
+    let at = set.set.created_at;
+    let when = if look.piped {
+        at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    } else {
+        duration::ago(Duration::try_from(set.now.duration_since(at)).unwrap_or_default())
+    };
+    format!(
+        "{}: {}{exec} by `{asker}`, {when}",
+        set.set.id,
+        request.action.word()
+    )
 }
 
 /// How long it is where it is; of what is over, nothing.
 fn span(set: &Explained, run: &Run) -> Option<Duration> {
     let since = match &run.state {
-        RunState::Planning { since, .. } | RunState::Applying { since, .. } => *since,
+        RunState::Planning { since, .. }
+        | RunState::Applying { since, .. }
+        | RunState::Completing { since, .. } => *since,
         RunState::Planned { plan, .. } => plan.since.unwrap_or(set.set.created_at),
-        RunState::Queued | RunState::Deferred { .. } => set.set.created_at,
+        RunState::Queued | RunState::Deferred { .. } | RunState::Applied { .. } => {
+            set.set.created_at
+        }
         RunState::Finished { .. } => return None,
     };
     Duration::try_from(set.now.duration_since(since)).ok()
@@ -105,6 +135,7 @@ pub(super) fn document(set: &Explained) -> Value {
         "status": set.set.status.word(),
         "why": set.why(),
         "asker": set.set.request.asker,
+        "exec": set.set.request.exec.as_ref().map(Exec::line),
         "commit": set.set.request.commit,
         "created_at": set.set.created_at,
         "approvals": set.approvals,

@@ -1,9 +1,10 @@
 //! `terrane run logs`
 
 use std::fmt::Write as _;
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use control::run_logs::{LogLine, Part, RunLog};
+use control::run_logs::{LogLine, Part, RunLog, attempts};
 use control::{Control, cancelling, recovery};
 use model::engine_event::EventKind;
 use model::ids::{ChangeSetId, RunId};
@@ -12,7 +13,7 @@ use serde_json::json;
 
 use crate::args::Global;
 use crate::commands::place::Place;
-use crate::view::text::{clean, pad};
+use crate::view::text::{self, clean, pad};
 use crate::{CommandError, ExitStatus, Process, report};
 
 /// How often is looked for what is new.
@@ -21,11 +22,12 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Print what the engines of a run said, without secrets
 ///
 /// While the run is under way `-f` goes on with it, from any terminal. A stack stands for its newest run, a
-/// change set for all its runs. `--json` prints the events as the engine wrote them, one a line.
+/// change set for all its runs. A run that is planned anew (after `run retry`, or when its plan was no longer
+/// good) begins another attempt; the last is shown. `--json` prints the events as the engine wrote them, one a line.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  terrane run logs r7\n  terrane run logs -f network\n  \
-                  terrane run logs r7 --stage apply --json"
+                  terrane run logs r7 --attempt 1\n  terrane run logs r7 --stage apply --json"
 )]
 pub(crate) struct LogsArgs {
     /// A run, such as `r7`, a change set, such as `c3`, or a stack
@@ -37,6 +39,9 @@ pub(crate) struct LogsArgs {
     /// Only one stage
     #[arg(long, value_enum)]
     stage: Option<StageWord>,
+    /// An earlier attempt, counted from 1; `terrane run show` says how many there are
+    #[arg(long, value_name = "N", conflicts_with = "follow")]
+    attempt: Option<NonZeroUsize>,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -44,6 +49,9 @@ enum StageWord {
     Init,
     Plan,
     Apply,
+    Publish,
+    Bootstrap,
+    Verify,
 }
 
 impl From<StageWord> for Stage {
@@ -52,6 +60,9 @@ impl From<StageWord> for Stage {
             StageWord::Init => Self::Preparing,
             StageWord::Plan => Self::Planning,
             StageWord::Apply => Self::Applying,
+            StageWord::Publish => Self::Publishing,
+            StageWord::Bootstrap => Self::Bootstrapping,
+            StageWord::Verify => Self::Verifying,
         }
     }
 }
@@ -63,13 +74,30 @@ pub(crate) async fn logs(
 ) -> Result<ExitStatus, CommandError> {
     let place = Place::open(global, process).await?;
     let control = &place.control;
-    let runs = find(&args.what, control).await?;
+    let mut runs = find(&args.what, control).await?;
+    if let Some(attempt) = args.attempt {
+        let most = runs.iter().map(|run| attempts(&control.home, run.id)).max();
+        runs.retain(|run| attempts(&control.home, run.id) >= attempt.get());
+        if runs.is_empty() {
+            let had = text::count(most.unwrap_or(0), "attempt");
+            return Err(CommandError::new(format!(
+                "there is no attempt {attempt} of `{}`",
+                args.what
+            ))
+            .hint(format!("there is a log of {had}")));
+        }
+    }
     let width = runs.iter().map(|run| run.stack.as_str().len()).max();
     let mut readers: Vec<Reader> = runs
         .iter()
         .map(|run| Reader {
             id: run.id,
-            log: RunLog::new(&control.home, run.id, args.stage.map(Stage::from)),
+            log: RunLog::new(
+                &control.home,
+                run.id,
+                args.stage.map(Stage::from),
+                args.attempt.map(NonZeroUsize::get),
+            ),
             name: run.stack.to_string(),
             prefix: width.filter(|_| runs.len() > 1),
             part: None,
@@ -188,9 +216,7 @@ impl Reader {
 
 fn word(part: Part) -> &'static str {
     match part {
-        Part::Stage(Stage::Preparing) => "preparing",
-        Part::Stage(Stage::Planning) => "planning",
-        Part::Stage(Stage::Applying) => "applying",
+        Part::Stage(stage) => stage.word(),
         Part::Complaints => "on standard error",
     }
 }

@@ -1,8 +1,9 @@
 //! `terrane run show`: one change set or run, with everything that happened to it.
 
+use control::run_logs::attempts;
 use control::runs::{self, Explained, Happened};
 use jiff::Timestamp;
-use model::changeset::SetEvent;
+use model::changeset::{Action, SetEvent};
 use model::ids::RunId;
 use model::run::{Preview, RunEvent};
 use serde_json::json;
@@ -61,6 +62,10 @@ pub(super) async fn show(
     }
     if global.json {
         let mut document = list::document(&explained);
+        let runs = document["runs"].as_array_mut().into_iter().flatten();
+        for (shown, run) in runs.zip(&explained.runs) {
+            shown["attempts"] = json!(attempts(&here.control.home, run.id));
+        }
         document["history"] = history
             .iter()
             .map(|(at, happened)| match happened {
@@ -95,6 +100,15 @@ pub(super) async fn show(
     }
     report::data(&format!("\n{}", table.render(look)))?;
     for one in &explained.runs {
+        let attempts = attempts(&here.control.home, one.id);
+        if run.is_none_or(|run| run == one.id) && attempts > 1 {
+            report::say(&format!(
+                "{} of `{}` has the logs of {attempts} attempts; `terrane run logs {} --attempt 1` shows the first.\n",
+                one.id, one.stack, one.id
+            ))?;
+        }
+    }
+    for one in &explained.runs {
         if run.is_none_or(|run| run == one.id)
             && let Some(left) = left_of(&one.state)
         {
@@ -122,7 +136,7 @@ fn heading(explained: &Explained) -> String {
     if let Some(exec) = &set.request.exec {
         let why = exec.reason.as_ref();
         let why = why.map_or_else(String::new, |why| format!(": {why}"));
-        lines.push(format!("engine command `{exec}`{why}"));
+        lines.push(format!("engine command `{}`{why}", exec.line()));
     }
     if let Some(commit) = &set.request.commit {
         let subject = set.request.subject.as_deref().unwrap_or_default();
@@ -165,7 +179,7 @@ fn words(explained: &Explained, happened: &Happened) -> (String, String) {
         Happened::Run(run, event) => {
             let stack = explained.runs.iter().find(|one| one.id == *run);
             let stack = stack.map(|one| one.stack.to_string()).unwrap_or_default();
-            (stack, run_words(event))
+            (stack, run_words(event, explained.set.request.action))
         }
     }
 }
@@ -198,8 +212,17 @@ fn set_words(event: &SetEvent) -> String {
     }
 }
 
-fn run_words(event: &RunEvent) -> String {
+fn run_words(event: &RunEvent, action: Action) -> String {
+    let is_exec = action == Action::Exec;
     match event {
+        RunEvent::PlanStarted if is_exec => "preparing began".to_owned(),
+        RunEvent::NothingToChange { .. } if is_exec => "done, and changed nothing".to_owned(),
+        RunEvent::PlanFinished { .. } if is_exec => "prepared".to_owned(),
+        RunEvent::ApplyStarted if is_exec => "the engine began".to_owned(),
+        RunEvent::ApplyFinished {
+            serial: Some(serial),
+            ..
+        } if is_exec => format!("done: serial {serial}"),
         RunEvent::PlanStarted => "planning began".to_owned(),
         RunEvent::PreviewStarted { .. } => "looked at before its upstreams are applied".to_owned(),
         RunEvent::Previewed { preview, .. } => match preview {
@@ -212,7 +235,7 @@ fn run_words(event: &RunEvent) -> String {
             Preview::Impossible { why } => format!("deferred, no preview: {why}"),
         },
         RunEvent::NothingToChange { .. } => "planned: no changes".to_owned(),
-        RunEvent::NothingConsumed => "skipped: nothing it consumes changes".to_owned(),
+        RunEvent::NothingConsumed { .. } => "untouched: nothing it consumes changes".to_owned(),
         RunEvent::PlanFinished { plan, .. } => format!(
             "planned: {} to add, {} to change, {} to replace, {} to destroy",
             plan.counts.create, plan.counts.update, plan.counts.replace, plan.counts.delete
@@ -224,6 +247,13 @@ fn run_words(event: &RunEvent) -> String {
         RunEvent::ApplyFinished { serial, .. } => match serial {
             Some(serial) => format!("applied: serial {serial}"),
             None => "applied".to_owned(),
+        },
+        RunEvent::StageStarted { part } => format!("{} began", part.word()),
+        RunEvent::StageFinished { part, report, .. } => match report.get("summary") {
+            Some(serde_json::Value::String(summary)) => {
+                format!("{} passed: {summary}", part.word())
+            }
+            _ => format!("{} passed", part.word()),
         },
         RunEvent::Failed { problem } => {
             let first = problem

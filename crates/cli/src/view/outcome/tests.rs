@@ -56,11 +56,11 @@ fn all_went_well() {
         stack("network", StackResult::Changed),
         stack("k8s-prod", StackResult::Changed),
         stack("k8s-dev", StackResult::Unchanged),
-        stack("dns", StackResult::Skipped),
+        stack("dns", StackResult::Untouched),
     ]);
     assert_eq!(
         render(&set, Look::plain(80)),
-        "Done: 2 stacks applied, 1 unchanged, 1 skipped in 4 m 12 s.\n",
+        "Done: 2 stacks applied, 1 unchanged, 1 untouched in 4 m 12 s.\n",
     );
 }
 

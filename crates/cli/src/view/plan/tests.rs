@@ -116,12 +116,7 @@ fn change_set() -> PlanSet {
             stack("network", StackStatus::Planned(plan(vec![subnet]))),
             prod,
             stack("k8s-dev", StackStatus::NoChanges),
-            stack(
-                "dns",
-                StackStatus::Skipped {
-                    reason: "nothing it consumes changes".to_owned(),
-                },
-            ),
+            stack("dns", StackStatus::Untouched),
         ],
     }
 }
@@ -143,7 +138,7 @@ fn a_change_set() {
           … 41 unchanged
 
     k8s-dev   no changes
-    dns       skipped: nothing it consumes changes
+    dns       untouched: nothing it consumes changes
 
     Plan: 0 to add, 1 to change, 1 to replace, 0 to destroy, in 2 of 4 stacks.
     "#);
@@ -169,7 +164,7 @@ fn a_change_set_in_ascii_and_narrow() {
           ... 41 unchanged
 
     k8s-dev   no changes
-    dns       skipped: nothing it consumes changes
+    dns       untouched: nothing it consumes changes
 
     Plan: 0 to add, 1 to change, 1 to replace, 0 to destroy, in 2 of 4 stacks.
     "#);
@@ -196,7 +191,7 @@ fn a_change_set_in_colour() {
           <faint>… 41 unchanged</>
 
     <bold>k8s-dev </>  <faint>no changes</>
-    <bold>dns     </>  <faint>skipped: nothing it consumes changes</>
+    <bold>dns     </>  <faint>untouched: nothing it consumes changes</>
 
     Plan: 0 to add, 1 to change, 1 to replace, 0 to destroy, in 2 of 4 stacks.
     "#);
@@ -418,7 +413,7 @@ fn stacks_that_could_not_be_planned() {
 
     dns      deferred, no preview: `for_each` of `aws_eip.nat` is known after `base`
 
-    Plan: no changes so far; 1 failed, 1 deferred.
+    Plan: no changes so far; 1 failed, 1 without a preview.
     "#);
 }
 

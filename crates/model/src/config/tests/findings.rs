@@ -655,3 +655,47 @@ fn the_reference_page_is_up_to_date() {
         "docs/reference/project-file.md differs from the tables: write it anew from `reference::render()`"
     );
 }
+
+#[test]
+fn files_by_paths_that_only_the_engine_knows() {
+    insta::assert_snapshot!(check_with_base(
+        r#"stack "a" {
+  path   = "m"
+  target = "t"
+  layer  = "low"
+}
+stack "b" {
+  path   = "m"
+  target = "t"
+  layer  = "low"
+}
+stack "says" {
+  path   = "m"
+  target = "t"
+  layer  = "low"
+  watch  = ["conf/**"]
+}
+== m/main.tf
+locals {
+  own     = [for name in fileset(path.module, "*.txt") : file("${path.module}/${name}")]
+  beside  = templatefile("${path.module}/../conf/${terraform.workspace}.tpl", {})
+  any     = file(local.own[0])
+  climbs  = filesha256("${path.module}/${local.any}/../../x")
+  outside = file("/etc/hostname")
+}
+"#
+    ), @r#"
+warning unwatched-file: the path that `templatefile` reads here is known only to the engine
+  m/main.tf:3:13 every change below `conf` counts as one of stack `a` and 1 more
+  hint: `watch = ["conf/…"]` in the stack names the files it may be
+warning unwatched-file: the path that `file` reads here is known only to the engine
+  m/main.tf:4:13 every change in the project counts as one of stack `a` and 1 more
+  hint: `watch = ["…"]` in the stack names the files it may be
+warning unwatched-file: the path that `filesha256` reads here is known only to the engine
+  m/main.tf:5:13 every change in the project counts as one of stack `a` and 1 more
+  hint: `watch = ["…"]` in the stack names the files it may be
+warning unwatched-file: the path that `file` reads here is known only to the engine
+  m/main.tf:6:13 its changes go unseen: planned every time by stack `a` and 2 more
+  hint: bring the file into the project, or hand its contents over as an input
+"#);
+}

@@ -1,0 +1,85 @@
+//! Processes that an engine left behind and that keep its locks: what a provisioner started and did not wait for. Nobody
+//! can tell whether they still change something, so nobody goes on before they end; but it is said who they are.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use drivers::process::{self, FileHolder};
+use model::changeset::ChangeSet;
+use model::ids::RunId;
+use model::masking::Mask;
+use model::run::Run;
+
+use crate::Control;
+use crate::home::Home;
+use crate::locks::RunLock;
+use crate::runner::hidden_in;
+
+/// What keeps each run of a change set that is not over from going on, where that is a process of this machine.
+pub fn in_the_way(control: &Control, set: &ChangeSet, runs: &[Run]) -> BTreeMap<RunId, String> {
+    if crate::recovery::is_elsewhere(control, set) {
+        return BTreeMap::new();
+    }
+    let open = runs.iter().filter(|run| !run.state.is_finished());
+    let why = |run: &Run| {
+        let noted = run
+            .state
+            .is_running()
+            .then(|| control.home.run_waits(run.id));
+        let noted = noted.and_then(|path| fs::read_to_string(path).ok());
+        noted.or_else(|| of_run(&control.home, run.id))
+    };
+    open.filter_map(|run| Some((run.id, why(run)?))).collect()
+}
+
+/// Those that hold a run's lock although neither its runner nor its engine does any more.
+fn of_run(home: &Home, run: RunId) -> Option<String> {
+    // One that has only just begun has not signed yet.
+    let runner = RunLock::holder(home, run)?;
+    let engine = fs::read_to_string(home.engine_pid(run)).ok();
+    let engine = engine.and_then(|pid| pid.trim().parse().ok());
+    let lock = RunLock::path(home, run);
+    let mut own = [Some(runner), engine].into_iter().flatten();
+    if own.any(|pid| process::has_open(pid, &lock)) {
+        return None;
+    }
+    let holders = process::holders(&lock);
+    if holders.iter().any(is_runner) {
+        return None; // the next one has begun meanwhile
+    }
+    let mask = hidden_in(home, run);
+    words(&holders, mask.as_ref())
+}
+
+/// Those that hold another lock of an engine; `mask` hides what must not be shown of how they were started.
+pub(crate) fn of_lock(path: &Path, mask: &Mask) -> Option<String> {
+    let mut holders = process::holders(path);
+    holders.retain(|holder| !is_runner(holder));
+    words(&holders, Some(mask))
+}
+
+fn is_runner(holder: &FileHolder) -> bool {
+    holder.command.get(1).is_some_and(|word| word == "runner")
+}
+
+fn words(holders: &[FileHolder], mask: Option<&Mask>) -> Option<String> {
+    let first = holders.first()?;
+    let line = match mask {
+        Some(mask) => mask.mask_text(&first.command.join(" ")),
+        // Who knows no secrets shows no arguments.
+        None => first.command.first().cloned().unwrap_or_default(),
+    };
+    let line: String = line.chars().take(60).collect();
+    let pids: Vec<String> = holders.iter().map(|one| one.pid.to_string()).collect();
+    let more = match holders.len() {
+        1 => String::new(),
+        many => format!(" and {} more", many - 1),
+    };
+    Some(format!(
+        "waits for process {} (`{line}`){more}, which an engine that is gone left behind: it may still be at work; \
+         `kill {}` ends it",
+        first.pid,
+        pids.join(" ")
+    ))
+}

@@ -1,0 +1,57 @@
+//! Which processes have a file open, and with it the lock on it: a descriptor that was inherited keeps a lock long after
+//! whoever took it is gone. The kernel's own list of locks names only who took them.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+/// A process that has a file open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileHolder {
+    pub pid: u32,
+    /// Its words, as it was started; may hold a secret.
+    pub command: Vec<String>,
+}
+
+/// Those of our user's processes, but ourselves, that have this file open; none where the system does not tell. Every
+/// process is looked at, which takes its time.
+pub fn holders(path: &Path) -> Vec<FileHolder> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(pid) = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok())
+        else {
+            continue;
+        };
+        if pid != std::process::id() && has_open(pid, path) {
+            let command = command(&entry.path());
+            found.push(FileHolder { pid, command });
+        }
+    }
+    found.sort_by_key(|holder| holder.pid);
+    found
+}
+
+/// Whether one process has a file open: also whether it is still the one that was meant by this number.
+pub fn has_open(pid: u32, path: &Path) -> bool {
+    let Ok(file) = fs::metadata(path) else {
+        return false;
+    };
+    let is_it = |open: &Path| {
+        fs::metadata(open).is_ok_and(|seen| (seen.dev(), seen.ino()) == (file.dev(), file.ino()))
+    };
+    let open = fs::read_dir(format!("/proc/{pid}/fd"));
+    let mut open = open.into_iter().flatten().flatten();
+    open.any(|open| is_it(&open.path()))
+}
+
+fn command(process: &Path) -> Vec<String> {
+    let bytes = fs::read(process.join("cmdline")).unwrap_or_default();
+    let words = bytes.split(|byte| *byte == 0);
+    words
+        .filter(|word| !word.is_empty())
+        .map(|word| String::from_utf8_lossy(word).into_owned())
+        .collect()
+}

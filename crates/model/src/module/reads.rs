@@ -1,0 +1,97 @@
+//! Files that a module reads by a path which only the engine knows: `file(var.x)`. What changes in them cannot be seen
+//! from the module's source, so a stack either counts too much as its own, or says itself what it `watch`es.
+
+use std::collections::BTreeMap;
+
+use super::{Module, closure};
+use crate::diagnostic::Location;
+
+/// One call of `file()` or its kin whose path is not written out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownRead {
+    pub function: String,
+    pub whereabouts: Whereabouts,
+    pub at: Location,
+}
+
+/// What can be said of such a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Whereabouts {
+    /// It begins with this directory, relative to the project's root. That what follows does not climb out of it
+    /// again is taken for granted.
+    Below(String),
+    Anywhere,
+    /// An absolute path: not in the project.
+    Outside,
+}
+
+/// The reads of the module in `dir`, and of all it calls, that the globs of `watch` do not speak for.
+pub fn unwatched<'m>(
+    modules: &'m BTreeMap<String, Module>,
+    dir: &str,
+    watch: &[String],
+) -> Vec<(&'m Module, &'m UnknownRead)> {
+    let reached = closure(modules, dir).into_iter();
+    let reached = reached.filter_map(|dir| modules.get(&dir));
+    let reads = reached.flat_map(|module| {
+        let reads = module.unknown_reads.iter();
+        reads.map(move |read| (module, read))
+    });
+    reads
+        .filter(|(_, read)| !read.whereabouts.is_watched(watch))
+        .collect()
+}
+
+impl UnknownRead {
+    /// Whether it stays in the directory of the module it is in, which counts as a whole anyway.
+    pub fn is_inside(&self, module: &Module) -> bool {
+        match &self.whereabouts {
+            Whereabouts::Below(dir) => is_below(dir, &module.dir),
+            Whereabouts::Anywhere | Whereabouts::Outside => false,
+        }
+    }
+}
+
+impl Whereabouts {
+    /// Whether somebody said which files these are.
+    fn is_watched(&self, watch: &[String]) -> bool {
+        match self {
+            Self::Below(dir) => watch.iter().any(|glob| {
+                let base = literal_base(glob);
+                is_below(dir, &base) || is_below(&base, dir)
+            }),
+            Self::Anywhere => !watch.is_empty(),
+            Self::Outside => false,
+        }
+    }
+}
+
+/// The directories of a glob in front of its first pattern.
+fn literal_base(glob: &str) -> String {
+    let plain = |part: &&str| !part.contains(['*', '?', '[', '{']);
+    let parts: Vec<&str> = glob.split('/').take_while(plain).collect();
+    parts.join("/")
+}
+
+fn is_below(path: &str, dir: &str) -> bool {
+    dir.is_empty() || path == dir || path.strip_prefix(dir).is_some_and(|it| it.starts_with('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_watch_speaks_for_what_it_overlaps() {
+        let below = Whereabouts::Below("infra/conf".to_owned());
+        let is_watched = |it: &Whereabouts, glob: &str| it.is_watched(&[glob.to_owned()]);
+        assert!(is_watched(&below, "infra/conf/**"));
+        assert!(is_watched(&below, "infra/**/*.yaml"));
+        assert!(is_watched(&below, "infra/conf/a/*.yaml"));
+        assert!(!is_watched(&below, "infra/confusion/**"));
+        assert!(!is_watched(&below, "charts/**"));
+        assert!(is_watched(&Whereabouts::Anywhere, "charts/**"));
+        assert!(!Whereabouts::Anywhere.is_watched(&[]));
+        assert!(!is_watched(&Whereabouts::Outside, "**"));
+    }
+}
