@@ -95,11 +95,7 @@ async fn resolve(
 }
 
 /// A file as it is published now.
-async fn published(
-    part: &Part<'_>,
-    facts: &str,
-    path: &str,
-) -> Result<serde_json::Value, Failure> {
+async fn published(part: &Part<'_>, facts: &str, path: &str) -> Result<serde_json::Value, Failure> {
     let job = part.job;
     let places = Place::read_all(&job.spec.facts, &part.values, None)
         .map_err(|err| Failure::because("could not find a place of its facts", &err))?;
@@ -108,7 +104,7 @@ async fn published(
             .hint("a gate may look at facts of its own stack")
     })?;
     let found = facts::read_file(job.control, part.root, job.asker.env(), place, path).await;
-    let found = found.map_err(|err| Failure::because("could not read the published facts", &err))?;
+    let found =
+        found.map_err(|err| Failure::because("could not read the published facts", &err))?;
     found.ok_or_else(|| Failure::new(format!("`{path}` is not published at `{facts}`")))
 }
-
