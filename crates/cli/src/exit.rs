@@ -12,6 +12,8 @@ pub enum ExitStatus {
     Waits,
     /// A rule said no: writer, lock, seal, home.
     Refused,
+    /// A gate did not pass.
+    NotVerified,
     Usage,
     /// Whatever the engine said, for `exec`.
     Engine(i32),
@@ -26,6 +28,7 @@ impl ExitStatus {
             Self::Changes => 2,
             Self::Waits => 3,
             Self::Refused => 4,
+            Self::NotVerified => 5,
             Self::Usage => 64,
             Self::Engine(code) => u8::try_from(code).unwrap_or(1),
             Self::Interrupted => 130,

@@ -459,7 +459,9 @@ fn is_open(run: &Run) -> bool {
         | RunState::Planning { .. }
         | RunState::Deferred { .. }
         | RunState::Planned { .. }
-        | RunState::Applying { .. } => true,
+        | RunState::Applying { .. }
+        | RunState::Applied { .. }
+        | RunState::Completing { .. } => true,
     }
 }
 

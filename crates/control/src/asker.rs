@@ -8,6 +8,7 @@ use drivers::secrets::{self, Reference};
 use model::project::{Context, Input, Needs};
 use model::run::RunSpec;
 use model::secret::Secret;
+use model::stage::inputs;
 use serde::{Deserialize, Serialize};
 
 use crate::home::{Home, StorePlace};
@@ -63,7 +64,7 @@ impl Asker {
                     asker.take(env, name);
                 }
             }
-            for needs in needs_of(spec) {
+            for needs in needs_of(spec).chain(later_needs_of(spec)) {
                 for name in &needs.env {
                     if !asker.take(env, name) {
                         return Err(GatherError::Unset {
@@ -194,12 +195,14 @@ impl Asker {
 pub(crate) fn wants(specs: &[RunSpec]) -> Option<&str> {
     specs.iter().find_map(|spec| {
         let passed = spec.contexts.iter().flat_map(|context| &context.pass_env);
-        let needed = needs_of(spec).flat_map(|needs| {
-            let secrets = needs.secrets.iter();
-            // A command is run where it is needed.
-            let secrets = secrets.filter(|reference| !reference.starts_with("command:"));
-            needs.env.iter().chain(&needs.env_if_set).chain(secrets)
-        });
+        let needed = needs_of(spec)
+            .chain(later_needs_of(spec))
+            .flat_map(|needs| {
+                let secrets = needs.secrets.iter();
+                // A command is run where it is needed.
+                let secrets = secrets.filter(|reference| !reference.starts_with("command:"));
+                needs.env.iter().chain(&needs.env_if_set).chain(secrets)
+            });
         passed.chain(needed).map(String::as_str).next()
     })
 }
@@ -214,6 +217,22 @@ pub(crate) fn takes_secrets_or_environment(spec: &RunSpec) -> bool {
         || needs_of(spec).any(|needs| {
             !needs.secrets.is_empty() || !needs.env.is_empty() || !needs.env_if_set.is_empty()
         })
+}
+
+/// What the stages after its apply need from elsewhere, if they are to follow.
+fn later_needs_of(spec: &RunSpec) -> impl Iterator<Item = &Needs> {
+    let wanted = !spec.stages_after().is_empty();
+    let blocks = spec.stack.stages.blocks().filter(move |_| wanted);
+    let places = spec.facts.values().filter(move |_| wanted);
+    let places = places.flat_map(|place| {
+        let inputs = [&place.repository, &place.branch, &place.credential];
+        inputs.into_iter().flatten()
+    });
+    let inputs = blocks.flat_map(|block| inputs(std::slice::from_ref(block)));
+    inputs.chain(places).filter_map(|input| match input {
+        Input::Known(_) => None,
+        Input::Expression(expression) => Some(&expression.needs),
+    })
 }
 
 /// Everything a run's values need from elsewhere.

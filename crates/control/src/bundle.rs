@@ -238,7 +238,9 @@ fn planned_outcome(run: &Run) -> Result<Outcome, WriteBundleError> {
         | Outcome::Untouched => Ok(outcome.clone()),
         Outcome::Failed { .. } => not_planned("failed"),
         Outcome::Skipped { .. } => not_planned("was skipped"),
-        Outcome::Applied { .. } | Outcome::Unknown { .. } => not_planned("was applied"),
+        Outcome::Applied { .. } | Outcome::NotDone { .. } | Outcome::Unknown { .. } => {
+            not_planned("was applied")
+        }
     }
 }
 

@@ -360,5 +360,8 @@ pub(crate) fn log_name(stage: model::run::Stage) -> &'static str {
         model::run::Stage::Preparing => "init.jsonl",
         model::run::Stage::Planning => "plan.jsonl",
         model::run::Stage::Applying => "apply.jsonl",
+        model::run::Stage::Publishing => "publish.jsonl",
+        model::run::Stage::Bootstrapping => "bootstrap.jsonl",
+        model::run::Stage::Verifying => "verify.jsonl",
     }
 }

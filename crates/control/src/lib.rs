@@ -32,6 +32,7 @@ pub mod runner;
 pub mod runs;
 mod settled;
 pub mod spool;
+pub mod stages;
 pub mod state;
 pub mod state_export;
 pub mod state_import;

@@ -339,18 +339,26 @@ pub async fn document(
 fn counts(state: &RunState) -> PlanCounts {
     match state {
         RunState::Planned { plan, .. } | RunState::Applying { plan, .. } => plan.counts,
-        RunState::Finished { outcome, .. } => match outcome {
-            Outcome::Planned { plan } => plan.counts,
-            Outcome::Applied { counts, .. } => *counts,
-            Outcome::Deferred { .. }
-            | Outcome::Unchanged
-            | Outcome::Untouched
-            | Outcome::Failed { .. }
-            | Outcome::Skipped { .. }
-            | Outcome::Unknown { .. } => PlanCounts::default(),
-        },
+        RunState::Finished { outcome, .. } => ended_counts(outcome),
+        RunState::Applied { outcome, .. } | RunState::Completing { outcome, .. } => {
+            ended_counts(outcome)
+        }
         RunState::Queued | RunState::Planning { .. } | RunState::Deferred { .. } => {
             PlanCounts::default()
         }
+    }
+}
+
+fn ended_counts(outcome: &Outcome) -> PlanCounts {
+    match outcome {
+        Outcome::Planned { plan } => plan.counts,
+        Outcome::Applied { counts, .. } => *counts,
+        Outcome::NotDone { done, .. } => ended_counts(done),
+        Outcome::Deferred { .. }
+        | Outcome::Unchanged
+        | Outcome::Untouched
+        | Outcome::Failed { .. }
+        | Outcome::Skipped { .. }
+        | Outcome::Unknown { .. } => PlanCounts::default(),
     }
 }

@@ -60,10 +60,11 @@ pub async fn recover(control: &Control, set: &ChangeSet) -> Result<Vec<Found>, C
                 left = left_behind::look(control, run.id, &spec, &events, true).await;
                 kept
             }
-            RunState::Planning { .. } => None,
+            RunState::Planning { .. } | RunState::Completing { .. } => None,
             RunState::Queued
             | RunState::Deferred { .. }
             | RunState::Planned { .. }
+            | RunState::Applied { .. }
             | RunState::Finished { .. } => continue,
         };
         let was = run.state.word();

@@ -31,8 +31,7 @@ pub struct LogLine {
 
 /// How often a run was begun, as far as engines said anything: each time it is planned anew is an attempt.
 pub fn attempts(home: &Home, run: RunId) -> usize {
-    let stages = [Stage::Preparing, Stage::Planning, Stage::Applying];
-    let mut logs = stages
+    let mut logs = Stage::ALL
         .map(|stage| home.engine_events(run, stage))
         .into_iter();
     earlier_attempts(home, run) + usize::from(logs.any(|log| log.exists()))
@@ -49,8 +48,7 @@ impl RunLog {
     pub fn new(home: &Home, run: RunId, only: Option<Stage>, attempt: Option<usize>) -> Self {
         let earlier = attempt.filter(|number| *number <= earlier_attempts(home, run));
         let dir = earlier.map_or_else(|| home.run_dir(run), |number| home.attempt(run, number));
-        let stages = [Stage::Preparing, Stage::Planning, Stage::Applying];
-        let wanted = stages
+        let wanted = Stage::ALL
             .into_iter()
             .filter(|it| only.is_none_or(|only| only == *it));
         let mut tails: Vec<Tail> = wanted

@@ -32,6 +32,7 @@ use crate::state::StateAccess;
 use crate::worker::{self, Own};
 use interrupts::Interrupts;
 
+mod after;
 mod ahead;
 mod apply;
 mod attend;
@@ -105,6 +106,12 @@ impl Job<'_> {
             Err(ChangeSetError::LaneLost { .. }) => Err(lost()),
             checked => checked.map_err(|err| Failure::because("could not look at its lanes", &err)),
         }
+    }
+
+    /// The stage that follows when the stack is as its source says; none if only a plan was asked for.
+    fn first_stage(&self) -> Option<Stage> {
+        let stages = self.spec.stages_after();
+        stages.first().copied().filter(|_| !self.review)
     }
 
     /// Something its asker should hear of, although nothing fails: a line beside the run's logs.
@@ -270,6 +277,9 @@ pub async fn run(
             (Stage::Applying, None) => apply::apply(&job).await,
             (Stage::Preparing | Stage::Planning, Some(_)) => exec::prepare(&job).await,
             (Stage::Applying, Some(exec)) => exec::exec(&job, exec).await,
+            (Stage::Publishing | Stage::Bootstrapping | Stage::Verifying, _) => {
+                after::carry_out(&job, stage).await
+            }
         };
         let happened = cancelling::name_who_asked(control, run, happened).await;
         // What happened must not be lost because the home does not answer now.

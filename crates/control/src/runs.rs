@@ -93,16 +93,19 @@ fn exec_word(state: &RunState) -> &'static str {
     match state {
         RunState::Queued | RunState::Deferred { .. } | RunState::Planned { .. } => "queued",
         RunState::Planning { .. } => "preparing",
-        RunState::Applying { .. } => "running",
+        RunState::Applying { .. } | RunState::Applied { .. } | RunState::Completing { .. } => {
+            "running"
+        }
         RunState::Finished { outcome, .. } => match outcome {
             Outcome::Planned { .. }
             | Outcome::Deferred { .. }
             | Outcome::Unchanged
             | Outcome::Untouched
             | Outcome::Applied { .. } => "done",
-            Outcome::Failed { .. } | Outcome::Skipped { .. } | Outcome::Unknown { .. } => {
-                outcome.word()
-            }
+            Outcome::Failed { .. }
+            | Outcome::NotDone { .. }
+            | Outcome::Skipped { .. }
+            | Outcome::Unknown { .. } => outcome.word(),
         },
     }
 }

@@ -169,6 +169,9 @@ async fn start(
     let word = match stage {
         Stage::Preparing | Stage::Planning => "plan",
         Stage::Applying => "apply",
+        Stage::Publishing => "publish",
+        Stage::Bootstrapping => "bootstrap",
+        Stage::Verifying => "verify",
     };
     let mut args: Vec<OsString> = [
         "runner".into(),
@@ -204,19 +207,9 @@ async fn start(
 
 fn could_not_start(stage: Stage, failure: &StartError) -> Problem {
     let cause = std::error::Error::source(failure).map(ToString::to_string);
-    Problem {
-        stage,
-        message: match cause {
-            Some(cause) => format!("{failure}: {cause}"),
-            None => failure.to_string(),
-        },
-        diagnostics: Vec::new(),
-        serial: None,
-        hint: None,
-        refused: false,
-        interrupted: false,
-        policy: model::policy::Verdict::default(),
-        left: None,
+    match cause {
+        Some(cause) => Problem::new(stage, format!("{failure}: {cause}")),
+        None => Problem::new(stage, failure.to_string()),
     }
 }
 

@@ -260,6 +260,8 @@ fn plan_since(run: &Run) -> Option<Timestamp> {
         | RunState::Planning { .. }
         | RunState::Deferred { .. }
         | RunState::Applying { .. }
+        | RunState::Applied { .. }
+        | RunState::Completing { .. }
         | RunState::Finished { .. } => None,
     }
 }

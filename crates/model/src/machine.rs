@@ -23,6 +23,9 @@ pub fn render() -> String {
          A **run** is one stack's way; a **change set** is one request and all its runs. Both move only by \
          these events: what is not listed cannot happen. Each event is stored together with the state it leads \
          to, and replaying the stored events gives the stored state. `terrane run show` prints them.\n\n\
+         After an apply come the stages that its stack asks for, in this order: publishing, bootstrapping, verifying \
+         (the tables show the first and the last; the one between behaves alike). If their runner dies, they begin \
+         again.\n\n\
          A plan holds nothing: if its runner dies, it is made again. Only apply is never repeated by itself: \
          if its runner dies, the run ends `unknown`, and the way on is a fresh plan.\n",
     );
@@ -76,11 +79,13 @@ fn name_of(state: &RunState) -> String {
             confirmed: true, ..
         } => "planned and confirmed".to_owned(),
         RunState::Planning { awaits, .. } if !awaits.is_empty() => "previewing".to_owned(),
+        RunState::Applied { next, .. } => format!("before {}", next.word()),
         RunState::Queued
         | RunState::Planning { .. }
         | RunState::Deferred { .. }
         | RunState::Planned { .. }
         | RunState::Applying { .. }
+        | RunState::Completing { .. }
         | RunState::Finished { .. } => state.word().to_owned(),
     }
 }
@@ -90,6 +95,22 @@ fn run_states() -> Vec<(String, RunState)> {
     let planned = |confirmed| RunState::Planned {
         plan: plan(),
         confirmed,
+    };
+    let applied = || {
+        Box::new(Outcome::Applied {
+            counts: PlanCounts::default(),
+            serial: None,
+            outputs: BTreeSet::new(),
+        })
+    };
+    let before = |next| RunState::Applied {
+        outcome: applied(),
+        next,
+    };
+    let completing = |part| RunState::Completing {
+        part,
+        outcome: applied(),
+        since: NOW,
     };
     let states = vec![
         RunState::Queued,
@@ -111,6 +132,10 @@ fn run_states() -> Vec<(String, RunState)> {
             plan: plan(),
             since: NOW,
         },
+        before(Stage::Publishing),
+        before(Stage::Verifying),
+        completing(Stage::Publishing),
+        completing(Stage::Verifying),
         finished(Outcome::Unchanged),
         finished(Outcome::Untouched),
         finished(Outcome::Applied {
@@ -119,6 +144,10 @@ fn run_states() -> Vec<(String, RunState)> {
             outputs: BTreeSet::new(),
         }),
         finished(Outcome::Failed { problem: problem() }),
+        finished(Outcome::NotDone {
+            done: applied(),
+            problem: Problem::new(Stage::Verifying, ""),
+        }),
         finished(Outcome::Skipped {
             because: Skip::Interrupted,
         }),
@@ -148,6 +177,12 @@ fn run_events() -> Vec<(&'static str, RunEvent)> {
         fits: None,
         novelties: Vec::new(),
     };
+    let started = |part| RunEvent::StageStarted { part };
+    let ended = |part, then| RunEvent::StageFinished {
+        part,
+        report: serde_json::Value::Null,
+        then,
+    };
     vec![
         ("plan started", RunEvent::PlanStarted),
         (
@@ -161,9 +196,24 @@ fn run_events() -> Vec<(&'static str, RunEvent)> {
             RunEvent::NothingToChange {
                 consumed: None,
                 serial: None,
+                then: None,
             },
         ),
-        ("nothing consumed", RunEvent::NothingConsumed),
+        (
+            "nothing to change, stages follow",
+            RunEvent::NothingToChange {
+                consumed: None,
+                serial: None,
+                then: Some(Stage::Publishing),
+            },
+        ),
+        ("nothing consumed", RunEvent::NothingConsumed { then: None }),
+        (
+            "nothing consumed, stages follow",
+            RunEvent::NothingConsumed {
+                then: Some(Stage::Publishing),
+            },
+        ),
         ("plan finished", finished(false, false)),
         ("plan finished, approved beforehand", finished(true, false)),
         ("plan finished, for review", finished(false, true)),
@@ -176,8 +226,24 @@ fn run_events() -> Vec<(&'static str, RunEvent)> {
             RunEvent::ApplyFinished {
                 counts: PlanCounts::default(),
                 serial: None,
+                then: None,
             },
         ),
+        (
+            "apply finished, stages follow",
+            RunEvent::ApplyFinished {
+                counts: PlanCounts::default(),
+                serial: None,
+                then: Some(Stage::Publishing),
+            },
+        ),
+        ("publishing started", started(Stage::Publishing)),
+        ("verifying started", started(Stage::Verifying)),
+        (
+            "published, gates follow",
+            ended(Stage::Publishing, Some(Stage::Verifying)),
+        ),
+        ("verified", ended(Stage::Verifying, None)),
         ("failed", RunEvent::Failed { problem: problem() }),
         (
             "skipped",
@@ -304,15 +370,5 @@ fn plan() -> PlanRecord {
 }
 
 fn problem() -> Problem {
-    Problem {
-        policy: crate::policy::Verdict::default(),
-        stage: Stage::Applying,
-        message: String::new(),
-        diagnostics: Vec::new(),
-        serial: None,
-        hint: None,
-        refused: false,
-        interrupted: false,
-        left: None,
-    }
+    Problem::new(Stage::Applying, "")
 }

@@ -6,11 +6,13 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::ids::{ChangeSetId, RunId, StackName};
 use crate::import_proposal::Left;
 use crate::plan::PlanCounts;
 use crate::policy::Verdict;
+use crate::project::Wait;
 use crate::seal::Seal;
 
 mod advance;
@@ -29,6 +31,8 @@ pub struct Run {
     /// Nothing of its own differs from when its stack last ended well: it runs only if an upstream changes
     /// something that it consumes.
     pub is_settled: bool,
+    /// The stages that follow its apply, in their order.
+    pub stages: Vec<Stage>,
 }
 
 /// Where a run is. States carry their data; readers match without `_`.
@@ -57,6 +61,18 @@ pub enum RunState {
     },
     Applying {
         plan: PlanRecord,
+        since: Timestamp,
+    },
+    /// What its engine is there for is done; this stage after it is to begin. `outcome` is what the run ends
+    /// with once all of them passed.
+    Applied {
+        outcome: Box<Outcome>,
+        next: Stage,
+    },
+    /// In a stage after the apply: publishing, bootstrapping or verifying.
+    Completing {
+        part: Stage,
+        outcome: Box<Outcome>,
         since: Timestamp,
     },
     Finished {
@@ -119,6 +135,11 @@ pub enum Outcome {
         outputs: BTreeSet<String>,
     },
     Failed {
+        problem: Problem,
+    },
+    /// Applied is not done: a stage after it did not pass. A retry goes on there.
+    NotDone {
+        done: Box<Outcome>,
         problem: Problem,
     },
     Skipped {
@@ -234,6 +255,47 @@ pub enum Stage {
     Preparing,
     Planning,
     Applying,
+    Publishing,
+    Bootstrapping,
+    Verifying,
+}
+
+impl Stage {
+    pub const ALL: [Self; 6] = [
+        Self::Preparing,
+        Self::Planning,
+        Self::Applying,
+        Self::Publishing,
+        Self::Bootstrapping,
+        Self::Verifying,
+    ];
+
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Preparing => "preparing",
+            Self::Planning => "planning",
+            Self::Applying => "applying",
+            Self::Publishing => "publishing",
+            Self::Bootstrapping => "bootstrapping",
+            Self::Verifying => "verifying",
+        }
+    }
+}
+
+impl Problem {
+    pub fn new(stage: Stage, message: impl Into<String>) -> Self {
+        Self {
+            stage,
+            message: message.into(),
+            diagnostics: Vec::new(),
+            serial: None,
+            hint: None,
+            refused: false,
+            interrupted: false,
+            policy: Verdict::default(),
+            left: None,
+        }
+    }
 }
 
 /// What happened to a run. Stored in `run_event.body`: variants are only added.
@@ -259,8 +321,14 @@ pub enum RunEvent {
         /// The state it was planned from.
         #[serde(default)]
         serial: Option<i64>,
+        /// The stage that comes now, if one does.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        then: Option<Stage>,
     },
-    NothingConsumed,
+    NothingConsumed {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        then: Option<Stage>,
+    },
     PlanFinished {
         plan: PlanRecord,
         /// Whether it may be applied without another look.
@@ -286,6 +354,19 @@ pub enum RunEvent {
     ApplyFinished {
         counts: PlanCounts,
         serial: Option<i64>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        then: Option<Stage>,
+    },
+    /// A stage after the apply began.
+    StageStarted {
+        part: Stage,
+    },
+    /// And passed: what was seen and done is kept for people.
+    StageFinished {
+        part: Stage,
+        report: Value,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        then: Option<Stage>,
     },
     Failed {
         problem: Problem,
@@ -320,17 +401,54 @@ impl RunState {
             | Self::Planning { .. }
             | Self::Deferred { .. }
             | Self::Planned { .. }
-            | Self::Applying { .. } => false,
+            | Self::Applying { .. }
+            | Self::Applied { .. }
+            | Self::Completing { .. } => false,
         }
     }
 
     /// Whether a process is at work for it right now, or should be.
     pub fn is_running(&self) -> bool {
         match self {
-            Self::Planning { .. } | Self::Applying { .. } => true,
-            Self::Queued | Self::Deferred { .. } | Self::Planned { .. } | Self::Finished { .. } => {
-                false
+            Self::Planning { .. } | Self::Applying { .. } | Self::Completing { .. } => true,
+            Self::Queued
+            | Self::Deferred { .. }
+            | Self::Planned { .. }
+            | Self::Applied { .. }
+            | Self::Finished { .. } => false,
+        }
+    }
+
+    /// Whether that process is an engine, or calls one.
+    pub fn uses_engine(&self) -> bool {
+        matches!(self, Self::Planning { .. } | Self::Applying { .. })
+    }
+
+    /// The outcome that dependents go by. While stages after an apply are to come, or if one did not
+    /// pass, only those have one that do not wait for them.
+    pub fn outcome_for(&self, wait: Wait) -> Option<&Outcome> {
+        match (self, wait) {
+            (
+                Self::Finished {
+                    outcome: Outcome::NotDone { done, .. },
+                    ..
+                },
+                Wait::Applied,
+            ) => Some(done),
+            (Self::Finished { outcome, .. }, _) => Some(outcome),
+            (Self::Applied { outcome, .. } | Self::Completing { outcome, .. }, Wait::Applied) => {
+                Some(outcome)
             }
+            (
+                Self::Queued
+                | Self::Planning { .. }
+                | Self::Deferred { .. }
+                | Self::Planned { .. }
+                | Self::Applying { .. }
+                | Self::Applied { .. }
+                | Self::Completing { .. },
+                _,
+            ) => None,
         }
     }
 
@@ -341,14 +459,19 @@ impl RunState {
             Self::Finished { outcome, .. } => match outcome {
                 Outcome::Planned { plan } => Some(&plan.policy),
                 Outcome::Failed { problem } => Some(&problem.policy),
-                Outcome::Deferred { .. }
+                Outcome::NotDone { .. }
+                | Outcome::Deferred { .. }
                 | Outcome::Unchanged
                 | Outcome::Untouched
                 | Outcome::Applied { .. }
                 | Outcome::Skipped { .. }
                 | Outcome::Unknown { .. } => None,
             },
-            Self::Queued | Self::Planning { .. } | Self::Deferred { .. } => None,
+            Self::Queued
+            | Self::Planning { .. }
+            | Self::Deferred { .. }
+            | Self::Applied { .. }
+            | Self::Completing { .. } => None,
         }
     }
 
@@ -360,6 +483,8 @@ impl RunState {
             Self::Deferred { .. } => "deferred",
             Self::Planned { .. } => "planned",
             Self::Applying { .. } => "applying",
+            Self::Applied { outcome, .. } => outcome.word(),
+            Self::Completing { part, .. } => part.word(),
             Self::Finished { outcome, .. } => outcome.word(),
         }
     }
@@ -392,7 +517,10 @@ impl Outcome {
             | Self::Unchanged
             | Self::Untouched
             | Self::Applied { .. } => true,
-            Self::Failed { .. } | Self::Skipped { .. } | Self::Unknown { .. } => false,
+            Self::Failed { .. }
+            | Self::NotDone { .. }
+            | Self::Skipped { .. }
+            | Self::Unknown { .. } => false,
         }
     }
 
@@ -404,6 +532,13 @@ impl Outcome {
             Self::Untouched => "untouched",
             Self::Applied { .. } => "applied",
             Self::Failed { .. } => "failed",
+            Self::NotDone { problem, .. } => match problem.stage {
+                Stage::Publishing => "not published",
+                Stage::Bootstrapping => "not bootstrapped",
+                Stage::Preparing | Stage::Planning | Stage::Applying | Stage::Verifying => {
+                    "not verified"
+                }
+            },
             Self::Skipped { .. } => "skipped",
             Self::Unknown { .. } => "unknown",
         }

@@ -27,6 +27,12 @@ impl Stages {
     pub fn is_empty(&self) -> bool {
         self.publish.is_empty() && self.bootstrap.is_empty() && self.gates.is_empty()
     }
+
+    /// All of them, in the order they are carried out.
+    pub fn blocks(&self) -> impl Iterator<Item = &StageBlock> {
+        let later = self.bootstrap.iter().chain(&self.gates);
+        self.publish.iter().chain(later)
+    }
 }
 
 /// A `publish`, `bootstrap` or `gate` block, or one inside it.
@@ -42,6 +48,16 @@ pub struct StageBlock {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blocks: Vec<StageBlock>,
     pub at: Location,
+}
+
+/// All values in blocks, whether they are known or not.
+pub fn inputs(blocks: &[StageBlock]) -> Vec<&Input> {
+    let mut found = Vec::new();
+    for block in blocks {
+        found.extend(block.for_each.iter().chain(block.attrs.values()));
+        found.extend(inputs(&block.blocks));
+    }
+    found
 }
 
 /// The same block when every value is known. Lives in memory only: secrets may be among the values.

@@ -33,7 +33,7 @@ impl Store {
         let rows = self
             .db
             .fetch_all(
-                "SELECT id, change_set, stack, state, upstreams, settled, revision FROM run
+                "SELECT id, change_set, stack, state, upstreams, settled, stages, revision FROM run
                  WHERE change_set = $1 AND revision > $2 ORDER BY id",
                 &[set.into(), revision.into()],
             )
@@ -58,7 +58,7 @@ impl Store {
         let row = self
             .db
             .fetch_optional(
-                "SELECT id, change_set, stack, state, upstreams, settled FROM run WHERE id = $1",
+                "SELECT id, change_set, stack, state, upstreams, settled, stages FROM run WHERE id = $1",
                 &[id.into()],
             )
             .await?;
@@ -201,7 +201,7 @@ impl Store {
         let mut tx = self.db.begin_write().await?;
         let row = tx
             .fetch_optional(
-                "SELECT id, change_set, stack, state, upstreams, settled FROM run WHERE id = $1",
+                "SELECT id, change_set, stack, state, upstreams, settled, stages FROM run WHERE id = $1",
                 &[id.into()],
             )
             .await?;
@@ -212,7 +212,7 @@ impl Store {
     }
 }
 
-const SELECT_OF_SET: &str = "SELECT id, change_set, stack, state, upstreams, settled FROM run WHERE change_set = $1 ORDER BY id";
+const SELECT_OF_SET: &str = "SELECT id, change_set, stack, state, upstreams, settled, stages FROM run WHERE change_set = $1 ORDER BY id";
 
 pub(crate) async fn list(tx: &mut Tx, set: ChangeSetId) -> Result<Vec<Run>, ChangeSetError> {
     tx.fetch_all(SELECT_OF_SET, &[set.into()])
@@ -255,6 +255,7 @@ pub(crate) async fn record(
             RunEvent::NothingToChange {
                 consumed: Some(consumed),
                 serial,
+                ..
             },
         ) => settle(tx, id, consumed, *serial, now).await,
         (RunState::Applying { plan, .. }, RunEvent::ApplyFinished { serial, .. }) => {
@@ -352,8 +353,9 @@ pub(crate) async fn insert(
 ) -> Result<(), ChangeSetError> {
     tx.execute(
         "INSERT INTO run
-         (change_set, stack, spec, upstreams, state, settled, state_name, created_at, updated_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8)",
+         (change_set, stack, spec, upstreams, state, settled, state_name, created_at, updated_at,
+          stages)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $9)",
         &[
             set.into(),
             spec.stack.name.as_str().into(),
@@ -363,6 +365,7 @@ pub(crate) async fn insert(
             i64::from(spec.settled).into(),
             spec.stack.state.as_str().into(),
             now.as_microsecond().into(),
+            to_json(&spec.stages_after(), "a run")?.into(),
         ],
     )
     .await?;
@@ -372,12 +375,14 @@ pub(crate) async fn insert(
 /// What a run is about, as the project says now.
 pub(crate) async fn renew(tx: &mut Tx, id: RunId, spec: &RunSpec) -> Result<(), ChangeSetError> {
     tx.execute(
-        "UPDATE run SET spec = $2, upstreams = $3, settled = 0, state_name = $4 WHERE id = $1",
+        "UPDATE run SET spec = $2, upstreams = $3, settled = 0, state_name = $4, stages = $5
+         WHERE id = $1",
         &[
             id.into(),
             to_json(spec, "a run")?.into(),
             to_json(&spec.upstreams, "a run")?.into(),
             spec.stack.state.as_str().into(),
+            to_json(&spec.stages_after(), "a run")?.into(),
         ],
     )
     .await?;
@@ -399,5 +404,6 @@ fn read(row: &Row) -> Result<Run, ChangeSetError> {
         state: from_json(row.text(3)?, what)?,
         upstreams: from_json(row.text(4)?, what)?,
         is_settled: row.int(5)? != 0,
+        stages: from_json(row.text(6)?, what)?,
     })
 }

@@ -254,8 +254,9 @@ fn ending(run: &Run, code: Option<i32>) -> (ExitStatus, Option<i64>, Option<&Pro
         }
         Outcome::Unchanged | Outcome::Untouched => (ExitStatus::Done, None, None),
         Outcome::Skipped { .. } => (ExitStatus::Interrupted, None, None),
-        Outcome::Planned { .. } | Outcome::Deferred { .. } | Outcome::Unknown { .. } => {
-            (ExitStatus::Failed, None, None)
-        }
+        Outcome::Planned { .. }
+        | Outcome::Deferred { .. }
+        | Outcome::NotDone { .. }
+        | Outcome::Unknown { .. } => (ExitStatus::Failed, None, None),
     }
 }

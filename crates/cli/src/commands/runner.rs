@@ -51,6 +51,9 @@ pub(crate) async fn runner(args: RunnerArgs) -> Result<ExitStatus, CommandError>
         .map_err(|err| CommandError::from_error(&err))?;
     let stage = match args.stage.as_str() {
         "apply" => Stage::Applying,
+        "publish" => Stage::Publishing,
+        "bootstrap" => Stage::Bootstrapping,
+        "verify" => Stage::Verifying,
         _ => Stage::Planning,
     };
     let mut values = Vec::new();

@@ -57,6 +57,8 @@ pub enum StackResult {
     /// A policy objected, before or after it was planned.
     Denied(Failure),
     Failed(Failure),
+    /// Applied, but a stage after it did not pass.
+    NotDone(Failure),
     /// Stopped by a person.
     Interrupted(Failure),
     /// Whoever did it was lost: it may or may not have happened.
@@ -95,6 +97,7 @@ impl Outcome {
             | StackResult::StillNeeded { .. }
             | StackResult::Denied(_)
             | StackResult::Failed(_)
+            | StackResult::NotDone(_)
             | StackResult::Interrupted(_)
             | StackResult::Unknown(_) => false,
         })
@@ -174,6 +177,12 @@ fn stack_block(result: &StackResult, name: &str, look: Look) -> String {
             line(Mark::Failed, &failure.headline("failed while"))
                 + &failure.body("the failure", look)
         }
+        StackResult::NotDone(failure) => {
+            line(
+                Mark::Failed,
+                &failure.headline("applied, not done: failed while"),
+            ) + &failure.body("the failure", look)
+        }
         StackResult::Interrupted(failure) => {
             line(Mark::Failed, &failure.headline("interrupted while"))
                 + &failure.body("the interruption", look)
@@ -225,6 +234,7 @@ fn verdict(outcome: &Outcome, look: Look) -> String {
     let counts = [
         (tally.denied, "denied"),
         (tally.failed, "failed"),
+        (tally.not_done, "applied, not done"),
         (tally.interrupted, "interrupted"),
         (tally.unknown, "unknown"),
         (tally.skipped, "skipped"),
@@ -274,7 +284,7 @@ fn way_on(outcome: &Outcome, tally: &Tally) -> Vec<String> {
         hints.push(format!(
             "in an emergency, `terrane {verb} --override-policy --reason \"…\"` goes past it, on the record"
         ));
-    } else if tally.failed > 0 {
+    } else if tally.failed + tally.not_done > 0 {
         hints.push(format!("fix the cause, then {command}"));
     } else if tally.interrupted > 0 {
         hints.push(command);
@@ -299,6 +309,7 @@ struct Tally {
     skipped: usize,
     denied: usize,
     failed: usize,
+    not_done: usize,
     interrupted: usize,
     unknown: usize,
 }
@@ -316,6 +327,7 @@ impl Tally {
                 | StackResult::StillNeeded { .. } => &mut tally.skipped,
                 StackResult::Denied(_) => &mut tally.denied,
                 StackResult::Failed(_) => &mut tally.failed,
+                StackResult::NotDone(_) => &mut tally.not_done,
                 StackResult::Interrupted(_) => &mut tally.interrupted,
                 StackResult::Unknown(_) => &mut tally.unknown,
             };

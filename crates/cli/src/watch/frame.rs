@@ -118,6 +118,13 @@ fn row(set: &ChangeSet, run: &Run, runs: &[Run], tails: Option<&Tails>) -> Row {
             };
             (Mark::Running, busy(verb), since(*at))
         }
+        RunState::Applied { outcome, .. } => {
+            let (_, text) = finished(outcome, set.request.action);
+            (Mark::Waiting, text, None)
+        }
+        RunState::Completing {
+            part, since: at, ..
+        } => (Mark::Running, busy(part.word()), since(*at)),
         RunState::Finished { outcome, .. } => {
             let (mark, text) = finished(outcome, set.request.action);
             (mark, text, None)
@@ -163,6 +170,13 @@ fn finished(outcome: &Outcome, action: Action) -> (Mark, String) {
             (
                 Mark::Failed,
                 format!("failed: {}", first.lines().next().unwrap_or_default()),
+            )
+        }
+        Outcome::NotDone { problem, .. } => {
+            let first = problem.message.lines().next().unwrap_or_default();
+            (
+                Mark::Failed,
+                format!("applied, {}: {first}", outcome.word()),
             )
         }
         Outcome::Skipped {

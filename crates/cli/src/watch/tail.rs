@@ -18,6 +18,8 @@ struct Tail {
     read: u64,
     reader: EventReader,
     now: Option<String>,
+    /// Written by a stage of ours, not by an engine.
+    is_ours: bool,
 }
 
 impl Tails {
@@ -27,21 +29,24 @@ impl Tails {
             let stage = match run.state {
                 RunState::Planning { .. } => Stage::Planning,
                 RunState::Applying { .. } => Stage::Applying,
+                RunState::Completing { part, .. } => part,
                 RunState::Queued
                 | RunState::Deferred { .. }
                 | RunState::Planned { .. }
+                | RunState::Applied { .. }
                 | RunState::Finished { .. } => {
                     self.0.remove(&run.id);
                     continue;
                 }
             };
             let path = control.home.engine_events(run.id, stage);
+            let is_ours = stage > Stage::Applying;
             let tail = self
                 .0
                 .entry(run.id)
-                .or_insert_with(|| Tail::new(path.clone()));
+                .or_insert_with(|| Tail::new(path.clone(), is_ours));
             if tail.path != path {
-                *tail = Tail::new(path);
+                *tail = Tail::new(path, is_ours);
             }
             tail.follow();
             if tail.read == 0 {
@@ -57,9 +62,10 @@ impl Tails {
 }
 
 impl Tail {
-    fn new(path: PathBuf) -> Self {
+    fn new(path: PathBuf, is_ours: bool) -> Self {
         Self {
             path,
+            is_ours,
             read: 0,
             reader: EventReader::default(),
             now: None,
@@ -73,7 +79,7 @@ impl Tail {
         };
         // A plan that is made afresh begins its log anew.
         if file.metadata().is_ok_and(|found| found.len() < self.read) {
-            *self = Self::new(self.path.clone());
+            *self = Self::new(self.path.clone(), self.is_ours);
         }
         let mut new = Vec::new();
         if file.seek(SeekFrom::Start(self.read)).is_err() || file.read_to_end(&mut new).is_err() {
@@ -81,14 +87,14 @@ impl Tail {
         }
         self.read += new.len() as u64;
         for event in self.reader.push(&new) {
-            if let Some(words) = describe(&event) {
+            if let Some(words) = describe(&event, self.is_ours) {
                 self.now = Some(words);
             }
         }
     }
 }
 
-fn describe(event: &EngineEvent) -> Option<String> {
+fn describe(event: &EngineEvent, is_ours: bool) -> Option<String> {
     let (step, words) = match &event.kind {
         EventKind::RefreshStart(step) => (step, "refreshing"),
         EventKind::ApplyStart(step) => (step, doing(step.action.as_deref())),
@@ -96,6 +102,8 @@ fn describe(event: &EngineEvent) -> Option<String> {
         EventKind::ProvisionStart(step) | EventKind::ProvisionProgress(step) => {
             (step, "provisioning")
         }
+        // What our own stages say.
+        EventKind::Log => return Some(event.message.clone()).filter(|_| is_ours),
         _ => return None,
     };
     Some(format!("{}: {words}", step.resource.addr))

@@ -103,7 +103,7 @@ fn was_applied(run: &Run) -> bool {
         return true;
     };
     match outcome {
-        Outcome::Applied { .. } | Outcome::Unknown { .. } => true,
+        Outcome::Applied { .. } | Outcome::NotDone { .. } | Outcome::Unknown { .. } => true,
         // What was refused, or failed before, has changed nothing.
         Outcome::Failed { problem } => {
             problem.stage == model::run::Stage::Applying && !problem.refused
@@ -264,12 +264,14 @@ fn events(planned: &Planned, confirmed: bool) -> Vec<RunEvent> {
             RunEvent::NothingToChange {
                 consumed: None,
                 serial: None,
+                then: None,
             },
         ],
-        Outcome::Untouched => vec![RunEvent::NothingConsumed],
+        Outcome::Untouched => vec![RunEvent::NothingConsumed { then: None }],
         Outcome::Deferred { .. }
         | Outcome::Applied { .. }
         | Outcome::Failed { .. }
+        | Outcome::NotDone { .. }
         | Outcome::Skipped { .. }
         | Outcome::Unknown { .. } => Vec::new(),
     }

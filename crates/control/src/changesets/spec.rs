@@ -9,7 +9,7 @@ use model::config::eval;
 use model::graph::Graph;
 use model::ids::StackName;
 use model::module::{self, Module};
-use model::project::{Backend, Context, EdgeKind, Input, Project, Stack, Target};
+use model::project::{Backend, Context, EdgeKind, FactsPlace, Input, Project, Stack, Target, Wait};
 use model::run::{DeclaredVariable, EnginePin, OutputState, RunSpec, Upstream};
 
 use super::source::Source;
@@ -79,6 +79,9 @@ pub(super) fn spec(
             .unwrap_or_default(),
         own_source: source.own.get(name).cloned().unwrap_or_default(),
         settled: false,
+        review: wanted.action == Action::Plan,
+        facts: facts_of(project, stack),
+        publishers: publishers(project, stack),
         destroy: wanted.destroy || wanted.action == Action::Destroy,
         refresh_only: wanted.refresh_only,
         pinned: wanted.pinned.filter(|_| wanted.action == Action::Plan),
@@ -86,6 +89,32 @@ pub(super) fn spec(
         no_state: wanted.no_state,
         exec: wanted.exec.clone(),
     })
+}
+
+/// The places a stack publishes to.
+fn facts_of(project: &Project, stack: &Stack) -> BTreeMap<String, FactsPlace> {
+    let places = stack.stages.publish.iter();
+    let places = places.filter_map(|block| project.facts.get_key_value(&block.name));
+    places
+        .map(|(name, place)| (name.clone(), place.clone()))
+        .collect()
+}
+
+/// By place that a stack publishes to: all stacks that do.
+fn publishers(project: &Project, stack: &Stack) -> BTreeMap<String, BTreeSet<String>> {
+    let publishes = |other: &Stack, place: &str| {
+        let mut blocks = other.stages.publish.iter();
+        blocks.any(|block| block.name == place)
+    };
+    let all = |place: &str| {
+        let stacks = project.stacks.values();
+        let there = stacks.filter(|other| publishes(other, place));
+        there.map(|other| other.name.to_string()).collect()
+    };
+    let places = stack.stages.publish.iter();
+    places
+        .map(|block| (block.name.clone(), all(&block.name)))
+        .collect()
 }
 
 /// What the engine of one stack needs to know, for calls that belong to no run.
@@ -181,6 +210,7 @@ fn waits_for(project: &Project, graph: &Graph, name: &StackName, wanted: &Wanted
             .map(|stack| Upstream {
                 stack: stack.clone(),
                 outputs: BTreeSet::new(),
+                wait: Wait::Verified,
             })
             .collect();
     }
@@ -199,7 +229,11 @@ fn waits_for(project: &Project, graph: &Graph, name: &StackName, wanted: &Wanted
     }
     needs
         .into_iter()
-        .map(|(stack, outputs)| Upstream { stack, outputs })
+        .map(|(stack, outputs)| Upstream {
+            stack,
+            outputs,
+            wait: project.stacks[name].wait,
+        })
         .collect()
 }
 

@@ -128,6 +128,7 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
     Ok(RunEvent::ApplyFinished {
         counts: plan.counts,
         serial: now.map(|head| head.serial),
+        then: job.first_stage(),
     })
 }
 

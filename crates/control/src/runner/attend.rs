@@ -91,6 +91,7 @@ pub async fn attend(
             let read = RunEvent::NothingToChange {
                 consumed: None,
                 serial: None,
+                then: None,
             };
             (read, Ok(exit))
         }

@@ -143,5 +143,6 @@ async fn try_exec(job: &Job<'_>, exec: &Exec, mask: &mut Mask) -> Result<RunEven
     Ok(RunEvent::ApplyFinished {
         counts: PlanCounts::default(),
         serial: serial(job).await?,
+        then: None,
     })
 }

@@ -107,8 +107,7 @@ pub(super) fn begin_attempt(job: &Job<'_>) -> Result<(), Failure> {
 
 fn keep_earlier(home: &Home, run: RunId) -> io::Result<()> {
     let dir = home.run_dir(run);
-    let stages = [Stage::Preparing, Stage::Planning, Stage::Applying];
-    let names = stages.map(log_name).into_iter().chain([COMPLAINTS]);
+    let names = Stage::ALL.map(log_name).into_iter().chain([COMPLAINTS]);
     let names: Vec<&str> = names.filter(|name| dir.join(name).exists()).collect();
     if names.is_empty() {
         return Ok(());

@@ -53,6 +53,7 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
         return Ok(RunEvent::NothingToChange {
             consumed: None,
             serial: None,
+            then: job.first_stage(),
         });
     }
     let inputs = inputs::gather(job).await?;
@@ -86,6 +87,7 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
             .as_ref()
             .filter(|_| is_ours)
             .map(|head| seal::sealed_head(head).serial),
+        then: job.first_stage(),
     };
     if nothing_changes(&ended.events(), ended.exit.code()) {
         scratch.remove();

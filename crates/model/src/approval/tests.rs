@@ -70,6 +70,7 @@ fn set(rule: ApprovalRule) -> (ChangeSet, Vec<Run>) {
         },
         upstreams: Vec::new(),
         is_settled: false,
+        stages: Vec::new(),
     });
     let set = ChangeSet {
         id: ChangeSetId(1),

@@ -26,7 +26,11 @@ pub fn still_needed(set: &ChangeSet, runs: &[Run], standing: &BTreeSet<StackName
     }
     let is_open = |run: &&Run| match run.state {
         RunState::Queued | RunState::Deferred { .. } | RunState::Planned { .. } => true,
-        RunState::Planning { .. } | RunState::Applying { .. } | RunState::Finished { .. } => false,
+        RunState::Planning { .. }
+        | RunState::Applying { .. }
+        | RunState::Applied { .. }
+        | RunState::Completing { .. }
+        | RunState::Finished { .. } => false,
     };
     let needed = |run: &Run| {
         let mut dependents = set.request.dependents.iter();

@@ -7,7 +7,7 @@ use super::{Action, Around, ChangeSet, SetEvent, Status};
 use crate::approval::{self, Owed, owed};
 use crate::hold::{Hold, HoldOn};
 use crate::ids::{RunId, StackName};
-use crate::run::{Awaited, Outcome, Run, RunEvent, RunState, Skip};
+use crate::run::{Awaited, Outcome, Run, RunEvent, RunState, Skip, Stage, Upstream};
 
 /// One thing to commit. A `Start` is also a claim: whoever commits it starts the runner.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +16,8 @@ pub enum Step {
     /// A plan to look at: these values do not exist yet.
     StartPreview(RunId, Vec<Awaited>),
     StartApply(RunId),
+    /// A stage after the apply.
+    StartStage(RunId, Stage),
     Record(RunId, Box<RunEvent>),
     Move(SetEvent),
 }
@@ -73,7 +75,16 @@ impl Board<'_> {
             .iter()
             .filter(|run| run.state.is_running())
             .count();
-        let mut places = self.set.request.parallelism.saturating_sub(running);
+        let engines = self.runs.iter().filter(|run| run.state.uses_engine());
+        let parallelism = self.set.request.parallelism;
+        let mut places = parallelism.saturating_sub(engines.count());
+        for run in self.runs {
+            if let RunState::Applied { next, .. } = run.state
+                && self.is_confirmed()
+            {
+                steps.push(Step::StartStage(run.id, next));
+            }
+        }
         // Applies first: a place used for them frees dependents sooner than another plan does.
         for run in self.runs {
             if matches!(run.state, RunState::Planned { .. }) {
@@ -105,7 +116,9 @@ impl Board<'_> {
                     steps.push(Step::StartPreview(run.id, on));
                 }
                 Way::Untouched => {
-                    steps.push(Step::Record(run.id, Box::new(RunEvent::NothingConsumed)));
+                    let then = run.stages.first().copied();
+                    let event = RunEvent::NothingConsumed { then };
+                    steps.push(Step::Record(run.id, Box::new(event)));
                 }
                 Way::Open if places > 0 => {
                     places -= 1;
@@ -134,11 +147,12 @@ impl Board<'_> {
         if !self.runs.iter().all(|run| run.state.is_finished()) {
             return SetEvent::CameToRest;
         }
-        let (mut failed, mut unknown, mut skipped) = (0, 0, 0);
+        let (mut failed, mut not_done, mut unknown, mut skipped) = (0, 0, 0, 0);
         for run in self.runs {
             match &run.state {
                 RunState::Finished { outcome, .. } => match outcome {
                     Outcome::Failed { .. } => failed += 1,
+                    Outcome::NotDone { .. } => not_done += 1,
                     Outcome::Unknown { .. } => unknown += 1,
                     Outcome::Skipped { .. } => skipped += 1,
                     Outcome::Planned { .. }
@@ -151,11 +165,14 @@ impl Board<'_> {
                 | RunState::Planning { .. }
                 | RunState::Deferred { .. }
                 | RunState::Planned { .. }
-                | RunState::Applying { .. } => {}
+                | RunState::Applying { .. }
+                | RunState::Applied { .. }
+                | RunState::Completing { .. } => {}
             }
         }
         let counts = [
             (failed, "failed"),
+            (not_done, "applied, not done"),
             (unknown, "unknown"),
             (skipped, "skipped"),
         ];
@@ -195,10 +212,13 @@ impl Board<'_> {
                 .runs
                 .iter()
                 .any(|run| matches!(run.state, RunState::Deferred { .. }));
-        let may_go_on = is_seen
-            && ready.peek().is_some()
+        // Facts and gates of what is as it should be need nobody's word.
+        let is_applied = |run: &Run| matches!(run.state, RunState::Applied { .. });
+        let only_stages = ready.peek().is_none() && self.runs.iter().any(is_applied);
+        let may_start = ready.peek().is_some()
             && ready.clone().all(is_said)
             && ready.any(|run| self.may_start(run) && matches!(self.way_to_apply(run), Way::Open));
+        let may_go_on = is_seen && (only_stages || may_start);
         if may_go_on {
             vec![Step::Move(SetEvent::Confirmed { by: None })]
         } else {
@@ -223,15 +243,11 @@ impl Board<'_> {
     }
 
     fn way_to_apply(&self, run: &Run) -> Way {
-        for upstream in self.upstreams(run) {
-            match &upstream.state {
-                RunState::Finished { outcome, .. } if outcome.is_good() => {}
-                RunState::Finished { outcome, .. } => return poisoned(&upstream.stack, outcome),
-                RunState::Queued
-                | RunState::Planning { .. }
-                | RunState::Deferred { .. }
-                | RunState::Planned { .. }
-                | RunState::Applying { .. } => return Way::Waits,
+        for (need, upstream) in self.upstreams(run) {
+            match upstream.state.outcome_for(need.wait) {
+                Some(outcome) if outcome.is_good() => {}
+                Some(outcome) => return poisoned(&upstream.stack, outcome),
+                None => return Way::Waits,
             }
         }
         Way::Open
@@ -255,8 +271,8 @@ impl Board<'_> {
                 continue;
             };
             let review = self.set.request.action == Action::Plan;
-            match &upstream.state {
-                RunState::Finished { outcome, .. } => match outcome {
+            if let Some(outcome) = upstream.state.outcome_for(need.wait) {
+                match outcome {
                     Outcome::Unchanged | Outcome::Untouched | Outcome::Applied { .. } => {}
                     Outcome::Planned { plan } => {
                         let outputs: Vec<String> =
@@ -277,19 +293,27 @@ impl Board<'_> {
                             });
                         }
                     }
-                    Outcome::Failed { .. } | Outcome::Skipped { .. } | Outcome::Unknown { .. } => {
-                        return poisoned(&upstream.stack, outcome);
-                    }
-                },
+                    Outcome::Failed { .. }
+                    | Outcome::NotDone { .. }
+                    | Outcome::Skipped { .. }
+                    | Outcome::Unknown { .. } => return poisoned(&upstream.stack, outcome),
+                }
+                continue;
+            }
+            match &upstream.state {
                 // An `order` upstream gives no value: a review need not wait for what it will do.
                 RunState::Queued
                 | RunState::Planning { .. }
                 | RunState::Deferred { .. }
                 | RunState::Planned { .. }
                     if review && need.outputs.is_empty() && !run.is_settled => {}
-                RunState::Queued | RunState::Planning { .. } | RunState::Applying { .. } => {
-                    waits = true;
-                }
+                RunState::Queued
+                | RunState::Planning { .. }
+                | RunState::Applying { .. }
+                | RunState::Completing { .. }
+                | RunState::Finished { .. } => waits = true,
+                // Nothing of it changes any more; it only waits for its turn.
+                RunState::Applied { .. } => {}
                 RunState::Deferred { preview, .. } => awaited.push(Awaited {
                     stack: need.stack.clone(),
                     outputs: preview
@@ -328,15 +352,21 @@ impl Board<'_> {
                     Outcome::Planned { plan } => &plan.outputs,
                     Outcome::Deferred { .. }
                     | Outcome::Failed { .. }
+                    | Outcome::NotDone { .. }
                     | Outcome::Skipped { .. }
                     | Outcome::Unknown { .. } => return false,
+                },
+                RunState::Applied { outcome, .. } => match &**outcome {
+                    Outcome::Unchanged | Outcome::Untouched => continue,
+                    _ => return false,
                 },
                 RunState::Planned { plan, .. } => &plan.outputs,
                 // What is deferred may turn out otherwise than it looked.
                 RunState::Queued
                 | RunState::Planning { .. }
                 | RunState::Deferred { .. }
-                | RunState::Applying { .. } => return false,
+                | RunState::Applying { .. }
+                | RunState::Completing { .. } => return false,
             };
             if need.outputs.is_empty() || !need.outputs.is_disjoint(changed) {
                 return false;
@@ -345,10 +375,10 @@ impl Board<'_> {
         run.is_settled && upstreams > 0
     }
 
-    fn upstreams(&self, run: &Run) -> impl Iterator<Item = &Run> {
+    fn upstreams<'r>(&self, run: &'r Run) -> impl Iterator<Item = (&'r Upstream, &Run)> {
         run.upstreams
             .iter()
-            .filter_map(|need| self.by_stack.get(&need.stack).copied())
+            .filter_map(|need| Some((need, self.by_stack.get(&need.stack).copied()?)))
     }
 }
 
@@ -359,6 +389,8 @@ fn is_unplanned(run: &Run) -> bool {
         RunState::Planning { .. }
         | RunState::Planned { .. }
         | RunState::Applying { .. }
+        | RunState::Applied { .. }
+        | RunState::Completing { .. }
         | RunState::Finished { .. } => false,
     }
 }
@@ -370,6 +402,7 @@ fn poisoned(nearest: &StackName, outcome: &Outcome) -> Way {
         } => (by.clone(), Some(nearest.clone())),
         Outcome::Skipped { .. }
         | Outcome::Failed { .. }
+        | Outcome::NotDone { .. }
         | Outcome::Unknown { .. }
         | Outcome::Planned { .. }
         | Outcome::Deferred { .. }

@@ -44,7 +44,9 @@ pub fn reopen(set: &ChangeSet, runs: &[Run], what: Reopen) -> Result<Vec<RunId>,
         | RunState::Planning { .. }
         | RunState::Deferred { .. }
         | RunState::Planned { .. }
-        | RunState::Applying { .. } => false,
+        | RunState::Applying { .. }
+        | RunState::Applied { .. }
+        | RunState::Completing { .. } => false,
     };
     let chosen: Vec<RunId> = match what {
         Reopen::Rest => runs.iter().filter(ended_badly).map(|run| run.id).collect(),
@@ -93,6 +95,8 @@ fn poisoned_by(run: &Run) -> Option<&StackName> {
         | RunState::Planning { .. }
         | RunState::Deferred { .. }
         | RunState::Planned { .. }
-        | RunState::Applying { .. } => None,
+        | RunState::Applying { .. }
+        | RunState::Applied { .. }
+        | RunState::Completing { .. } => None,
     }
 }

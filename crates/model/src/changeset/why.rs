@@ -101,18 +101,19 @@ pub fn why(
     front: Option<&Front>,
 ) -> Option<String> {
     match &run.state {
-        RunState::Planning { .. } | RunState::Applying { .. } => None,
-        RunState::Queued | RunState::Deferred { .. } | RunState::Planned { .. } => {
-            match &set.status {
-                Status::Planning | Status::Confirmed => Some(waits_inside(set, runs, run, around)),
-                Status::Waiting
-                | Status::AwaitingConfirm
-                | Status::Interrupting
-                | Status::Stopped { .. }
-                | Status::Superseded { .. } => why_set(set, runs, around, front),
-                Status::Finished => None,
-            }
-        }
+        RunState::Planning { .. } | RunState::Applying { .. } | RunState::Completing { .. } => None,
+        RunState::Queued
+        | RunState::Deferred { .. }
+        | RunState::Planned { .. }
+        | RunState::Applied { .. } => match &set.status {
+            Status::Planning | Status::Confirmed => Some(waits_inside(set, runs, run, around)),
+            Status::Waiting
+            | Status::AwaitingConfirm
+            | Status::Interrupting
+            | Status::Stopped { .. }
+            | Status::Superseded { .. } => why_set(set, runs, around, front),
+            Status::Finished => None,
+        },
         RunState::Finished { outcome, .. } => match outcome {
             Outcome::Planned { .. } | Outcome::Unchanged | Outcome::Applied { .. } => None,
             Outcome::Untouched => Some("nothing it consumes changes".to_owned()),
@@ -120,7 +121,9 @@ pub fn why(
                 let names: Vec<String> = on.iter().map(|one| format!("`{}`", one.stack)).collect();
                 Some(format!("known after {}", names.join(", ")))
             }
-            Outcome::Failed { problem } => problem.message.lines().next().map(str::to_owned),
+            Outcome::Failed { problem } | Outcome::NotDone { problem, .. } => {
+                problem.message.lines().next().map(str::to_owned)
+            }
             Outcome::Skipped { because } => Some(because.words()),
             Outcome::Unknown {
                 kept: Some(kept), ..
@@ -161,6 +164,8 @@ fn waits_inside(set: &ChangeSet, runs: &[Run], run: &Run, around: &Around<'_>) -
         | RunState::Deferred { .. }
         | RunState::Planned { .. }
         | RunState::Applying { .. }
+        | RunState::Applied { .. }
+        | RunState::Completing { .. }
         | RunState::Finished { .. } => format!(
             "waits for a place: {} engines at once",
             set.request.parallelism

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::{Outcome, Preview, RunEvent, RunState};
+use super::{Outcome, Preview, Problem, RunEvent, RunState, Stage};
 
 /// An event that cannot happen in the state the run is in.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -24,7 +24,9 @@ pub fn advance(state: &RunState, event: RunEvent, now: Timestamp) -> Result<RunS
             since: now,
             awaits: on,
         },
-        (S::Queued | S::Deferred { .. }, E::NothingConsumed) => finish(Outcome::Untouched),
+        (S::Queued | S::Deferred { .. }, E::NothingConsumed { then }) => {
+            reached(Outcome::Untouched, then, now)
+        }
         (
             S::Planning { awaits, .. },
             E::Previewed {
@@ -43,8 +45,8 @@ pub fn advance(state: &RunState, event: RunEvent, now: Timestamp) -> Result<RunS
             on,
             preview: Preview::None,
         }),
-        (S::Planning { awaits, .. }, E::NothingToChange { .. }) if awaits.is_empty() => {
-            finish(Outcome::Unchanged)
+        (S::Planning { awaits, .. }, E::NothingToChange { then, .. }) if awaits.is_empty() => {
+            reached(Outcome::Unchanged, then, now)
         }
         (
             S::Planning { awaits, .. },
@@ -78,13 +80,67 @@ pub fn advance(state: &RunState, event: RunEvent, now: Timestamp) -> Result<RunS
         },
         // The seal is checked before anything is changed, so a voided plan is simply made again.
         (S::Applying { .. }, E::PlanVoided { .. }) => S::Queued,
-        (S::Applying { plan, .. }, E::ApplyFinished { counts, serial }) => {
-            finish(Outcome::Applied {
+        (
+            S::Applying { plan, .. },
+            E::ApplyFinished {
                 counts,
                 serial,
-                outputs: plan.outputs.clone(),
-            })
+                then,
+            },
+        ) => {
+            let outputs = plan.outputs.clone();
+            let outcome = Outcome::Applied {
+                counts,
+                serial,
+                outputs,
+            };
+            reached(outcome, then, now)
         }
+        (S::Applied { outcome, next }, E::StageStarted { part }) if *next == part => {
+            S::Completing {
+                part,
+                outcome: outcome.clone(),
+                since: now,
+            }
+        }
+        (
+            S::Completing { part, outcome, .. },
+            E::StageFinished {
+                part: ended, then, ..
+            },
+        ) if *part == ended => reached((**outcome).clone(), then, now),
+        (S::Completing { part, outcome, .. }, E::Failed { problem }) => finish(Outcome::NotDone {
+            done: outcome.clone(),
+            problem: Problem {
+                stage: *part,
+                ..problem
+            },
+        }),
+        // What these stages do, they do once however often they are carried out.
+        (S::Completing { part, outcome, .. }, E::RunnerLost { .. }) => S::Applied {
+            outcome: outcome.clone(),
+            next: *part,
+        },
+        (S::Applied { outcome, next }, E::Skipped { because }) => {
+            if let Outcome::Applied { .. } = **outcome {
+                finish(Outcome::NotDone {
+                    done: outcome.clone(),
+                    problem: Problem::new(*next, because.words()),
+                })
+            } else {
+                finish(Outcome::Skipped { because })
+            }
+        }
+        (
+            S::Finished {
+                outcome: Outcome::NotDone { done, problem },
+                ..
+            },
+            E::Reopened,
+        ) => S::Applied {
+            outcome: done.clone(),
+            next: problem.stage,
+        },
         // Never repeated by itself: the way on is a fresh plan.
         (S::Applying { .. }, E::RunnerLost { kept, left }) => {
             finish(Outcome::Unknown { kept, left })
@@ -112,6 +168,17 @@ pub fn advance(state: &RunState, event: RunEvent, now: Timestamp) -> Result<RunS
     })
 }
 
+/// The end, unless a stage comes first.
+fn reached(outcome: Outcome, then: Option<Stage>, at: Timestamp) -> RunState {
+    match then {
+        Some(next) => RunState::Applied {
+            outcome: Box::new(outcome),
+            next,
+        },
+        None => RunState::Finished { outcome, at },
+    }
+}
+
 impl RunEvent {
     fn word(&self) -> &'static str {
         match self {
@@ -119,13 +186,15 @@ impl RunEvent {
             Self::PreviewStarted { .. } => "preview started",
             Self::Previewed { .. } => "previewed",
             Self::NothingToChange { .. } => "nothing to change",
-            Self::NothingConsumed => "nothing consumed",
+            Self::NothingConsumed { .. } => "nothing consumed",
             Self::PlanFinished { .. } => "plan finished",
             Self::Deferred { .. } => "deferred",
             Self::Confirmed => "confirmed",
             Self::ApplyStarted => "apply started",
             Self::PlanVoided { .. } => "plan voided",
             Self::ApplyFinished { .. } => "apply finished",
+            Self::StageStarted { .. } => "stage started",
+            Self::StageFinished { .. } => "stage finished",
             Self::Failed { .. } => "failed",
             Self::Skipped { .. } => "skipped",
             Self::RunnerLost { .. } => "runner lost",

@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use super::Stage;
 use crate::engine::Flavor;
 use crate::exec::{Exec, ExecKind};
 use crate::ids::StackName;
 use crate::policy::AppliedPolicy;
-use crate::project::{Context, Stack, Target};
+use crate::project::{Context, FactsPlace, Stack, Target, Wait};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunSpec {
@@ -51,6 +52,15 @@ pub struct RunSpec {
     /// stack last ended well.
     #[serde(default)]
     pub settled: bool,
+    /// Only a plan was asked for.
+    #[serde(default)]
+    pub review: bool,
+    /// The places it publishes facts to, by name.
+    #[serde(default)]
+    pub facts: BTreeMap<String, FactsPlace>,
+    /// By such a place: the stacks of the project that publish there.
+    #[serde(default)]
+    pub publishers: BTreeMap<String, BTreeSet<String>>,
     pub destroy: bool,
     pub refresh_only: bool,
     /// The version to plan from instead of the newest: only to see what it would lead to.
@@ -72,6 +82,24 @@ impl RunSpec {
     pub fn only_reads(&self) -> bool {
         let exec = self.exec.as_ref();
         exec.is_some_and(|exec| exec.kind == ExecKind::Read)
+    }
+
+    /// The stages that follow its apply, in their order.
+    pub fn stages_after(&self) -> Vec<Stage> {
+        if self.exec.is_some() || self.refresh_only || self.review {
+            return Vec::new();
+        }
+        let stages = &self.stack.stages;
+        let all = [
+            (Stage::Publishing, !stages.publish.is_empty()),
+            (Stage::Bootstrapping, !stages.bootstrap.is_empty()),
+            (Stage::Verifying, !stages.gates.is_empty()),
+        ];
+        // What is destroyed has facts to withdraw, and nothing else.
+        let wanted = all.into_iter().filter(|(stage, is_there)| {
+            *is_there && (!self.destroy || *stage == Stage::Publishing)
+        });
+        wanted.map(|(stage, _)| stage).collect()
     }
 }
 
@@ -101,4 +129,7 @@ pub struct Upstream {
     pub stack: StackName,
     /// Its outputs that this run consumes; none for a mere order.
     pub outputs: BTreeSet<String>,
+    /// What it must have reached.
+    #[serde(default)]
+    pub wait: Wait,
 }

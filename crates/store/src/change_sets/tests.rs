@@ -13,7 +13,7 @@ use model::ids::{ChangeSetId, RunId, StackName};
 use model::plan::PlanCounts;
 use model::project::{Backend, Confirm, LaneScope, Stack, Target, Wait};
 use model::run::{
-    self, Awaited, EnginePin, PlanRecord, Preview, Problem, RunEvent, RunSpec, RunState, Upstream,
+    Awaited, EnginePin, PlanRecord, Preview, Problem, RunEvent, RunSpec, RunState, Stage, Upstream,
 };
 use model::seal::Seal;
 
@@ -46,6 +46,9 @@ fn spec(name: &str, upstreams: &[&str]) -> RunSpec {
         approval: None,
     };
     RunSpec {
+        review: false,
+        facts: BTreeMap::new(),
+        publishers: BTreeMap::new(),
         exec: None,
         policies: Vec::new(),
         stack: Stack {
@@ -79,6 +82,7 @@ fn spec(name: &str, upstreams: &[&str]) -> RunSpec {
             .map(|name| Upstream {
                 stack: stack(name),
                 outputs: BTreeSet::from(["x".to_owned()]),
+                wait: Wait::Verified,
             })
             .collect(),
         output_states: BTreeMap::new(),
@@ -306,17 +310,7 @@ impl World {
     }
 
     fn ending(&mut self, state: &RunState) -> Option<RunEvent> {
-        let problem = Problem {
-            policy: model::policy::Verdict::default(),
-            stage: run::Stage::Planning,
-            message: "no".to_owned(),
-            diagnostics: Vec::new(),
-            serial: None,
-            hint: None,
-            refused: false,
-            interrupted: false,
-            left: None,
-        };
+        let problem = Problem::new(Stage::Planning, "no");
         let how = self.dice.below(6);
         match state {
             RunState::Planning { awaits, .. } if !awaits.is_empty() => Some(match how {
@@ -336,6 +330,7 @@ impl World {
                 0 => RunEvent::NothingToChange {
                     consumed: Some("consumed".to_owned()),
                     serial: Some(1),
+                    then: None,
                 },
                 1 => RunEvent::Failed { problem },
                 2 => RunEvent::RunnerLost {
@@ -362,11 +357,25 @@ impl World {
                 _ => RunEvent::ApplyFinished {
                     counts: PlanCounts::default(),
                     serial: Some(2),
+                    then: (how == 3).then_some(Stage::Publishing),
+                },
+            }),
+            RunState::Completing { part, .. } => Some(match how {
+                0 => RunEvent::Failed { problem },
+                1 => RunEvent::RunnerLost {
+                    kept: None,
+                    left: None,
+                },
+                _ => RunEvent::StageFinished {
+                    part: *part,
+                    report: serde_json::Value::Null,
+                    then: (*part == Stage::Publishing).then_some(Stage::Verifying),
                 },
             }),
             RunState::Queued
             | RunState::Deferred { .. }
             | RunState::Planned { .. }
+            | RunState::Applied { .. }
             | RunState::Finished { .. } => None,
         }
     }
@@ -505,7 +514,7 @@ impl World {
         for run in self.store.run_list(id).await.unwrap() {
             let mut state = RunState::Queued;
             for (at, event) in self.store.run_events(run.id).await.unwrap() {
-                state = run::advance(&state, event, at).unwrap();
+                state = model::run::advance(&state, event, at).unwrap();
             }
             assert_eq!(state, run.state, "{}", run.id);
         }
@@ -530,14 +539,22 @@ impl World {
                     RunState::Planning { .. } => RunEvent::NothingToChange {
                         consumed: None,
                         serial: None,
+                        then: None,
                     },
                     RunState::Applying { .. } => RunEvent::ApplyFinished {
                         counts: PlanCounts::default(),
                         serial: None,
+                        then: None,
+                    },
+                    RunState::Completing { part, .. } => RunEvent::StageFinished {
+                        part,
+                        report: serde_json::Value::Null,
+                        then: None,
                     },
                     RunState::Queued
                     | RunState::Deferred { .. }
                     | RunState::Planned { .. }
+                    | RunState::Applied { .. }
                     | RunState::Finished { .. } => {
                         continue;
                     }
@@ -618,6 +635,7 @@ async fn who_lost_its_lanes_records_nothing_even_if_they_are_held_again() {
     let applied = || RunEvent::ApplyFinished {
         counts: PlanCounts::default(),
         serial: Some(1),
+        then: None,
     };
     let turn = async |fence: Option<&Fence>, happened| {
         let mut claim = |_| true;

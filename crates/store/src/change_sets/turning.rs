@@ -175,6 +175,7 @@ impl Table {
                     (run, RunEvent::PreviewStarted { on }, Some(Stage::Planning))
                 }
                 Step::StartApply(run) => (run, RunEvent::ApplyStarted, Some(Stage::Applying)),
+                Step::StartStage(run, part) => (run, RunEvent::StageStarted { part }, Some(part)),
             };
             if let Some(stage) = start {
                 if self.refused.contains(&run) || !claim(run) {

@@ -30,7 +30,9 @@ pub(super) fn plan_status(runs: &[Run], detailed: bool) -> ExitStatus {
         | RunState::Planning { .. }
         | RunState::Deferred { .. }
         | RunState::Planned { .. }
-        | RunState::Applying { .. } => false,
+        | RunState::Applying { .. }
+        | RunState::Applied { .. }
+        | RunState::Completing { .. } => false,
     });
     if status == ExitStatus::Done && detailed && has_changes {
         ExitStatus::Changes
@@ -42,7 +44,10 @@ pub(super) fn plan_status(runs: &[Run], detailed: bool) -> ExitStatus {
 /// Whether a change set that ends here has changed anything.
 pub(super) fn something_was_applied(runs: &[Run]) -> bool {
     let applied = |run: &Run| match &run.state {
-        RunState::Finished { outcome, .. } => matches!(outcome, Outcome::Applied { .. }),
+        RunState::Finished { outcome, .. } => {
+            matches!(outcome, Outcome::Applied { .. } | Outcome::NotDone { .. })
+        }
+        RunState::Applied { .. } | RunState::Completing { .. } => true,
         RunState::Queued
         | RunState::Planning { .. }
         | RunState::Deferred { .. }
@@ -102,7 +107,15 @@ pub(super) fn say_outcome(watcher: &Watcher<'_>, status: ExitStatus) -> Result<(
 fn exit_status(runs: &[Run]) -> ExitStatus {
     let of = |run: &Run| match &run.state {
         RunState::Finished { outcome, .. } => match outcome {
-            Outcome::Failed { problem } if problem.interrupted => ExitStatus::Interrupted,
+            Outcome::Failed { problem } | Outcome::NotDone { problem, .. }
+                if problem.interrupted =>
+            {
+                ExitStatus::Interrupted
+            }
+            Outcome::NotDone { problem, .. } if problem.stage == Stage::Verifying => {
+                ExitStatus::NotVerified
+            }
+            Outcome::NotDone { .. } => ExitStatus::Failed,
             Outcome::Failed { problem } if problem.refused => ExitStatus::Refused,
             Outcome::Skipped {
                 because: Skip::StillNeeded { .. },
@@ -131,7 +144,9 @@ fn exit_status(runs: &[Run]) -> ExitStatus {
         | RunState::Planning { .. }
         | RunState::Deferred { .. }
         | RunState::Planned { .. }
-        | RunState::Applying { .. } => ExitStatus::Failed,
+        | RunState::Applying { .. }
+        | RunState::Applied { .. }
+        | RunState::Completing { .. } => ExitStatus::Failed,
     };
     runs.iter().map(of).max().unwrap_or(ExitStatus::Done)
 }
@@ -167,6 +182,12 @@ async fn result(watcher: &Watcher<'_>, run: &Run) -> Result<StackResult, Command
             } else {
                 StackResult::Failed(failure)
             }
+        }
+        Outcome::NotDone { problem, .. } => {
+            let mut failure = failure(watcher, run, problem).await?;
+            let retry = format!("`terrane run retry {}` goes on there", run.id);
+            failure.lines.push(retry);
+            StackResult::NotDone(failure)
         }
         Outcome::Unknown { kept, .. } => StackResult::Unknown(Failure {
             stage: "applying".to_owned(),
@@ -216,12 +237,7 @@ async fn failure(
             }
         });
     Ok(Failure {
-        stage: match problem.stage {
-            Stage::Preparing => "preparing",
-            Stage::Planning => "planning",
-            Stage::Applying => "applying",
-        }
-        .to_owned(),
+        stage: problem.stage.word().to_owned(),
         after,
         lines,
         diagnostics: diagnostics(problem, watcher.control(), run).await?,
@@ -236,7 +252,7 @@ async fn took(watcher: &Watcher<'_>, run: &Run) -> Result<Duration, CommandError
     let started = events
         .iter()
         .rev()
-        .find(|(_, event)| matches!(event, RunEvent::PlanStarted | RunEvent::ApplyStarted))
+        .find(|(_, event)| is_start(event))
         .map(|(at, _)| *at);
     let ended = events.last().map(|(at, _)| *at);
     Ok(match (started, ended) {
@@ -245,6 +261,13 @@ async fn took(watcher: &Watcher<'_>, run: &Run) -> Result<Duration, CommandError
         }
         _ => Duration::ZERO,
     })
+}
+
+fn is_start(event: &RunEvent) -> bool {
+    matches!(
+        event,
+        RunEvent::PlanStarted | RunEvent::ApplyStarted | RunEvent::StageStarted { .. }
+    )
 }
 
 /// How many resources the engine reported as done before it failed, and how many it had only begun.

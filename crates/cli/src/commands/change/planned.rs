@@ -82,9 +82,14 @@ async fn novelties(watcher: &Watcher<'_>, run: &Run) -> Result<Option<String>, C
 async fn status(watcher: &Watcher<'_>, run: &Run) -> Result<StackStatus, CommandError> {
     let has_plan = match &run.state {
         RunState::Planned { .. } | RunState::Applying { .. } => true,
+        RunState::Applied { .. } | RunState::Completing { .. } => {
+            return Ok(StackStatus::NoChanges);
+        }
         RunState::Finished { outcome, .. } => match outcome {
             Outcome::Planned { .. } => true,
-            Outcome::Unchanged | Outcome::Applied { .. } => return Ok(StackStatus::NoChanges),
+            Outcome::Unchanged | Outcome::Applied { .. } | Outcome::NotDone { .. } => {
+                return Ok(StackStatus::NoChanges);
+            }
             Outcome::Deferred { on, preview } => match seen(on, preview) {
                 Some(status) => return Ok(status),
                 None => true,
@@ -157,7 +162,9 @@ fn remark(run: &Run) -> Option<String> {
         | RunState::Queued
         | RunState::Planning { .. }
         | RunState::Planned { .. }
-        | RunState::Applying { .. } => return None,
+        | RunState::Applying { .. }
+        | RunState::Applied { .. }
+        | RunState::Completing { .. } => return None,
     };
     match preview {
         Preview::None => None, // said already
@@ -174,7 +181,9 @@ fn awaited(run: &Run, runs: &[Run]) -> Vec<Awaited> {
             continue;
         };
         let outputs = match &upstream.state {
-            RunState::Finished { .. } => continue,
+            RunState::Finished { .. } | RunState::Applied { .. } | RunState::Completing { .. } => {
+                continue;
+            }
             RunState::Planned { plan, .. } | RunState::Applying { plan, .. } => {
                 need.outputs.intersection(&plan.outputs).cloned().collect()
             }

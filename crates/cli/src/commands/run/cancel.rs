@@ -209,6 +209,9 @@ fn tell(run: &Run, global: &Global) -> Result<ExitStatus, CommandError> {
             Some(serial) => format!("{}; state kept: serial {serial}", problem.message),
             None => problem.message.clone(),
         },
+        Outcome::NotDone { problem, .. } => {
+            format!("applied, {}: {}", outcome.word(), problem.message)
+        }
         Outcome::Skipped { .. } => "skipped".to_owned(),
         Outcome::Unknown { .. } => "unknown: its runner was lost".to_owned(),
         Outcome::Planned { .. }

@@ -94,6 +94,7 @@ pub(crate) fn left_of(state: &RunState) -> Option<&Left> {
         | Outcome::Unchanged
         | Outcome::Untouched
         | Outcome::Applied { .. }
+        | Outcome::NotDone { .. }
         | Outcome::Skipped { .. } => None,
     }
 }

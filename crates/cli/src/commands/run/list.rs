@@ -103,9 +103,13 @@ fn heading(set: &Explained, look: Look) -> String {
 /// How long it is where it is; of what is over, nothing.
 fn span(set: &Explained, run: &Run) -> Option<Duration> {
     let since = match &run.state {
-        RunState::Planning { since, .. } | RunState::Applying { since, .. } => *since,
+        RunState::Planning { since, .. }
+        | RunState::Applying { since, .. }
+        | RunState::Completing { since, .. } => *since,
         RunState::Planned { plan, .. } => plan.since.unwrap_or(set.set.created_at),
-        RunState::Queued | RunState::Deferred { .. } => set.set.created_at,
+        RunState::Queued | RunState::Deferred { .. } | RunState::Applied { .. } => {
+            set.set.created_at
+        }
         RunState::Finished { .. } => return None,
     };
     Duration::try_from(set.now.duration_since(since)).ok()

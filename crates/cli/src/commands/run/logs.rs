@@ -49,6 +49,9 @@ enum StageWord {
     Init,
     Plan,
     Apply,
+    Publish,
+    Bootstrap,
+    Verify,
 }
 
 impl From<StageWord> for Stage {
@@ -57,6 +60,9 @@ impl From<StageWord> for Stage {
             StageWord::Init => Self::Preparing,
             StageWord::Plan => Self::Planning,
             StageWord::Apply => Self::Applying,
+            StageWord::Publish => Self::Publishing,
+            StageWord::Bootstrap => Self::Bootstrapping,
+            StageWord::Verify => Self::Verifying,
         }
     }
 }
@@ -210,9 +216,7 @@ impl Reader {
 
 fn word(part: Part) -> &'static str {
     match part {
-        Part::Stage(Stage::Preparing) => "preparing",
-        Part::Stage(Stage::Planning) => "planning",
-        Part::Stage(Stage::Applying) => "applying",
+        Part::Stage(stage) => stage.word(),
         Part::Complaints => "on standard error",
     }
 }

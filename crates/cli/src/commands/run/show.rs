@@ -235,7 +235,7 @@ fn run_words(event: &RunEvent, action: Action) -> String {
             Preview::Impossible { why } => format!("deferred, no preview: {why}"),
         },
         RunEvent::NothingToChange { .. } => "planned: no changes".to_owned(),
-        RunEvent::NothingConsumed => "untouched: nothing it consumes changes".to_owned(),
+        RunEvent::NothingConsumed { .. } => "untouched: nothing it consumes changes".to_owned(),
         RunEvent::PlanFinished { plan, .. } => format!(
             "planned: {} to add, {} to change, {} to replace, {} to destroy",
             plan.counts.create, plan.counts.update, plan.counts.replace, plan.counts.delete
@@ -247,6 +247,13 @@ fn run_words(event: &RunEvent, action: Action) -> String {
         RunEvent::ApplyFinished { serial, .. } => match serial {
             Some(serial) => format!("applied: serial {serial}"),
             None => "applied".to_owned(),
+        },
+        RunEvent::StageStarted { part } => format!("{} began", part.word()),
+        RunEvent::StageFinished { part, report, .. } => match report.get("summary") {
+            Some(serde_json::Value::String(summary)) => {
+                format!("{} passed: {summary}", part.word())
+            }
+            _ => format!("{} passed", part.word()),
         },
         RunEvent::Failed { problem } => {
             let first = problem

@@ -9,6 +9,7 @@ use super::*;
 use crate::changeset::{self, HearError, Origin, Reopen, Request, Say};
 use crate::ids::ChangeSetId;
 use crate::plan::PlanCounts;
+use crate::project::Wait;
 use crate::run::{PlanRecord, Preview, Problem, Stage, Upstream, advance};
 use crate::seal::Seal;
 
@@ -37,6 +38,7 @@ fn change_set(action: Action, stacks: &[&str]) -> (ChangeSet, Vec<Run>) {
                             .filter(|o| !o.is_empty())
                             .into_iter()
                             .collect(),
+                        wait: Wait::Verified,
                     }
                 });
             Run {
@@ -46,6 +48,7 @@ fn change_set(action: Action, stacks: &[&str]) -> (ChangeSet, Vec<Run>) {
                 state: RunState::Queued,
                 upstreams: upstreams.collect(),
                 is_settled: false,
+                stages: Vec::new(),
             }
         })
         .collect();
@@ -139,6 +142,7 @@ fn settle(set: &mut ChangeSet, runs: &mut [Run]) -> Vec<String> {
                 Step::StartPlan(id) => (id, RunEvent::PlanStarted),
                 Step::StartPreview(id, on) => (id, RunEvent::PreviewStarted { on }),
                 Step::StartApply(id) => (id, RunEvent::ApplyStarted),
+                Step::StartStage(id, part) => (id, RunEvent::StageStarted { part }),
                 Step::Record(id, event) => (id, *event),
             };
             let run = runs.iter_mut().find(|run| run.id == id).unwrap();
@@ -146,6 +150,9 @@ fn settle(set: &mut ChangeSet, runs: &mut [Run]) -> Vec<String> {
                 RunEvent::PlanStarted => started.push(format!("plan {}", run.stack)),
                 RunEvent::PreviewStarted { .. } => started.push(format!("preview {}", run.stack)),
                 RunEvent::ApplyStarted => started.push(format!("apply {}", run.stack)),
+                RunEvent::StageStarted { part } => {
+                    started.push(format!("{} {}", part.word(), run.stack));
+                }
                 _ => {}
             }
             run.state = advance(&run.state, event, NOW).unwrap();
@@ -171,7 +178,10 @@ fn say_around(
                 let run = runs.iter_mut().find(|run| run.id == id).unwrap();
                 run.state = advance(&run.state, *event, NOW).unwrap();
             }
-            Step::StartPlan(_) | Step::StartPreview(..) | Step::StartApply(_) => {
+            Step::StartPlan(_)
+            | Step::StartPreview(..)
+            | Step::StartApply(_)
+            | Step::StartStage(..) => {
                 panic!("a word starts nothing by itself")
             }
         }
@@ -227,6 +237,7 @@ fn unchanged() -> RunEvent {
     RunEvent::NothingToChange {
         consumed: None,
         serial: None,
+        then: None,
     }
 }
 
@@ -234,6 +245,25 @@ fn applied() -> RunEvent {
     RunEvent::ApplyFinished {
         counts: PlanCounts::default(),
         serial: None,
+        then: None,
+    }
+}
+
+/// Applied, and this stage follows.
+fn applied_before(stage: Stage) -> RunEvent {
+    RunEvent::ApplyFinished {
+        counts: PlanCounts::default(),
+        serial: None,
+        then: Some(stage),
+    }
+}
+
+/// A stage passed; a later one follows.
+fn staged(part: Stage, then: Option<Stage>) -> RunEvent {
+    RunEvent::StageFinished {
+        part,
+        report: serde_json::Value::Null,
+        then: then.filter(|then| *then > part),
     }
 }
 
@@ -612,6 +642,85 @@ fn only_what_a_push_started_is_superseded() {
     assert!(changeset::superseded(&asked, &open).is_empty());
 }
 
+#[test]
+fn applied_is_not_done() {
+    let (mut set, mut runs) = change_set(Action::Apply, &["a", "b<a:x"]);
+    set.request.auto_approve = true;
+    set.status = Status::Confirmed;
+    assert_eq!(settle(&mut set, &mut runs), ["plan a"]);
+    happen(&mut runs, "a", said(&["x"]));
+    assert_eq!(settle(&mut set, &mut runs), ["apply a"]);
+    happen(&mut runs, "a", applied_before(Stage::Publishing));
+    assert_eq!(settle(&mut set, &mut runs), ["publishing a"]);
+    happen(
+        &mut runs,
+        "a",
+        staged(Stage::Publishing, Some(Stage::Verifying)),
+    );
+    assert_eq!(settle(&mut set, &mut runs), ["verifying a"]);
+    // Its runner dies: a gate may be looked at as often as one likes.
+    let lost = RunEvent::RunnerLost {
+        kept: None,
+        left: None,
+    };
+    happen(&mut runs, "a", lost);
+    assert_eq!(settle(&mut set, &mut runs), ["verifying a"]);
+    let failed = RunEvent::Failed { problem: problem() };
+    happen(&mut runs, "a", failed);
+    assert_eq!(settle(&mut set, &mut runs), [""; 0] as [&str; 0]);
+    assert_eq!(words(&runs), "a not verified, b skipped");
+    assert!(matches!(set.status, Status::Stopped { .. }));
+
+    // A retry goes on at the gate, and takes those along that waited for it.
+    let again = changeset::reopen(&set, &runs, Reopen::Run(RunId(1))).unwrap();
+    assert_eq!(again, [RunId(1), RunId(2)]);
+    for stack in ["a", "b"] {
+        happen(&mut runs, stack, RunEvent::Reopened);
+    }
+    set.status = Status::Confirmed;
+    assert_eq!(settle(&mut set, &mut runs), ["verifying a"]);
+    happen(&mut runs, "a", staged(Stage::Verifying, None));
+    assert_eq!(settle(&mut set, &mut runs), ["plan b"]);
+}
+
+#[test]
+fn who_waits_for_the_apply_alone_does_not_wait_for_gates() {
+    let (mut set, mut runs) = change_set(Action::Apply, &["a", "b<a:x"]);
+    runs[1].upstreams[0].wait = Wait::Applied;
+    set.request.auto_approve = true;
+    set.status = Status::Confirmed;
+    settle(&mut set, &mut runs);
+    happen(&mut runs, "a", said(&["x"]));
+    settle(&mut set, &mut runs);
+    happen(&mut runs, "a", applied_before(Stage::Verifying));
+    assert_eq!(settle(&mut set, &mut runs), ["verifying a", "plan b"]);
+    let failed = RunEvent::Failed { problem: problem() };
+    happen(&mut runs, "a", failed);
+    happen(&mut runs, "b", said(&[]));
+    assert_eq!(settle(&mut set, &mut runs), ["apply b"]);
+    happen(&mut runs, "b", applied());
+    settle(&mut set, &mut runs);
+    assert_eq!(words(&runs), "a not verified, b applied");
+}
+
+#[test]
+fn facts_and_gates_of_what_did_not_change_need_nobodys_word() {
+    let (mut set, mut runs) = change_set(Action::Apply, &["a"]);
+    assert_eq!(settle(&mut set, &mut runs), ["plan a"]);
+    let nothing = RunEvent::NothingToChange {
+        consumed: None,
+        serial: None,
+        then: Some(Stage::Verifying),
+    };
+    happen(&mut runs, "a", nothing);
+    assert_eq!(settle(&mut set, &mut runs), ["verifying a"]);
+    assert!(set.status.holds_lanes());
+    happen(&mut runs, "a", staged(Stage::Verifying, None));
+    settle(&mut set, &mut runs);
+    assert_eq!(words(&runs), "a unchanged");
+    assert_eq!(set.status, Status::Finished);
+}
+
 proptest! {
     /// Whatever happens to runs in whatever order, nothing starts before its upstreams ended well, no
     /// more run at once than allowed, and the change set comes to rest.
@@ -641,11 +750,12 @@ proptest! {
             settle(&mut set, &mut runs);
             let busy: Vec<usize> =
                 (0..runs.len()).filter(|at| runs[*at].state.is_running()).collect();
-            prop_assert!(busy.len() <= 2);
+            let engines = runs.iter().filter(|run| run.state.uses_engine());
+            prop_assert!(engines.count() <= 2);
             for run in runs.iter().filter(|run| matches!(run.state, RunState::Applying { .. })) {
                 for need in &run.upstreams {
                     let upstream = runs.iter().find(|other| other.stack == need.stack).unwrap();
-                    let RunState::Finished { outcome, .. } = &upstream.state else {
+                    let Some(outcome) = upstream.state.outcome_for(need.wait) else {
                         return Err(TestCaseError::fail("applied before its upstream ended"));
                     };
                     prop_assert!(outcome.is_good());
@@ -689,6 +799,8 @@ proptest! {
                     novelties: Vec::new(),
                 },
                 (_, 2) => RunEvent::RunnerLost { kept: None, left: None },
+                (RunState::Completing { part, .. }, _) => staged(*part, Some(Stage::Verifying)),
+                (RunState::Applying { .. }, 4) => applied_before(Stage::Publishing),
                 (_, 3) => RunEvent::PlanVoided { why: String::new() },
                 _ => applied(),
             };

@@ -1,0 +1,206 @@
+//! The values of the blocks that act after a stack's apply: its outputs and resources as they are now, the
+//! asker's environment, secrets, and what the outside world answers.
+//!
+//! Not here: what a block then does (`facts`, `bootstrap`, `gates`), when (`runner`).
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use drivers::process::Environment;
+use drivers::secrets::{self, Reference, SecretError};
+use model::config::resolve::{self, ResolveError, StageValues};
+use model::masking::Mask;
+use model::project::{Input, Stack};
+use model::secret::Secret;
+use model::stage::{Ask, ResolvedBlock, StageBlock, inputs};
+use model::state::resources::Document;
+use serde_json::Value;
+use store::StoreError;
+
+use crate::Control;
+use crate::asker::Asker;
+use crate::outputs::{self, Output, OutputsError};
+
+/// Everything a stack's blocks may refer to. No `Debug`: it holds secrets.
+pub struct StackValues {
+    outputs: BTreeMap<String, Output>,
+    document: Option<Document>,
+    env: BTreeMap<String, String>,
+    secrets: BTreeMap<String, Secret>,
+    answers: BTreeMap<Ask, Value>,
+}
+
+/// On whose behalf, and from where.
+pub struct Side<'a> {
+    pub asker: &'a Asker,
+    /// The project's root.
+    pub root: &'a Path,
+    /// What a program that is asked for a secret sees.
+    pub env: &'a Environment,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum StageValuesError {
+    #[error("could not read the outputs of stack `{stack}`")]
+    Outputs { stack: String, source: OutputsError },
+    #[error("could not read the state of stack `{stack}`")]
+    State { stack: String, source: StoreError },
+    #[error("could not resolve the secret `{reference}`")]
+    Secret {
+        reference: String,
+        source: SecretError,
+    },
+    #[error("needs the secret `{reference}` from the side of whoever asked")]
+    SecretElsewhere { reference: String },
+}
+
+impl StackValues {
+    /// Reads what the given blocks and values of a stack may need.
+    pub async fn gather<'i>(
+        control: &Control,
+        stack: &Stack,
+        is_ours: bool,
+        blocks: &'i [StageBlock],
+        others: impl Iterator<Item = &'i Input>,
+        side: &Side<'_>,
+    ) -> Result<Self, StageValuesError> {
+        let name = || stack.name.to_string();
+        let outputs = outputs::of_state(control, &stack.state, is_ours).await;
+        let outputs = outputs.map_err(|source| StageValuesError::Outputs {
+            stack: name(),
+            source,
+        })?;
+        let document = document(control, stack, is_ours).await;
+        let document = document.map_err(|source| StageValuesError::State {
+            stack: name(),
+            source,
+        })?;
+        let mut values = Self {
+            outputs,
+            document,
+            env: side.asker.env().clone(),
+            secrets: BTreeMap::new(),
+            answers: BTreeMap::new(),
+        };
+        for input in inputs(blocks).into_iter().chain(others) {
+            let Input::Expression(expression) = input else {
+                continue;
+            };
+            for reference in &expression.needs.secrets {
+                if !values.secrets.contains_key(reference) {
+                    let secret = secret(reference, side).await?;
+                    values.secrets.insert(reference.clone(), secret);
+                }
+            }
+        }
+        Ok(values)
+    }
+
+    pub fn outputs(&self) -> &BTreeMap<String, Output> {
+        &self.outputs
+    }
+
+    /// What the world answered.
+    pub fn answer_with(&mut self, ask: Ask, value: Value) {
+        self.answers.insert(ask, value);
+    }
+
+    /// The blocks with their values; `Asks` names what must be asked first.
+    pub fn resolve(&self, blocks: &[StageBlock]) -> Result<Vec<ResolvedBlock>, ResolveError> {
+        let mut asks = Vec::new();
+        let mut resolved = Vec::new();
+        for block in blocks {
+            match resolve::resolve(block, self) {
+                Ok(blocks) => resolved.extend(blocks),
+                Err(ResolveError::Asks { asks: more }) => asks.extend(more),
+                Err(err) => return Err(err),
+            }
+        }
+        if asks.is_empty() {
+            return Ok(resolved);
+        }
+        asks.sort();
+        asks.dedup();
+        Err(ResolveError::Asks { asks })
+    }
+
+    /// Hides the secrets among them, and sensitive outputs.
+    pub fn mask(&self) -> Mask {
+        let mut hidden: Vec<Secret> = self.secrets.values().cloned().collect();
+        for output in self.outputs.values().filter(|output| output.sensitive) {
+            texts(&output.value, &mut hidden);
+        }
+        Mask::new(&hidden)
+    }
+}
+
+impl StageValues for StackValues {
+    fn output(&self, key: &str) -> Option<(Value, bool)> {
+        let output = self.outputs.get(key)?;
+        Some((output.value.clone(), output.sensitive))
+    }
+
+    fn resource(&self, address: &str) -> Option<(Value, bool)> {
+        let mut instances = self.document.as_ref()?.instances.iter();
+        let instance = instances.find(|instance| instance.address == address)?;
+        let marks = instance.entry();
+        let is_sensitive = marks.leaves.iter().any(|leaf| leaf.is_sensitive);
+        Some((instance.attributes.clone(), is_sensitive))
+    }
+
+    fn env(&self, name: &str) -> Option<String> {
+        self.env.get(name).cloned()
+    }
+
+    fn secret(&self, reference: &str) -> Option<Secret> {
+        self.secrets.get(reference).cloned()
+    }
+
+    fn answer(&self, ask: &Ask) -> Option<Value> {
+        self.answers.get(ask).cloned()
+    }
+}
+
+/// The stack's state as a document; none if there is none that can be read.
+async fn document(
+    control: &Control,
+    stack: &Stack,
+    is_ours: bool,
+) -> Result<Option<Document>, StoreError> {
+    let state = control.state_name(&stack.state);
+    let head = control.store.state_head(&state).await?;
+    let Some(head) = head.filter(|head| head.is_copy() != is_ours) else {
+        return Ok(None);
+    };
+    let body = control.store.state_version_read(&head).await?;
+    Ok(Document::read(&body).ok())
+}
+
+async fn secret(reference: &str, side: &Side<'_>) -> Result<Secret, StageValuesError> {
+    let failed = |source| StageValuesError::Secret {
+        reference: reference.to_owned(),
+        source,
+    };
+    let found = match reference.parse::<Reference>().map_err(failed)? {
+        Reference::Env(name) => side.asker.env().get(&name).map(Secret::new),
+        Reference::File(_) => side.asker.file(reference),
+        Reference::Command(words) => {
+            let said = secrets::run_command(&words, side.root, side.env).await;
+            Some(said.map_err(failed)?)
+        }
+    };
+    found.ok_or_else(|| StageValuesError::SecretElsewhere {
+        reference: reference.to_owned(),
+    })
+}
+
+/// Every text in a sensitive value.
+fn texts(value: &Value, found: &mut Vec<Secret>) {
+    match value {
+        Value::String(text) => found.push(Secret::new(text)),
+        Value::Array(items) => items.iter().for_each(|item| texts(item, found)),
+        Value::Object(fields) => fields.values().for_each(|field| texts(field, found)),
+        Value::Number(number) => found.push(Secret::new(number.to_string())),
+        Value::Null | Value::Bool(_) => {}
+    }
+}
