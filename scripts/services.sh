@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-all=(postgres minio azurite knot fake-gcs-server provider sops age-keygen sshd kubernetes)
+all=(postgres minio azurite knot fake-gcs-server provider sshd kubernetes sops age-keygen)
 
 obtain() {
   case $1 in

@@ -41,6 +41,14 @@ pub enum GatherError {
 }
 
 impl Asker {
+    /// One who is right here: all of its environment can be had.
+    pub(crate) fn of_environment(env: &BTreeMap<String, String>) -> Self {
+        Self {
+            env: env.clone(),
+            ..Self::default()
+        }
+    }
+
     /// Takes what the given runs can need, and nothing else, out of a whole environment. What is
     /// missing is found here, before anything runs.
     pub fn gather(

@@ -270,6 +270,19 @@ async fn jobs<'a>(
     Ok(jobs)
 }
 
+/// A file as it is published at a place now; none if it is not there, or is encrypted.
+pub async fn read_file(
+    control: &Control,
+    root: &Path,
+    asker: &BTreeMap<String, String>,
+    place: &Place,
+    path: &str,
+) -> Result<Option<Value>, PublishFactsError> {
+    let key = place_key(root, place)?;
+    let bytes = branch::read_file(control, root, asker, place, &key, path).await?;
+    Ok(bytes.and_then(|bytes| model::facts::read_values(&bytes)))
+}
+
 /// What the store calls a place: two blocks that lead to one branch are one.
 fn place_key(root: &Path, place: &Place) -> Result<String, PublishFactsError> {
     let url = url_of(root, place)?;

@@ -25,7 +25,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-pub use stack::{Problem, StackGates, StackGatesError, asked, of_stack};
+pub use stack::{Problem, StackGates, StackGatesError, of_stack, read};
 
 /// What gates share.
 #[derive(Clone, Debug)]
@@ -172,8 +172,14 @@ async fn watch(gate: Gate, work: Arc<Work>) -> GateReport {
         };
         let at = Timestamp::now();
         let left = schedule.timeout.saturating_sub(look_began);
-        let Look { verdict, evidence } =
-            look::look(&gate, &work.probes, &work.clusters, &work.around, gate.look_limit(left)).await;
+        let Look { verdict, evidence } = look::look(
+            &gate,
+            &work.probes,
+            &work.clusters,
+            &work.around,
+            gate.look_limit(left),
+        )
+        .await;
         tries += 1;
         let since = match &last {
             Some((before, since)) if before.is_like(&verdict) => *since,

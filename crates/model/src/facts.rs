@@ -74,6 +74,23 @@ pub struct FactFile {
     pub encrypt: Encrypt,
 }
 
+impl FactFile {
+    /// Its values that are not for everybody's eyes, by path.
+    pub fn sensitive_paths(&self) -> BTreeSet<String> {
+        match &self.encrypt {
+            Encrypt::Nothing => BTreeSet::new(),
+            Encrypt::Leaves(paths) => paths.iter().map(|path| field_name(path)).collect(),
+            Encrypt::All => self.values.keys().cloned().collect(),
+        }
+    }
+}
+
+/// What a published file holds, unless it is encrypted.
+pub fn read_values(bytes: &[u8]) -> Option<Value> {
+    let value: Value = yaml_serde::from_slice(bytes).ok()?;
+    value.get("sops").is_none().then_some(value)
+}
+
 impl fmt::Debug for FactFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FactFile")

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use drivers::git::publish::{PublishError, Publisher, Push};
 use model::break_glass::Act;
@@ -65,9 +65,74 @@ pub(super) struct Sealed {
     pub(super) plain: Option<String>,
 }
 
+/// What is on a branch under a path.
+pub(super) async fn read_file(
+    control: &Control,
+    root: &Path,
+    asker: &BTreeMap<String, String>,
+    place: &Place,
+    key: &str,
+    path: &str,
+) -> Result<Option<Vec<u8>>, PublishFactsError> {
+    let _turn = lock(cache(control, key)).await?;
+    let publisher = open(control, root, asker, place, key).await?;
+    let git = |source| PublishFactsError::Git {
+        place: place.name.clone(),
+        source,
+    };
+    let Some(tip) = publisher.tip().await.map_err(git)? else {
+        return Ok(None);
+    };
+    let mut files = publisher.files(&tip, &[path]).await.map_err(git)?;
+    if files.is_none() {
+        let tip = publisher.fetch(false).await.map_err(git)?;
+        files = publisher.files(&tip, &[path]).await.map_err(git)?;
+    }
+    Ok(files.and_then(|mut files| files.remove(path)))
+}
+
+fn cache(control: &Control, key: &str) -> PathBuf {
+    let name = drivers::snapshot::sha256(key.as_bytes());
+    control.home.work().join("facts").join(&name[..16])
+}
+
+async fn open(
+    control: &Control,
+    root: &Path,
+    asker: &BTreeMap<String, String>,
+    place: &Place,
+    key: &str,
+) -> Result<Publisher, PublishFactsError> {
+    let remote = remote_of(root, place)?;
+    let cache = cache(control, key).with_extension("git");
+    let private = control.home.work().join("facts");
+    let opened = Publisher::open(asker, &cache, &private, &remote);
+    opened.await.map_err(|source| PublishFactsError::Git {
+        place: place.name.clone(),
+        source,
+    })
+}
+
+/// One publisher of this home at a time for each place: they share a cache, and would only lose pushes to each
+/// other.
+async fn lock(cache: PathBuf) -> Result<File, PublishFactsError> {
+    let path = cache.with_extension("lock");
+    let open = path.clone();
+    let locked = tokio::task::spawn_blocking(move || {
+        make_private(open.parent().unwrap_or(&open))?;
+        let file = File::options().create(true).append(true).open(&open)?;
+        file.lock()?;
+        Ok(file)
+    });
+    let locked = locked
+        .await
+        .unwrap_or_else(|err| Err(io::Error::other(err)));
+    locked.map_err(|source| PublishFactsError::File { path, source })
+}
+
 impl Job<'_> {
     pub(super) async fn publish(&self) -> Result<Published, PublishFactsError> {
-        let _turn = self.lock().await?;
+        let _turn = lock(self.cache()).await?;
         let publisher = self.open().await?;
         let digester = self.control.store.keyed_digester("facts").await?;
         let mut taken_over = false;
@@ -107,7 +172,7 @@ impl Job<'_> {
     }
 
     pub(super) async fn compare(&self) -> Result<Compared, PublishFactsError> {
-        let _turn = self.lock().await?;
+        let _turn = lock(self.cache()).await?;
         let publisher = self.open().await?;
         let digester = self.control.store.keyed_digester("facts").await?;
         let seen = self.look(&publisher).await?;
@@ -141,34 +206,20 @@ impl Job<'_> {
         }
     }
 
-    /// One publisher of this home at a time for each place: they share a cache, and would only lose pushes to each
-    /// other.
-    async fn lock(&self) -> Result<File, PublishFactsError> {
-        let path = self.cache().with_extension("lock");
-        let open = path.clone();
-        let locked = tokio::task::spawn_blocking(move || {
-            make_private(open.parent().unwrap_or(&open))?;
-            let file = File::options().create(true).append(true).open(&open)?;
-            file.lock()?;
-            Ok(file)
-        });
-        let locked = locked
-            .await
-            .unwrap_or_else(|err| Err(io::Error::other(err)));
-        locked.map_err(|source| PublishFactsError::File { path, source })
-    }
-
     fn cache(&self) -> PathBuf {
-        let name = drivers::snapshot::sha256(self.key.as_bytes());
-        self.control.home.work().join("facts").join(&name[..16])
+        cache(self.control, &self.key)
     }
 
     async fn open(&self) -> Result<Publisher, PublishFactsError> {
-        let remote = remote_of(self.publication.root, self.place)?;
-        let cache = self.cache().with_extension("git");
-        let private = self.control.home.work().join("facts");
-        let opened = Publisher::open(self.publication.asker, &cache, &private, &remote);
-        opened.await.map_err(|err| self.git(err))
+        let publication = self.publication;
+        open(
+            self.control,
+            publication.root,
+            publication.asker,
+            self.place,
+            &self.key,
+        )
+        .await
     }
 
     async fn look(&self, publisher: &Publisher) -> Result<Seen, PublishFactsError> {
