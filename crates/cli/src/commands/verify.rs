@@ -47,7 +47,9 @@ pub(crate) async fn verify(
     let (open, project) = sound_project(global, process)?;
     let stacks = selection::resolve(&args.stacks, &open, &project, process, None)?;
     let stacks = stacks.iter().map(|name| &project.stacks[name]);
-    let stacks: Vec<_> = stacks.filter(|stack| !stack.stages.gates.is_empty()).collect();
+    let stacks: Vec<_> = stacks
+        .filter(|stack| !stack.stages.gates.is_empty())
+        .collect();
     if stacks.is_empty() {
         return Err(CommandError::new("none of these stacks has a gate")
             .hint("a gate is a block of a stack: `gate \"http\" \"page\" { url = \"https://…\" }`")
@@ -58,18 +60,23 @@ pub(crate) async fn verify(
     let mut ready: BTreeMap<StackName, StackGates> = BTreeMap::new();
     let mut wrong = Vec::new();
     for stack in stacks {
-        match gates::of_stack(&control, &project, stack, &process.env).await {
+        match gates::of_stack(&control, &project, stack, &process.env, &open.root).await {
             Ok(found) => {
                 ready.insert(stack.name.clone(), found);
             }
             Err(StackGatesError::Settings {
-                problems,
-                never_applied,
-                ..
+                problems, is_bare, ..
             }) => {
-                let applied = format!("`terrane apply {}` comes first: it has no state yet", stack.name);
-                let hint = never_applied.then_some(applied);
-                wrong.extend(problems.into_iter().map(|problem| finding(problem, hint.as_ref())));
+                let applied = format!(
+                    "was it applied? `terrane output {}` shows nothing",
+                    stack.name
+                );
+                let hint = is_bare.then_some(applied);
+                wrong.extend(
+                    problems
+                        .into_iter()
+                        .map(|problem| finding(problem, hint.as_ref())),
+                );
             }
             Err(err) => return Err(CommandError::from_error(&err)),
         }
@@ -261,7 +268,10 @@ fn finish(
     let mut ended = ended.to_vec();
     // In the order of names: who was faster is no news.
     ended.sort_by(|(left, one), (right, other)| (left, &one.name).cmp(&(right, &other.name)));
-    let bad: Vec<_> = ended.iter().filter(|(_, report)| !report.verdict.is_pass()).collect();
+    let bad: Vec<_> = ended
+        .iter()
+        .filter(|(_, report)| !report.verdict.is_pass())
+        .collect();
     let status = if bad.is_empty() {
         ExitStatus::Done
     } else {
@@ -285,7 +295,11 @@ fn finish(
         report::say(&view::failure(stack, one, look))?;
     }
     if bad.is_empty() {
-        report::data(&format!("{} of {} passed\n", ended.len(), count(ended.len(), "gate")))?;
+        report::data(&format!(
+            "{} of {} passed\n",
+            ended.len(),
+            count(ended.len(), "gate")
+        ))?;
         return Ok(status);
     }
     Err(CommandError::new(format!(

@@ -44,7 +44,10 @@ pub fn failure(stack: &str, report: &GateReport, look: Look) -> String {
     );
     let mut out = match &report.verdict {
         Verdict::NotTried { after } => {
-            return format!("{title} was not tried: it comes after `{}`\n", text::clean(after));
+            return format!(
+                "{title} was not tried: it comes after `{}`\n",
+                text::clean(after)
+            );
         }
         Verdict::Passed | Verdict::Failed { .. } | Verdict::CannotLook { .. } => {
             let tries = text::count(usize::try_from(report.tries).unwrap_or(0), "look");
@@ -79,7 +82,11 @@ fn push_miss(out: &mut String, miss: &Miss, since: &str, look: Look) {
 
 fn row(out: &mut String, word: &str, words: &str, look: Look) {
     let width = word.len().max(8);
-    let room = if look.piped { usize::MAX } else { look.room(6 + width + 3) };
+    let room = if look.piped {
+        usize::MAX
+    } else {
+        look.room(6 + width + 3)
+    };
     for (at, line) in text::wrap(&text::clean(words), room).iter().enumerate() {
         let word = if at == 0 { word } else { "" };
         out.push_str(&format!("      {}   {line}\n", text::pad(word, width)));

@@ -1,42 +1,39 @@
 //! The gates of a stack, with the values that its state and the asker's environment give them.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
-use model::config::resolve::{self, ResolveError, StageValues};
+use drivers::process::engine_environment;
+use model::config::resolve::{self, ResolveError};
 use model::diagnostic::Location;
 use model::gate::{Asked, Gate, RecordKind, SettingError};
 use model::masking::Mask;
 use model::project::{Project, Stack};
-use model::secret::Secret;
-use model::stage::Ask;
-use model::state::resources::Document;
-use serde_json::Value;
-use store::StoreError;
+use model::stage::{Ask, StageBlock};
 
-use crate::outputs::{self, Output, OutputsError};
+use crate::asker::Asker;
+use crate::stages::{Side, StackValues, StageValuesError};
 use crate::{Control, changesets};
 
 /// What is ready to be looked at.
 #[derive(Debug)]
 pub struct StackGates {
     pub gates: Vec<Gate>,
-    /// Hides what the stack's state marks as sensitive.
+    /// Hides what is sensitive in the stack's state.
     pub mask: Mask,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum StackGatesError {
-    #[error("could not read the outputs of the stack")]
-    Outputs(#[source] OutputsError),
-    #[error("could not read the state of the stack")]
-    State(#[source] StoreError),
+    #[error(transparent)]
+    Values(#[from] StageValuesError),
     /// All that is wrong with the gates, none of which was looked at.
     #[error("the gates of stack `{stack}` cannot be looked at")]
     Settings {
         stack: String,
         problems: Vec<Problem>,
-        /// It has no state yet, which explains the rest.
-        never_applied: bool,
+        /// It has no outputs yet, which may explain the rest.
+        is_bare: bool,
     },
 }
 
@@ -48,110 +45,70 @@ pub struct Problem {
     pub at: Location,
 }
 
-/// The gates of a stack as it was last applied. `env` is the asker's.
+/// The gates of a stack as it was last applied. `env` is the asker's, `root` the project's.
 pub async fn of_stack(
     control: &Control,
     project: &Project,
     stack: &Stack,
     env: &BTreeMap<String, String>,
+    root: &Path,
 ) -> Result<StackGates, StackGatesError> {
-    let is_ours = changesets::is_ours(project, &stack.name);
-    let outputs = outputs::of_state(control, &stack.state, is_ours).await;
-    let outputs = outputs.map_err(StackGatesError::Outputs)?;
-    let document = document(control, stack, is_ours).await;
-    let document = document.map_err(StackGatesError::State)?;
-    let known = Known {
-        env,
-        outputs,
-        document,
+    let blocks = &stack.stages.gates;
+    let asker = Asker::of_environment(env);
+    let side = Side {
+        asker: &asker,
+        root,
+        env: &engine_environment(env, project.targets[&stack.target].is_open()),
     };
+    let is_ours = changesets::is_ours(project, &stack.name);
+    let none = std::iter::empty();
+    let mut values = StackValues::gather(control, stack, is_ours, blocks, none, &side).await?;
+    match read(blocks, &mut values) {
+        Ok(gates) => Ok(StackGates {
+            gates,
+            mask: values.mask(),
+        }),
+        Err(problems) => Err(StackGatesError::Settings {
+            stack: stack.name.to_string(),
+            problems,
+            is_bare: values.outputs().is_empty(),
+        }),
+    }
+}
+
+/// The gates that blocks stand for, or everything that is wrong with them. What the world must be asked for,
+/// a gate asks at each look; what was published must be among the values already.
+pub fn read(blocks: &[StageBlock], values: &mut StackValues) -> Result<Vec<Gate>, Vec<Problem>> {
     let mut problems = Vec::new();
-    let mut blocks = Vec::new();
-    for block in &stack.stages.gates {
-        match resolve::resolve(block, &known) {
-            Ok(resolved) => blocks.extend(resolved),
-            Err(err) => problems.push(Problem::unresolved(&block.name, &block.at, &err)),
+    let mut resolved = Vec::new();
+    for block in blocks {
+        let mut result = resolve::resolve(block, values);
+        if let Err(ResolveError::Asks { asks }) = &result {
+            for ask in asks {
+                if let Some(asked) = asked(ask) {
+                    values.answer_with(ask.clone(), asked.to_value());
+                }
+            }
+            result = resolve::resolve(block, values);
+        }
+        match result {
+            Ok(blocks) => resolved.extend(blocks),
+            Err(err) => problems.push(Problem::unresolved(block, &err)),
         }
     }
-    let gates = Gate::read_all(&blocks).unwrap_or_else(|wrong| {
+    let gates = Gate::read_all(&resolved).unwrap_or_else(|wrong| {
         problems.extend(wrong.into_iter().map(Problem::from));
         Vec::new()
     });
-    if !problems.is_empty() {
-        return Err(StackGatesError::Settings {
-            stack: stack.name.to_string(),
-            problems,
-            never_applied: known.document.is_none() && known.outputs.is_empty(),
-        });
-    }
-    Ok(StackGates {
-        gates,
-        mask: known.mask(),
-    })
-}
-
-impl Problem {
-    fn unresolved(gate: &str, at: &Location, err: &ResolveError) -> Self {
-        let source = std::error::Error::source(err).map(|source| format!(": {source}"));
-        Self {
-            message: format!("gate `{gate}`: {err}{}", source.unwrap_or_default()),
-            hint: None,
-            at: at.clone(),
-        }
+    if problems.is_empty() {
+        Ok(gates)
+    } else {
+        Err(problems)
     }
 }
 
-impl From<SettingError> for Problem {
-    fn from(err: SettingError) -> Self {
-        Self {
-            message: err.to_string(),
-            hint: err.hint,
-            at: err.at,
-        }
-    }
-}
-
-struct Known<'a> {
-    env: &'a BTreeMap<String, String>,
-    outputs: BTreeMap<String, Output>,
-    document: Option<Document>,
-}
-
-impl Known<'_> {
-    fn mask(&self) -> Mask {
-        self.document.as_ref().map(Document::mask).unwrap_or_default()
-    }
-}
-
-impl StageValues for Known<'_> {
-    fn output(&self, key: &str) -> Option<(Value, bool)> {
-        let output = self.outputs.get(key)?;
-        Some((output.value.clone(), output.sensitive))
-    }
-
-    fn resource(&self, address: &str) -> Option<(Value, bool)> {
-        let mut instances = self.document.as_ref()?.instances.iter();
-        let instance = instances.find(|instance| instance.address == address)?;
-        let is_sensitive = has_marks(&instance.sensitive);
-        Some((instance.attributes.clone(), is_sensitive))
-    }
-
-    fn env(&self, name: &str) -> Option<String> {
-        self.env.get(name).cloned()
-    }
-
-    fn secret(&self, _: &str) -> Option<Secret> {
-        None
-    }
-
-    /// What changes while a gate waits is asked at each look, not here.
-    fn answer(&self, ask: &Ask) -> Option<Value> {
-        asked(ask).map(|asked| asked.to_value())
-    }
-}
-
-/// What a gate asks for itself, at each look.
-pub fn asked(ask: &Ask) -> Option<Asked> {
+/// What a gate asks for itself.
+fn asked(ask: &Ask) -> Option<Asked> {
     match ask {
         Ask::Dns { name, record } => Some(Asked::Dns {
             name: name.clone(),
@@ -165,25 +122,34 @@ pub fn asked(ask: &Ask) -> Option<Asked> {
     }
 }
 
-fn has_marks(marks: &Value) -> bool {
-    match marks {
-        Value::Bool(mark) => *mark,
-        Value::Array(items) => items.iter().any(has_marks),
-        Value::Object(fields) => fields.values().any(has_marks),
-        Value::Null | Value::Number(_) | Value::String(_) => false,
+impl Problem {
+    fn unresolved(block: &StageBlock, err: &ResolveError) -> Self {
+        let why = match err {
+            ResolveError::Value {
+                attribute, source, ..
+            } => format!("`{attribute}` has no value: {source}"),
+            ResolveError::Asks { asks } => {
+                let asks: Vec<String> = asks.iter().map(|ask| format!("`{ask}`")).collect();
+                format!("{} cannot be looked up here", asks.join(", "))
+            }
+            ResolveError::Each { .. } => {
+                "`for_each` is neither an object nor a list of strings".to_owned()
+            }
+        };
+        Self {
+            message: format!("gate `{}`: {why}", block.name),
+            hint: None,
+            at: block.at.clone(),
+        }
     }
 }
 
-async fn document(
-    control: &Control,
-    stack: &Stack,
-    is_ours: bool,
-) -> Result<Option<Document>, StoreError> {
-    let state = control.state_name(&stack.state);
-    let head = control.store.state_head(&state).await?;
-    let Some(head) = head.filter(|head| head.is_copy() != is_ours) else {
-        return Ok(None);
-    };
-    let body = control.store.state_version_read(&head).await?;
-    Ok(Document::read(&body).ok())
+impl From<SettingError> for Problem {
+    fn from(err: SettingError) -> Self {
+        Self {
+            message: err.to_string(),
+            hint: err.hint,
+            at: err.at,
+        }
+    }
 }

@@ -44,7 +44,11 @@ fn dns(seen: &DnsSeen) -> String {
     let mut said: Vec<String> = Vec::new();
     for answer in seen.names.iter().flat_map(|name| &name.answers) {
         let words = if answer.values.is_empty() {
-            answer.via.last().map_or("no record", String::as_str).to_owned()
+            answer
+                .via
+                .last()
+                .map_or("no record", String::as_str)
+                .to_owned()
         } else {
             answer.values.join(", ")
         };
@@ -58,7 +62,11 @@ fn dns(seen: &DnsSeen) -> String {
 
 fn oidc(seen: &OidcSeen) -> String {
     let keys = seen.keys.as_ref().map_or(0, Vec::len);
-    let keys = if keys == 1 { "1 key".to_owned() } else { format!("{keys} keys") };
+    let keys = if keys == 1 {
+        "1 key".to_owned()
+    } else {
+        format!("{keys} keys")
+    };
     match (&seen.arrived, &seen.client_id) {
         (Some(door), Some(client)) => format!("{keys}; sign-in as `{client}` at {door}"),
         (Some(door), None) => format!("{keys}; sign-in at {door}"),
