@@ -6,10 +6,10 @@ use clap::{CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
     apply::ApplyArgs, completions::CompletionsArgs, destroy::DestroyArgs, engine::EngineArgs,
-    exec::ExecArgs, fmt::FmtArgs, graph::GraphArgs, hold::HoldArgs, init::InitArgs, key::KeyArgs,
-    lock::LockArgs, output::OutputArgs, plan::PlanArgs, policy::PolicyArgs, run::RunArgs,
-    runner::RunnerArgs, server::ServerArgs, state::StateArgs, token::TokenArgs,
-    validate::ValidateArgs,
+    exec::ExecArgs, facts::FactsArgs, fmt::FmtArgs, graph::GraphArgs, hold::HoldArgs,
+    init::InitArgs, key::KeyArgs, lock::LockArgs, output::OutputArgs, plan::PlanArgs,
+    policy::PolicyArgs, run::RunArgs, runner::RunnerArgs, secret::SecretArgs, server::ServerArgs,
+    state::StateArgs, token::TokenArgs, validate::ValidateArgs, verify::VerifyArgs,
 };
 use crate::{ExitStatus, Process, report};
 
@@ -20,7 +20,7 @@ use crate::{ExitStatus, Process, report};
     version,
     after_help = "Start with `terrane init` in a repository, or look at examples/quickstart.\n\
                   Exit codes: 0 done, 1 failed, 2 changes present (`plan --detailed-exitcode`), 3 waits for a \
-                  person, 4 refused by a rule, 64 wrong usage, 130 interrupted."
+                  person, 4 refused by a rule, 5 a gate did not pass, 64 wrong usage, 130 interrupted."
 )]
 pub struct Args {
     #[command(flatten)]
@@ -79,6 +79,7 @@ pub(crate) enum Command {
     Apply(ApplyArgs),
     Destroy(DestroyArgs),
     Output(OutputArgs),
+    Verify(VerifyArgs),
     Exec(ExecArgs),
     State(StateArgs),
     Server(ServerArgs),
@@ -87,7 +88,9 @@ pub(crate) enum Command {
     Hold(HoldArgs),
     Run(RunArgs),
     Policy(PolicyArgs),
+    Facts(FactsArgs),
     Key(KeyArgs),
+    Secret(SecretArgs),
     Fmt(FmtArgs),
     Engine(EngineArgs),
     Completions(CompletionsArgs),

@@ -37,6 +37,7 @@ fn carry_out(args: Args, process: &Process) -> Result<ExitStatus, CommandError> 
         Command::Apply(args) => block_on(commands::apply::apply(args, global, process))?,
         Command::Destroy(args) => block_on(commands::destroy::destroy(args, global, process))?,
         Command::Output(args) => block_on(commands::output::output(args, global, process))?,
+        Command::Verify(args) => block_on(commands::verify::verify(args, global, process))?,
         Command::Exec(args) => block_on(commands::exec::exec(args, global, process))?,
         Command::State(args) => block_on(commands::state::state(args, global, process))?,
         Command::Server(args) => {
@@ -46,9 +47,11 @@ fn carry_out(args: Args, process: &Process) -> Result<ExitStatus, CommandError> 
         Command::Token(args) => block_on(commands::token::token(args, global, process))?,
         Command::Lock(args) => block_on(commands::lock::lock(args, global, process))?,
         Command::Policy(args) => block_on(commands::policy::policy(args, global, process))?,
+        Command::Facts(args) => block_on(commands::facts::facts(args, global, process))?,
         Command::Hold(args) => block_on(commands::hold::hold(args, global, process))?,
         Command::Run(args) => block_on(commands::run::run(args, global, process))?,
         Command::Key(args) => block_on(commands::key::key(args, global, process))?,
+        Command::Secret(args) => block_on(commands::secret::secret(args, global, process))?,
         Command::Runner(args) => {
             commands::runner::leave_terminal()?;
             block_on(commands::runner::runner(args))?

@@ -8,6 +8,7 @@ mod diff;
 pub mod duration;
 pub mod errors;
 pub mod findings;
+pub mod gates;
 pub mod left;
 pub mod look;
 pub mod outcome;

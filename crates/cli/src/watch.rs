@@ -19,7 +19,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::args::Global;
 use crate::{CommandError, ExitStatus, Process, report};
 
-mod display;
+pub(crate) mod display;
 mod frame;
 mod tail;
 

@@ -41,6 +41,14 @@ pub enum GatherError {
 }
 
 impl Asker {
+    /// One who is right here: all of its environment can be had.
+    pub(crate) fn of_environment(env: &BTreeMap<String, String>) -> Self {
+        Self {
+            env: env.clone(),
+            ..Self::default()
+        }
+    }
+
     /// Takes what the given runs can need, and nothing else, out of a whole environment. What is
     /// missing is found here, before anything runs.
     pub fn gather(
@@ -182,6 +190,12 @@ impl Asker {
             Reference::File(path) => {
                 let home = env.get("HOME").map(Path::new);
                 let secret = secrets::read_file(&path, root, home).map_err(failed)?;
+                self.files
+                    .insert(reference.to_owned(), secret.expose().to_owned());
+                Ok(())
+            }
+            Reference::Sops { path, key } => {
+                let secret = secrets::read_sops(&path, &key, root, env).map_err(failed)?;
                 self.files
                     .insert(reference.to_owned(), secret.expose().to_owned());
                 Ok(())

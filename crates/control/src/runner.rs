@@ -98,6 +98,12 @@ pub(crate) struct Job<'a> {
 }
 
 impl Job<'_> {
+    /// The stage that follows when the stack is as its source says; none if only a plan was asked for.
+    fn first_stage(&self) -> Option<Stage> {
+        let stages = self.spec.stages_after();
+        stages.first().copied().filter(|_| !self.review)
+    }
+
     /// Refuses to start an engine that changes something without the lanes it was claimed under.
     async fn holds_its_lanes(&self) -> Result<(), Failure> {
         let lost = || Failure::new("nothing was applied: its change set lost its lanes").refused();
@@ -106,12 +112,6 @@ impl Job<'_> {
             Err(ChangeSetError::LaneLost { .. }) => Err(lost()),
             checked => checked.map_err(|err| Failure::because("could not look at its lanes", &err)),
         }
-    }
-
-    /// The stage that follows when the stack is as its source says; none if only a plan was asked for.
-    fn first_stage(&self) -> Option<Stage> {
-        let stages = self.spec.stages_after();
-        stages.first().copied().filter(|_| !self.review)
     }
 
     /// Something its asker should hear of, although nothing fails: a line beside the run's logs.
@@ -157,6 +157,8 @@ pub(crate) struct Failure {
     interrupted: bool,
     policy: Box<Verdict>,
     left: Option<Box<Left>>,
+    /// What a stage after the apply had seen and done.
+    report: Option<Box<serde_json::Value>>,
 }
 
 impl Failure {
@@ -169,6 +171,7 @@ impl Failure {
             interrupted: false,
             policy: Box::default(),
             left: None,
+            report: None,
         }
     }
 
@@ -225,6 +228,7 @@ impl Failure {
             interrupted: self.interrupted,
             policy: *self.policy,
             left: self.left,
+            report: self.report,
         }
     }
 }

@@ -8,6 +8,7 @@
 
 mod blobs;
 mod history;
+pub mod publish;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -199,6 +200,15 @@ impl Repository {
             return Ok(None);
         }
         Ok(Some(called.line("read the name of the branch")?))
+    }
+
+    /// Where a remote of this clone is; `None` if it has none of that name.
+    pub fn remote_url(&self, name: &str) -> Result<Option<String>, GitError> {
+        let called = self.call(&["config", "--get", &format!("remote.{name}.url")])?;
+        if called.code == Some(1) {
+            return Ok(None);
+        }
+        Ok(Some(called.line("read a remote's address")?))
     }
 
     /// Whether the project has anything that is not committed; ignored files do not count.

@@ -5,10 +5,13 @@
 
 pub mod engine;
 pub mod git;
+pub mod kubernetes;
 pub mod oidc;
+pub mod probe;
 pub mod process;
 pub mod rego;
 pub mod secrets;
 pub mod snapshot;
+pub mod sops;
 pub mod state_http;
 pub mod tree;

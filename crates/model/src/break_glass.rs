@@ -24,10 +24,12 @@ pub enum Act {
     EngineKilled,
     /// What a policy denies was applied all the same.
     PolicyOverridden,
+    /// Facts were published over what others wrote there.
+    FactsTakenOver,
 }
 
 impl Act {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::LockBroken,
         Self::StatePushed,
         Self::StateRolledBack,
@@ -36,6 +38,7 @@ impl Act {
         Self::Revealed,
         Self::EngineKilled,
         Self::PolicyOverridden,
+        Self::FactsTakenOver,
     ];
 
     pub fn as_str(self) -> &'static str {
@@ -48,6 +51,7 @@ impl Act {
             Self::Revealed => "revealed",
             Self::EngineKilled => "engine_killed",
             Self::PolicyOverridden => "policy_overridden",
+            Self::FactsTakenOver => "facts_taken_over",
         }
     }
 
@@ -62,6 +66,7 @@ impl Act {
             Self::Revealed => "secrets shown",
             Self::EngineKilled => "engine killed",
             Self::PolicyOverridden => "policy overridden",
+            Self::FactsTakenOver => "facts taken over",
         }
     }
 }

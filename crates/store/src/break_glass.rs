@@ -45,6 +45,13 @@ impl Store {
         rows.iter().map(read).collect()
     }
 
+    /// Of all states of a project, newest last.
+    pub async fn break_glass_list_of(&self, project: &str) -> Result<Vec<BreakGlass>, StoreError> {
+        let sql = break_glass_sql!("WHERE project = $1 ORDER BY id");
+        let rows = self.db.fetch_all(sql, &[project.into()]).await?;
+        rows.iter().map(read).collect()
+    }
+
     /// Of all states, newest last.
     pub async fn break_glass_list_open(&self) -> Result<Vec<BreakGlass>, StoreError> {
         let sql = break_glass_sql!("WHERE closed_at IS NULL ORDER BY id");

@@ -3,26 +3,36 @@
 //! Not here: any stand-in. Engines that misbehave are shell scripts written by the test that needs one.
 
 mod azurite;
+mod dns;
 pub mod engines;
 mod gcs;
+mod git_http;
 mod http_backend;
 mod issuer;
+mod kubernetes;
 mod minio;
 mod postgres;
 mod program;
 mod provider;
 pub mod said;
 mod service;
+mod sops;
+mod sshd;
 mod terminal;
 mod terrane;
 
 pub use azurite::{AzureProxy, Azurite};
+pub use dns::Dns;
 pub use gcs::FakeGcs;
+pub use git_http::GitHttp;
 pub use http_backend::HttpBackend;
 pub use issuer::{Issuer, Signed, Token};
+pub use kubernetes::Kubernetes;
 pub use minio::Minio;
 pub use postgres::Postgres;
 pub use program::{copy_program, write_program};
 pub use said::Said;
+pub use sops::{AgeKey, Sops};
+pub use sshd::Sshd;
 pub use terminal::Terminal;
 pub use terrane::{Background, TestTerrane, kill};

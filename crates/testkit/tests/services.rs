@@ -2,7 +2,7 @@
 
 use std::net::TcpStream;
 
-use testkit::{Azurite, FakeGcs, Minio, Postgres};
+use testkit::{Azurite, Dns, FakeGcs, Minio, Postgres};
 
 #[test]
 fn postgres_has_a_database_for_each_test() {
@@ -55,4 +55,11 @@ fn azurite_has_a_container_for_each_test() {
 fn fake_gcs_has_a_bucket_for_each_test() {
     let shared = FakeGcs::start();
     assert_ne!(shared.bucket(), shared.bucket());
+}
+
+#[test]
+fn name_servers_can_change_their_minds() {
+    let dns = Dns::start("www A 192.0.2.1");
+    dns.change("www A 192.0.2.2");
+    dns.stop();
 }

@@ -16,6 +16,12 @@ pub(crate) struct ReasonArg {
     reason: String,
 }
 
+impl From<String> for ReasonArg {
+    fn from(reason: String) -> Self {
+        Self { reason }
+    }
+}
+
 impl ReasonArg {
     pub(crate) fn read(&self, process: &Process) -> Result<Reason, CommandError> {
         let text = self.reason.trim();

@@ -9,7 +9,7 @@ use crate::view::progress::live::{Live, Size};
 use crate::view::progress::plain::Plain;
 use crate::{CommandError, Process, report};
 
-pub(super) enum Display {
+pub(crate) enum Display {
     Live {
         live: Box<Live<io::Stderr>>,
         size: Size,
@@ -19,7 +19,7 @@ pub(super) enum Display {
 }
 
 impl Display {
-    pub(super) fn new(global: &Global, process: &Process) -> Self {
+    pub(crate) fn new(global: &Global, process: &Process) -> Self {
         let look: Look = process.look(global);
         if global.json {
             Self::Silent
@@ -38,11 +38,11 @@ impl Display {
     }
 
     /// Whether somebody looks at a moving picture.
-    pub(super) fn is_live(&self) -> bool {
+    pub(crate) fn is_live(&self) -> bool {
         matches!(self, Self::Live { .. })
     }
 
-    pub(super) fn draw(&mut self, frame: &Frame) -> Result<(), CommandError> {
+    pub(crate) fn draw(&mut self, frame: &Frame) -> Result<(), CommandError> {
         match self {
             Self::Live { live, size } => live.draw(frame, *size).map_err(|err| failed(&err)),
             Self::Plain(plain) => report::say(&plain.lines(frame)),
@@ -51,7 +51,7 @@ impl Display {
     }
 
     /// Says something above the frame.
-    pub(super) fn print(&mut self, words: &str) -> Result<(), CommandError> {
+    pub(crate) fn print(&mut self, words: &str) -> Result<(), CommandError> {
         match self {
             Self::Live { live, size } => live.print(words, *size).map_err(|err| failed(&err)),
             Self::Plain(_) => report::say(words),
@@ -60,7 +60,7 @@ impl Display {
     }
 
     /// Takes the last frame away.
-    pub(super) fn clear(&mut self) -> Result<(), CommandError> {
+    pub(crate) fn clear(&mut self) -> Result<(), CommandError> {
         if let Self::Live { live, size } = self {
             live.clear(*size).map_err(|err| failed(&err))?;
         }
@@ -68,7 +68,7 @@ impl Display {
     }
 
     /// Leaves the last frame where it is and goes on below it.
-    pub(super) fn finish(&mut self) -> Result<(), CommandError> {
+    pub(crate) fn finish(&mut self) -> Result<(), CommandError> {
         match self {
             Self::Live { live, .. } => live.finish().map_err(|err| failed(&err)),
             Self::Plain(_) | Self::Silent => Ok(()),

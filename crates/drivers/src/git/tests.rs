@@ -64,7 +64,7 @@ impl TestRepository {
     }
 }
 
-fn run(dir: &Path, args: &[&str]) -> String {
+pub(crate) fn run(dir: &Path, args: &[&str]) -> String {
     let settings = [
         "-c",
         "user.name=test",

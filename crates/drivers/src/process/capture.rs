@@ -6,14 +6,18 @@ use std::ffi::OsString;
 use std::io::{self, Read, Write as _};
 use std::path::Path;
 use std::process::{Child, Stdio};
-use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
 use super::{Environment, Exit, SPAWNING, command, signal_group};
+
+/// How soon it is noticed that nobody waits any more.
+const ATTENTION: Duration = Duration::from_millis(250);
 
 /// What to run and how much of it to bear.
 #[derive(Clone, Debug)]
@@ -88,14 +92,16 @@ pub enum CaptureError {
     TooMuch { program: String, limit: usize },
 }
 
-/// As [`capture_blocking`], off the runtime's threads.
+/// As [`capture_blocking`], off the runtime's threads. Dropped before its end, it ends the helper.
 pub async fn capture(call: Capture<'_>) -> Result<Captured, CaptureError> {
     let (program, args) = (call.program.to_owned(), call.args.to_vec());
     let (dir, env, stdin) = (call.dir.to_owned(), call.env.clone(), call.stdin.to_vec());
     let (timeout, limit) = (call.timeout, call.limit);
     let name = call.program.display().to_string();
+    let abandoned = Abandoned::default();
+    let given_up = Arc::clone(&abandoned.0);
     let work = tokio::task::spawn_blocking(move || {
-        capture_blocking(&Capture {
+        let call = Capture {
             program: &program,
             args: &args,
             dir: &dir,
@@ -103,7 +109,8 @@ pub async fn capture(call: Capture<'_>) -> Result<Captured, CaptureError> {
             stdin: &stdin,
             timeout,
             limit,
-        })
+        };
+        capture_until(&call, &given_up)
     });
     work.await.unwrap_or_else(|panicked| {
         Err(CaptureError::Read {
@@ -113,8 +120,22 @@ pub async fn capture(call: Capture<'_>) -> Result<Captured, CaptureError> {
     })
 }
 
+/// Says, when it is dropped, that nobody waits any more.
+#[derive(Default)]
+struct Abandoned(Arc<AtomicBool>);
+
+impl Drop for Abandoned {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Runs a helper to its end and keeps what it said, whatever its exit code.
 pub fn capture_blocking(call: &Capture<'_>) -> Result<Captured, CaptureError> {
+    capture_until(call, &AtomicBool::new(false))
+}
+
+fn capture_until(call: &Capture<'_>, given_up: &AtomicBool) -> Result<Captured, CaptureError> {
     let program = || call.program.display().to_string();
     let mut child = spawn(call).map_err(|source| CaptureError::Spawn {
         program: program(),
@@ -133,7 +154,8 @@ pub fn capture_blocking(call: &Capture<'_>) -> Result<Captured, CaptureError> {
     let deadline = Instant::now() + call.timeout;
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
     loop {
-        match heard.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match heard.recv_timeout(left.min(ATTENTION)) {
             Ok((_, Ok(bytes))) if bytes.len() > call.limit => {
                 put_down(&mut child);
                 return Err(CaptureError::TooMuch {
@@ -151,6 +173,8 @@ pub fn capture_blocking(call: &Capture<'_>) -> Result<Captured, CaptureError> {
                 });
             }
             Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout)
+                if Instant::now() < deadline && !given_up.load(Ordering::Relaxed) => {}
             Err(RecvTimeoutError::Timeout) => {
                 put_down(&mut child);
                 return Err(CaptureError::TimedOut {

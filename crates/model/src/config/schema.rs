@@ -264,7 +264,6 @@ pub(crate) static GITOPS: Block = Block {
     )
     .required()],
     doc: "Where facts are consumed: contract and values checks read these.",
-    later: true,
     ..PLAIN
 };
 
@@ -442,14 +441,13 @@ static FACTS: Block = Block {
     labels: &[NAME],
     attrs: &[
         attr("repository", Kind::Text, "a Git remote or a path; default: the project's own remote").refs(Refs::Later),
-        attr("branch", Kind::Text, "the branch that is written").refs(Refs::Later),
+        attr("branch", Kind::Text, "the branch that is written").default("`\"facts\"`").refs(Refs::Later),
         attr("owns", Kind::Word(&["branch", "paths"]), "`branch`: only terrane writes it; `paths`: only the published files, people edit the rest").default("`\"branch\"`"),
         attr("credential", Kind::Secret, "a key that may push").refs(Refs::Secrets),
         attr("sensitive", Kind::Word(&["encrypt", "reference", "refuse"]), "what happens to sensitive values").default("`\"refuse\"`"),
         attr("encrypt", Kind::Word(&["all"]), "`all`: every value is encrypted"),
     ],
     doc: "A place that published facts are written to.",
-    later: true,
     ..PLAIN
 };
 

@@ -214,7 +214,11 @@ pub(crate) static PUBLISH: Block = Block {
         )
         .required()
         .refs(Refs::Own),
-        attr("contract", Kind::Contract, "what the values must satisfy"),
+        attr(
+            "contract",
+            Kind::Contract,
+            "what the stack's outputs must satisfy",
+        ),
         attr(
             "partial",
             Kind::Texts,
@@ -226,10 +230,14 @@ pub(crate) static PUBLISH: Block = Block {
             "what is published; default: the contract's outputs as they are",
         )
         .refs(Refs::Own),
+        attr(
+            "plain",
+            Kind::Texts,
+            "fields that look like a secret and are none",
+        ),
     ],
     blocks: &[many(&SINK)],
     doc: "Publishes facts of the stack after its apply.",
-    later: true,
     ..PLAIN
 };
 
@@ -263,8 +271,19 @@ static SINK: Block = Block {
         },
         Variant {
             label: "argocd-cluster",
-            attrs: IN_CLUSTER,
-            doc: "a cluster of Argo CD",
+            attrs: &[
+                KUBECONFIG,
+                NAMESPACE,
+                OBJECT_NAME,
+                attr(
+                    "server",
+                    Kind::Text,
+                    "address of the cluster that Argo CD is told of",
+                )
+                .default("the one it runs in, or what is there")
+                .refs(Refs::Own),
+            ],
+            doc: "a cluster of Argo CD, with the facts as its annotations and labels",
         },
         Variant {
             label: "file",
@@ -284,7 +303,11 @@ static BOOTSTRAP: Block = Block {
         name: "KIND",
         words: &["argocd", "flux", "command"],
     }],
-    attrs: &[attr("kubeconfig", Kind::Any, "how to reach the cluster").refs(Refs::OwnSecrets)],
+    attrs: &[
+        attr("kubeconfig", Kind::Any, "how to reach the cluster").refs(Refs::OwnSecrets),
+        attr("timeout", Kind::Duration, "time limit of each step")
+            .default("15m for what is waited for"),
+    ],
     variants: &[
         Variant {
             label: "argocd",
@@ -309,12 +332,19 @@ static BOOTSTRAP: Block = Block {
     ],
     blocks: &[many(&SECRET)],
     doc: "Makes a new cluster follow Git.",
-    later: true,
     ..PLAIN
 };
 
 const GITOPS_AGENT: &[Attr] = &[
     attr("version", Kind::Text, "version to install").required(),
+    attr("namespace", Kind::Text, "namespace it runs in")
+        .default("`\"argocd\"`, `\"flux-system\"`"),
+    attr(
+        "manifests",
+        Kind::Paths,
+        "what it is installed from: manifests, a chart or a kustomization; default: the release of that version, if `digest` is given, else others install it",
+    ),
+    attr("values", Kind::Paths, "files of values for a chart"),
     attr(
         "digest",
         Kind::Digest,
@@ -337,6 +367,12 @@ static SECRET: Block = Block {
         attr("data", Kind::Map, "its entries")
             .required()
             .refs(Refs::OwnSecrets),
+        attr(
+            "labels",
+            Kind::Map,
+            "its labels, by which Argo CD knows credentials of repositories",
+        ),
+        attr("type", Kind::Text, "its type").default("`\"Opaque\"`"),
     ],
     doc: "A Secret that must be there first.",
     ..PLAIN
@@ -357,19 +393,19 @@ pub(crate) static GATE: Block = Block {
     ],
     attrs: &[
         probe("for_each", Kind::Each, "one gate per entry; its name becomes `NAME-KEY`"),
-        attr("interval", Kind::Duration, "time between tries"),
-        attr("timeout", Kind::Duration, "time until it has failed"),
-        attr("failures", Kind::Count, "how many failures in a row end it"),
-        attr("after", Kind::Texts, "gates that must have passed before"),
+        attr("interval", Kind::Duration, "from one look to the next").default("`\"15s\"`"),
+        attr("timeout", Kind::Duration, "time until it has failed").default("`\"5m\"`"),
+        attr("failures", Kind::Count, "so many failures in a row end it sooner"),
+        attr("after", Kind::Texts, "gates that must have passed before; the name of a `for_each` means all of it"),
     ],
     variants: &[
         Variant {
             label: "dns",
             attrs: &[
-                probe("names", Kind::Texts, "names to resolve").required(),
-                probe("expect", Kind::Any, "address or name; several: all"),
-                probe("record", Kind::Text, "type of record").default("`\"A\"`"),
-                probe("resolver", Kind::Text, "whom to ask"),
+                probe("names", Kind::Texts, "names to resolve; `*.NAME` is asked for with a random label").required(),
+                probe("expect", Kind::Any, "address or name; several: all, and no other"),
+                probe("record", Kind::Text, "`A`, `AAAA`, `CNAME` or `TXT`").default("`\"A\"`"),
+                probe("resolver", Kind::Text, "whom to ask: `host[:port]`; else the system's"),
                 probe("authoritative", Kind::Bool, "all name servers must agree").default("false"),
                 probe("absent", Kind::Bool, "must not resolve").default("false"),
             ],
@@ -382,9 +418,9 @@ pub(crate) static GATE: Block = Block {
                 probe("port", Kind::Count, "port").default("443"),
                 probe("address", Kind::Text, "connect there instead"),
                 probe("valid_for", Kind::Duration, "how long the certificate must hold"),
-                probe("issuer", Kind::Text, "who must have issued it"),
-                probe("ca", Kind::Any, "certificate authority"),
-                probe("alpn", Kind::Texts, "protocols to offer"),
+                probe("issuer", Kind::Text, "part of the name of who must have signed it"),
+                probe("ca", Kind::Any, "certificates to trust instead of the system's, as PEM"),
+                probe("alpn", Kind::Texts, "protocols to offer; one must be chosen"),
             ],
             doc: "a certificate is valid",
         },
@@ -399,12 +435,12 @@ pub(crate) static GATE: Block = Block {
                 probe("url", Kind::Text, "address").required(),
                 probe("method", Kind::Text, "method").default("`\"GET\"`"),
                 probe("headers", Kind::Map, "headers to send"),
-                probe("status", Kind::Count, "expected status").default("200"),
+                probe("status", Kind::Count, "expected status").default("200, or any redirect with `redirect`"),
                 probe("expect_headers", Kind::Map, "expected headers"),
                 probe("redirect", Kind::Text, "where it must lead; none is followed"),
                 probe("body", Kind::Text, "pattern the body must match"),
-                probe("json", Kind::Map, "paths and values the body must hold"),
-                probe("ca", Kind::Any, "certificate authority"),
+                probe("json", Kind::Map, "paths such as `items[0].name`, and the values the body must hold there"),
+                probe("ca", Kind::Any, "certificates to trust instead of the system's, as PEM"),
             ],
             doc: "a page answers as it should",
         },
@@ -414,6 +450,7 @@ pub(crate) static GATE: Block = Block {
                 probe("issuer", Kind::Text, "issuer").required(),
                 probe("client_id", Kind::Text, "client"),
                 probe("login_url", Kind::Text, "its redirect must reach the issuer with that client"),
+                probe("ca", Kind::Any, "certificates to trust instead of the system's, as PEM"),
             ],
             doc: "sign-in works",
         },
@@ -427,6 +464,7 @@ pub(crate) static GATE: Block = Block {
                 probe("condition", Kind::Text, "condition that must be true"),
                 probe("field", Kind::Text, "field to compare with `expect`"),
                 probe("expect", Kind::Any, "value the field must have"),
+                probe("listener", Kind::Count, "port on which a Gateway must have a listener that is Programmed"),
             ],
             doc: "an object is as it should be",
         },
@@ -434,7 +472,10 @@ pub(crate) static GATE: Block = Block {
         Variant { label: "flux", attrs: AGENT_GATE, doc: "objects are Ready" },
         Variant {
             label: "equal",
-            attrs: &[probe("values", Kind::Any, "a list of values that must all be equal; `dns(\"NAME\")` and `kubernetes(\"KIND/NAMESPACE/NAME\", \"FIELD\")` may stand here too").required()],
+            attrs: &[
+                probe("values", Kind::Any, "values that must all be equal, as a list or with names as an object; `dns(\"NAME\")` and `kubernetes(\"KIND/NAMESPACE/NAME\", \"FIELD\")` may stand here too").required(),
+                probe("kubeconfig", Kind::Any, "the cluster that `kubernetes()` asks"),
+            ],
             doc: "values agree",
         },
         Variant {
@@ -447,7 +488,6 @@ pub(crate) static GATE: Block = Block {
         },
     ],
     doc: "A probe that must pass before the stack counts as done.",
-    later: true,
     ..PLAIN
 };
 

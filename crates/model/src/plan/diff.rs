@@ -228,7 +228,7 @@ fn step<'a>(value: &'a Value, segment: &Segment) -> &'a Value {
     inner.unwrap_or(&NOTHING)
 }
 
-pub(super) fn has_mark(marks: &Value) -> bool {
+pub(crate) fn has_mark(marks: &Value) -> bool {
     match marks {
         Value::Bool(mark) => *mark,
         Value::Array(items) => items.iter().any(has_mark),

@@ -1,0 +1,312 @@
+//! `terrane verify`
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use control::gates::{self, Around, GateEvent, Problem, StackGates, StackGatesError};
+use model::diagnostic::Finding;
+use model::gate::{Gate, GateReport};
+use model::ids::StackName;
+use serde_json::json;
+use tokio::sync::mpsc::unbounded_channel;
+use tokio::task::JoinSet;
+
+use super::{open_home, selection, sound_project};
+use crate::args::Global;
+use crate::view::progress::{Frame, Mark, Row};
+use crate::view::text::count;
+use crate::view::{findings, gates as view};
+use crate::watch::display::Display;
+use crate::{CommandError, ExitStatus, Process, report};
+
+/// Look at the gates of stacks, now
+///
+/// The world is compared with what the stacks last applied. Each gate is looked at until it passes or
+/// its time is over; nothing is changed. Exit code 5 if one did not pass.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  terrane verify                       # all gates of all stacks\n  terrane verify k8s-prod --once       # one look, no waiting\n  \
+    terrane verify k8s-prod --gate coder # one gate, or all of its `for_each`\n  terrane verify --json | jq '.stacks[].gates[] | select(.verdict != \"passed\")'"
+)]
+pub(crate) struct VerifyArgs {
+    /// Stacks, or selectors of them; none: those of this directory
+    stacks: Vec<String>,
+    /// Only gates of this name
+    #[arg(long = "gate", value_name = "NAME")]
+    gates: Vec<String>,
+    /// Look once, instead of until each gate's time is over
+    #[arg(long)]
+    once: bool,
+}
+
+pub(crate) async fn verify(
+    args: VerifyArgs,
+    global: &Global,
+    process: &Process,
+) -> Result<ExitStatus, CommandError> {
+    let (open, project) = sound_project(global, process)?;
+    let stacks = selection::resolve(&args.stacks, &open, &project, process, None)?;
+    let stacks = stacks.iter().map(|name| &project.stacks[name]);
+    let stacks: Vec<_> = stacks
+        .filter(|stack| !stack.stages.gates.is_empty())
+        .collect();
+    if stacks.is_empty() {
+        return Err(CommandError::new("none of these stacks has a gate")
+            .hint("a gate is a block of a stack: `gate \"http\" \"page\" { url = \"https://…\" }`")
+            .status(ExitStatus::Usage));
+    }
+    let settings = process.settings(global)?;
+    let control = open_home(&settings, &open, process, process.look(global)).await?;
+    let mut ready: BTreeMap<StackName, StackGates> = BTreeMap::new();
+    let mut wrong = Vec::new();
+    for stack in stacks {
+        match gates::of_stack(&control, &project, stack, &process.env, &open.root).await {
+            Ok(found) => {
+                ready.insert(stack.name.clone(), found);
+            }
+            Err(StackGatesError::Settings {
+                problems, is_bare, ..
+            }) => {
+                let applied = format!(
+                    "was it applied? `terrane output {}` shows nothing",
+                    stack.name
+                );
+                let hint = is_bare.then_some(applied);
+                wrong.extend(
+                    problems
+                        .into_iter()
+                        .map(|problem| finding(problem, hint.as_ref())),
+                );
+            }
+            Err(err) => return Err(CommandError::from_error(&err)),
+        }
+    }
+    if !wrong.is_empty() {
+        if global.json {
+            report::json(&findings::findings_json(&wrong))?;
+        } else {
+            let look = process.look(global);
+            report::say(&findings::render(&wrong, &open.loaded.texts, look))?;
+        }
+        return Err(CommandError::said(ExitStatus::Failed));
+    }
+    pick(&mut ready, &args.gates)?;
+    let mut watch = Watch::new(&ready, global, process);
+    let mut running = JoinSet::new();
+    let (events, mut heard) = unbounded_channel();
+    for (stack, found) in ready {
+        let mut around = Around::new(open.root.clone(), &process.env, found.mask);
+        around.once = args.once;
+        let (own, mut own_heard) = unbounded_channel();
+        let (events, name) = (events.clone(), stack.clone());
+        running.spawn(async move {
+            while let Some(event) = own_heard.recv().await {
+                // Whoever shows them may have gone.
+                drop(events.send((name.clone(), event)));
+            }
+        });
+        running.spawn(async move {
+            gates::run(found.gates, around, &own).await;
+        });
+    }
+    drop(events);
+    let mut tick = tokio::time::interval(Duration::from_millis(250));
+    watch.draw()?;
+    loop {
+        tokio::select! {
+            event = heard.recv() => match event {
+                Some((stack, event)) => watch.hear(&stack, event),
+                None => break,
+            },
+            _ = tick.tick(), if watch.display.is_live() => {}
+            _ = tokio::signal::ctrl_c() => {
+                watch.display.clear()?;
+                return Err(CommandError::new("interrupted: not all gates were looked at").status(ExitStatus::Interrupted));
+            }
+        }
+        watch.draw()?;
+    }
+    watch.display.clear()?;
+    finish(&watch.ended, global, process)
+}
+
+/// Only the gates that were asked for, and what they come after.
+fn pick(
+    ready: &mut BTreeMap<StackName, StackGates>,
+    wanted: &[String],
+) -> Result<(), CommandError> {
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    let named = |gate: &Gate, name: &String| gate.name == *name || gate.group == *name;
+    for name in wanted {
+        let mut all = ready.values().flat_map(|found| &found.gates);
+        if !all.any(|gate| named(gate, name)) {
+            let all = ready.values().flat_map(|found| &found.gates);
+            let names: Vec<String> = all.map(|gate| format!("`{}`", gate.name)).collect();
+            return Err(CommandError::new(format!("there is no gate `{name}` here"))
+                .hint(format!("there are {}", names.join(", ")))
+                .status(ExitStatus::Usage));
+        }
+    }
+    for found in ready.values_mut() {
+        let mut kept: BTreeSet<String> = BTreeSet::new();
+        let mut more: Vec<String> = wanted.to_vec();
+        while let Some(name) = more.pop() {
+            for gate in found.gates.iter().filter(|gate| named(gate, &name)) {
+                if kept.insert(gate.name.clone()) {
+                    more.extend(gate.after.clone());
+                }
+            }
+        }
+        found.gates.retain(|gate| kept.contains(&gate.name));
+    }
+    ready.retain(|_, found| !found.gates.is_empty());
+    Ok(())
+}
+
+fn finding(problem: Problem, hint: Option<&String>) -> Finding {
+    let mut finding = Finding::error("gate-settings", problem.message).at(problem.at, "this gate");
+    finding.hint = problem.hint.or_else(|| hint.cloned());
+    finding
+}
+
+/// What is shown while gates are looked at.
+struct Watch {
+    display: Display,
+    frame: Frame,
+    started: Instant,
+    /// Rows by stack and gate, and when each began.
+    rows: BTreeMap<(StackName, String), (usize, Option<Instant>)>,
+    ended: Vec<(String, GateReport)>,
+}
+
+impl Watch {
+    fn new(ready: &BTreeMap<StackName, StackGates>, global: &Global, process: &Process) -> Self {
+        let title = match ready.keys().collect::<Vec<_>>().as_slice() {
+            [only] => format!("gates of `{only}`"),
+            several => format!("gates of {}", count(several.len(), "stack")),
+        };
+        let alone = ready.len() == 1;
+        let mut rows = BTreeMap::new();
+        let mut frame = Frame {
+            title,
+            ..Frame::default()
+        };
+        for (stack, found) in ready {
+            for gate in &found.gates {
+                rows.insert((stack.clone(), gate.name.clone()), (frame.rows.len(), None));
+                let label = if alone {
+                    gate.name.clone()
+                } else {
+                    format!("{stack} {}", gate.name)
+                };
+                frame.rows.push(Row {
+                    stack: label,
+                    mark: Mark::Waiting,
+                    text: match gate.after.as_slice() {
+                        [] => String::new(),
+                        names => format!("after {}", names.join(", ")),
+                    },
+                    elapsed: None,
+                });
+            }
+        }
+        frame.total = frame.rows.len();
+        Self {
+            display: Display::new(global, process),
+            frame,
+            started: Instant::now(),
+            rows,
+            ended: Vec::new(),
+        }
+    }
+
+    fn hear(&mut self, stack: &StackName, event: GateEvent) {
+        let (GateEvent::Began { gate }
+        | GateEvent::Looked { gate, .. }
+        | GateEvent::Ended(GateReport { name: gate, .. })) = &event;
+        let Some((at, began)) = self.rows.get_mut(&(stack.clone(), gate.clone())) else {
+            return;
+        };
+        let row = &mut self.frame.rows[*at];
+        match event {
+            GateEvent::Began { .. } => {
+                *began = Some(Instant::now());
+                row.mark = Mark::Running;
+                "looking".clone_into(&mut row.text);
+            }
+            GateEvent::Looked { said, .. } => row.text = said,
+            GateEvent::Ended(report) => {
+                row.mark = if report.verdict.is_pass() {
+                    Mark::Done
+                } else {
+                    Mark::Failed
+                };
+                row.text = report.verdict.brief();
+                *began = None;
+                self.frame.done += 1;
+                self.ended.push((stack.to_string(), report));
+            }
+        }
+    }
+
+    fn draw(&mut self) -> Result<(), CommandError> {
+        self.frame.elapsed = self.started.elapsed();
+        for (at, began) in self.rows.values() {
+            self.frame.rows[*at].elapsed = began.map(|began| began.elapsed());
+        }
+        self.display.draw(&self.frame)
+    }
+}
+
+fn finish(
+    ended: &[(String, GateReport)],
+    global: &Global,
+    process: &Process,
+) -> Result<ExitStatus, CommandError> {
+    let mut ended = ended.to_vec();
+    // In the order of names: who was faster is no news.
+    ended.sort_by(|(left, one), (right, other)| (left, &one.name).cmp(&(right, &other.name)));
+    let bad: Vec<_> = ended
+        .iter()
+        .filter(|(_, report)| !report.verdict.is_pass())
+        .collect();
+    let status = if bad.is_empty() {
+        ExitStatus::Done
+    } else {
+        ExitStatus::NotVerified
+    };
+    if global.json {
+        let names: BTreeSet<&String> = ended.iter().map(|(stack, _)| stack).collect();
+        let stacks = names.into_iter().map(|name| {
+            let own = ended.iter().filter(|(stack, _)| stack == name);
+            let own: Vec<&GateReport> = own.map(|(_, report)| report).collect();
+            json!({ "stack": name, "gates": own })
+        });
+        let stacks: Vec<_> = stacks.collect();
+        let passed = ended.len() - bad.len();
+        report::json(&json!({ "gates": ended.len(), "passed": passed, "stacks": stacks }))?;
+        return Ok(status);
+    }
+    report::data(&view::passes(&ended, process.data_look(global)))?;
+    let look = process.look(global);
+    for (stack, one) in &bad {
+        report::say(&view::failure(stack, one, look))?;
+    }
+    if bad.is_empty() {
+        report::data(&format!(
+            "{} of {} passed\n",
+            ended.len(),
+            count(ended.len(), "gate")
+        ))?;
+        return Ok(status);
+    }
+    Err(CommandError::new(format!(
+        "not verified: {} of {} did not pass",
+        bad.len(),
+        count(ended.len(), "gate")
+    ))
+    .hint("mend what was seen, then look again: `terrane verify`")
+    .status(status))
+}

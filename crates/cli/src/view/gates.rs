@@ -1,0 +1,171 @@
+//! How gates ended: passes in a line each, and for the rest what was expected, what was seen, since when,
+//! and how to look further.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use model::gate::{GateReport, Miss, Verdict};
+
+use super::duration::human;
+use super::look::{Ink, Look, Sign};
+use super::text;
+
+/// One line for each gate that passed.
+pub fn passes(reports: &[(String, GateReport)], look: Look) -> String {
+    let passed: Vec<_> = reports
+        .iter()
+        .filter(|(_, report)| report.verdict.is_pass())
+        .collect();
+    let name_width = widest(passed.iter().map(|(_, report)| report.name.as_str()));
+    let kind_width = widest(passed.iter().map(|(_, report)| report.kind.as_str()));
+    let mut out = String::new();
+    for (_, report) in passed {
+        let said = report.evidence.as_ref().map(|seen| seen.brief());
+        let said = text::clean(&said.unwrap_or_default()).into_owned();
+        let line = format!(
+            "{} {}   {}   {said}",
+            look.paint(Ink::Good, look.sign(Sign::Check)),
+            text::pad(&text::clean(&report.name), name_width),
+            text::pad(&report.kind, kind_width),
+        );
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+/// Everything about a gate that did not pass.
+pub fn failure(stack: &str, report: &GateReport, look: Look) -> String {
+    let title = format!(
+        "{} gate `{}` ({}) on {stack}",
+        look.paint(Ink::Error, look.sign(Sign::Cross)),
+        text::clean(&report.name),
+        report.kind
+    );
+    let mut out = match &report.verdict {
+        Verdict::NotTried { after } => {
+            return format!(
+                "{title} was not tried: it comes after `{}`\n",
+                text::clean(after)
+            );
+        }
+        Verdict::Passed | Verdict::Failed { .. } | Verdict::CannotLook { .. } => {
+            let tries = text::count(usize::try_from(report.tries).unwrap_or(0), "look");
+            let took = human(between(report.began, report.ended));
+            format!("{title}, after {took} ({tries})\n")
+        }
+    };
+    match &report.verdict {
+        Verdict::Passed | Verdict::NotTried { .. } => {}
+        Verdict::CannotLook { why } => row(&mut out, "could not look", why, look),
+        Verdict::Failed { misses } => {
+            let since = since(report);
+            for miss in misses {
+                push_miss(&mut out, miss, &since, look);
+            }
+        }
+    }
+    for command in &report.look_further {
+        row(&mut out, "see also", command, look);
+    }
+    out
+}
+
+fn push_miss(out: &mut String, miss: &Miss, since: &str, look: Look) {
+    out.push_str(&format!("    {}\n", text::clean(&miss.subject)));
+    row(out, "expected", &miss.expected, look);
+    row(out, "seen", &format!("{}{since}", miss.seen), look);
+    if let Some(also) = &miss.also {
+        row(out, "also", also, look);
+    }
+}
+
+fn row(out: &mut String, word: &str, words: &str, look: Look) {
+    let width = word.len().max(8);
+    let room = if look.piped {
+        usize::MAX
+    } else {
+        look.room(6 + width + 3)
+    };
+    for (at, line) in text::wrap(&text::clean(words), room).iter().enumerate() {
+        let word = if at == 0 { word } else { "" };
+        out.push_str(&format!("      {}   {line}\n", text::pad(word, width)));
+    }
+}
+
+/// Nothing if there was only one look.
+fn since(report: &GateReport) -> String {
+    match report.since {
+        Some(since) if report.tries > 1 => {
+            let first = between(report.began, since) < Duration::from_millis(100);
+            if first {
+                ", since the first look".to_owned()
+            } else {
+                format!(", for {}", human(between(since, report.ended)))
+            }
+        }
+        Some(_) | None => String::new(),
+    }
+}
+
+fn between(from: Timestamp, to: Timestamp) -> Duration {
+    Duration::try_from(to.duration_since(from)).unwrap_or_default()
+}
+
+fn widest<'a>(words: impl Iterator<Item = &'a str>) -> usize {
+    words.map(text::width).max().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(verdict: Verdict, tries: u32) -> GateReport {
+        let at = |seconds: i64| Timestamp::from_second(1_800_000_000 + seconds).unwrap();
+        GateReport {
+            name: "wildcard-dev".to_owned(),
+            kind: "dns".to_owned(),
+            since: (!verdict.is_pass()).then(|| at(0)),
+            verdict,
+            tries,
+            began: at(0),
+            ended: at(300),
+            evidence: None,
+            look_further: vec!["dig any-label.dev.example.io A".to_owned()],
+        }
+    }
+
+    #[test]
+    fn a_gate_that_failed() {
+        let miss = Miss::new(
+            "*.dev.example.io",
+            "203.0.113.7",
+            "198.51.100.4 from ns1.example.io (192.0.2.53:53) and ns2.example.io (192.0.2.54:53), TTL 3600",
+        )
+        .also("`dev.example.io` answers as expected: only the wildcard does not");
+        let failed = report(Verdict::Failed { misses: vec![miss] }, 20);
+        insta::assert_snapshot!(failure("k8s-prod", &failed, Look::plain(100)), @"
+        ✗ gate `wildcard-dev` (dns) on k8s-prod, after 5 m 00 s (20 looks)
+            *.dev.example.io
+              expected   203.0.113.7
+              seen       198.51.100.4 from ns1.example.io (192.0.2.53:53) and ns2.example.io
+                         (192.0.2.54:53), TTL 3600, since the first look
+              also       `dev.example.io` answers as expected: only the wildcard does not
+              see also   dig any-label.dev.example.io A
+        ");
+    }
+
+    #[test]
+    fn a_gate_that_could_not_be_looked_at() {
+        let why = "no answer from 192.0.2.53:53: connection refused".to_owned();
+        let blind = report(Verdict::CannotLook { why }, 1);
+        insta::assert_snapshot!(failure("k8s-prod", &blind, Look::plain(100)), @"
+        ✗ gate `wildcard-dev` (dns) on k8s-prod, after 5 m 00 s (1 look)
+              could not look   no answer from 192.0.2.53:53: connection refused
+              see also   dig any-label.dev.example.io A
+        ");
+        let after = "certificate".to_owned();
+        let never = report(Verdict::NotTried { after }, 0);
+        insta::assert_snapshot!(failure("k8s-prod", &never, Look::plain(100)), @"✗ gate `wildcard-dev` (dns) on k8s-prod was not tried: it comes after `certificate`");
+    }
+}

@@ -1,0 +1,358 @@
+//! Bootstrap, carried out: each step with its own time limit and its evidence, in the order that the model says.
+//!
+//! A second run changes nothing: what would be applied is compared first. What others hold by now is reported and
+//! left to them, unless a person wants it back. Dropping the future stops between two requests; nothing is half
+//! written, and the next run goes on from what it finds.
+//!
+//! Not here: which steps there are (`model::bootstrap`), the cluster's API (`drivers::kubernetes`).
+
+pub(crate) mod apply;
+mod command;
+mod manifests;
+mod waiting;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use drivers::kubernetes::{Client, KubernetesError};
+use drivers::process::Environment;
+use model::bootstrap::{
+    Agent, Bootstrap, BootstrapReport, CommandStep, Deed, ObjectOutcome, ObjectReport, Step,
+    StepEnd, StepReport,
+};
+use model::masking::Mask;
+use serde_json::{Value, json};
+
+use apply::ApplyAll;
+use manifests::ManifestsError;
+pub(crate) use waiting::Pace;
+
+/// Where a bootstrap happens.
+#[derive(Clone, Copy, Debug)]
+pub struct Ground<'a> {
+    /// The project's source, as the run uses it.
+    pub source: &'a Path,
+    /// What programs see: credential plugins, renderers, the project's own steps.
+    pub env: &'a Environment,
+    /// Where what was downloaded may be kept.
+    pub cache: &'a Path,
+}
+
+/// What is done about objects that others have taken over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Manner {
+    /// They are theirs.
+    #[default]
+    Yield,
+    /// They are taken back: a person said so, with a reason.
+    Reinstall,
+}
+
+/// What happens, as it happens.
+#[derive(Debug)]
+pub enum Progress<'a> {
+    Began(Step),
+    /// What is waited for, each time it looks different.
+    Seen(Step, &'a str),
+    Ended(&'a StepReport),
+}
+
+/// Carries a `bootstrap` block out. The report ends with the step that failed, if one did.
+pub async fn run(
+    bootstrap: &Bootstrap,
+    ground: Ground<'_>,
+    manner: Manner,
+    said: &mut (dyn FnMut(Progress<'_>) + Send),
+) -> BootstrapReport {
+    let mut report = BootstrapReport {
+        kind: bootstrap.kind().to_owned(),
+        steps: Vec::new(),
+    };
+    let mut work = Work {
+        bootstrap,
+        ground,
+        manner,
+        mask: Mask::new(&bootstrap.hidden()),
+        client: None,
+        workloads: Vec::new(),
+        roots: Vec::new(),
+    };
+    for step in bootstrap.steps() {
+        said(Progress::Began(step));
+        let began = Instant::now();
+        let ended = work
+            .step(step, &mut |seen| said(Progress::Seen(step, seen)))
+            .await;
+        let took = began.elapsed();
+        let step = work.report(step, ended, took);
+        said(Progress::Ended(&step));
+        let failed = step.end != StepEnd::Done;
+        report.steps.push(step);
+        if failed {
+            break;
+        }
+    }
+    report
+}
+
+/// What a step did.
+#[derive(Debug, Default)]
+struct Done {
+    objects: Vec<ObjectReport>,
+    notes: Vec<String>,
+}
+
+/// Why a step did not get to its end, and what it had done and seen until then.
+#[derive(Debug)]
+struct Failure {
+    why: String,
+    hint: Option<String>,
+    done: Done,
+}
+
+impl Failure {
+    fn new(why: impl Into<String>) -> Self {
+        Self {
+            why: why.into(),
+            hint: None,
+            done: Done::default(),
+        }
+    }
+}
+
+impl From<KubernetesError> for Failure {
+    fn from(err: KubernetesError) -> Self {
+        Self {
+            hint: err.hint(),
+            ..Self::new(told(&err))
+        }
+    }
+}
+
+impl From<ManifestsError> for Failure {
+    fn from(err: ManifestsError) -> Self {
+        Self {
+            hint: err.hint(),
+            ..Self::new(told(&err))
+        }
+    }
+}
+
+/// An error with its causes in one line.
+pub(crate) fn told(err: &dyn std::error::Error) -> String {
+    let mut text = err.to_string();
+    let mut cause = err.source();
+    while let Some(source) = cause {
+        let more = source.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = source.source();
+    }
+    text
+}
+
+struct Work<'a> {
+    bootstrap: &'a Bootstrap,
+    ground: Ground<'a>,
+    manner: Manner,
+    mask: Mask,
+    client: Option<Client>,
+    /// What the installation consists of and the root manifests hold, as far as it is waited for.
+    workloads: Vec<Value>,
+    roots: Vec<Value>,
+}
+
+impl<'a> Work<'a> {
+    async fn step(
+        &mut self,
+        step: Step,
+        seen: &mut (dyn FnMut(&str) + Send),
+    ) -> Result<Done, Failure> {
+        let limit = self.bootstrap.limit(step);
+        match step {
+            Step::WaitForApi => self.wait_for_api(limit, seen).await,
+            Step::WaitForAgent => self.wait_for_agent(limit, seen).await,
+            Step::WaitForRoot => {
+                let client = self.client()?;
+                waiting::for_roots(&client, &self.roots, limit, seen).await
+            }
+            Step::Namespaces => within(limit, self.namespaces()).await,
+            Step::Secrets => within(limit, self.secrets()).await,
+            Step::Install => within(limit, self.install()).await,
+            Step::Root => within(limit, self.root()).await,
+            Step::Command => self.command(limit).await,
+        }
+    }
+
+    fn report(&self, step: Step, ended: Result<Done, Failure>, took: Duration) -> StepReport {
+        let (end, done) = match ended {
+            Ok(done) => (StepEnd::Done, done),
+            Err(failure) => (
+                StepEnd::Failed {
+                    why: self.mask.mask_text(&failure.why),
+                    hint: failure.hint.map(|hint| self.mask.mask_text(&hint)),
+                },
+                failure.done,
+            ),
+        };
+        let all = done.objects.len();
+        let objects: Vec<ObjectReport> = done
+            .objects
+            .into_iter()
+            .filter(|object| object.outcome != ObjectOutcome::Same)
+            .collect();
+        StepReport {
+            title: match &self.bootstrap.deed {
+                Deed::Agent(agent) if step == Step::Install => {
+                    format!("install {} {}", agent.kind.title(), agent.version)
+                }
+                Deed::Agent(agent) if step == Step::WaitForAgent => {
+                    format!("wait for {}", agent.kind.title())
+                }
+                _ => step.title().to_owned(),
+            },
+            end,
+            took_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+            same: all - objects.len(),
+            objects,
+            notes: done
+                .notes
+                .iter()
+                .map(|note| self.mask.mask_text(note))
+                .collect(),
+        }
+    }
+
+    fn client(&self) -> Result<Client, Failure> {
+        let client = self.client.clone();
+        client.ok_or_else(|| Failure::new("there is no way to a cluster"))
+    }
+
+    async fn wait_for_api(
+        &mut self,
+        limit: Duration,
+        seen: &mut (dyn FnMut(&str) + Send),
+    ) -> Result<Done, Failure> {
+        let Some((config, _)) = &self.bootstrap.kubeconfig else {
+            return Ok(Done::default());
+        };
+        let client = Client::new(config.clone(), self.ground.env, self.ground.source).await?;
+        let version = waiting::for_api(&client, limit, seen).await?;
+        let note = format!("{version} at {}", client.server());
+        self.client = Some(client);
+        Ok(Done {
+            notes: vec![note],
+            ..Done::default()
+        })
+    }
+
+    async fn namespaces(&self) -> Result<Done, Failure> {
+        let manifest = |name: &&str| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        let objects: Vec<Value> = self.bootstrap.namespaces().iter().map(manifest).collect();
+        self.apply(objects, false).await
+    }
+
+    async fn secrets(&self) -> Result<Done, Failure> {
+        let secrets = self.bootstrap.secrets.iter();
+        let objects = secrets.map(|secret| secret.manifest(|text| STANDARD.encode(text)));
+        self.apply(objects.collect(), false).await
+    }
+
+    async fn install(&mut self) -> Result<Done, Failure> {
+        let Some(agent) = self.agent() else {
+            return Ok(Done::default());
+        };
+        let found = manifests::of_agent(agent, self.ground).await?;
+        let objects = self.placed(found.objects, &agent.namespace).await?;
+        self.workloads = objects
+            .iter()
+            .filter(|object| waiting::is_workload(object))
+            .cloned()
+            .collect();
+        let mut done = self.apply(objects, agent.adopt).await?;
+        done.notes.push(found.note);
+        Ok(done)
+    }
+
+    async fn root(&mut self) -> Result<Done, Failure> {
+        let Some(agent) = self.agent() else {
+            return Ok(Done::default());
+        };
+        let found = manifests::of_root(agent, self.ground).await?;
+        let objects = self.placed(found, &agent.namespace).await?;
+        self.roots = objects
+            .iter()
+            .filter(|object| waiting::is_of_agent(object))
+            .cloned()
+            .collect();
+        self.apply(objects, agent.adopt).await
+    }
+
+    async fn wait_for_agent(
+        &mut self,
+        limit: Duration,
+        seen: &mut (dyn FnMut(&str) + Send),
+    ) -> Result<Done, Failure> {
+        let client = self.client()?;
+        let namespace = self.agent().map_or("", |agent| agent.namespace.as_str());
+        waiting::for_workloads(&client, &self.workloads, namespace, limit, seen).await
+    }
+
+    async fn command(&self, limit: Duration) -> Result<Done, Failure> {
+        let Deed::Command(step) = &self.bootstrap.deed else {
+            return Ok(Done::default());
+        };
+        let step: &CommandStep = step;
+        let kubeconfig = self.bootstrap.kubeconfig.as_ref().map(|(_, text)| text);
+        command::run(step, kubeconfig, self.ground, limit, &self.mask).await
+    }
+
+    fn agent(&self) -> Option<&'a Agent> {
+        match &self.bootstrap.deed {
+            Deed::Agent(agent) => Some(agent),
+            Deed::Command(_) => None,
+        }
+    }
+
+    async fn apply(&self, objects: Vec<Value>, adopt: bool) -> Result<Done, Failure> {
+        let call = ApplyAll {
+            client: self.client()?,
+            objects,
+            adopt,
+            force: self.manner == Manner::Reinstall,
+        };
+        let objects = call.run().await?;
+        Ok(Done {
+            objects,
+            notes: Vec::new(),
+        })
+    }
+
+    /// Objects that have a namespace and name none lie where the agent is.
+    async fn placed(&self, objects: Vec<Value>, namespace: &str) -> Result<Vec<Value>, Failure> {
+        let client = self.client()?;
+        let mut placed = Vec::new();
+        for mut object in objects {
+            apply::place(&client, &mut object, namespace).await?;
+            placed.push(object);
+        }
+        // Kinds that the manifests themselves bring are known only after they were applied.
+        apply::place_by_definitions(&mut placed, namespace);
+        Ok(placed)
+    }
+}
+
+async fn within(
+    limit: Duration,
+    work: impl Future<Output = Result<Done, Failure>>,
+) -> Result<Done, Failure> {
+    tokio::time::timeout(limit, work).await.unwrap_or_else(|_| {
+        Err(Failure::new(format!(
+            "it did not end within {} s",
+            limit.as_secs()
+        )))
+    })
+}

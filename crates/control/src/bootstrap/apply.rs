@@ -1,0 +1,381 @@
+//! Applying manifests without taking anything away from anybody: look, compare, then write what differs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use drivers::kubernetes::{Apply, Client, Conflict, FIELD_MANAGER, KubernetesError};
+use model::bootstrap::{ObjectOutcome, ObjectReport, is_adoptable, is_gitops_manager};
+use model::kubernetes::{ObjectRef, condition, managers, without_bookkeeping};
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+/// Requests under way at once: a cloud's API server is far away, and has others to serve.
+const AT_ONCE: usize = 8;
+
+/// Objects that belong together.
+pub(crate) struct ApplyAll {
+    pub(crate) client: Client,
+    pub(crate) objects: Vec<Value>,
+    /// Take over what was installed by hand before.
+    pub(crate) adopt: bool,
+    /// Take back what others hold.
+    pub(crate) force: bool,
+}
+
+/// How an object was found.
+#[derive(Clone, Debug)]
+struct Found {
+    standing: Standing,
+    /// Somebody who reconciles from Git writes to it.
+    gitops: Option<String>,
+    adopted_from: Vec<String>,
+}
+
+#[derive(Clone, Debug)]
+enum Standing {
+    Missing,
+    Same,
+    Differs,
+    Held(Vec<Conflict>),
+}
+
+const FOR_REAL: Apply = Apply {
+    dry_run: false,
+    force: false,
+};
+
+impl ApplyAll {
+    pub(crate) async fn run(self) -> Result<Vec<ObjectReport>, KubernetesError> {
+        let objects: Arc<[Value]> = self.objects.iter().map(prepared).collect();
+        let all: Vec<usize> = (0..objects.len()).collect();
+        let adopt = self.adopt;
+        let found = self
+            .each(&objects, &all, move |client, object, _| async move {
+                look(&client, &object, adopt).await
+            })
+            .await?;
+        let holder = found.iter().find_map(|found| found.gitops.clone());
+        let holder = holder.filter(|_| !self.force);
+        let found: Arc<[Found]> = found.into();
+
+        let (first, rest): (Vec<usize>, Vec<usize>) = all
+            .into_iter()
+            .partition(|index| comes_first(&objects[*index]));
+        let mut outcomes = vec![ObjectOutcome::Same; objects.len()];
+        for stage in [first, rest] {
+            let (found, holder, force) = (Arc::clone(&found), holder.clone(), self.force);
+            let ended = self
+                .each(&objects, &stage, move |client, object, index| {
+                    let (found, holder) = (found[index].clone(), holder.clone());
+                    async move { act(&client, &object, found, holder, force).await }
+                })
+                .await?;
+            for (index, outcome) in stage.iter().zip(ended) {
+                outcomes[*index] = outcome;
+            }
+            // Objects of a kind can follow only when the kind is served.
+            for index in &stage {
+                if matches!(
+                    outcomes[*index],
+                    ObjectOutcome::Created | ObjectOutcome::Changed
+                ) {
+                    established(&self.client, &objects[*index]).await?;
+                }
+            }
+        }
+        let named = objects.iter().zip(outcomes);
+        Ok(named
+            .filter_map(|(object, outcome)| {
+                let object = ObjectRef::of(object)?;
+                Some(ObjectReport { object, outcome })
+            })
+            .collect())
+    }
+
+    /// The same for some of the objects, several at once; what comes of it in their order.
+    async fn each<T, F, W>(
+        &self,
+        objects: &Arc<[Value]>,
+        which: &[usize],
+        work: F,
+    ) -> Result<Vec<T>, KubernetesError>
+    where
+        T: Send + 'static,
+        F: Fn(Client, Value, usize) -> W,
+        W: Future<Output = Result<T, KubernetesError>> + Send + 'static,
+    {
+        let turns = Arc::new(Semaphore::new(AT_ONCE));
+        let mut running = JoinSet::new();
+        for (place, index) in which.iter().enumerate() {
+            let job = work(self.client.clone(), objects[*index].clone(), *index);
+            let turns = Arc::clone(&turns);
+            running.spawn(async move {
+                let _turn = turns.acquire().await;
+                job.await.map(|done| (place, done))
+            });
+        }
+        let mut done = Vec::new();
+        while let Some(ended) = running.join_next().await {
+            match ended {
+                Ok(result) => done.push(result?),
+                Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
+            }
+        }
+        done.sort_by_key(|(place, _)| *place);
+        Ok(done.into_iter().map(|(_, done)| done).collect())
+    }
+}
+
+/// One object, as [`ApplyAll`] does it, that nobody reconciles.
+pub(crate) async fn apply_one(
+    client: &Client,
+    object: &Value,
+    force: bool,
+) -> Result<ObjectOutcome, KubernetesError> {
+    let object = prepared(object);
+    let found = look(client, &object, false).await?;
+    act(client, &object, found, None, force).await
+}
+
+/// What a manifest cannot decide is not sent.
+fn prepared(object: &Value) -> Value {
+    let mut object = object.clone();
+    if let Value::Object(map) = &mut object {
+        map.shift_remove("status");
+        if let Some(Value::Object(metadata)) = map.get_mut("metadata") {
+            metadata.shift_remove("creationTimestamp");
+            metadata.shift_remove("managedFields");
+        }
+    }
+    object
+}
+
+/// Namespaces and kinds come before what lies in them and is of them.
+fn comes_first(object: &Value) -> bool {
+    let kind = object.get("kind").and_then(Value::as_str);
+    matches!(kind, Some("Namespace" | "CustomResourceDefinition"))
+}
+
+async fn look(client: &Client, object: &Value, adopt: bool) -> Result<Found, KubernetesError> {
+    let identity = ObjectRef::of(object).ok_or(KubernetesError::NoObject)?;
+    let missing = Found {
+        standing: Standing::Missing,
+        gitops: None,
+        adopted_from: Vec::new(),
+    };
+    let Some(mut live) = client.get_ref(&identity).await? else {
+        return Ok(missing);
+    };
+    let mut adopted_from = Vec::new();
+    if adopt && let Some((from, now)) = take_over(client, &identity, &live).await? {
+        (adopted_from, live) = (from, now);
+    }
+    let gitops = managers(&live)
+        .into_iter()
+        .find(|manager| manager.subresource.is_none() && is_gitops_manager(&manager.name));
+    let dry = Apply {
+        dry_run: true,
+        ..FOR_REAL
+    };
+    let standing = match client.apply(object, dry).await {
+        Ok(would) if without_bookkeeping(&would) == without_bookkeeping(&live) => Standing::Same,
+        Ok(_) => Standing::Differs,
+        Err(KubernetesError::Conflict { conflicts, .. }) => Standing::Held(conflicts),
+        Err(err) => return Err(err),
+    };
+    Ok(Found {
+        standing,
+        gitops: gitops.map(|manager| manager.name),
+        adopted_from,
+    })
+}
+
+async fn act(
+    client: &Client,
+    object: &Value,
+    found: Found,
+    holder: Option<String>,
+    force: bool,
+) -> Result<ObjectOutcome, KubernetesError> {
+    let outcome = match found.standing {
+        // Whoever reconciles the rest may have removed it on purpose.
+        Standing::Missing => match holder {
+            Some(to) => return Ok(ObjectOutcome::LeftOut { to }),
+            None => ObjectOutcome::Created,
+        },
+        Standing::Held(conflicts) if force => {
+            let all = Apply {
+                force: true,
+                ..FOR_REAL
+            };
+            client.apply(object, all).await?;
+            let (managers, fields) = named(&conflicts);
+            return Ok(ObjectOutcome::TakenBack { managers, fields });
+        }
+        Standing::Held(conflicts) => return Ok(handed_over(&conflicts)),
+        Standing::Same if found.adopted_from.is_empty() => return Ok(ObjectOutcome::Same),
+        Standing::Same | Standing::Differs if !found.adopted_from.is_empty() => {
+            ObjectOutcome::Adopted {
+                from: found.adopted_from,
+            }
+        }
+        Standing::Same | Standing::Differs => ObjectOutcome::Changed,
+    };
+    match client.apply(object, FOR_REAL).await {
+        Ok(_) => Ok(outcome),
+        // Somebody was faster.
+        Err(KubernetesError::Conflict { conflicts, .. }) => Ok(handed_over(&conflicts)),
+        Err(err) => Err(err),
+    }
+}
+
+fn handed_over(conflicts: &[Conflict]) -> ObjectOutcome {
+    let (managers, fields) = named(conflicts);
+    ObjectOutcome::HandedOver { managers, fields }
+}
+
+fn named(conflicts: &[Conflict]) -> (Vec<String>, Vec<String>) {
+    let mut managers: Vec<String> = conflicts.iter().map(|it| it.manager.clone()).collect();
+    let mut fields: Vec<String> = conflicts.iter().map(|it| it.field.clone()).collect();
+    for list in [&mut managers, &mut fields] {
+        list.sort();
+        list.dedup();
+    }
+    (managers, fields)
+}
+
+/// Lets those who installed an object by hand hold nothing of it any more, if it was never ours. Its values stay; what
+/// the manifest has no word for is then nobody's, and stays too. Says from whom, and how the object is now.
+async fn take_over(
+    client: &Client,
+    identity: &ObjectRef,
+    live: &Value,
+) -> Result<Option<(Vec<String>, Value)>, KubernetesError> {
+    let known = managers(live);
+    if known.iter().any(|manager| manager.name == FIELD_MANAGER) {
+        return Ok(None);
+    }
+    let is_theirs = |entry: &Value| {
+        let manager = entry.get("manager").and_then(Value::as_str);
+        entry.get("subresource").is_none() && manager.is_some_and(is_adoptable)
+    };
+    let entries = live
+        .pointer("/metadata/managedFields")
+        .and_then(Value::as_array);
+    let (theirs, mut kept): (Vec<Value>, Vec<Value>) = entries
+        .into_iter()
+        .flatten()
+        .cloned()
+        .partition(|entry| is_theirs(entry));
+    if theirs.is_empty() {
+        return Ok(None);
+    }
+    // An account that is empty would be opened anew, in the name of nobody, over everything.
+    kept.push(json!({
+        "manager": FIELD_MANAGER,
+        "operation": "Apply",
+        "apiVersion": identity.api_version,
+        "fieldsType": "FieldsV1",
+        "fieldsV1": {"f:metadata": {"f:name": {}}},
+    }));
+    let operations = json!([
+        {"op": "test", "path": "/metadata/resourceVersion", "value": live["metadata"]["resourceVersion"]},
+        {"op": "replace", "path": "/metadata/managedFields", "value": kept},
+    ]);
+    let now = client.patch_json(identity, &operations).await?;
+    let mut from: Vec<String> = theirs
+        .iter()
+        .filter_map(|entry| entry.get("manager")?.as_str().map(str::to_owned))
+        .collect();
+    from.sort();
+    from.dedup();
+    Ok(Some((from, now)))
+}
+
+/// A new kind is served a moment after it was accepted.
+async fn established(client: &Client, object: &Value) -> Result<(), KubernetesError> {
+    const MOMENT: Duration = Duration::from_millis(100);
+    let Some(identity) = ObjectRef::of(object) else {
+        return Ok(());
+    };
+    if identity.kind != "CustomResourceDefinition" {
+        return Ok(());
+    }
+    // The step has a time limit.
+    loop {
+        let live = client.get_ref(&identity).await?;
+        let is_accepted = live.is_some_and(|live| condition(&live, "Established").is_well);
+        if is_accepted && is_served(client, object).await? {
+            return Ok(());
+        }
+        tokio::time::sleep(MOMENT).await;
+    }
+}
+
+async fn is_served(client: &Client, definition: &Value) -> Result<bool, KubernetesError> {
+    let versions = definition["spec"]["versions"].as_array();
+    let served = versions
+        .into_iter()
+        .flatten()
+        .find(|version| version["served"] == true);
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let Some(version) = served else {
+        return Ok(true);
+    };
+    let group = text(&definition["spec"]["group"]);
+    let of_kind = ObjectRef {
+        api_version: format!("{group}/{}", text(&version["name"])),
+        kind: text(&definition["spec"]["names"]["kind"]),
+        namespace: None,
+        name: String::new(),
+    };
+    match client.resource_of(&of_kind).await {
+        Ok(_) => Ok(true),
+        Err(KubernetesError::UnknownKind { .. }) => Ok(false),
+        Err(err) => Err(err),
+    }
+}
+
+/// Gives an object without a namespace this one, if its kind is known to lie in one.
+pub(crate) async fn place(
+    client: &Client,
+    object: &mut Value,
+    namespace: &str,
+) -> Result<(), KubernetesError> {
+    let identity = ObjectRef::of(object).ok_or(KubernetesError::NoObject)?;
+    if identity.namespace.is_some() {
+        return Ok(());
+    }
+    match client.resource_of(&identity).await {
+        Ok(resource) if resource.namespaced => object["metadata"]["namespace"] = namespace.into(),
+        Ok(_) | Err(KubernetesError::UnknownKind { .. }) => {}
+        Err(err) => return Err(err),
+    }
+    Ok(())
+}
+
+/// The same for kinds that the manifests themselves define.
+pub(crate) fn place_by_definitions(objects: &mut [Value], namespace: &str) {
+    let defined: Vec<(String, String)> = objects
+        .iter()
+        .filter(|object| object["kind"] == "CustomResourceDefinition")
+        .filter(|object| object["spec"]["scope"] == "Namespaced")
+        .filter_map(|object| {
+            let group = object["spec"]["group"].as_str()?;
+            let kind = object["spec"]["names"]["kind"].as_str()?;
+            Some((group.to_owned(), kind.to_owned()))
+        })
+        .collect();
+    for object in objects {
+        let Some(identity) = ObjectRef::of(object) else {
+            continue;
+        };
+        let is_defined = defined
+            .iter()
+            .any(|(group, kind)| *group == identity.group() && *kind == identity.kind);
+        if identity.namespace.is_none() && is_defined {
+            object["metadata"]["namespace"] = namespace.into();
+        }
+    }
+}

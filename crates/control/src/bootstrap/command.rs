@@ -1,0 +1,110 @@
+//! A step of the project's own: a program with outputs in its environment.
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use drivers::process::{Capture, capture, find_program};
+use model::bootstrap::CommandStep;
+use model::masking::Mask;
+use model::secret::Secret;
+use tempfile::NamedTempFile;
+
+use super::{Done, Failure, Ground, told};
+
+/// As much of what it says is kept, of its end.
+const KEPT_LINES: usize = 20;
+const MAX_SAID: usize = 8 << 20;
+
+pub(super) async fn run(
+    step: &CommandStep,
+    kubeconfig: Option<&Secret>,
+    ground: Ground<'_>,
+    limit: Duration,
+    mask: &Mask,
+) -> Result<Done, Failure> {
+    let mut env = ground.env.clone();
+    for (name, value) in &step.env {
+        env.set_secret(name, value.clone());
+    }
+    let file = kubeconfig.map(in_memory).transpose()?;
+    if let Some(file) = &file {
+        env.set("KUBECONFIG", file.path().to_string_lossy());
+    }
+    let (name, args) = step
+        .run
+        .split_first()
+        .ok_or_else(|| Failure::new("no program is named"))?;
+    let path = env.get("PATH").map(Secret::expose).unwrap_or_default();
+    let program = locate(name, path, ground.source).ok_or_else(|| Failure {
+        hint: Some("a program of the project is named by its path: `./scripts/step.sh`".to_owned()),
+        ..Failure::new(format!("there is no program `{name}`"))
+    })?;
+    let args: Vec<OsString> = args.iter().map(OsString::from).collect();
+    let call = Capture {
+        timeout: limit,
+        limit: MAX_SAID,
+        ..Capture::new(&program, &args, ground.source, &env)
+    };
+    let said = capture(call)
+        .await
+        .map_err(|err| Failure::new(told(&err)))?;
+    let mut notes = vec![format!("`{name}` ended with {}", said.exit)];
+    notes.extend(end_of(&mask.mask_text(&said.stdout_text())));
+    notes.extend(end_of(&mask.mask_text(&said.stderr_text())));
+    let done = Done {
+        notes,
+        ..Done::default()
+    };
+    if said.exit.success() {
+        return Ok(done);
+    }
+    Err(Failure {
+        done,
+        ..Failure::new(format!("`{name}` ended with {}", said.exit))
+    })
+}
+
+fn locate(name: &str, path: &str, source: &Path) -> Option<PathBuf> {
+    if !name.contains('/') {
+        return find_program(name, path.as_ref());
+    }
+    Some(source.join(name)).filter(|program| program.is_file())
+}
+
+/// Programs want a kubeconfig as a file: one that only we may read, in memory, and gone with the step.
+fn in_memory(kubeconfig: &Secret) -> Result<NamedTempFile, Failure> {
+    let place = Path::new("/dev/shm");
+    let refused = |why: String| Failure {
+        hint: Some(
+            "hand it to the program in `env`, without `kubeconfig`, and let it keep it".to_owned(),
+        ),
+        ..Failure::new(why)
+    };
+    if !place.is_dir() {
+        return Err(refused(
+            "this machine has no place in memory for the kubeconfig".to_owned(),
+        ));
+    }
+    let written = || {
+        let mut file = tempfile::Builder::new()
+            .prefix("terrane-")
+            .tempfile_in(place)?;
+        file.write_all(kubeconfig.expose().as_bytes())?;
+        Ok::<_, std::io::Error>(file)
+    };
+    written().map_err(|err| refused(format!("could not keep the kubeconfig in memory: {err}")))
+}
+
+fn end_of(text: &str) -> Vec<String> {
+    let lines: Vec<&str> = text
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .collect();
+    let from = lines.len().saturating_sub(KEPT_LINES);
+    lines[from..]
+        .iter()
+        .map(|line| (*line).to_owned())
+        .collect()
+}

@@ -1,0 +1,281 @@
+//! Contracts where they are: those that come with terrane, and a project's own in `contracts/NAME/vN.json`.
+//!
+//! Whether a stack can keep them is looked at three times: in the source (`check`), in the plan (`check_plan`), and with
+//! the outputs that were applied (`facts`).
+//!
+//! Not here: what they say (`model::contract`).
+
+mod gitops;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use model::config::Loaded;
+use model::contract::{
+    Consumer, Contract, ContractName, Narrowed, Planned, Problem, ReadContractError, Reliance, Use,
+    consumers, mapped, narrowed,
+};
+use model::diagnostic::Finding;
+use model::ids::StackName;
+use model::project::{EdgeKind, Input, Project};
+use model::stage::StageBlock;
+use serde_json::{Map, Value};
+
+pub use gitops::ReadGitopsError;
+
+#[derive(Debug, thiserror::Error)]
+pub enum FindContractError {
+    #[error("there is no contract `{name}`")]
+    Missing { name: ContractName },
+    #[error("could not read the contract `{}`", path.display())]
+    Read { path: PathBuf, source: io::Error },
+    #[error("`{}` has the name of a contract that comes with terrane", path.display())]
+    Shadowed { path: PathBuf },
+    #[error(transparent)]
+    Wrong(#[from] ReadContractError),
+}
+
+impl FindContractError {
+    /// The next step.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Missing { name } => Some(format!(
+                "write it as a JSON Schema in `{}`; `cluster/v1` comes with terrane",
+                name.path()
+            )),
+            Self::Shadowed { .. } => Some("call your own one otherwise".to_owned()),
+            Self::Read { .. } | Self::Wrong(_) => None,
+        }
+    }
+}
+
+/// The contract of a name, as the project at `root` sees it.
+pub fn find(root: &Path, name: &ContractName) -> Result<Contract, FindContractError> {
+    let path = root.join(name.path());
+    let own = match std::fs::read_to_string(&path) {
+        Ok(text) => Some(text),
+        Err(err) if err.kind() == io::ErrorKind::NotFound => None,
+        Err(source) => return Err(FindContractError::Read { path, source }),
+    };
+    match (Contract::shipped(name), own) {
+        (Some(_), Some(_)) => Err(FindContractError::Shadowed {
+            path: name.path().into(),
+        }),
+        (Some(shipped), None) => Ok(shipped),
+        (None, Some(text)) => Ok(Contract::read(name.clone(), &text)?),
+        (None, None) => Err(FindContractError::Missing { name: name.clone() }),
+    }
+}
+
+/// Several at once.
+pub fn find_all(
+    root: &Path,
+    names: &BTreeSet<ContractName>,
+) -> Result<BTreeMap<ContractName, Contract>, FindContractError> {
+    let find = |name: &ContractName| Ok((name.clone(), find(root, name)?));
+    names.iter().map(find).collect()
+}
+
+/// What is wrong in the source: contracts that are not there or no schemas, and outputs that a stack does not declare.
+pub(crate) fn check(loaded: &mut Loaded, root: &Path) {
+    let mut findings = Vec::new();
+    for stack in loaded
+        .project
+        .iter()
+        .flat_map(|project| project.stacks.values())
+    {
+        let module = loaded.modules.get(&stack.path);
+        for block in &stack.stages.publish {
+            let Some(name) = contract_of(block) else {
+                continue;
+            };
+            let contract = match find(root, &name) {
+                Ok(contract) => contract,
+                Err(err) => {
+                    let finding = Finding::error("contract", err.to_string());
+                    let finding = finding.at(block.at.clone(), "named here");
+                    findings.push(match err.hint() {
+                        Some(hint) => finding.hint(hint),
+                        None => finding,
+                    });
+                    continue;
+                }
+            };
+            let partial = texts(block, "partial");
+            let missing: Vec<String> = contract
+                .required()
+                .into_iter()
+                .filter(|field| !partial.iter().any(|name| name == field))
+                .filter(|field| module.is_some_and(|it| !it.outputs.contains_key(*field)))
+                .map(|field| format!("`{field}`"))
+                .collect();
+            if !missing.is_empty() {
+                let message = format!(
+                    "stack `{}` declares no output {}, which the contract `{name}` requires",
+                    stack.name,
+                    missing.join(", "),
+                );
+                let finding = Finding::error("contract-output", message);
+                findings.push(
+                    finding.at(block.at.clone(), "promised here").hint(
+                        "declare the outputs, or name what may be missing for now in `partial`",
+                    ),
+                );
+            }
+        }
+    }
+    let files = findings.iter().flat_map(|finding| &finding.places);
+    let files: BTreeSet<&String> = files.map(|place| &place.at.file).collect();
+    let text = |file: &String| Some((file.clone(), std::fs::read_to_string(root.join(file)).ok()?));
+    let texts: BTreeMap<String, String> = files.into_iter().filter_map(text).collect();
+    loaded.add(findings, &texts);
+}
+
+fn contract_of(block: &StageBlock) -> Option<ContractName> {
+    match block.attrs.get("contract")? {
+        Input::Known(Value::String(name)) => name.parse().ok(),
+        Input::Known(_) | Input::Expression(_) => None,
+    }
+}
+
+fn texts(block: &StageBlock, name: &str) -> Vec<String> {
+    match block.attrs.get(name) {
+        Some(Input::Known(Value::Array(items))) => items
+            .iter()
+            .filter_map(|item| item.as_str().map(str::to_owned))
+            .collect(),
+        Some(_) | None => Vec::new(),
+    }
+}
+
+/// What a plan would break for those who rely on a stack.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PlanBreaks {
+    pub problems: Vec<(ContractName, Problem)>,
+    /// Only what somebody uses.
+    pub narrowed: Vec<(Narrowed, Vec<Consumer>)>,
+}
+
+impl PlanBreaks {
+    pub fn is_empty(&self) -> bool {
+        self.problems.is_empty() && self.narrowed.is_empty()
+    }
+
+    /// A line for each thing, consumers with file and line below it.
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for (contract, problem) in &self.problems {
+            lines.push(format!("contract `{contract}`: {problem}"));
+        }
+        for (narrowed, consumers) in &self.narrowed {
+            lines.push(format!("{narrowed}, and is used:"));
+            for consumer in consumers {
+                lines.push(format!(
+                    "  {}:{}: {}",
+                    consumer.file, consumer.line, consumer.text
+                ));
+            }
+        }
+        lines
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum CheckPlanError {
+    #[error(transparent)]
+    Contract(#[from] FindContractError),
+    #[error(transparent)]
+    Gitops(#[from] ReadGitopsError),
+}
+
+/// Looks at a plan's outputs with the contracts and the known consumers of a stack. `before` are the outputs it last
+/// applied. Contracts are read from `source`, the tree that is planned; GitOps files from beside `root`, where the project
+/// lies.
+pub fn check_plan(
+    source: &Path,
+    root: &Path,
+    blocks: &[StageBlock],
+    relied: &Reliance,
+    before: &Map<String, Value>,
+    planned: &Planned,
+) -> Result<PlanBreaks, CheckPlanError> {
+    let mut breaks = PlanBreaks::default();
+    for block in blocks {
+        let Some(name) = contract_of(block) else {
+            continue;
+        };
+        let contract = find(source, &name)?;
+        let problems =
+            contract.check_planned(planned, &texts(block, "partial"), &planned.sensitive);
+        breaks
+            .problems
+            .extend(problems.into_iter().map(|problem| (name.clone(), problem)));
+    }
+    let lost = narrowed(before, planned);
+    if lost.is_empty() {
+        return Ok(breaks);
+    }
+    let files = gitops::read(root, &relied.gitops)?;
+    for narrowed in lost {
+        let inputs = narrowed
+            .path
+            .first()
+            .and_then(|name| relied.inputs.get(name));
+        let mut used = inputs.cloned().unwrap_or_default();
+        for field in published_fields(blocks, &narrowed) {
+            for (file, text) in &files {
+                used.extend(consumers(file, text, &field));
+            }
+        }
+        used.sort();
+        used.dedup();
+        if !used.is_empty() {
+            breaks.narrowed.push((narrowed, used));
+        }
+    }
+    Ok(breaks)
+}
+
+/// Who relies on a stack: inputs of other stacks, and where facts are consumed.
+pub fn reliance(project: &Project, stack: &StackName) -> Reliance {
+    let mut inputs: BTreeMap<String, Vec<Consumer>> = BTreeMap::new();
+    for (name, other) in &project.stacks {
+        for edge in other.edges.iter().filter(|edge| edge.upstream == *stack) {
+            if let EdgeKind::Output { output, input } = &edge.kind {
+                inputs.entry(output.clone()).or_default().push(Consumer {
+                    file: edge.at.file.clone(),
+                    line: edge.at.line,
+                    text: format!("input `{input}` of stack `{name}`"),
+                    how: Use::Input,
+                });
+            }
+        }
+    }
+    Reliance {
+        inputs,
+        gitops: project.gitops.clone(),
+    }
+}
+
+/// Under which names an output is published.
+fn published_fields(blocks: &[StageBlock], narrowed: &Narrowed) -> Vec<Vec<String>> {
+    let mut fields = Vec::new();
+    for block in blocks {
+        match block.attrs.get("values") {
+            None => fields.push(narrowed.path.clone()),
+            Some(values) => {
+                let uses = mapped(values).into_iter().filter(|one| {
+                    let output = narrowed.path.first();
+                    output.is_some_and(|output| one.outputs.contains(output))
+                });
+                fields.extend(uses.map(|one| one.field));
+            }
+        }
+    }
+    fields.sort();
+    fields.dedup();
+    fields
+}

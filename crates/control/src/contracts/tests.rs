@@ -1,0 +1,119 @@
+//! What a plan would take away, and from whom: with real files of a GitOps repository beside the project.
+
+use std::fs;
+
+use model::contract::planned;
+use serde_json::json;
+
+use super::*;
+
+const PROJECT: &str = r#"
+project "platform" {
+  engine "tofu" {
+    version = "~> 1.11"
+  }
+  gitops {
+    paths = ["../gitops/**/*.yaml"]
+  }
+}
+layer "base" {
+  order = 0
+}
+target "local" {
+  writers = ["anyone"]
+}
+facts "runtime" {
+  repository = "../facts.git"
+}
+stack "network" {
+  path   = "network"
+  target = "local"
+  layer  = "base"
+  publish "runtime" {
+    path     = "globals.yaml"
+    contract = "edge/v1"
+    values   = { azure = { envoyPublicIpAddress = output.gateway } }
+  }
+}
+stack "apps" {
+  path   = "apps"
+  target = "local"
+  layer  = "base"
+  inputs = { gateway = stack.network.output.gateway }
+}
+"#;
+
+fn world() -> (tempfile::TempDir, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().canonicalize().unwrap().join("infra");
+    let write = |path: &str, text: &str| {
+        let path = root.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    write("terrane.hcl", PROJECT);
+    write(
+        "network/main.tf",
+        "output \"gateway\" {\n  value = \"10.0.0.1\"\n}\n",
+    );
+    write(
+        "apps/main.tf",
+        "variable \"gateway\" {\n  type = string\n}\n",
+    );
+    write(
+        "contracts/edge/v1.json",
+        r#"{"required": ["gateway", "zone"], "properties": {"gateway": {"format": "address"}}}"#,
+    );
+    write(
+        "../gitops/charts/edge/gateway.yaml",
+        "spec:\n  address: {{ .Values.azure.envoyPublicIpAddress }}\n",
+    );
+    write("../gitops/other.txt", "azure.envoyPublicIpAddress\n");
+    (dir, root)
+}
+
+#[test]
+fn an_output_that_is_not_declared_is_found_in_the_source() {
+    let (_dir, root) = world();
+    let open = crate::projects::open(&root, &BTreeMap::new()).unwrap();
+    let found = open
+        .loaded
+        .findings
+        .iter()
+        .find(|finding| finding.code == "contract-output");
+    let found = found.unwrap();
+    insta::assert_snapshot!(found.message, @"stack `network` declares no output `zone`, which the contract `edge/v1` requires");
+    assert_eq!(found.places[0].at.line, 23);
+    fs::remove_file(root.join("contracts/edge/v1.json")).unwrap();
+    let open = crate::projects::open(&root, &BTreeMap::new()).unwrap();
+    let found = open
+        .loaded
+        .findings
+        .iter()
+        .find(|finding| finding.code == "contract");
+    insta::assert_snapshot!(found.unwrap().message, @"there is no contract `edge/v1`");
+}
+
+#[test]
+fn a_plan_that_takes_a_used_output_away_lists_who_uses_it() {
+    let (_dir, root) = world();
+    let open = crate::projects::open(&root, &BTreeMap::new()).unwrap();
+    let project = open.loaded.project.unwrap();
+    let plan = json!({"output_changes": {
+        "gateway": {"actions": ["delete"], "before": "10.0.0.1", "after": null, "after_unknown": false},
+        "zone": {"actions": ["create"], "after_unknown": true},
+        "unused": {"actions": ["delete"], "before": "x", "after": null, "after_unknown": false},
+    }});
+    let planned = planned(plan.to_string().as_bytes()).unwrap();
+    let before = json!({"gateway": "10.0.0.1", "unused": "x"});
+    let stack = "network".parse().unwrap();
+    let (relied, before) = (reliance(&project, &stack), before.as_object().unwrap());
+    let blocks = &project.stacks[&stack].stages.publish;
+    let breaks = check_plan(&root, &root, blocks, &relied, before, &planned).unwrap();
+    insta::assert_snapshot!(breaks.lines().join("\n"), @r"
+    contract `edge/v1`: `gateway` is missing, expected a value
+    `gateway` is gone, was a text, and is used:
+      ../gitops/charts/edge/gateway.yaml:2: address: {{ .Values.azure.envoyPublicIpAddress }}
+      terrane.hcl:33: input `gateway` of stack `apps`
+    ");
+}

@@ -1,0 +1,312 @@
+//! Publishing facts: one stack's files, to every place it names, as one commit each, whoever else is writing there.
+//!
+//! The order that makes a crash harmless: everything is prepared and checked first; a commit is made here and its id
+//! stored; then it is pushed; then it is noted as pushed. A branch that stands at a stored id is ours. Whoever loses a
+//! push looks again and builds anew.
+//!
+//! Not here: what files hold and whose commit it was (`model::facts`), Git (`drivers::git::publish`).
+
+mod branch;
+mod current;
+mod foreign;
+mod place;
+mod sealed;
+mod sinks;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use drivers::git::publish::{AccessError, Credential, PublishError, Remote, RemoteUrl};
+use jiff::Timestamp;
+use model::contract::{Contract, ContractName, Problem};
+use model::facts::{
+    FactFile, Outputs, PrepareFactsError, Publish, Published, ReadManifestError, StateMark,
+    TakenPath, prepare,
+};
+use model::ids::{RunId, StackName};
+use model::state::StateName;
+use serde_json::{Map, Value};
+use store::StoreError;
+
+use crate::Control;
+use crate::contracts::{FindContractError, find_all};
+use crate::outputs::Output;
+
+pub use branch::Compared;
+pub use current::{Current, CurrentFactsError, publishers};
+pub use foreign::ForeignCommit;
+pub use place::{Place, ReadPlaceError};
+pub use sealed::SealFactsError;
+
+/// What is published, and where it comes from.
+#[derive(Clone, Copy, Debug)]
+pub struct Publication<'a> {
+    /// The project's root: paths start there, contracts and `.sops.yaml` lie there.
+    pub root: &'a Path,
+    /// The environment of whoever asks.
+    pub asker: &'a BTreeMap<String, String>,
+    pub places: &'a BTreeMap<String, Place>,
+    pub stack: &'a StackName,
+    /// The name of its state.
+    pub state_name: &'a str,
+    pub run: Option<RunId>,
+    pub state: Option<&'a StateMark>,
+    /// The commit of the source.
+    pub source: Option<&'a str>,
+    /// When it was applied: the same facts of the same run are the same commit.
+    pub at: Timestamp,
+    pub outputs: &'a BTreeMap<String, Output>,
+    /// None: everything of this stack is withdrawn.
+    pub blocks: &'a [Publish],
+    /// By place, the stacks of the project that publish there; files of others of its stacks are withdrawn. A place
+    /// that is missing here keeps them.
+    pub stacks: &'a BTreeMap<String, BTreeSet<String>>,
+    pub take_over: Option<&'a TakeOver>,
+}
+
+/// Break-glass: publish over what others wrote.
+#[derive(Clone, Debug)]
+pub struct TakeOver {
+    pub person: String,
+    pub reason: String,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum PublishFactsError {
+    #[error("`publish \"{place}\"` names no `facts` block")]
+    NoPlace { place: String },
+    #[error(transparent)]
+    Contract(#[from] FindContractError),
+    #[error("outputs of stack `{stack}` do not keep the contract `{contract}`: {}", said(.problems))]
+    Broken {
+        stack: StackName,
+        contract: ContractName,
+        problems: Vec<Problem>,
+    },
+    #[error("facts of stack `{stack}` cannot be published")]
+    Prepare {
+        stack: StackName,
+        source: PrepareFactsError,
+    },
+    #[error("two `publish` blocks of stack `{stack}` write `{path}` of `{place}`")]
+    Twice {
+        stack: StackName,
+        place: String,
+        path: String,
+    },
+    #[error("could not encrypt `{path}`")]
+    Seal {
+        path: String,
+        source: SealFactsError,
+    },
+    #[error("could not publish to `{place}`")]
+    Git { place: String, source: PublishError },
+    #[error("could not publish to `{place}`")]
+    Manifest {
+        place: String,
+        source: ReadManifestError,
+    },
+    #[error("could not publish to `{place}`")]
+    Taken { place: String, source: TakenPath },
+    #[error("somebody else wrote to `{place}`: {foreign}")]
+    Foreign {
+        place: String,
+        foreign: ForeignCommit,
+    },
+    #[error("the branch `{branch}` of `{place}` is gone")]
+    BranchGone { place: String, branch: String },
+    #[error("others were faster {attempts} times at `{place}`")]
+    Busy { place: String, attempts: usize },
+    #[error("could not use `{}`", path.display())]
+    File { path: PathBuf, source: io::Error },
+    #[error("could not remember what was published")]
+    Store(#[from] StoreError),
+}
+
+impl PublishFactsError {
+    /// The next step.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Contract(err) => err.hint(),
+            Self::Prepare { source, .. } => source.hint(),
+            Self::Seal { source, .. } => source.hint(),
+            Self::Git { source, .. } => source.hint(),
+            Self::Foreign { .. } | Self::BranchGone { .. } | Self::Manifest { .. } => Some(
+                "undo it there, or write over it: `terrane facts publish STACK --take-over --reason …`"
+                    .to_owned(),
+            ),
+            Self::Broken { .. } => Some(
+                "mend the outputs, or name what may be missing for now in `partial`".to_owned(),
+            ),
+            Self::NoPlace { place } => Some(format!("declare it: `facts \"{place}\" {{ … }}`")),
+            Self::Busy { .. } => Some("`terrane facts publish` tries again".to_owned()),
+            Self::Taken { .. } => {
+                Some("a file has one owner: publish to another path".to_owned())
+            }
+            Self::Twice { .. } | Self::File { .. } | Self::Store(_) => None,
+        }
+    }
+}
+
+fn said(problems: &[Problem]) -> String {
+    let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    problems.join("; ")
+}
+
+/// Files of a stack by place, checked against their contracts; nothing was touched. Values are in clear.
+pub fn prepare_files(
+    publication: &Publication<'_>,
+) -> Result<BTreeMap<String, Vec<FactFile>>, PublishFactsError> {
+    let stack = publication.stack;
+    let values: Map<String, Value> = publication
+        .outputs
+        .iter()
+        .filter(|(_, output)| !output.value.is_null())
+        .map(|(name, output)| (name.clone(), output.value.clone()))
+        .collect();
+    let sensitive: BTreeSet<String> = publication
+        .outputs
+        .iter()
+        .filter(|(_, output)| output.sensitive)
+        .map(|(name, _)| name.clone())
+        .collect();
+    let names = publication.blocks.iter();
+    let names = names.filter_map(|block| block.contract.clone()).collect();
+    let contracts = find_all(publication.root, &names)?;
+    for block in publication.blocks {
+        let contract = block.contract.as_ref().and_then(|name| contracts.get(name));
+        let problems = contract.map(|it: &Contract| it.check(&values, &block.partial, &sensitive));
+        if let (Some(contract), Some(problems)) = (contract, problems)
+            && !problems.is_empty()
+        {
+            return Err(PublishFactsError::Broken {
+                stack: stack.clone(),
+                contract: contract.name.clone(),
+                problems,
+            });
+        }
+    }
+    let outputs = Outputs {
+        values: &values,
+        sensitive: &sensitive,
+    };
+    let mut files: BTreeMap<String, Vec<FactFile>> = BTreeMap::new();
+    for block in publication.blocks {
+        let place = publication.places.get(&block.place);
+        let place = place.ok_or_else(|| PublishFactsError::NoPlace {
+            place: block.place.clone(),
+        })?;
+        let contract = block.contract.as_ref().and_then(|name| contracts.get(name));
+        let (on_sensitive, all) = (place.on_sensitive, place.encrypt_all);
+        let file = prepare(block, stack.as_str(), contract, outputs, on_sensitive, all);
+        let file = file.map_err(|source| PublishFactsError::Prepare {
+            stack: stack.clone(),
+            source,
+        })?;
+        let there = files.entry(block.place.clone()).or_default();
+        if there.iter().any(|other| other.path == file.path) {
+            return Err(PublishFactsError::Twice {
+                stack: stack.clone(),
+                place: block.place.clone(),
+                path: file.path,
+            });
+        }
+        there.push(file);
+    }
+    Ok(files)
+}
+
+/// Compares what a stack's blocks say with what every place holds; nothing is changed.
+pub async fn compare(
+    control: &Control,
+    publication: &Publication<'_>,
+) -> Result<Vec<Compared>, PublishFactsError> {
+    let mut compared = Vec::new();
+    for job in jobs(control, publication).await? {
+        compared.push(job.compare().await?);
+    }
+    Ok(compared)
+}
+
+/// Publishes what a stack's blocks say, at every place, and withdraws what they no longer say. Dropping this ends it
+/// after the call of Git that is under way; doing it again goes on from there.
+pub async fn publish(
+    control: &Control,
+    publication: &Publication<'_>,
+) -> Result<Vec<Published>, PublishFactsError> {
+    let mut published = Vec::new();
+    for job in jobs(control, publication).await? {
+        published.push(job.publish().await?);
+    }
+    Ok(published)
+}
+
+/// What is to be done at each place where the stack has facts, or had some.
+async fn jobs<'a>(
+    control: &'a Control,
+    publication: &'a Publication<'a>,
+) -> Result<Vec<branch::Job<'a>>, PublishFactsError> {
+    let mut files = prepare_files(publication)?;
+    let mut jobs = Vec::new();
+    for (name, place) in publication.places {
+        let files = files.remove(name).unwrap_or_default();
+        let key = place_key(publication.root, place)?;
+        let (project, stack) = (control.home.project(), publication.stack.as_str());
+        let remembered = control.store.fact_file_paths(project, &key, stack).await?;
+        if !files.is_empty() || !remembered.is_empty() {
+            jobs.push(branch::Job {
+                control,
+                publication,
+                place,
+                key,
+                files,
+                remembered,
+            });
+        }
+    }
+    Ok(jobs)
+}
+
+/// A file as it is published at a place now; none if it is not there, or is encrypted.
+pub async fn read_file(
+    control: &Control,
+    root: &Path,
+    asker: &BTreeMap<String, String>,
+    place: &Place,
+    path: &str,
+) -> Result<Option<Value>, PublishFactsError> {
+    let key = place_key(root, place)?;
+    let bytes = branch::read_file(control, root, asker, place, &key, path).await?;
+    Ok(bytes.and_then(|bytes| model::facts::read_values(&bytes)))
+}
+
+/// What the store calls a place: two blocks that lead to one branch are one.
+fn place_key(root: &Path, place: &Place) -> Result<String, PublishFactsError> {
+    let url = url_of(root, place)?;
+    Ok(format!("{url}#{}", place.branch))
+}
+
+fn url_of(root: &Path, place: &Place) -> Result<RemoteUrl, PublishFactsError> {
+    let wrong = |err: AccessError| PublishFactsError::Git {
+        place: place.name.clone(),
+        source: err.into(),
+    };
+    RemoteUrl::parse(&place.repository, root).map_err(wrong)
+}
+
+fn remote_of(root: &Path, place: &Place) -> Result<Remote, PublishFactsError> {
+    Ok(Remote {
+        url: url_of(root, place)?,
+        branch: place.branch.clone(),
+        credential: place.credential.clone().map(Credential::new),
+    })
+}
+
+impl Publication<'_> {
+    fn state_of(&self, control: &Control) -> StateName {
+        control.state_name(self.state_name)
+    }
+}

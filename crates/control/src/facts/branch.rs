@@ -1,0 +1,497 @@
+//! One stack's files at one place: look, judge, build, store, push; again if somebody was faster.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use drivers::git::publish::{PublishError, Publisher, Push};
+use model::break_glass::Act;
+use model::facts::{
+    BREAK_GLASS, Changes, CommitMessage, Encrypt, FactFile, FileChange, MANIFEST, Manifest,
+    Published, PublishedFile, Wanted, changes,
+};
+use model::project::Owns;
+use serde_json::json;
+use store::{FactDigest, KeyedDigester, NewBreakGlass, NewFactCommit};
+
+use super::{ForeignCommit, Place, Publication, PublishFactsError, remote_of, sealed, sinks};
+use crate::Control;
+use crate::home::make_private;
+
+/// Whoever loses that often in a row has not lost a race.
+const ATTEMPTS: usize = 64;
+
+/// A publication to one place.
+pub(super) struct Job<'a> {
+    pub(super) control: &'a Control,
+    pub(super) publication: &'a Publication<'a>,
+    pub(super) place: &'a Place,
+    pub(super) key: String,
+    pub(super) files: Vec<FactFile>,
+    /// What this stack published there before.
+    pub(super) remembered: BTreeSet<String>,
+}
+
+/// How a place differs from what a stack says.
+#[derive(Clone, Debug)]
+pub struct Compared {
+    /// What a publication would do.
+    pub would: Published,
+    /// Who stands in its way.
+    pub foreign: Option<ForeignCommit>,
+}
+
+impl Compared {
+    /// Whether the branch says what the state says, and nobody else wrote there.
+    pub fn agrees(&self) -> bool {
+        let is_same = |file: &PublishedFile| file.what == FileChange::Unchanged;
+        self.foreign.is_none() && self.would.files.iter().all(is_same)
+    }
+}
+
+/// The branch as it is now.
+pub(super) struct Seen {
+    pub(super) tip: Option<String>,
+    pub(super) manifest: Manifest,
+    /// Those that matter.
+    pub(super) files: BTreeMap<String, Vec<u8>>,
+}
+
+/// A file as it is to be.
+pub(super) struct Sealed {
+    pub(super) bytes: Vec<u8>,
+    /// Keyed digest of what is encrypted in it, and for whom.
+    pub(super) plain: Option<String>,
+}
+
+/// What is on a branch under a path.
+pub(super) async fn read_file(
+    control: &Control,
+    root: &Path,
+    asker: &BTreeMap<String, String>,
+    place: &Place,
+    key: &str,
+    path: &str,
+) -> Result<Option<Vec<u8>>, PublishFactsError> {
+    let _turn = lock(cache(control, key)).await?;
+    let publisher = open(control, root, asker, place, key).await?;
+    let git = |source| PublishFactsError::Git {
+        place: place.name.clone(),
+        source,
+    };
+    let Some(tip) = publisher.tip().await.map_err(git)? else {
+        return Ok(None);
+    };
+    let mut files = publisher.files(&tip, &[path]).await.map_err(git)?;
+    if files.is_none() {
+        let tip = publisher.fetch(false).await.map_err(git)?;
+        files = publisher.files(&tip, &[path]).await.map_err(git)?;
+    }
+    Ok(files.and_then(|mut files| files.remove(path)))
+}
+
+fn cache(control: &Control, key: &str) -> PathBuf {
+    let name = drivers::snapshot::sha256(key.as_bytes());
+    control.home.work().join("facts").join(&name[..16])
+}
+
+async fn open(
+    control: &Control,
+    root: &Path,
+    asker: &BTreeMap<String, String>,
+    place: &Place,
+    key: &str,
+) -> Result<Publisher, PublishFactsError> {
+    let remote = remote_of(root, place)?;
+    let cache = cache(control, key).with_extension("git");
+    let private = control.home.work().join("facts");
+    let opened = Publisher::open(asker, &cache, &private, &remote);
+    opened.await.map_err(|source| PublishFactsError::Git {
+        place: place.name.clone(),
+        source,
+    })
+}
+
+/// One publisher of this home at a time for each place: they share a cache, and would only lose pushes to each
+/// other.
+async fn lock(cache: PathBuf) -> Result<File, PublishFactsError> {
+    let path = cache.with_extension("lock");
+    let open = path.clone();
+    let locked = tokio::task::spawn_blocking(move || {
+        make_private(open.parent().unwrap_or(&open))?;
+        let file = File::options().create(true).append(true).open(&open)?;
+        file.lock()?;
+        Ok(file)
+    });
+    let locked = locked
+        .await
+        .unwrap_or_else(|err| Err(io::Error::other(err)));
+    locked.map_err(|source| PublishFactsError::File { path, source })
+}
+
+impl Job<'_> {
+    pub(super) async fn publish(&self) -> Result<Published, PublishFactsError> {
+        let _turn = lock(self.cache()).await?;
+        let publisher = self.open().await?;
+        let digester = self.control.store.keyed_digester("facts").await?;
+        let mut taken_over = false;
+        for _ in 0..ATTEMPTS {
+            let seen = self.look(&publisher).await?;
+            if self.publication.take_over.is_none() {
+                self.judge(&publisher, &seen, &digester).await?;
+            } else if !taken_over {
+                self.record_take_over().await?;
+                taken_over = true;
+            }
+            let sealed = self.seal(&seen, &digester).await?;
+            let changes = self.changes(&seen, &sealed).await?;
+            if changes.is_empty() {
+                self.write_files(&sealed)?;
+                return Ok(self.report(seen.tip, &changes, false));
+            }
+            let message = self.message(&changes);
+            let made =
+                publisher.commit(seen.tip.as_deref(), &changes, &message, self.publication.at);
+            let commit = made.await.map_err(|err| self.git(err))?;
+            self.remember(&commit, &changes, &sealed, &digester).await?;
+            let pushed = publisher.push(&commit, seen.tip.as_deref()).await;
+            match pushed.map_err(|err| self.git(err))? {
+                Push::Done => {
+                    self.note_pushed(&commit).await?;
+                    self.write_files(&sealed)?;
+                    return Ok(self.report(Some(commit), &changes, true));
+                }
+                Push::Late => {}
+            }
+        }
+        Err(PublishFactsError::Busy {
+            place: self.place.name.clone(),
+            attempts: ATTEMPTS,
+        })
+    }
+
+    pub(super) async fn compare(&self) -> Result<Compared, PublishFactsError> {
+        let _turn = lock(self.cache()).await?;
+        let publisher = self.open().await?;
+        let digester = self.control.store.keyed_digester("facts").await?;
+        let seen = self.look(&publisher).await?;
+        let foreign = match self.judge(&publisher, &seen, &digester).await {
+            Ok(()) => None,
+            Err(PublishFactsError::Foreign { foreign, .. }) => Some(foreign),
+            Err(err) => return Err(err),
+        };
+        let sealed = self.seal(&seen, &digester).await?;
+        let changes = self.changes(&seen, &sealed).await?;
+        Ok(Compared {
+            would: self.report(seen.tip, &changes, false),
+            foreign,
+        })
+    }
+
+    pub(super) async fn note_pushed(&self, commit: &str) -> Result<(), PublishFactsError> {
+        let store = &self.control.store;
+        let noted = store.fact_commit_pushed(self.project(), &self.key, commit);
+        Ok(noted.await?)
+    }
+
+    pub(super) fn project(&self) -> &str {
+        self.control.home.project()
+    }
+
+    pub(super) fn git(&self, source: PublishError) -> PublishFactsError {
+        PublishFactsError::Git {
+            place: self.place.name.clone(),
+            source,
+        }
+    }
+
+    fn cache(&self) -> PathBuf {
+        cache(self.control, &self.key)
+    }
+
+    async fn open(&self) -> Result<Publisher, PublishFactsError> {
+        let publication = self.publication;
+        open(
+            self.control,
+            publication.root,
+            publication.asker,
+            self.place,
+            &self.key,
+        )
+        .await
+    }
+
+    async fn look(&self, publisher: &Publisher) -> Result<Seen, PublishFactsError> {
+        let git = |err| self.git(err);
+        let Some(mut tip) = publisher.tip().await.map_err(git)? else {
+            return Ok(Seen {
+                tip: None,
+                manifest: Manifest::default(),
+                files: BTreeMap::new(),
+            });
+        };
+        let common = self.break_glass_path();
+        let wanted = self.files.iter().map(|file| file.path.as_str());
+        let mut paths: BTreeSet<&str> = wanted.collect();
+        paths.extend(self.remembered.iter().map(String::as_str));
+        paths.extend([MANIFEST, &common]);
+        let paths: Vec<&str> = paths.into_iter().collect();
+        let mut files = publisher.files(&tip, &paths).await.map_err(git)?;
+        if files.is_none() {
+            tip = publisher.fetch(false).await.map_err(git)?;
+            files = publisher.files(&tip, &paths).await.map_err(git)?;
+        }
+        let files = files.unwrap_or_default();
+        let bytes = files
+            .get(MANIFEST)
+            .filter(|_| self.place.owns == Owns::Branch);
+        let manifest = Manifest::read(bytes.map(Vec::as_slice));
+        let manifest = match (manifest, self.publication.take_over) {
+            (Ok(manifest), _) => manifest,
+            (Err(_), Some(_)) => Manifest::default(),
+            (Err(source), None) => {
+                return Err(PublishFactsError::Manifest {
+                    place: self.place.name.clone(),
+                    source,
+                });
+            }
+        };
+        Ok(Seen {
+            tip: Some(tip),
+            manifest,
+            files,
+        })
+    }
+
+    /// The bytes of every file. One whose plaintext and readers are as they were keeps its bytes.
+    async fn seal(
+        &self,
+        seen: &Seen,
+        digester: &KeyedDigester,
+    ) -> Result<BTreeMap<String, Sealed>, PublishFactsError> {
+        let mut all = BTreeMap::new();
+        for file in &self.files {
+            let current = seen.files.get(&file.path);
+            let mut past = Vec::new();
+            if file.encrypt != Encrypt::Nothing && current.is_some() {
+                let store = &self.control.store;
+                past = store
+                    .fact_file_history(self.project(), &self.key, &file.path)
+                    .await?;
+            }
+            let header = self.header();
+            let sealed = sealed::seal(
+                self.publication.root,
+                file,
+                &header,
+                self.publication.at,
+                |plain| {
+                    let plain = digester.digest(plain);
+                    let reused = current.filter(|bytes| {
+                        let bytes = digester.digest(bytes);
+                        past.iter().any(|it| {
+                            it.digest.bytes == bytes && it.digest.plain.as_ref() == Some(&plain)
+                        })
+                    });
+                    (plain, reused.cloned())
+                },
+            );
+            let sealed = sealed.map_err(|source| PublishFactsError::Seal {
+                path: file.path.clone(),
+                source,
+            })?;
+            all.insert(file.path.clone(), sealed);
+        }
+        Ok(all)
+    }
+
+    /// The further files that blocks of this place name.
+    fn write_files(&self, sealed: &BTreeMap<String, Sealed>) -> Result<(), PublishFactsError> {
+        for block in self.publication.blocks {
+            let file = self.files.iter().find(|file| file.path == block.path);
+            let file = file.filter(|_| block.place == self.place.name);
+            let (Some(file), Some(sealed)) = (file, sealed.get(&block.path)) else {
+                continue;
+            };
+            for path in &block.files {
+                sinks::write(self.publication, file, &sealed.bytes, path, &self.header())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn header(&self) -> String {
+        format!(
+            "Written by terrane: stack `{}` of project `{}`. Edits are not kept.",
+            self.publication.stack,
+            self.project()
+        )
+    }
+
+    async fn changes(
+        &self,
+        seen: &Seen,
+        sealed: &BTreeMap<String, Sealed>,
+    ) -> Result<Changes, PublishFactsError> {
+        let files: BTreeMap<String, Vec<u8>> = sealed
+            .iter()
+            .map(|(path, sealed)| (path.clone(), sealed.bytes.clone()))
+            .collect();
+        let common = match self.place.owns {
+            Owns::Branch => self.break_glass().await?,
+            Owns::Paths => BTreeMap::new(),
+        };
+        let wanted = Wanted {
+            project: self.project(),
+            stack: self.publication.stack.as_str(),
+            files: &files,
+            common: &common,
+            stacks: self.publication.stacks.get(&self.place.name),
+            remembered: &self.remembered,
+        };
+        let changes = changes(self.place.owns, &seen.manifest, &seen.files, &wanted);
+        changes.map_err(|source| PublishFactsError::Taken {
+            place: self.place.name.clone(),
+            source,
+        })
+    }
+
+    fn break_glass_path(&self) -> String {
+        format!("{BREAK_GLASS}/{}.json", self.project())
+    }
+
+    /// The emergency acts of this project, so that whoever looks into Git next finds them.
+    async fn break_glass(&self) -> Result<BTreeMap<String, Vec<u8>>, PublishFactsError> {
+        let acts = self
+            .control
+            .store
+            .break_glass_list_of(self.project())
+            .await?;
+        if acts.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let acts: Vec<_> = acts
+            .iter()
+            .map(|act| {
+                json!({
+                    "act": act.act.words(),
+                    "state": act.state.name,
+                    "actor": act.actor,
+                    "reason": act.reason,
+                    "detail": act.detail,
+                    "at": act.at.to_string(),
+                    "closed_at": act.closed_at.map(|at| at.to_string()),
+                })
+            })
+            .collect();
+        let mut bytes =
+            serde_json::to_vec_pretty(&json!({ "break_glass": acts })).unwrap_or_default();
+        bytes.push(b'\n');
+        Ok(BTreeMap::from([(self.break_glass_path(), bytes)]))
+    }
+
+    fn message(&self, changes: &Changes) -> String {
+        let publication = self.publication;
+        let is_fact = |path: &&String| !path.starts_with(".terrane/");
+        let contracts: BTreeSet<_> = self
+            .files
+            .iter()
+            .filter_map(|file| file.contract.as_ref())
+            .collect();
+        let message = CommitMessage {
+            project: self.project(),
+            stack: publication.stack.as_str(),
+            run: publication.run.map(|run| run.to_string()),
+            state: publication.state,
+            contracts: contracts.into_iter().collect(),
+            source: publication.source,
+            written: changes
+                .write
+                .keys()
+                .filter(is_fact)
+                .map(String::as_str)
+                .collect(),
+            withdrawn: changes.remove.iter().map(String::as_str).collect(),
+            taken_over: publication
+                .take_over
+                .map(|it| (it.person.as_str(), it.reason.as_str())),
+        };
+        message.render()
+    }
+
+    /// Stores the commit's id before anybody else can see it.
+    async fn remember(
+        &self,
+        commit: &str,
+        changes: &Changes,
+        sealed: &BTreeMap<String, Sealed>,
+        digester: &KeyedDigester,
+    ) -> Result<(), PublishFactsError> {
+        let stack = self.publication.stack.as_str();
+        let written = changes.write.iter().map(|(path, bytes)| FactDigest {
+            path: path.clone(),
+            stack: if sealed.contains_key(path) { stack } else { "" }.to_owned(),
+            bytes: digester.digest(bytes),
+            plain: sealed.get(path).and_then(|sealed| sealed.plain.clone()),
+        });
+        let withdrawn = changes.remove.iter().map(|path| FactDigest {
+            path: path.clone(),
+            stack: stack.to_owned(),
+            bytes: String::new(),
+            plain: None,
+        });
+        let files: Vec<FactDigest> = written.chain(withdrawn).collect();
+        let new = NewFactCommit {
+            project: self.project(),
+            place: &self.key,
+            commit,
+            stack,
+            files: &files,
+        };
+        Ok(self.control.store.fact_commit_insert(&new).await?)
+    }
+
+    async fn record_take_over(&self) -> Result<(), PublishFactsError> {
+        let Some(take_over) = self.publication.take_over else {
+            return Ok(());
+        };
+        let new = NewBreakGlass {
+            act: Act::FactsTakenOver,
+            state: &self.publication.state_of(self.control),
+            actor: &take_over.person,
+            reason: Some(&take_over.reason),
+            detail: format!(
+                "facts `{}`, branch `{}`",
+                self.place.name, self.place.branch
+            ),
+        };
+        self.control.store.break_glass_open(&new).await?;
+        Ok(())
+    }
+
+    fn report(&self, commit: Option<String>, changes: &Changes, is_new: bool) -> Published {
+        let declared = self.files.iter().map(|file| PublishedFile {
+            path: file.path.clone(),
+            what: if changes.write.contains_key(&file.path) {
+                FileChange::Written
+            } else {
+                FileChange::Unchanged
+            },
+            encrypted: file.encrypt != Encrypt::Nothing,
+        });
+        let withdrawn = changes.remove.iter().map(|path| PublishedFile {
+            path: path.clone(),
+            what: FileChange::Withdrawn,
+            encrypted: false,
+        });
+        Published {
+            place: self.place.name.clone(),
+            repository: self.place.repository.clone(),
+            branch: self.place.branch.clone(),
+            commit,
+            is_new,
+            files: declared.chain(withdrawn).collect(),
+        }
+    }
+}

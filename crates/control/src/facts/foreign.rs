@@ -1,0 +1,219 @@
+//! Whose commits lie between what we last wrote and what the branch is now.
+//!
+//! | `owns` | memory | foreign is |
+//! |---|---|---|
+//! | `branch` | ids of commits | a commit after our last one that is none of ours, unless it keeps to files that the manifest gives to other projects |
+//! | `branch` | none: a home that never published there | a tip that no terrane made |
+//! | `paths` | digests of files | a file of ours that is not as we left it |
+//! | `paths` | none | a file that was last touched by a commit which does not name this project |
+
+use std::fmt;
+
+use drivers::git::publish::{Commit, Publisher};
+use jiff::Timestamp;
+use model::facts::{MANIFEST, Manifest, TRAILER_PROJECT, foreign_files, trailer};
+use model::project::Owns;
+use store::KeyedDigester;
+
+use super::PublishFactsError;
+use super::branch::{Job, Seen};
+
+/// A commit that stands in the way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForeignCommit {
+    pub commit: String,
+    pub author: String,
+    pub at: Option<Timestamp>,
+    pub subject: String,
+    /// Those by which it is in the way.
+    pub files: Vec<String>,
+    /// Whether what we last wrote is no longer in the branch's history.
+    pub rewritten: bool,
+}
+
+impl fmt::Display for ForeignCommit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let short = self.commit.get(..10).unwrap_or(&self.commit);
+        let verb = if self.rewritten {
+            "rewrote the branch, which is now at"
+        } else {
+            "made"
+        };
+        write!(
+            f,
+            "{} {verb} commit `{short}` (`{}`)",
+            self.author, self.subject
+        )?;
+        if let Some(at) = self.at {
+            write!(f, " at {}", at.strftime("%Y-%m-%d %H:%M UTC"))?;
+        }
+        if !self.files.is_empty() {
+            let files: Vec<String> = self.files.iter().map(|file| format!("`{file}`")).collect();
+            write!(f, ", which changes {}", files.join(", "))?;
+        }
+        Ok(())
+    }
+}
+
+impl Job<'_> {
+    /// Refuses if somebody else wrote what is ours.
+    pub(super) async fn judge(
+        &self,
+        publisher: &Publisher,
+        seen: &Seen,
+        digester: &KeyedDigester,
+    ) -> Result<(), PublishFactsError> {
+        match self.place.owns {
+            Owns::Branch => self.judge_branch(publisher, seen).await,
+            Owns::Paths => self.judge_paths(publisher, seen, digester).await,
+        }
+    }
+
+    async fn judge_branch(
+        &self,
+        publisher: &Publisher,
+        seen: &Seen,
+    ) -> Result<(), PublishFactsError> {
+        let store = &self.control.store;
+        let last = store.fact_commit_last(self.project(), &self.key).await?;
+        let Some(tip) = &seen.tip else {
+            return match last {
+                None => Ok(()),
+                Some(_) => Err(PublishFactsError::BranchGone {
+                    place: self.place.name.clone(),
+                    branch: self.place.branch.clone(),
+                }),
+            };
+        };
+        let tips = std::slice::from_ref(tip);
+        if !store
+            .fact_commit_known(self.project(), &self.key, tips)
+            .await?
+            .is_empty()
+        {
+            return self.note_pushed(tip).await;
+        }
+        let git = |err| self.git(err);
+        let Some(last) = last else {
+            let commit = publisher.commit_read(tip).await.map_err(git)?;
+            if trailer(&commit.message, TRAILER_PROJECT).is_some() {
+                return Ok(());
+            }
+            let files = publisher.changed_by(tip).await.map_err(git)?;
+            return Err(self.foreign(commit, files, false));
+        };
+        let mut since = publisher.between(&last, tip).await.map_err(git)?;
+        if since.is_none() {
+            publisher.fetch(true).await.map_err(git)?;
+            since = publisher.between(&last, tip).await.map_err(git)?;
+        }
+        let Some(since) = since else {
+            let commit = publisher.commit_read(tip).await.map_err(git)?;
+            return Err(self.foreign(commit, Vec::new(), true));
+        };
+        let known = store
+            .fact_commit_known(self.project(), &self.key, &since)
+            .await?;
+        for id in since.iter().filter(|id| !known.contains(*id)) {
+            let commit = publisher.commit_read(id).await.map_err(git)?;
+            let changed = publisher.changed_by(id).await.map_err(git)?;
+            let before = match commit.parents.first() {
+                Some(parent) => self.manifest_at(publisher, parent).await?,
+                None => Some(Manifest::default()),
+            };
+            let after = self.manifest_at(publisher, id).await?;
+            let files = match before {
+                Some(before) => foreign_files(self.project(), &before, after.as_ref(), &changed),
+                None => changed,
+            };
+            if !files.is_empty() {
+                return Err(self.foreign(commit, files, false));
+            }
+        }
+        Ok(())
+    }
+
+    /// None if it cannot be read.
+    async fn manifest_at(
+        &self,
+        publisher: &Publisher,
+        commit: &str,
+    ) -> Result<Option<Manifest>, PublishFactsError> {
+        let files = publisher.files(commit, &[MANIFEST]).await;
+        let files = files.map_err(|err| self.git(err))?.unwrap_or_default();
+        Ok(Manifest::read(files.get(MANIFEST).map(Vec::as_slice)).ok())
+    }
+
+    async fn judge_paths(
+        &self,
+        publisher: &Publisher,
+        seen: &Seen,
+        digester: &KeyedDigester,
+    ) -> Result<(), PublishFactsError> {
+        let Some(tip) = &seen.tip else {
+            return Ok(());
+        };
+        for file in &self.files {
+            let path = &file.path;
+            let now = seen.files.get(path).map(|bytes| digester.digest(bytes));
+            let store = &self.control.store;
+            let past = store
+                .fact_file_history(self.project(), &self.key, path)
+                .await?;
+            let is_ours = match (&now, past.is_empty()) {
+                (None, true) => true,
+                (Some(_), true) => self.says_it_is_ours(publisher, tip, path).await?,
+                (now, false) => {
+                    // What is on the branch for certain, and whatever may have arrived since.
+                    let certain = past.iter().position(|past| past.is_pushed);
+                    let valid = &past[..=certain.unwrap_or(past.len() - 1)];
+                    valid
+                        .iter()
+                        .any(|past| past.digest.bytes == now.as_deref().unwrap_or_default())
+                        || (certain.is_none() && now.is_none())
+                }
+            };
+            if !is_ours {
+                let git = |err| self.git(err);
+                publisher.fetch(true).await.map_err(git)?;
+                let id = publisher.last_touched(tip, path).await.map_err(git)?;
+                let commit = publisher
+                    .commit_read(id.as_ref().unwrap_or(tip))
+                    .await
+                    .map_err(git)?;
+                return Err(self.foreign(commit, vec![path.clone()], false));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a file that this home does not remember was last written for this project, by another home.
+    async fn says_it_is_ours(
+        &self,
+        publisher: &Publisher,
+        tip: &str,
+        path: &str,
+    ) -> Result<bool, PublishFactsError> {
+        let git = |err| self.git(err);
+        publisher.fetch(true).await.map_err(git)?;
+        let Some(id) = publisher.last_touched(tip, path).await.map_err(git)? else {
+            return Ok(false);
+        };
+        let commit = publisher.commit_read(&id).await.map_err(git)?;
+        Ok(trailer(&commit.message, TRAILER_PROJECT) == Some(self.project()))
+    }
+
+    fn foreign(&self, commit: Commit, files: Vec<String>, rewritten: bool) -> PublishFactsError {
+        PublishFactsError::Foreign {
+            place: self.place.name.clone(),
+            foreign: ForeignCommit {
+                subject: commit.message.lines().next().unwrap_or_default().to_owned(),
+                commit: commit.id,
+                author: commit.author,
+                at: commit.at,
+                files,
+                rewritten,
+            },
+        }
+    }
+}

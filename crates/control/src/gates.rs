@@ -1,0 +1,245 @@
+//! Carries out gates: all at once, each after those it waits for, again and again until it passes or its
+//! time is over. What goes on is told as it happens; what was found is kept, for passes too.
+//!
+//! No thread for each gate: a gate that waits is a few hundred bytes. Not here: when to look again
+//! (`model::gate`), looking (`drivers::probe`).
+
+mod clusters;
+mod look;
+mod stack;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use drivers::kubernetes::Clusters;
+use drivers::probe::Probes;
+use drivers::process::{Environment, engine_environment};
+use jiff::Timestamp;
+use model::gate::{Gate, GateReport, Look, Next, Standing, Stop, Verdict, mask_report};
+use model::masking::Mask;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
+
+pub use stack::{Problem, StackGates, StackGatesError, of_stack, read};
+
+/// What gates share.
+#[derive(Clone, Debug)]
+pub struct Around {
+    /// The project's files: programs of `command` gates run there.
+    pub dir: PathBuf,
+    /// What such a program sees beside its gate's `env`.
+    pub env: Environment,
+    /// Hides the secrets of whoever runs the gates.
+    pub mask: Mask,
+    /// Look once, instead of until a gate's time is over.
+    pub once: bool,
+}
+
+impl Around {
+    /// For programs that see what an engine would see of the asker's environment, without any context.
+    pub fn new(dir: PathBuf, asker: &BTreeMap<String, String>, mask: Mask) -> Self {
+        Self {
+            dir,
+            env: engine_environment(asker, true),
+            mask,
+            once: false,
+        }
+    }
+}
+
+/// What goes on, told as it happens. Holds no secret.
+#[derive(Clone, Debug, PartialEq)]
+pub enum GateEvent {
+    Began {
+        gate: String,
+    },
+    /// It did not pass, and will be looked at again.
+    Looked {
+        gate: String,
+        tries: u32,
+        said: String,
+        again_in: Duration,
+    },
+    Ended(GateReport),
+}
+
+/// Runs the gates to their ends and says how each ended, in their order. Dropping this stops all of them.
+pub async fn run(
+    gates: Vec<Gate>,
+    around: Around,
+    events: &UnboundedSender<GateEvent>,
+) -> Vec<GateReport> {
+    let work = Arc::new(Work {
+        probes: Probes::new(),
+        clusters: Clusters::new(around.env.clone(), &around.dir),
+        around,
+        events: events.clone(),
+    });
+    let mut watching = JoinSet::new();
+    let mut started = BTreeMap::new();
+    let mut ended: BTreeMap<String, Verdict> = BTreeMap::new();
+    let mut reports: BTreeMap<String, GateReport> = BTreeMap::new();
+    loop {
+        let mut moved = false;
+        for gate in &gates {
+            if reports.contains_key(&gate.name) || started.values().any(|name| *name == gate.name) {
+                continue;
+            }
+            match gate.standing(&gates, &ended) {
+                Standing::Waits(_) => {}
+                Standing::Ready => {
+                    let watch = watch(gate.clone(), Arc::clone(&work));
+                    started.insert(watching.spawn(watch).id(), gate.name.clone());
+                }
+                Standing::Stopped(Stop { after }) => {
+                    moved = true;
+                    let report = never_tried(gate, Verdict::NotTried { after });
+                    work.tell(GateEvent::Ended(report.clone()));
+                    ended.insert(gate.name.clone(), report.verdict.clone());
+                    reports.insert(gate.name.clone(), report);
+                }
+            }
+        }
+        if moved {
+            continue;
+        }
+        let Some(done) = watching.join_next_with_id().await else {
+            break;
+        };
+        let id = match &done {
+            Ok((id, _)) => *id,
+            Err(err) => err.id(),
+        };
+        let Some(name) = started.get(&id).cloned() else {
+            continue;
+        };
+        let report = match done {
+            Ok((_, report)) => report,
+            Err(_) => {
+                let Some(gate) = gates.iter().find(|gate| gate.name == name) else {
+                    continue;
+                };
+                let why = "the probe itself broke: this is a mistake of terrane".to_owned();
+                never_tried(gate, Verdict::CannotLook { why })
+            }
+        };
+        work.tell(GateEvent::Ended(report.clone()));
+        ended.insert(name.clone(), report.verdict.clone());
+        reports.insert(name, report);
+    }
+    let in_order = gates.iter().filter_map(|gate| reports.remove(&gate.name));
+    in_order.collect()
+}
+
+struct Work {
+    probes: Probes,
+    clusters: Clusters,
+    around: Around,
+    events: UnboundedSender<GateEvent>,
+}
+
+impl Work {
+    fn tell(&self, event: GateEvent) {
+        // Who does not listen any more misses nothing: the reports say all of it.
+        drop(self.events.send(event));
+    }
+}
+
+async fn watch(gate: Gate, work: Arc<Work>) -> GateReport {
+    let schedule = if work.around.once {
+        gate.schedule.once()
+    } else {
+        gate.schedule
+    };
+    let start = Instant::now();
+    let began = Timestamp::now();
+    work.tell(GateEvent::Began {
+        gate: gate.name.clone(),
+    });
+    let mut tries = 0;
+    let mut last: Option<(Verdict, Timestamp)> = None;
+    loop {
+        // The first look has the gate's whole time.
+        let look_began = if tries == 0 {
+            Duration::ZERO
+        } else {
+            start.elapsed()
+        };
+        let at = Timestamp::now();
+        let left = schedule.timeout.saturating_sub(look_began);
+        let Look { verdict, evidence } = look::look(
+            &gate,
+            &work.probes,
+            &work.clusters,
+            &work.around,
+            gate.look_limit(left),
+        )
+        .await;
+        tries += 1;
+        let since = match &last {
+            Some((before, since)) if before.is_like(&verdict) => *since,
+            Some(_) | None => at,
+        };
+        let next = if verdict.is_pass() {
+            None
+        } else {
+            match schedule.next(tries, look_began, start.elapsed()) {
+                Next::LookAt(next) => Some(start + next),
+                Next::FailAt(_) => None,
+            }
+        };
+        let Some(next) = next else {
+            let is_pass = verdict.is_pass();
+            let report = GateReport {
+                name: gate.name.clone(),
+                kind: gate.kind().to_owned(),
+                verdict,
+                tries,
+                began,
+                ended: Timestamp::now(),
+                since: (!is_pass).then_some(since),
+                evidence,
+                look_further: if is_pass {
+                    Vec::new()
+                } else {
+                    gate.look_further()
+                },
+            };
+            return mask_report(&report, gate.unmaskable, &[&gate.mask, &work.around.mask]);
+        };
+        let said = if gate.unmaskable {
+            "not yet".to_owned()
+        } else {
+            let said = gate.mask.mask_text(&verdict.brief());
+            work.around.mask.mask_text(&said)
+        };
+        work.tell(GateEvent::Looked {
+            gate: gate.name.clone(),
+            tries,
+            said,
+            again_in: next.saturating_duration_since(Instant::now()),
+        });
+        last = Some((verdict, since));
+        sleep_until(next).await;
+    }
+}
+
+fn never_tried(gate: &Gate, verdict: Verdict) -> GateReport {
+    let now = Timestamp::now();
+    GateReport {
+        name: gate.name.clone(),
+        kind: gate.kind().to_owned(),
+        verdict,
+        tries: 0,
+        began: now,
+        ended: now,
+        since: None,
+        evidence: None,
+        look_further: Vec::new(),
+    }
+}

@@ -1,0 +1,164 @@
+//! Gates carried out against real listeners.
+
+use std::collections::BTreeSet;
+use std::net::TcpListener;
+
+use drivers::process::Environment;
+use model::diagnostic::Location;
+use model::stage::ResolvedBlock;
+use serde_json::{Value, json};
+use tokio::sync::mpsc::{self, UnboundedReceiver};
+
+use super::*;
+
+fn block(kind: &str, name: &str, attrs: Value) -> ResolvedBlock {
+    let Value::Object(attrs) = attrs else {
+        panic!("attributes are an object");
+    };
+    ResolvedBlock {
+        kind: kind.to_owned(),
+        name: name.to_owned(),
+        each: None,
+        attrs,
+        blocks: Vec::new(),
+        sensitive: BTreeSet::new(),
+        at: Location::default(),
+    }
+}
+
+fn around(once: bool) -> Around {
+    Around {
+        dir: std::env::temp_dir(),
+        env: Environment::from_iter([("PATH", "/usr/bin:/bin")]),
+        mask: Mask::default(),
+        once,
+    }
+}
+
+async fn ended(
+    blocks: &[ResolvedBlock],
+    once: bool,
+) -> (Vec<GateReport>, UnboundedReceiver<GateEvent>) {
+    let gates = Gate::read_all(blocks).unwrap();
+    let (events, heard) = mpsc::unbounded_channel();
+    (run(gates, around(once), &events).await, heard)
+}
+
+/// An address at which nobody listens.
+fn closed() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().to_string()
+}
+
+#[tokio::test]
+async fn a_gate_that_comes_after_a_failed_one_is_not_tried() {
+    let open = TcpListener::bind("127.0.0.1:0").unwrap();
+    let open = open.local_addr().unwrap().to_string();
+    let blocks = [
+        block(
+            "tcp",
+            "last",
+            json!({ "address": open, "after": ["middle"] }),
+        ),
+        block(
+            "tcp",
+            "middle",
+            json!({ "address": open, "after": ["first"] }),
+        ),
+        block("tcp", "first", json!({ "address": closed() })),
+        block("equal", "apart", json!({ "values": ["a", "a"] })),
+    ];
+    let (reports, mut heard) = ended(&blocks, true).await;
+    let said: Vec<String> = reports
+        .iter()
+        .map(|report| {
+            format!(
+                "{} {} {}",
+                report.name,
+                report.tries,
+                report.verdict.brief()
+            )
+        })
+        .collect();
+    assert_eq!(said[0], "last 0 not tried: gate `middle` did not pass");
+    assert_eq!(said[1], "middle 0 not tried: gate `first` did not pass");
+    assert!(said[2].starts_with("first 1 127.0.0.1:"), "{}", said[2]);
+    assert_eq!(said[3], "apart 1 passed");
+    let mut ends = 0;
+    while let Ok(event) = heard.try_recv() {
+        ends += usize::from(matches!(event, GateEvent::Ended(_)));
+    }
+    assert_eq!(ends, 4);
+}
+
+#[tokio::test]
+async fn it_is_looked_at_again_until_it_passes() {
+    let address = closed();
+    let attrs = json!({ "address": address, "interval": "1s", "timeout": "600s" });
+    let gates = Gate::read_all(&[block("tcp", "port", attrs)]).unwrap();
+    let (events, mut heard) = mpsc::unbounded_channel();
+    let running = tokio::spawn(async move { run(gates, around(false), &events).await });
+    // Somebody begins to listen after the first look.
+    let listener = loop {
+        if let GateEvent::Looked { tries, said, .. } = heard.recv().await.unwrap() {
+            assert_eq!(
+                (tries, &*said),
+                (1, &*format!("{address}: connection refused"))
+            );
+            break TcpListener::bind(&address).unwrap();
+        }
+    };
+    let reports = running.await.unwrap();
+    drop(listener);
+    assert_eq!(reports[0].verdict, Verdict::Passed);
+    assert!(reports[0].tries >= 2 && reports[0].evidence.is_some());
+}
+
+#[tokio::test]
+async fn failures_in_a_row_end_it_and_say_since_when() {
+    let attrs = json!({ "address": closed(), "interval": "1s", "failures": 2 });
+    let (reports, _) = ended(&[block("tcp", "port", attrs)], false).await;
+    let report = &reports[0];
+    assert_eq!(report.tries, 2);
+    // It looked the same from the first look on.
+    assert!(report.since.unwrap() < report.ended && report.since.unwrap() >= report.began);
+    assert_eq!(report.look_further.len(), 1);
+}
+
+#[tokio::test]
+async fn programs_of_the_project() {
+    let script = |name: &str, text: &str| {
+        block(
+            "command",
+            name,
+            json!({ "run": ["sh", "-c", text], "env": { "TOKEN": "hunter2-secret" } }),
+        )
+    };
+    let mut blocks = [
+        script("good", "echo fine"),
+        script("bad", "echo \"no: $TOKEN\" >&2; exit 3"),
+        block(
+            "command",
+            "missing",
+            json!({ "run": ["./no/such/program"] }),
+        ),
+        block(
+            "command",
+            "slow",
+            json!({ "run": ["sleep", "600"], "timeout": "1s" }),
+        ),
+    ];
+    for block in &mut blocks {
+        block.sensitive.insert("env".to_owned());
+    }
+    let (reports, _) = ended(&blocks, true).await;
+    let said: Vec<String> = reports
+        .iter()
+        .map(|report| report.verdict.brief())
+        .collect();
+    assert_eq!(said[0], "passed");
+    assert_eq!(said[1], "sh: exit code 3: no: (secret)");
+    assert!(said[2].contains("could not start"), "{}", said[2]);
+    assert_eq!(said[3], "sleep: `sleep` did not end within 1 s");
+    assert!(!serde_json::to_string(&reports).unwrap().contains("hunter2"));
+}

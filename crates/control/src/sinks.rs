@@ -1,0 +1,206 @@
+//! Facts in a cluster: put there, compared with what is there, taken away again.
+//!
+//! Only our fields are written. If somebody else changed one of them, that stops it, as a foreign commit does on a
+//! branch. Not here: what the object looks like (`model::sink`), facts in Git.
+
+use std::collections::BTreeSet;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use drivers::kubernetes::{Apply, Client, FIELD_MANAGER, KubernetesError};
+use model::bootstrap::ObjectOutcome;
+use model::kubernetes::{ObjectRef, managers};
+use model::sink::{Sink, SinkKind, SinkValuesError};
+use serde_json::{Map, Value, json};
+
+use crate::bootstrap::{Ground, apply};
+
+#[derive(Debug, thiserror::Error)]
+pub enum SinkError {
+    #[error(transparent)]
+    Values(#[from] SinkValuesError),
+    #[error("could not reach the cluster of {object}")]
+    Cluster {
+        object: ObjectRef,
+        source: Box<KubernetesError>,
+    },
+    #[error("{object} was changed by {}: {}", managers.join(", "), fields.join(", "))]
+    Foreign {
+        object: ObjectRef,
+        managers: Vec<String>,
+        fields: Vec<String>,
+    },
+}
+
+impl SinkError {
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Values(err) => err.hint().map(str::to_owned),
+            Self::Cluster { source, .. } => source.hint(),
+            Self::Foreign { object, .. } => Some(format!(
+                "only terrane writes {object}: put these fields back, or take it over with a reason"
+            )),
+        }
+    }
+}
+
+/// A value that is not in the cluster as it is in the state. Never the value itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Difference {
+    /// The object is not there.
+    Missing,
+    NotThere(String),
+    Other(String),
+    /// It was published once, and is a fact no more.
+    Left(String),
+}
+
+/// Puts facts into the cluster. `sensitive` names facts by path; `take_over` also takes what others changed.
+pub async fn put(
+    sink: &Sink,
+    facts: &Map<String, Value>,
+    sensitive: &BTreeSet<String>,
+    take_over: bool,
+    ground: Ground<'_>,
+) -> Result<ObjectOutcome, SinkError> {
+    let (object, mut manifest) = manifest(sink, facts, sensitive)?;
+    let work = async {
+        let client = Client::new(sink.kubeconfig.clone(), ground.env, ground.source).await?;
+        yield_connection(sink, &client, &object, &mut manifest).await?;
+        apply::apply_one(&client, &manifest, take_over).await
+    };
+    let outcome = work.await.map_err(|source| SinkError::Cluster {
+        object: object.clone(),
+        source: Box::new(source),
+    })?;
+    match outcome {
+        ObjectOutcome::HandedOver { managers, fields } => Err(SinkError::Foreign {
+            object,
+            managers,
+            fields,
+        }),
+        other => Ok(other),
+    }
+}
+
+/// What differs between facts and cluster.
+pub async fn compare(
+    sink: &Sink,
+    facts: &Map<String, Value>,
+    sensitive: &BTreeSet<String>,
+    ground: Ground<'_>,
+) -> Result<Vec<Difference>, SinkError> {
+    let (object, mut manifest) = manifest(sink, facts, sensitive)?;
+    let work = async {
+        let client = Client::new(sink.kubeconfig.clone(), ground.env, ground.source).await?;
+        yield_connection(sink, &client, &object, &mut manifest).await?;
+        client.get_ref(&object).await
+    };
+    let live = work.await.map_err(|source| SinkError::Cluster {
+        object: object.clone(),
+        source: Box::new(source),
+    })?;
+    let Some(live) = live else {
+        return Ok(vec![Difference::Missing]);
+    };
+    Ok(differences(&manifest, &live))
+}
+
+/// Takes facts away: the whole object if nobody else writes to it, else our fields of it. Says whether there was
+/// anything of ours.
+pub async fn withdraw(sink: &Sink, ground: Ground<'_>) -> Result<bool, SinkError> {
+    let (object, _) = manifest(sink, &Map::new(), &BTreeSet::new())?;
+    let work = async {
+        let client = Client::new(sink.kubeconfig.clone(), ground.env, ground.source).await?;
+        let Some(live) = client.get_ref(&object).await? else {
+            return Ok(false);
+        };
+        let (ours, theirs): (Vec<_>, Vec<_>) = managers(&live)
+            .into_iter()
+            .partition(|manager| manager.name == FIELD_MANAGER);
+        if ours.is_empty() {
+            return Ok(false);
+        }
+        if theirs.is_empty() {
+            return client.delete(&object).await;
+        }
+        // Fields of ours that a new apply does not name are removed.
+        let nothing = json!({
+            "apiVersion": object.api_version,
+            "kind": object.kind,
+            "metadata": {"name": object.name, "namespace": object.namespace},
+        });
+        client.apply(&nothing, Apply::default()).await?;
+        Ok(true)
+    };
+    work.await.map_err(|source| SinkError::Cluster {
+        object: object.clone(),
+        source: Box::new(source),
+    })
+}
+
+fn manifest(
+    sink: &Sink,
+    facts: &Map<String, Value>,
+    sensitive: &BTreeSet<String>,
+) -> Result<(ObjectRef, Value), SinkError> {
+    let manifest = sink.manifest(facts, sensitive, |text| STANDARD.encode(text))?;
+    let kind = match sink.kind {
+        SinkKind::ConfigMap => "ConfigMap",
+        SinkKind::Secret | SinkKind::ArgocdCluster { .. } => "Secret",
+    };
+    let object = ObjectRef {
+        api_version: "v1".to_owned(),
+        kind: kind.to_owned(),
+        namespace: Some(sink.namespace.clone()),
+        name: sink.name.clone(),
+    };
+    Ok((object, manifest))
+}
+
+/// How Argo CD reaches a cluster may be the affair of whoever added it there; then only facts are ours.
+async fn yield_connection(
+    sink: &Sink,
+    client: &Client,
+    object: &ObjectRef,
+    manifest: &mut Value,
+) -> Result<(), KubernetesError> {
+    if sink.kind != (SinkKind::ArgocdCluster { server: None }) {
+        return Ok(());
+    }
+    let Some(live) = client.get_ref(object).await? else {
+        return Ok(());
+    };
+    let has_other = managers(&live)
+        .iter()
+        .any(|manager| manager.name != FIELD_MANAGER);
+    if let (true, Value::Object(manifest)) = (has_other, manifest) {
+        manifest.shift_remove("data");
+        manifest.shift_remove("type");
+    }
+    Ok(())
+}
+
+fn differences(manifest: &Value, live: &Value) -> Vec<Difference> {
+    let mut found = Vec::new();
+    for place in ["/data", "/metadata/annotations", "/metadata/labels"] {
+        let entries = |object: &Value| {
+            let map = object.pointer(place).and_then(Value::as_object);
+            map.cloned().unwrap_or_default()
+        };
+        let (wanted, seen) = (entries(manifest), entries(live));
+        for (key, value) in &wanted {
+            match seen.get(key) {
+                None => found.push(Difference::NotThere(key.clone())),
+                Some(other) if other != value => found.push(Difference::Other(key.clone())),
+                Some(_) => {}
+            }
+        }
+        // Of annotations and labels, others may have their own.
+        if place == "/data" && !wanted.is_empty() {
+            let left = seen.keys().filter(|key| !wanted.contains_key(*key));
+            found.extend(left.map(|key| Difference::Left(key.clone())));
+        }
+    }
+    found
+}

@@ -1,0 +1,444 @@
+//! Writing to a branch of a repository that is somewhere else: look, fetch, make a commit, and push it if nobody else was
+//! faster.
+//!
+//! Work happens in a bare repository of our own, a cache that may be deleted at any time. A commit is made by one
+//! `git fast-import` and says nothing that is not given: the same facts at the same time on the same parent are the
+//! same commit. A push carries a lease, so that of two only one wins.
+//!
+//! Not here: what is written and whether it may be (`model::facts`, `control::facts`).
+
+mod access;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use model::facts::Changes;
+
+use crate::process::{Capture, CaptureError, Captured, Environment, capture};
+
+pub use access::{AccessError, Credential, Remote, RemoteUrl};
+
+/// Whoever does not answer in this time is not there.
+const TIMEOUT: Duration = Duration::from_mins(2);
+
+/// Enough for any set of facts.
+const LIMIT: usize = 64 << 20;
+
+const TIP: &str = "refs/terrane/tip";
+
+/// Who commits: nobody in particular, and always the same.
+const COMMITTER: &str = "terrane <terrane@localhost>";
+
+/// A branch that can be written to, and the cache it is seen through.
+#[derive(Debug)]
+pub struct Publisher {
+    cache: PathBuf,
+    url: String,
+    branch: String,
+    env: Environment,
+    /// The key of an SSH connection lies there as long as this lives.
+    _key: Option<tempfile::TempDir>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum PublishError {
+    #[error("could not run `git`")]
+    Run(#[from] CaptureError),
+    #[error("could not make the cache `{}`", path.display())]
+    Cache { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Access(#[from] AccessError),
+    #[error("could not {deed} `{url}`: {said}")]
+    Failed {
+        deed: &'static str,
+        url: String,
+        said: String,
+    },
+    #[error("`{url}` refused the push to `{branch}`: {said}")]
+    Refused {
+        url: String,
+        branch: String,
+        said: String,
+    },
+    #[error("Git answered in an unknown way while it was to {deed}")]
+    Answer { deed: &'static str },
+}
+
+impl PublishError {
+    /// The next step.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Failed { said, .. } => access::hint(said),
+            Self::Refused { .. } => Some(
+                "the branch may be protected: whoever the credential belongs to must be allowed to push"
+                    .to_owned(),
+            ),
+            Self::Access(err) => err.hint(),
+            Self::Run(_) | Self::Cache { .. } | Self::Answer { .. } => None,
+        }
+    }
+}
+
+/// A commit as somebody made it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Commit {
+    pub id: String,
+    pub parents: Vec<String>,
+    pub author: String,
+    pub at: Option<Timestamp>,
+    pub message: String,
+}
+
+/// How a push ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Push {
+    Done,
+    /// The branch is not where it was; nothing was changed.
+    Late,
+}
+
+impl Publisher {
+    /// `asker` is the environment of whoever asks, `private` a directory for the key that nobody else may enter.
+    pub async fn open(
+        asker: &BTreeMap<String, String>,
+        cache: &Path,
+        private: &Path,
+        remote: &Remote,
+    ) -> Result<Self, PublishError> {
+        let (env, key) = access::prepare(asker, private, remote)?;
+        let publisher = Self {
+            cache: cache.to_owned(),
+            url: remote.url.as_str().to_owned(),
+            branch: remote.branch.clone(),
+            env,
+            _key: key,
+        };
+        if !cache.join("objects").is_dir() {
+            let failed = |source| PublishError::Cache {
+                path: cache.to_owned(),
+                source,
+            };
+            std::fs::create_dir_all(cache).map_err(failed)?;
+            let made = publisher
+                .git(&["init", "--bare", "--quiet", "."], &[])
+                .await?;
+            publisher.said(&made, "make a cache for")?;
+        }
+        Ok(publisher)
+    }
+
+    /// Where the branch is now; None if it does not exist.
+    pub async fn tip(&self) -> Result<Option<String>, PublishError> {
+        let wanted = self.reference();
+        let args = ["ls-remote", "--refs", "--", &self.url, &wanted];
+        let called = self.git(&args, &[]).await?;
+        let said = self.said(&called, "read")?;
+        let mut lines = said.lines().filter_map(|line| line.split_once('\t'));
+        let found = lines.find(|(_, name)| *name == wanted);
+        Ok(found.map(|(id, _)| id.to_owned()))
+    }
+
+    /// Brings the branch here; says where it is. Of a branch that was never seen only the newest commit comes, unless
+    /// `whole`.
+    pub async fn fetch(&self, whole: bool) -> Result<String, PublishError> {
+        let spec = format!("+{}:{TIP}", self.reference());
+        let is_new = !self.cache.join(TIP).exists();
+        let is_shallow = self.cache.join("shallow").exists();
+        let mut args = vec!["fetch", "--quiet", "--no-tags", "--no-write-fetch-head"];
+        match (whole, is_new, is_shallow) {
+            (true, _, true) => args.push("--unshallow"),
+            (false, true, _) => args.push("--depth=1"),
+            (true, _, false) | (false, false, _) => {}
+        }
+        args.extend(["--", &self.url, &spec]);
+        let called = self.git(&args, &[]).await?;
+        self.said(&called, "fetch from")?;
+        let called = self.git(&["rev-parse", "--verify", TIP], &[]).await?;
+        Ok(self.said(&called, "fetch from")?.trim().to_owned())
+    }
+
+    /// Files of a commit, those of the given paths that it has; None if the commit is not here.
+    pub async fn files(
+        &self,
+        commit: &str,
+        paths: &[&str],
+    ) -> Result<Option<BTreeMap<String, Vec<u8>>>, PublishError> {
+        let mut asked = vec![format!("{commit}^{{commit}}")];
+        asked.extend(paths.iter().map(|path| format!("{commit}:{path}")));
+        let mut answers = self.objects(&asked).await?.into_iter();
+        if answers.next().flatten().is_none() {
+            return Ok(None);
+        }
+        let files = paths.iter().zip(answers);
+        let files = files.filter_map(|(path, bytes)| Some(((*path).to_owned(), bytes?)));
+        Ok(Some(files.collect()))
+    }
+
+    /// All files of a commit.
+    pub async fn list(&self, commit: &str) -> Result<Vec<String>, PublishError> {
+        let args = ["ls-tree", "-r", "-z", "--name-only", "--full-tree", commit];
+        let called = self.git(&args, &[]).await?;
+        Ok(names(&self.said(&called, "list the files of")?))
+    }
+
+    /// Commits that lead from one to another, oldest first; None if that one does not lead there, or not as far as
+    /// can be seen from here.
+    pub async fn between(&self, from: &str, to: &str) -> Result<Option<Vec<String>>, PublishError> {
+        let range = [from, to].map(|id| format!("{id}^{{commit}}"));
+        let is_there = self.objects(&range).await?;
+        if is_there.iter().any(Option::is_none) {
+            return Ok(None);
+        }
+        let args = ["merge-base", "--is-ancestor", from, to];
+        if self.git(&args, &[]).await?.exit.code() != Some(0) {
+            return Ok(None);
+        }
+        let range = format!("{from}..{to}");
+        let args = ["rev-list", "--topo-order", "--reverse", &range];
+        let called = self.git(&args, &[]).await?;
+        let said = self.said(&called, "read the history of")?;
+        Ok(Some(said.lines().map(str::to_owned).collect()))
+    }
+
+    /// The commit that last touched a file, as far as can be seen from here.
+    pub async fn last_touched(
+        &self,
+        tip: &str,
+        path: &str,
+    ) -> Result<Option<String>, PublishError> {
+        let args = ["rev-list", "--max-count=1", tip, "--", path];
+        let called = self.git(&args, &[]).await?;
+        let said = self.said(&called, "read the history of")?;
+        Ok(said.lines().next().map(str::to_owned))
+    }
+
+    /// Whose commit it is.
+    pub async fn commit_read(&self, id: &str) -> Result<Commit, PublishError> {
+        let found = self
+            .objects(&[format!("{id}^{{commit}}")])
+            .await?
+            .pop()
+            .flatten();
+        let text = found.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        text.and_then(|text| read_commit(id, &text))
+            .ok_or(PublishError::Answer {
+                deed: "read a commit",
+            })
+    }
+
+    /// The files by which a commit differs from each of its parents.
+    pub async fn changed_by(&self, id: &str) -> Result<Vec<String>, PublishError> {
+        let args = [
+            "diff-tree",
+            "--root",
+            "-r",
+            "-m",
+            "-z",
+            "--name-only",
+            "--no-renames",
+            "--no-commit-id",
+            id,
+        ];
+        let called = self.git(&args, &[]).await?;
+        let mut files = names(&self.said(&called, "compare commits of")?);
+        files.sort_unstable();
+        files.dedup();
+        Ok(files)
+    }
+
+    /// Makes a commit here; nothing is pushed yet.
+    pub async fn commit(
+        &self,
+        parent: Option<&str>,
+        changes: &Changes,
+        message: &str,
+        at: Timestamp,
+    ) -> Result<String, PublishError> {
+        let input = import_stream(parent, changes, message, at);
+        let args = ["fast-import", "--quiet", "--force", "--done"];
+        let called = self.git(&args, &input).await?;
+        let said = self.said(&called, "make a commit for")?;
+        let id = said.trim();
+        let is_id = matches!(id.len(), 40 | 64) && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if is_id {
+            return Ok(id.to_owned());
+        }
+        Err(PublishError::Answer {
+            deed: "make a commit",
+        })
+    }
+
+    /// Moves the branch to a commit, if it still is where it was; `old` None: if it does not exist.
+    pub async fn push(&self, commit: &str, old: Option<&str>) -> Result<Push, PublishError> {
+        let lease = format!(
+            "--force-with-lease={}:{}",
+            self.reference(),
+            old.unwrap_or_default()
+        );
+        let spec = format!("{commit}:{}", self.reference());
+        let args = [
+            "push",
+            "--porcelain",
+            "--quiet",
+            &lease,
+            "--",
+            &self.url,
+            &spec,
+        ];
+        let called = self.git(&args, &[]).await?;
+        if called.exit.code() == Some(0) {
+            return Ok(Push::Done);
+        }
+        // "!\tfrom:to\t[rejected] (stale info)"
+        let said = called.stdout_text();
+        let refused = said.lines().find_map(|line| line.strip_prefix("!\t"));
+        let Some(refused) = refused.map(|line| line.rsplit('\t').next().unwrap_or(line)) else {
+            self.said(&called, "push to")?;
+            return Err(PublishError::Answer { deed: "push" });
+        };
+        let is_race = [
+            "stale info",
+            "cannot lock ref",
+            "failed to update ref",
+            "fetch first",
+        ]
+        .iter()
+        .any(|reason| refused.contains(reason));
+        if is_race || self.tip().await?.as_deref() != old {
+            return Ok(Push::Late);
+        }
+        Err(PublishError::Refused {
+            url: self.url.clone(),
+            branch: self.branch.clone(),
+            said: explain(refused, &called.stderr_text()),
+        })
+    }
+
+    fn reference(&self) -> String {
+        format!("refs/heads/{}", self.branch)
+    }
+
+    /// Contents of objects by name, in the order asked; None for what is not here or no file or commit.
+    async fn objects(&self, names: &[String]) -> Result<Vec<Option<Vec<u8>>>, PublishError> {
+        let asked: String = names.iter().map(|name| format!("{name}\n")).collect();
+        let called = self.git(&["cat-file", "--batch"], asked.as_bytes()).await?;
+        self.said(&called, "read the cache of")?;
+        read_batch(&called.stdout, names.len()).ok_or(PublishError::Answer {
+            deed: "read objects",
+        })
+    }
+
+    async fn git(&self, args: &[&str], stdin: &[u8]) -> Result<Captured, PublishError> {
+        let args: Vec<OsString> = args.iter().map(OsString::from).collect();
+        let called = capture(Capture {
+            stdin,
+            timeout: TIMEOUT,
+            limit: LIMIT,
+            ..Capture::new(Path::new("git"), &args, &self.cache, &self.env)
+        });
+        Ok(called.await?)
+    }
+
+    fn said(&self, called: &Captured, deed: &'static str) -> Result<String, PublishError> {
+        if called.exit.code() == Some(0) {
+            return Ok(called.stdout_text());
+        }
+        let said = called.stderr_text();
+        let said = said.lines().map(|line| line.trim_start_matches("fatal: "));
+        Err(PublishError::Failed {
+            deed,
+            url: self.url.clone(),
+            said: said.collect::<Vec<_>>().join("; "),
+        })
+    }
+}
+
+/// What a server's hook said is worth more than that it declined.
+fn explain(refused: &str, stderr: &str) -> String {
+    let remote = stderr
+        .lines()
+        .filter_map(|line| line.strip_prefix("remote: "));
+    let remote: Vec<&str> = remote
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect();
+    if remote.is_empty() {
+        refused.to_owned()
+    } else {
+        format!("{refused}: {}", remote.join(" "))
+    }
+}
+
+fn names(said: &str) -> Vec<String> {
+    let names = said.split('\0').filter(|name| !name.is_empty());
+    names.map(str::to_owned).collect()
+}
+
+/// What `fast-import` reads: one commit on its parent, and the wish to hear its id.
+fn import_stream(parent: Option<&str>, changes: &Changes, message: &str, at: Timestamp) -> Vec<u8> {
+    let mut input = format!(
+        "commit refs/terrane/made\nmark :1\ncommitter {COMMITTER} {} +0000\ndata {}\n{message}\n",
+        at.as_second(),
+        message.len(),
+    )
+    .into_bytes();
+    if let Some(parent) = parent {
+        input.extend(format!("from {parent}\n").into_bytes());
+    }
+    for path in &changes.remove {
+        input.extend(format!("D {path}\n").into_bytes());
+    }
+    for (path, bytes) in &changes.write {
+        input.extend(format!("M 100644 inline {path}\ndata {}\n", bytes.len()).into_bytes());
+        input.extend(bytes);
+        input.push(b'\n');
+    }
+    input.extend(b"get-mark :1\ndone\n");
+    input
+}
+
+/// What `cat-file --batch` answers: "ID TYPE SIZE", the bytes, a line feed; or "NAME missing".
+fn read_batch(mut rest: &[u8], count: usize) -> Option<Vec<Option<Vec<u8>>>> {
+    let mut found = Vec::with_capacity(count);
+    for _ in 0..count {
+        let end = rest.iter().position(|byte| *byte == b'\n')?;
+        let head = String::from_utf8_lossy(&rest[..end]).into_owned();
+        rest = &rest[end + 1..];
+        let words: Vec<&str> = head.rsplitn(3, ' ').collect();
+        match words[..] {
+            [size, kind, id] if kind != "missing" && !id.contains(' ') && size != "missing" => {
+                let size: usize = size.parse().ok()?;
+                let bytes = rest.get(..size)?;
+                rest = rest.get(size + 1..)?;
+                found.push(matches!(kind, "blob" | "commit").then(|| bytes.to_vec()));
+            }
+            _ => found.push(None),
+        }
+    }
+    Some(found)
+}
+
+fn read_commit(id: &str, text: &str) -> Option<Commit> {
+    let (head, message) = text.split_once("\n\n").unwrap_or((text, ""));
+    let field = |name: &str| head.lines().find_map(|line| line.strip_prefix(name));
+    let author = field("author ")?;
+    let (name, stamp) = author.rsplit_once("> ").unwrap_or((author, ""));
+    let seconds = stamp.split(' ').next().and_then(|word| word.parse().ok());
+    Some(Commit {
+        id: id.to_owned(),
+        parents: head
+            .lines()
+            .filter_map(|line| line.strip_prefix("parent "))
+            .map(str::to_owned)
+            .collect(),
+        author: format!("{name}>"),
+        at: seconds.and_then(|seconds| Timestamp::from_second(seconds).ok()),
+        message: message.to_owned(),
+    })
+}

@@ -1,0 +1,344 @@
+//! How a repository is reached, and with what: a path, HTTPS with a token, SSH with a key.
+//!
+//! A token goes to Git in its environment, as a header; a key in a file of mode 0600 that is removed afterwards. Neither
+//! is ever part of an argument, an address or an error. With a credential, nothing of the asker's own settings is used;
+//! without one, all of it: their agent, their helpers.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use model::secret::Secret;
+
+use crate::process::Environment;
+
+/// A branch of a repository, and what opens it.
+#[derive(Clone, Debug)]
+pub struct Remote {
+    pub url: RemoteUrl,
+    pub branch: String,
+    pub credential: Option<Credential>,
+}
+
+/// Where a repository is. Never holds a password.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RemoteUrl {
+    text: String,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Path,
+    Http { is_safe: bool },
+    Ssh,
+}
+
+/// What opens a repository.
+#[derive(Clone, Debug)]
+pub enum Credential {
+    /// `TOKEN` or `USER:TOKEN`.
+    Token(Secret),
+    /// A private key as OpenSSH writes it.
+    SshKey(Secret),
+}
+
+impl Credential {
+    pub fn new(secret: Secret) -> Self {
+        if secret.expose().trim_start().starts_with("-----BEGIN") {
+            Self::SshKey(secret)
+        } else {
+            Self::Token(secret)
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum AccessError {
+    #[error("`{url}` is not where a repository can be")]
+    Url { url: String },
+    #[error("the address of the repository holds a password")]
+    PasswordInUrl,
+    #[error("`{branch}` is not the name of a branch")]
+    Branch { branch: String },
+    #[error("a token would go over `{url}` in clear")]
+    ClearToken { url: String },
+    #[error("`{url}` is opened by {wanted}, and the credential is {given}")]
+    WrongKind {
+        url: String,
+        wanted: &'static str,
+        given: &'static str,
+    },
+    #[error("could not put the key of the repository into a file")]
+    Key(#[source] io::Error),
+}
+
+impl AccessError {
+    pub fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::Url { .. } => {
+                "write `https://…`, `ssh://…`, `git@host:path`, `file:///…` or a path".to_owned()
+            }
+            Self::PasswordInUrl => "put it into `credential` of the `facts` block".to_owned(),
+            Self::ClearToken { .. } => "use `https://`".to_owned(),
+            Self::Branch { .. } | Self::WrongKind { .. } | Self::Key(_) => return None,
+        })
+    }
+}
+
+impl RemoteUrl {
+    /// As it stands in a `facts` block; a path starts at the project's root.
+    pub fn parse(raw: &str, root: &Path) -> Result<Self, AccessError> {
+        let wrong = || AccessError::Url {
+            url: raw.to_owned(),
+        };
+        if raw.is_empty() || raw.starts_with('-') || raw.chars().any(char::is_control) {
+            return Err(wrong());
+        }
+        let new = |kind| Self {
+            text: raw.to_owned(),
+            kind,
+        };
+        if let Some((scheme, rest)) = raw.split_once("://") {
+            let host = rest.split('/').next().unwrap_or_default();
+            let user = host.rsplit_once('@').map(|(user, _)| user);
+            if user.is_some_and(|user| user.contains(':')) {
+                return Err(AccessError::PasswordInUrl);
+            }
+            let name = host.rsplit('@').next().unwrap_or_default();
+            let is_near = ["localhost", "127.0.0.1", "[::1]"].iter().any(|near| {
+                name == *near
+                    || name
+                        .strip_prefix(near)
+                        .is_some_and(|port| port.starts_with(':'))
+            });
+            return match scheme {
+                "https" => Ok(new(Kind::Http { is_safe: true })),
+                "http" => Ok(new(Kind::Http { is_safe: is_near })),
+                "ssh" | "git+ssh" => Ok(new(Kind::Ssh)),
+                "file" => Ok(new(Kind::Path)),
+                _ => Err(wrong()),
+            };
+        }
+        // `NAME::…` would start a program of that name.
+        if raw.contains("::") {
+            return Err(wrong());
+        }
+        // `git@host:path`, unless a slash comes before the colon.
+        let is_scp = raw
+            .split_once(':')
+            .is_some_and(|(host, _)| !host.contains('/') && !host.is_empty());
+        if is_scp {
+            return Ok(new(Kind::Ssh));
+        }
+        let path = root.join(raw);
+        Ok(Self {
+            text: path.to_string_lossy().into_owned(),
+            kind: Kind::Path,
+        })
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+}
+
+impl fmt::Display for RemoteUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// What Git sees of the asker's environment in any case.
+const TAKEN: [&str; 12] = [
+    "PATH",
+    "TMPDIR",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+    "all_proxy",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "ALL_PROXY",
+    "GIT_SSL_CAINFO",
+    "SSL_CERT_FILE",
+];
+
+/// And where no credential is given.
+const TAKEN_WITHOUT_CREDENTIAL: [&str; 3] = ["HOME", "XDG_CONFIG_HOME", "SSH_AUTH_SOCK"];
+
+/// Settings that hold whatever the asker's say.
+const SETTINGS: [(&str, &str); 9] = [
+    ("core.hooksPath", "/dev/null"),
+    // The cache can be made again.
+    ("core.fsync", "none"),
+    ("gc.auto", "0"),
+    ("maintenance.auto", "false"),
+    ("fetch.recurseSubmodules", "false"),
+    ("push.recurseSubmodules", "no"),
+    ("push.gpgSign", "false"),
+    ("push.followTags", "false"),
+    // A token goes where it was meant to go.
+    ("http.followRedirects", "false"),
+];
+
+/// The environment of every call, and the directory of a key.
+pub(super) fn prepare(
+    asker: &BTreeMap<String, String>,
+    private: &Path,
+    remote: &Remote,
+) -> Result<(Environment, Option<tempfile::TempDir>), AccessError> {
+    check_branch(&remote.branch)?;
+    let url = &remote.url;
+    let wrong_kind = |wanted, given| AccessError::WrongKind {
+        url: url.text.clone(),
+        wanted,
+        given,
+    };
+    let mut settings: Vec<(String, String)> = SETTINGS
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+        .collect();
+    let is_alone = remote.credential.is_some();
+    let mut env: Environment = asker
+        .iter()
+        .filter(|(name, _)| {
+            let name = name.as_str();
+            TAKEN.contains(&name) || (!is_alone && TAKEN_WITHOUT_CREDENTIAL.contains(&name))
+        })
+        .map(|(name, value)| (name.as_str(), value.as_str()))
+        .collect();
+    env.set("LC_ALL", "C")
+        .set("GIT_TERMINAL_PROMPT", "0")
+        .set("GIT_DIR", ".")
+        .set("GIT_ALLOW_PROTOCOL", "file:http:https:ssh")
+        .set("GIT_SSH_VARIANT", "ssh");
+    if is_alone {
+        env.set("GIT_CONFIG_NOSYSTEM", "1")
+            .set("GIT_CONFIG_GLOBAL", "/dev/null")
+            .set("GIT_ASKPASS", "true");
+        settings.push(("credential.helper".to_owned(), String::new()));
+    }
+    let mut key = None;
+    match (&remote.credential, url.kind) {
+        (None, Kind::Path | Kind::Http { .. }) | (Some(_), Kind::Path) => {}
+        (None, Kind::Ssh) => {
+            env.set("GIT_SSH_COMMAND", "ssh -o BatchMode=yes");
+        }
+        (Some(Credential::Token(token)), Kind::Http { is_safe: true }) => {
+            let token = token.expose().trim();
+            let pair = if token.contains(':') {
+                token.to_owned()
+            } else {
+                // Forges look at the token alone; some want a name that is not empty.
+                format!("x-access-token:{token}")
+            };
+            let header = format!("Authorization: Basic {}", STANDARD.encode(pair));
+            settings.push(("http.extraHeader".to_owned(), header));
+        }
+        (Some(Credential::Token(_)), Kind::Http { is_safe: false }) => {
+            return Err(AccessError::ClearToken {
+                url: url.text.clone(),
+            });
+        }
+        (Some(Credential::Token(_)), Kind::Ssh) => return Err(wrong_kind("an SSH key", "a token")),
+        (Some(Credential::SshKey(_)), Kind::Http { .. }) => {
+            return Err(wrong_kind("a token", "an SSH key"));
+        }
+        (Some(Credential::SshKey(secret)), Kind::Ssh) => {
+            let (dir, command) = write_key(secret, private).map_err(AccessError::Key)?;
+            env.set("GIT_SSH_COMMAND", command);
+            key = Some(dir);
+        }
+    }
+    env.set("GIT_CONFIG_COUNT", settings.len().to_string());
+    for (index, (name, value)) in settings.into_iter().enumerate() {
+        env.set(format!("GIT_CONFIG_KEY_{index}"), name);
+        env.set(format!("GIT_CONFIG_VALUE_{index}"), value);
+    }
+    Ok((env, key))
+}
+
+/// Puts the key where only its owner can read it. A host that was never met is remembered beside it, in `private`.
+fn write_key(secret: &Secret, private: &Path) -> io::Result<(tempfile::TempDir, String)> {
+    let dir = tempfile::Builder::new()
+        .prefix("key-")
+        .tempdir_in(private)?;
+    let path = dir.path().join("key");
+    let mut options = File::options();
+    let mut file = options
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&path)?;
+    // OpenSSH does not read a key whose last line does not end.
+    writeln!(file, "{}", secret.expose().trim_end())?;
+    let known = private.join("known_hosts");
+    let command = format!(
+        "ssh -F /dev/null -i {} -o IdentitiesOnly=yes -o IdentityAgent=none -o BatchMode=yes \
+         -o ConnectTimeout=20 -o StrictHostKeyChecking=accept-new -o UserKnownHostsFile={}",
+        quoted(&path),
+        quoted(&known),
+    );
+    Ok((dir, command))
+}
+
+fn quoted(path: &Path) -> String {
+    format!("'{}'", path.to_string_lossy().replace('\'', r"'\''"))
+}
+
+/// What Git takes for a branch, without asking it.
+fn check_branch(branch: &str) -> Result<(), AccessError> {
+    let is_bad = |c: char| c.is_control() || " ~^:?*[\\".contains(c);
+    let is_good = !branch.is_empty()
+        && !branch.starts_with(['-', '/', '.'])
+        && !branch.ends_with(['/', '.'])
+        && !branch.contains(is_bad)
+        && !["..", "//", "@{", "/."]
+            .iter()
+            .any(|bad| branch.contains(bad))
+        && !branch.split('/').any(|part| part.ends_with(".lock"));
+    if is_good {
+        return Ok(());
+    }
+    Err(AccessError::Branch {
+        branch: branch.to_owned(),
+    })
+}
+
+/// What to do about what Git said.
+pub(super) fn hint(said: &str) -> Option<String> {
+    let knows = |words: &[&str]| words.iter().any(|word| said.contains(word));
+    let hint = if knows(&["Host key verification failed"]) {
+        "the server's key is not the one that was seen before: if that is right, remove it from `known_hosts` in the home"
+    } else if knows(&[
+        "Permission denied (publickey",
+        "Authentication failed",
+        "could not read Username",
+        "403",
+        "401",
+    ]) {
+        "the `credential` of the `facts` block must be a token or an SSH key that may push there"
+    } else if knows(&[
+        "does not appear to be a git repository",
+        "not found",
+        "does not exist",
+    ]) {
+        "`repository` of the `facts` block must name a repository that exists; make it with `git init --bare`, or at your forge"
+    } else if knows(&[
+        "Could not resolve host",
+        "Connection refused",
+        "Connection timed out",
+    ]) {
+        "the server cannot be reached from here"
+    } else {
+        return None;
+    };
+    Some(hint.to_owned())
+}

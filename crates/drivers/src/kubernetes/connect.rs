@@ -1,0 +1,220 @@
+//! From a kubeconfig to a connection: certificates, names, and the credential of the moment.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+use model::kubernetes::{Access, Kubeconfig};
+use model::secret::Secret;
+use reqwest::{Certificate, Identity, redirect};
+use tokio::sync::Mutex;
+
+use super::plugin::{self, Credential};
+use super::{Client, KubernetesError, MAX_ANSWER, PATIENCE};
+use crate::process::Environment;
+
+pub(super) struct Connection {
+    config: Kubeconfig,
+    /// Where requests go: the server, or the name that its certificate must have.
+    address: String,
+    host_header: Option<String>,
+    resolved: Option<(String, Vec<std::net::SocketAddr>)>,
+    env: Environment,
+    dir: PathBuf,
+    held: Mutex<Option<Held>>,
+}
+
+/// A client, and until when its credential is good.
+struct Held {
+    client: reqwest::Client,
+    token: Option<Secret>,
+    until: Option<Timestamp>,
+}
+
+impl Client {
+    /// A way to the cluster of a kubeconfig. Nothing is asked yet; a credential plugin runs when first needed, with
+    /// this environment and in this directory.
+    pub async fn new(
+        config: Kubeconfig,
+        env: &Environment,
+        dir: impl Into<PathBuf>,
+    ) -> Result<Self, KubernetesError> {
+        let connection = Connection::new(config, env.clone(), dir.into()).await?;
+        // Wrong certificates are found here, not at the first request.
+        if !connection.has_plugin() {
+            connection.ready(false).await?;
+        }
+        Ok(Self {
+            connection: std::sync::Arc::new(connection),
+            known: std::sync::Arc::default(),
+            max_answer: MAX_ANSWER,
+        })
+    }
+}
+
+impl Connection {
+    async fn new(
+        config: Kubeconfig,
+        env: Environment,
+        dir: PathBuf,
+    ) -> Result<Self, KubernetesError> {
+        let mut connection = Self {
+            address: config.server.clone(),
+            host_header: None,
+            resolved: None,
+            held: Mutex::new(None),
+            config,
+            env,
+            dir,
+        };
+        connection.rename().await?;
+        Ok(connection)
+    }
+
+    /// `tls-server-name`: the name is asked for and verified, the connection goes to the server all the same.
+    async fn rename(&mut self) -> Result<(), KubernetesError> {
+        let Some(name) = self.config.server_name.clone() else {
+            return Ok(());
+        };
+        let unusable = || KubernetesError::Credential {
+            attribute: "tls-server-name",
+            source: None,
+        };
+        let server: reqwest::Url = self.config.server.parse().map_err(|_| unusable())?;
+        let host = server.host_str().unwrap_or_default().to_owned();
+        if host == name {
+            return Ok(());
+        }
+        let port = server.port_or_known_default().unwrap_or(443);
+        let bare = host.trim_start_matches('[').trim_end_matches(']');
+        let addresses = tokio::net::lookup_host((bare, port)).await;
+        let addresses = addresses.map_err(|source| KubernetesError::Address {
+            host: host.clone(),
+            source,
+        })?;
+        let mut renamed = server;
+        // An address cannot be sent as a name.
+        if name.parse::<std::net::IpAddr>().is_ok() || renamed.set_host(Some(&name)).is_err() {
+            return Err(unusable());
+        }
+        self.resolved = Some((name, addresses.collect()));
+        let address = renamed.as_str().trim_end_matches('/');
+        address.clone_into(&mut self.address);
+        self.host_header = Some(format!("{host}:{port}"));
+        Ok(())
+    }
+
+    pub(super) fn server(&self) -> &str {
+        &self.config.server
+    }
+
+    pub(super) fn address(&self) -> &str {
+        &self.address
+    }
+
+    pub(super) fn host_header(&self) -> Option<&str> {
+        self.host_header.as_deref()
+    }
+
+    pub(super) fn has_plugin(&self) -> bool {
+        matches!(self.config.access, Access::Exec(_))
+    }
+
+    /// A client with a credential that is good now; `anew` if the one at hand was refused.
+    pub(super) async fn ready(
+        &self,
+        anew: bool,
+    ) -> Result<(reqwest::Client, Option<Secret>), KubernetesError> {
+        let mut held = self.held.lock().await;
+        if let Some(held) = held.as_ref()
+            && !anew
+            && held.until.is_none_or(|until| Timestamp::now() < until)
+        {
+            return Ok((held.client.clone(), held.token.clone()));
+        }
+        let credential = match &self.config.access {
+            Access::Nobody => Credential::default(),
+            Access::Token(token) => Credential {
+                token: Some(token.clone()),
+                ..Credential::default()
+            },
+            Access::Certificate { certificate, key } => Credential {
+                identity: Some((
+                    decoded("client-certificate-data", certificate)?,
+                    Secret::new(decoded("client-key-data", key.expose())?),
+                )),
+                ..Credential::default()
+            },
+            Access::Exec(exec) => plugin::run(exec, &self.config, &self.env, &self.dir).await?,
+        };
+        let client = self.client(credential.identity.as_ref())?;
+        let fresh = Held {
+            client: client.clone(),
+            token: credential.token,
+            until: credential.until,
+        };
+        let token = fresh.token.clone();
+        *held = Some(fresh);
+        Ok((client, token))
+    }
+
+    fn client(
+        &self,
+        identity: Option<&(String, Secret)>,
+    ) -> Result<reqwest::Client, KubernetesError> {
+        let unusable = |attribute: &'static str| {
+            move |source| KubernetesError::Credential {
+                attribute,
+                source: Some(source),
+            }
+        };
+        let mut builder = reqwest::Client::builder()
+            .redirect(redirect::Policy::none())
+            .connect_timeout(PATIENCE / 3)
+            .timeout(PATIENCE)
+            .tls_danger_accept_invalid_certs(self.config.insecure)
+            .user_agent(concat!("terrane/", env!("CARGO_PKG_VERSION")));
+        if let (Some(authority), false) = (&self.config.authority, self.config.insecure) {
+            let attribute = "certificate-authority-data";
+            let pem = decoded(attribute, authority)?;
+            let certificates = Certificate::from_pem_bundle(pem.as_bytes());
+            let certificates = certificates.map_err(unusable(attribute))?;
+            if certificates.is_empty() {
+                return Err(KubernetesError::Credential {
+                    attribute,
+                    source: None,
+                });
+            }
+            builder = builder.tls_certs_only(certificates);
+        }
+        if let Some((certificate, key)) = identity {
+            let pem = Secret::new(format!("{certificate}\n{}", key.expose()));
+            let identity = Identity::from_pem(pem.expose().as_bytes());
+            builder = builder.identity(identity.map_err(unusable("client-key-data"))?);
+        }
+        if let Some((name, addresses)) = &self.resolved {
+            builder = builder.resolve_to_addrs(name, addresses);
+        }
+        builder.build().map_err(unusable("server"))
+    }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection")
+            .field("server", &self.config.server)
+            .finish_non_exhaustive()
+    }
+}
+
+fn decoded(attribute: &'static str, text: &str) -> Result<String, KubernetesError> {
+    let unusable = || KubernetesError::Credential {
+        attribute,
+        source: None,
+    };
+    let joined: String = text.split_whitespace().collect();
+    let bytes = STANDARD.decode(joined).map_err(|_| unusable())?;
+    String::from_utf8(bytes).map_err(|_| unusable())
+}

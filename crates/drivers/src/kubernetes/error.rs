@@ -1,0 +1,207 @@
+//! What a cluster refuses, in its own words where they may be shown.
+
+use std::fmt::Write as _;
+
+use model::kubernetes::{KubeconfigError, ObjectRef};
+use serde::Deserialize;
+
+use crate::process::CaptureError;
+
+#[derive(Debug, thiserror::Error)]
+pub enum KubernetesError {
+    #[error(transparent)]
+    Kubeconfig(#[from] KubeconfigError),
+    #[error("`{attribute}` of the kubeconfig cannot be used")]
+    Credential {
+        attribute: &'static str,
+        source: Option<reqwest::Error>,
+    },
+    #[error("could not find the address of `{host}`")]
+    Address {
+        host: String,
+        source: std::io::Error,
+    },
+    #[error("the credential plugin `{program}` is not on PATH")]
+    NoPlugin {
+        program: String,
+        install: Option<String>,
+    },
+    #[error("the credential plugin did not run")]
+    Plugin(#[source] CaptureError),
+    #[error("the credential plugin `{program}` failed: {said}")]
+    PluginFailed { program: String, said: String },
+    #[error("the credential plugin `{program}` gave no credential")]
+    NoCredential { program: String },
+    #[error("could not {deed} at `{server}`")]
+    Send {
+        deed: String,
+        server: String,
+        source: reqwest::Error,
+    },
+    #[error("could not {deed}: {message}")]
+    Status {
+        deed: String,
+        code: u16,
+        /// A word such as `Forbidden`.
+        reason: String,
+        message: String,
+    },
+    #[error("could not {deed}: {}", shown(conflicts))]
+    Conflict {
+        deed: String,
+        conflicts: Vec<Conflict>,
+    },
+    #[error("could not {deed}: the answer has more than {limit} bytes")]
+    TooLong { deed: String, limit: usize },
+    #[error("could not {deed}: the answer is not what Kubernetes answers")]
+    Answer { deed: String },
+    #[error("the cluster knows no kind `{kind}`")]
+    UnknownKind { kind: String },
+    #[error("`{kind}` is the name of several kinds: {}", groups.join(", "))]
+    Ambiguous { kind: String, groups: Vec<String> },
+    #[error("`{kind}` lies in a namespace, and none is named")]
+    NoNamespace { kind: String },
+    #[error("`{text}` is not `KIND/NAMESPACE/NAME` or `KIND/NAME`")]
+    NotNamed { text: String },
+    #[error("`{text}` is no pattern of names")]
+    Pattern { text: String },
+    #[error("a manifest has no kind or no name")]
+    NoObject,
+}
+
+/// A field that somebody else holds.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Conflict {
+    pub manager: String,
+    pub field: String,
+}
+
+impl KubernetesError {
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Kubeconfig(err) => err.hint().map(str::to_owned),
+            Self::NoPlugin { install, .. } => install.clone().or_else(|| {
+                Some("install it, or give a kubeconfig with a token or a certificate".to_owned())
+            }),
+            Self::Ambiguous { groups, .. } => groups
+                .first()
+                .map(|group| format!("say which one, as in `{group}`")),
+            Self::UnknownKind { .. } => {
+                Some("is its CustomResourceDefinition installed?".to_owned())
+            }
+            Self::Status { code: 401, .. } => {
+                Some("the credential of the kubeconfig is not accepted".to_owned())
+            }
+            Self::Status { code: 403, .. } => {
+                Some("the user of the kubeconfig may not do that".to_owned())
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether it may pass by itself: nobody answers yet, or the server is busy or starting.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Send { .. } | Self::Address { .. } => true,
+            Self::Status { code, .. } => *code == 429 || *code >= 500,
+            _ => false,
+        }
+    }
+
+    pub(super) fn unknown(object: &ObjectRef) -> Self {
+        Self::UnknownKind {
+            kind: format!("{} of {}", object.kind, object.api_version),
+        }
+    }
+}
+
+fn shown(conflicts: &[Conflict]) -> String {
+    let mut text = String::new();
+    for (index, conflict) in conflicts.iter().enumerate() {
+        if index > 0 {
+            text.push_str(", ");
+        }
+        let _ = write!(
+            text,
+            "`{}` is held by `{}`",
+            conflict.field, conflict.manager
+        );
+    }
+    text
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Status {
+    message: String,
+    reason: String,
+    details: Details,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Details {
+    causes: Vec<Cause>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Cause {
+    reason: String,
+    message: String,
+    field: String,
+}
+
+pub(super) fn refused(deed: &str, code: u16, body: &[u8], is_secret: bool) -> KubernetesError {
+    let status: Status = serde_json::from_slice(body).unwrap_or_default();
+    let causes = &status.details.causes;
+    let conflicts: Vec<Conflict> = causes
+        .iter()
+        .filter(|cause| cause.reason == "FieldManagerConflict")
+        .map(|cause| Conflict {
+            manager: manager_in(&cause.message),
+            field: cause.field.trim_start_matches('.').to_owned(),
+        })
+        .collect();
+    if code == 409 && !conflicts.is_empty() {
+        return KubernetesError::Conflict {
+            deed: deed.to_owned(),
+            conflicts,
+        };
+    }
+    let message = if is_secret {
+        let fields: Vec<&str> = causes.iter().map(|cause| cause.field.as_str()).collect();
+        if fields.is_empty() {
+            format!("it answered {code} {}", status.reason)
+        } else {
+            let fields = fields.join(", ");
+            format!("it answered {code} {} about {fields}", status.reason)
+        }
+    } else if status.message.is_empty() {
+        format!("it answered {code}")
+    } else {
+        cut(&status.message)
+    };
+    KubernetesError::Status {
+        deed: deed.to_owned(),
+        code,
+        reason: status.reason,
+        message: message.trim_end().to_owned(),
+    }
+}
+
+/// `conflict with "NAME" using apps/v1 at …`, or `conflict with "NAME"`.
+fn manager_in(message: &str) -> String {
+    let mut parts = message.split('"');
+    parts.next();
+    parts.next().unwrap_or("somebody else").to_owned()
+}
+
+fn cut(text: &str) -> String {
+    const LIMIT: usize = 600;
+    let mut short: String = text.chars().take(LIMIT).collect();
+    if short.len() < text.len() {
+        short.push('…');
+    }
+    short
+}

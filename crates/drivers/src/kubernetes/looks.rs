@@ -1,0 +1,387 @@
+//! Looks at a cluster, as gates take them: at one object, at the applications of Argo CD, at the objects of Flux, at a
+//! field. What is not as it should be comes with what surrounds it.
+//!
+//! Not here: when to look again (`control::gates`), what an object says of itself (`model::kubernetes`).
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+
+use globset::GlobBuilder;
+use model::digits;
+use model::kubernetes::{
+    FieldPath, Health, Kubeconfig, ObjectRef, agent_health, condition, listener,
+};
+use model::secret::Secret;
+use serde_json::Value;
+use tokio::sync::Mutex;
+
+use super::{Among, Client, KubernetesError, Resource};
+use crate::process::Environment;
+
+/// No gate reads more at once.
+const MAX_ANSWER: usize = 1 << 20;
+/// What surrounds more objects than this is not shown.
+const SHOWN: usize = 3;
+
+/// What must be true of an object.
+#[derive(Clone, Debug)]
+pub enum Wanted {
+    Present,
+    /// `Ready`, or `Stalled=False`.
+    Condition(String),
+    /// One of the values there is this one.
+    Field {
+        path: FieldPath,
+        expect: Value,
+    },
+    /// A Gateway listens there, and its controller has made it so.
+    Listener(u16),
+}
+
+/// Whose objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AgentObjects {
+    Argocd,
+    Flux,
+}
+
+/// What a cluster said.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClusterLook {
+    /// Address of the API server.
+    pub server: String,
+    pub objects: Vec<ObjectLook>,
+}
+
+/// One object: as it should be, and as it is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ObjectLook {
+    /// `Deployment argocd/argocd-server`, or a pattern that no object fits.
+    pub object: String,
+    pub is_well: bool,
+    pub expected: String,
+    pub seen: String,
+    /// What mattered, by name of condition or path of field.
+    pub values: BTreeMap<String, Value>,
+    /// Events, states of pods, ends of logs; only if it is not well.
+    pub notes: Vec<String>,
+}
+
+impl ClusterLook {
+    pub fn is_well(&self) -> bool {
+        self.objects.iter().all(|object| object.is_well)
+    }
+}
+
+/// Ways to clusters, kept from look to look: a credential plugin runs once.
+#[derive(Debug, Default)]
+pub struct Clusters {
+    known: Mutex<HashMap<String, Client>>,
+    env: Environment,
+    dir: PathBuf,
+}
+
+impl Clusters {
+    /// Credential plugins run with this environment, in this directory.
+    pub fn new(env: Environment, dir: impl Into<PathBuf>) -> Self {
+        Self {
+            known: Mutex::default(),
+            env,
+            dir: dir.into(),
+        }
+    }
+
+    /// One object, by kind and name.
+    pub async fn object(
+        &self,
+        kubeconfig: &Secret,
+        kind: &str,
+        namespace: Option<&str>,
+        name: &str,
+        wanted: &Wanted,
+    ) -> Result<ClusterLook, KubernetesError> {
+        let client = self.client(kubeconfig).await?;
+        let resource = client.resource(kind).await?;
+        let namespace = place(&resource, namespace);
+        let live = client.get(&resource, namespace, name).await?;
+        let mut look = ObjectLook {
+            object: super::shown(&resource, namespace, name),
+            is_well: false,
+            expected: expected(wanted),
+            seen: "it is not there".to_owned(),
+            values: BTreeMap::new(),
+            notes: Vec::new(),
+        };
+        if let Some(live) = live {
+            let judged = judge(wanted, &live);
+            (look.is_well, look.seen, look.values) = (judged.is_well, judged.seen, judged.values);
+            if !look.is_well {
+                look.notes = client.around(&live).await;
+            }
+        }
+        Ok(ClusterLook {
+            server: client.server().to_owned(),
+            objects: vec![look],
+        })
+    }
+
+    /// All objects of an agent whose names fit one of these globs; all of them if there are none.
+    pub async fn agent(
+        &self,
+        kubeconfig: &Secret,
+        whose: AgentObjects,
+        namespace: Option<&str>,
+        names: &[String],
+    ) -> Result<ClusterLook, KubernetesError> {
+        let patterns = Patterns::new(names)?;
+        let client = self.client(kubeconfig).await?;
+        let mut found = listed(&client, whose, namespace).await?;
+        found.retain(|object| patterns.fit(object));
+        let wanted = match whose {
+            AgentObjects::Argocd => "Synced, Healthy",
+            AgentObjects::Flux => "Ready=True",
+        };
+        let mut objects: Vec<ObjectLook> = patterns
+            .unfitted(&found)
+            .map(|pattern| missing(pattern, wanted))
+            .collect();
+        if found.is_empty() && objects.is_empty() {
+            objects.push(missing("*", wanted));
+        }
+        let mut surrounded = 0;
+        for object in &found {
+            let health = agent_health(object);
+            let identity = ObjectRef::of(object).ok_or(KubernetesError::NoObject)?;
+            let mut notes = Vec::new();
+            if !health.is_well && surrounded < SHOWN {
+                notes = client.around(object).await;
+                surrounded += 1;
+            }
+            let is_set = identity.kind == "ApplicationSet";
+            objects.push(ObjectLook {
+                object: identity.to_string(),
+                is_well: health.is_well,
+                expected: if is_set {
+                    "ResourcesUpToDate=True"
+                } else {
+                    wanted
+                }
+                .to_owned(),
+                values: BTreeMap::from([("health".to_owned(), health.seen.clone().into())]),
+                seen: health.seen,
+                notes,
+            });
+        }
+        Ok(ClusterLook {
+            server: client.server().to_owned(),
+            objects,
+        })
+    }
+
+    /// What stands in a field of `KIND/NAMESPACE/NAME` or `KIND/NAME`; a list if the path says several.
+    pub async fn field(
+        &self,
+        kubeconfig: &Secret,
+        object: &str,
+        path: &FieldPath,
+    ) -> Result<Option<Value>, KubernetesError> {
+        let parts: Vec<&str> = object.split('/').collect();
+        let (kind, namespace, name) = match parts[..] {
+            [kind, name] => (kind, None, name),
+            [kind, namespace, name] => (kind, Some(namespace), name),
+            _ => {
+                return Err(KubernetesError::NotNamed {
+                    text: object.to_owned(),
+                });
+            }
+        };
+        let client = self.client(kubeconfig).await?;
+        let resource = client.resource(kind).await?;
+        let namespace = place(&resource, namespace);
+        let Some(live) = client.get(&resource, namespace, name).await? else {
+            return Ok(None);
+        };
+        Ok(match path.find(&live)[..] {
+            [] => None,
+            [only] => Some(only.clone()),
+            ref several => Some(several.iter().map(|value| (*value).clone()).collect()),
+        })
+    }
+
+    async fn client(&self, kubeconfig: &Secret) -> Result<Client, KubernetesError> {
+        // Its digest will do as a key: the text is a secret.
+        let key = crate::snapshot::sha256(kubeconfig.expose().as_bytes());
+        let mut known = self.known.lock().await;
+        if let Some(client) = known.get(&key) {
+            return Ok(client.clone());
+        }
+        let config = Kubeconfig::from_text(kubeconfig.expose())?;
+        let client = Client::new(config, &self.env, &self.dir).await?;
+        let client = client.with_limit(MAX_ANSWER);
+        known.insert(key, client.clone());
+        Ok(client)
+    }
+}
+
+/// A kind without namespaces has none, whatever was said; one with is in `default` if nothing was.
+fn place<'a>(resource: &Resource, namespace: Option<&'a str>) -> Option<&'a str> {
+    resource.namespaced.then(|| namespace.unwrap_or("default"))
+}
+
+fn expected(wanted: &Wanted) -> String {
+    match wanted {
+        Wanted::Present => "it is there".to_owned(),
+        Wanted::Condition(condition) if condition.contains('=') => condition.clone(),
+        Wanted::Condition(condition) => format!("{condition}=True"),
+        Wanted::Field { path, expect } => format!("{path} = {}", text(expect)),
+        Wanted::Listener(port) => format!("a listener on {port} that is Programmed"),
+    }
+}
+
+struct Judged {
+    is_well: bool,
+    seen: String,
+    values: BTreeMap<String, Value>,
+}
+
+fn judge(wanted: &Wanted, live: &Value) -> Judged {
+    let said = |name: &str, health: Health| Judged {
+        is_well: health.is_well,
+        values: BTreeMap::from([(name.to_owned(), health.seen.clone().into())]),
+        seen: health.seen,
+    };
+    match wanted {
+        Wanted::Present => Judged {
+            is_well: true,
+            seen: "it is there".to_owned(),
+            values: BTreeMap::new(),
+        },
+        Wanted::Condition(name) => said(name, condition(live, name)),
+        Wanted::Listener(port) => said("listener", listener(live, *port)),
+        Wanted::Field { path, expect } => field(path, expect, live),
+    }
+}
+
+fn field(path: &FieldPath, expect: &Value, live: &Value) -> Judged {
+    let found = path.find(live);
+    let is_well = found.iter().any(|value| is_equal(value, expect));
+    // What a Secret holds is compared and not told.
+    if live.get("kind").and_then(Value::as_str) == Some("Secret") {
+        let seen = match (is_well, found.is_empty()) {
+            (true, _) => "as expected",
+            (false, true) => "there is none",
+            (false, false) => "another value",
+        };
+        return Judged {
+            is_well,
+            seen: seen.to_owned(),
+            values: BTreeMap::new(),
+        };
+    }
+    if found.is_empty() {
+        return Judged {
+            is_well: false,
+            seen: format!("there is no `{path}`"),
+            values: BTreeMap::new(),
+        };
+    }
+    let texts: Vec<String> = found.iter().map(|value| text(value)).collect();
+    let value = match found[..] {
+        [only] => only.clone(),
+        ref several => several.iter().map(|value| (*value).clone()).collect(),
+    };
+    Judged {
+        is_well,
+        seen: format!("{path} = {}", texts.join(", ")),
+        values: BTreeMap::from([(path.to_string(), value)]),
+    }
+}
+
+/// An output `443` and a field `443` are equal, whichever of them is a text.
+fn is_equal(seen: &Value, expected: &Value) -> bool {
+    text(seen) == text(expected)
+}
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => digits::write(other),
+    }
+}
+
+fn missing(pattern: &str, wanted: &str) -> ObjectLook {
+    ObjectLook {
+        object: pattern.to_owned(),
+        is_well: false,
+        expected: wanted.to_owned(),
+        seen: "nothing has a name like this".to_owned(),
+        values: BTreeMap::new(),
+        notes: Vec::new(),
+    }
+}
+
+/// Globs of names.
+struct Patterns<'a>(Vec<(&'a str, globset::GlobMatcher)>);
+
+impl<'a> Patterns<'a> {
+    fn new(names: &'a [String]) -> Result<Self, KubernetesError> {
+        let mut all = Vec::new();
+        for name in names {
+            let glob = GlobBuilder::new(name).build();
+            let glob = glob.map_err(|_| KubernetesError::Pattern { text: name.clone() })?;
+            all.push((name.as_str(), glob.compile_matcher()));
+        }
+        Ok(Self(all))
+    }
+
+    fn fit(&self, object: &Value) -> bool {
+        let name = name(object);
+        self.0.is_empty() || self.0.iter().any(|(_, glob)| glob.is_match(name))
+    }
+
+    /// Those that no object fits: an application that is not there is not healthy.
+    fn unfitted(&self, found: &[Value]) -> impl Iterator<Item = &'a str> {
+        let unfitted = self.0.iter().filter(|(_, glob)| {
+            let mut found = found.iter();
+            !found.any(|object| glob.is_match(name(object)))
+        });
+        unfitted.map(|(pattern, _)| *pattern)
+    }
+}
+
+fn name(object: &Value) -> &str {
+    let name = object.pointer("/metadata/name").and_then(Value::as_str);
+    name.unwrap_or_default()
+}
+
+async fn listed(
+    client: &Client,
+    whose: AgentObjects,
+    namespace: Option<&str>,
+) -> Result<Vec<Value>, KubernetesError> {
+    let kinds: &[&str] = match whose {
+        AgentObjects::Argocd => &["Application.argoproj.io", "ApplicationSet.argoproj.io"],
+        AgentObjects::Flux => &[
+            "Kustomization.kustomize.toolkit.fluxcd.io",
+            "HelmRelease.helm.toolkit.fluxcd.io",
+        ],
+    };
+    let among = Among {
+        namespace,
+        ..Among::default()
+    };
+    let mut found = Vec::new();
+    let mut unknown = None;
+    for kind in kinds {
+        match client.resource(kind).await {
+            Ok(resource) => found.extend(client.list(&resource, among).await?),
+            // One of an agent's controllers may be left out; all of them may not.
+            Err(err @ KubernetesError::UnknownKind { .. }) => unknown = Some(err),
+            Err(err) => return Err(err),
+        }
+    }
+    match unknown {
+        Some(err) if found.is_empty() => Err(err),
+        _ => Ok(found),
+    }
+}

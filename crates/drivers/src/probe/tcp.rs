@@ -1,0 +1,62 @@
+//! Connects, and hangs up.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use model::gate::{Look, TcpGate, TcpSeen};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout};
+
+use super::{Deadline, io_words};
+
+pub async fn look(gate: &TcpGate, limit: Duration) -> Look {
+    let began = Instant::now();
+    let address = gate.address();
+    let seen = match connect(&address, Deadline::after(limit)).await {
+        Ok((_, peer)) => TcpSeen {
+            address,
+            peer: Some(peer.to_string()),
+            took_ms: Some(u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX)),
+            failed: None,
+        },
+        Err(why) => TcpSeen {
+            address,
+            peer: None,
+            took_ms: None,
+            failed: Some(why),
+        },
+    };
+    gate.judge(seen)
+}
+
+/// A connection to one of the addresses of `host:port`, or why there is none.
+pub(super) async fn connect(
+    place: &str,
+    deadline: Deadline,
+) -> Result<(TcpStream, SocketAddr), String> {
+    let found = timeout(deadline.left(), tokio::net::lookup_host(place)).await;
+    let addresses: Vec<SocketAddr> = match found {
+        Err(_) => return Err("the name did not resolve in time".to_owned()),
+        Ok(Err(_)) => return Err("the name does not resolve".to_owned()),
+        Ok(Ok(addresses)) => addresses.collect(),
+    };
+    let mut why = "the name has no address".to_owned();
+    for (at, address) in addresses.iter().enumerate() {
+        // One dead address must leave time for the others.
+        let share = u32::try_from(addresses.len() - at).unwrap_or(1);
+        match timeout(deadline.left() / share, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => return Ok((stream, *address)),
+            Ok(Err(err)) => why = said(place, *address, &io_words(&err)),
+            Err(_) => why = said(place, *address, &deadline.words()),
+        }
+    }
+    Err(why)
+}
+
+/// The address is worth a word if the gate does not have it.
+fn said(place: &str, address: SocketAddr, why: &str) -> String {
+    if place == address.to_string() {
+        return why.to_owned();
+    }
+    format!("{why} at {address}")
+}

@@ -1,0 +1,271 @@
+//! Bootstrap: the steps after an apply that put a cluster into the hands of GitOps, as data. What is said in the
+//! project file, which steps follow from it, and what came of each.
+//!
+//! What GitOps has taken over since is its own: compared and reported, never forced back.
+//!
+//! Not here: carrying steps out (`control::bootstrap`), speaking with the cluster (`drivers::kubernetes`).
+
+mod report;
+mod settings;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::diagnostic::Location;
+use crate::kubernetes::Kubeconfig;
+use crate::secret::Secret;
+
+pub use report::{BootstrapReport, ObjectOutcome, ObjectReport, StepEnd, StepReport};
+pub use settings::BootstrapSettingError;
+
+/// One `bootstrap` block, all of it known. Held in memory only.
+#[derive(Clone, Debug)]
+pub struct Bootstrap {
+    pub deed: Deed,
+    /// How the cluster is reached. A command may do without.
+    pub kubeconfig: Option<(Kubeconfig, Secret)>,
+    pub secrets: Vec<SecretObject>,
+    /// Of each step, if the project says one.
+    pub timeout: Option<Duration>,
+    pub at: Location,
+}
+
+#[derive(Clone, Debug)]
+pub enum Deed {
+    Agent(Agent),
+    Command(CommandStep),
+}
+
+/// What makes a cluster follow Git.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Agent {
+    pub kind: AgentKind,
+    pub version: String,
+    pub namespace: String,
+    /// Files and directories of the project. None: the maker's own release, if a digest is said, else nothing.
+    pub manifests: Vec<String>,
+    /// Files of values, where a chart is rendered.
+    pub values: Vec<String>,
+    /// `sha256:…` of what is installed.
+    pub digest: Option<String>,
+    pub root: Vec<String>,
+    pub adopt: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AgentKind {
+    Argocd,
+    Flux,
+}
+
+/// A program of the project.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandStep {
+    pub run: Vec<String>,
+    pub env: BTreeMap<String, Secret>,
+}
+
+/// A Secret that must be there before the agent is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SecretObject {
+    pub name: String,
+    pub namespace: String,
+    pub kind: Option<String>,
+    pub labels: BTreeMap<String, String>,
+    pub data: BTreeMap<String, Secret>,
+}
+
+/// One observable step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    WaitForApi,
+    Namespaces,
+    Secrets,
+    Install,
+    WaitForAgent,
+    Root,
+    WaitForRoot,
+    Command,
+}
+
+impl Bootstrap {
+    /// `argocd`, `flux` or `command`, as the project file says it.
+    pub fn kind(&self) -> &'static str {
+        match &self.deed {
+            Deed::Agent(agent) => agent.kind.word(),
+            Deed::Command(_) => "command",
+        }
+    }
+
+    /// What is done, in this order.
+    pub fn steps(&self) -> Vec<Step> {
+        let mut steps = Vec::new();
+        if self.kubeconfig.is_some() {
+            steps.push(Step::WaitForApi);
+        }
+        if !self.namespaces().is_empty() {
+            steps.push(Step::Namespaces);
+        }
+        if !self.secrets.is_empty() {
+            steps.push(Step::Secrets);
+        }
+        match &self.deed {
+            Deed::Command(_) => steps.push(Step::Command),
+            Deed::Agent(agent) => {
+                if agent.is_installed_here() {
+                    steps.push(Step::Install);
+                }
+                steps.push(Step::WaitForAgent);
+                if !agent.root.is_empty() {
+                    steps.extend([Step::Root, Step::WaitForRoot]);
+                }
+            }
+        }
+        steps
+    }
+
+    /// Namespaces that must be there first, sorted.
+    pub fn namespaces(&self) -> Vec<&str> {
+        let own = match &self.deed {
+            Deed::Agent(agent) => Some(agent.namespace.as_str()),
+            Deed::Command(_) => None,
+        };
+        let secrets = self.secrets.iter().map(|secret| secret.namespace.as_str());
+        let mut all: Vec<&str> = secrets.chain(own).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    pub fn limit(&self, step: Step) -> Duration {
+        let minutes = match step {
+            // A new control plane takes its time, and so do the pods of a new cluster.
+            Step::WaitForApi | Step::WaitForAgent | Step::WaitForRoot => 15,
+            Step::Namespaces | Step::Secrets | Step::Root => 2,
+            Step::Install => 5,
+            Step::Command => 30,
+        };
+        self.timeout.unwrap_or_else(|| Duration::from_mins(minutes))
+    }
+
+    /// Everything that must not be shown.
+    pub fn hidden(&self) -> Vec<Secret> {
+        let mut hidden: Vec<Secret> = self
+            .secrets
+            .iter()
+            .flat_map(|secret| secret.data.values().cloned())
+            .collect();
+        if let Some((config, text)) = &self.kubeconfig {
+            hidden.push(text.clone());
+            hidden.extend(config.hidden());
+        }
+        if let Deed::Command(command) = &self.deed {
+            hidden.extend(command.env.values().cloned());
+        }
+        hidden
+    }
+}
+
+impl Step {
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::WaitForApi => "wait for the API",
+            Self::Namespaces => "create namespaces",
+            Self::Secrets => "put secrets",
+            Self::Install => "install",
+            Self::WaitForAgent => "wait for the agent",
+            Self::Root => "apply the root manifests",
+            Self::WaitForRoot => "wait for the root objects",
+            Self::Command => "run the command",
+        }
+    }
+}
+
+impl Agent {
+    /// Neither manifests nor a digest: others install it, and it is only waited for.
+    pub fn is_installed_here(&self) -> bool {
+        !self.manifests.is_empty() || self.digest.is_some()
+    }
+}
+
+impl AgentKind {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Argocd => "argocd",
+            Self::Flux => "flux",
+        }
+    }
+
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Argocd => "Argo CD",
+            Self::Flux => "Flux",
+        }
+    }
+
+    fn namespace(self) -> &'static str {
+        match self {
+            Self::Argocd => "argocd",
+            Self::Flux => "flux-system",
+        }
+    }
+}
+
+impl SecretObject {
+    /// As it is applied. `encode` is base64, which this crate has no need of otherwise.
+    pub fn manifest(&self, encode: impl Fn(&str) -> String) -> Value {
+        let data: serde_json::Map<String, Value> = self
+            .data
+            .iter()
+            .map(|(key, value)| (key.clone(), encode(value.expose()).into()))
+            .collect();
+        let mut object = json!({
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": self.name, "namespace": self.namespace},
+            "type": self.kind.as_deref().unwrap_or("Opaque"),
+            "data": data,
+        });
+        if !self.labels.is_empty() {
+            object["metadata"]["labels"] = json!(self.labels);
+        }
+        object
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.title())
+    }
+}
+
+/// Managers that reconcile from Git: what one of them holds has been handed over to it.
+pub fn is_gitops_manager(manager: &str) -> bool {
+    const KNOWN: [&str; 8] = [
+        "argocd-controller",
+        "argocd-application-controller",
+        "argocd-applicationset-controller",
+        "argocd-server",
+        "kustomize-controller",
+        "helm-controller",
+        "source-controller",
+        "gotk-manager",
+    ];
+    KNOWN.contains(&manager)
+}
+
+/// Whether a manager is one that installs by hand, and whose fields `adopt` may therefore take: Helm, `kubectl`,
+/// Terraform, anybody else but the controllers of a cluster.
+pub fn is_adoptable(manager: &str) -> bool {
+    let is_controller = manager.starts_with("kube-")
+        || manager.ends_with("-controller")
+        || manager.ends_with("-controller-manager")
+        || manager.ends_with("-scheduler")
+        || manager.contains("cainjector");
+    !is_gitops_manager(manager) && !is_controller && manager != "terrane"
+}

@@ -1,0 +1,465 @@
+//! A contract: what a stack's outputs must be for those who consume them, as a versioned JSON Schema.
+//!
+//! `cluster/v1` is built in; a project's own lie in `contracts/NAME/vN.json`. All problems are said at once, each
+//! with the field, what it is and what was expected, and never with a value that may not be shown.
+//!
+//! Not here: what a change takes away from consumers (`narrowing`), reading files (`control::contracts`).
+
+mod consumers;
+mod mapping;
+mod narrowing;
+mod planned;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use jsonschema::error::{TypeKind, ValidationErrorKind};
+use jsonschema::{Draft, ValidationError, Validator};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+pub use consumers::{Consumer, Reliance, Use, consumers};
+pub use mapping::{Mapped, mapped};
+pub use narrowing::{Narrowed, narrowed, narrowed_schema};
+pub use planned::{Planned, planned};
+
+/// `cluster/v1`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ContractName {
+    name: String,
+    version: u32,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("`{0}` is not the name of a contract such as `cluster/v1`")]
+pub struct InvalidContractName(String);
+
+impl ContractName {
+    /// Where a project keeps its own, relative to its root.
+    pub fn path(&self) -> String {
+        format!("contracts/{}/v{}.json", self.name, self.version)
+    }
+}
+
+impl FromStr for ContractName {
+    type Err = InvalidContractName;
+
+    fn from_str(raw: &str) -> Result<Self, Self::Err> {
+        let parts = raw.split_once("/v").filter(|(name, version)| {
+            crate::ids::check_name(name).is_ok() && !version.starts_with('0')
+        });
+        let parsed = parts.and_then(|(name, version)| {
+            Some(Self {
+                name: name.to_owned(),
+                version: version.parse().ok()?,
+            })
+        });
+        parsed.ok_or_else(|| InvalidContractName(raw.to_owned()))
+    }
+}
+
+impl fmt::Display for ContractName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/v{}", self.name, self.version)
+    }
+}
+
+impl TryFrom<String> for ContractName {
+    type Error = InvalidContractName;
+
+    fn try_from(raw: String) -> Result<Self, Self::Error> {
+        raw.parse()
+    }
+}
+
+impl From<ContractName> for String {
+    fn from(name: ContractName) -> Self {
+        name.to_string()
+    }
+}
+
+const CLUSTER_V1: &str = include_str!("contract/cluster_v1.json");
+
+/// A schema, ready to check with.
+#[derive(Clone, Debug)]
+pub struct Contract {
+    pub name: ContractName,
+    pub schema: Value,
+    validator: Validator,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ReadContractError {
+    #[error("the contract `{name}` is not JSON")]
+    NotJson {
+        name: ContractName,
+        source: serde_json::Error,
+    },
+    #[error("the contract `{name}` is not a JSON Schema: {why}")]
+    NotSchema { name: ContractName, why: String },
+}
+
+/// One way in which values do not keep a contract.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Problem {
+    /// `env_gateway_public_addresses.prod`
+    pub field: String,
+    /// What it is; `missing` if it is not there.
+    pub found: String,
+    pub expected: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            field,
+            found,
+            expected,
+        } = self;
+        write!(f, "`{field}` is {found}, expected {expected}")
+    }
+}
+
+impl Contract {
+    /// One that comes with terrane.
+    pub fn shipped(name: &ContractName) -> Option<Self> {
+        let text = match (name.name.as_str(), name.version) {
+            ("cluster", 1) => CLUSTER_V1,
+            _ => return None,
+        };
+        Self::read(name.clone(), text).ok()
+    }
+
+    /// Reads a project's own. No reference in it is followed out of it.
+    pub fn read(name: ContractName, text: &str) -> Result<Self, ReadContractError> {
+        let schema: Value = match serde_json::from_str(text) {
+            Ok(schema) => schema,
+            Err(source) => return Err(ReadContractError::NotJson { name, source }),
+        };
+        let built = jsonschema::options()
+            .with_draft(Draft::Draft202012)
+            .should_validate_formats(true)
+            .with_format("address", is_address)
+            .build(&schema)
+            .map_err(|err| err.to_string());
+        match built {
+            Ok(validator) if schema.is_object() => Ok(Self {
+                name,
+                schema,
+                validator,
+            }),
+            Ok(_) => Err(ReadContractError::NotSchema {
+                name,
+                why: "it is not an object".to_owned(),
+            }),
+            Err(why) => Err(ReadContractError::NotSchema { name, why }),
+        }
+    }
+
+    /// The outputs that it speaks of.
+    pub fn fields(&self) -> Vec<&str> {
+        let properties = self.schema.get("properties").and_then(Value::as_object);
+        let required = self.schema.get("required").and_then(Value::as_array);
+        let required = required
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .filter(|name| properties.is_none_or(|known| !known.contains_key(*name)));
+        properties
+            .into_iter()
+            .flat_map(Map::keys)
+            .map(String::as_str)
+            .chain(required)
+            .collect()
+    }
+
+    /// The outputs that must be there.
+    pub fn required(&self) -> Vec<&str> {
+        let required = self.schema.get("required").and_then(Value::as_array);
+        required
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect()
+    }
+
+    /// What is wrong with outputs as they are. `partial` names fields that may be missing, `sensitive` outputs
+    /// of which no value may be said. An output that is null counts as missing: engines do not store it.
+    pub fn check(
+        &self,
+        outputs: &Map<String, Value>,
+        partial: &[String],
+        sensitive: &BTreeSet<String>,
+    ) -> Vec<Problem> {
+        let known = Planned::known(outputs.clone());
+        self.check_planned(&known, partial, sensitive)
+    }
+
+    /// What is wrong with outputs as a plan foretells them. What is not known yet is taken to be as the contract
+    /// wants it.
+    pub fn check_planned(
+        &self,
+        outputs: &Planned,
+        partial: &[String],
+        sensitive: &BTreeSet<String>,
+    ) -> Vec<Problem> {
+        let values = Value::Object(outputs.fields.clone());
+        let mut problems = Vec::new();
+        for error in self.validator.iter_errors(&values) {
+            let at = error.instance_path().as_str();
+            if outputs.decides(at, &error) {
+                continue;
+            }
+            let problem = self.problem(&error, sensitive);
+            let may_be_missing = problem.found == MISSING
+                && partial
+                    .iter()
+                    .any(|name| covers(name.as_str(), &problem.field));
+            if !may_be_missing && !problems.contains(&problem) {
+                problems.push(problem);
+            }
+        }
+        problems.sort_by(|a, b| a.field.cmp(&b.field));
+        problems
+    }
+
+    fn problem(&self, error: &ValidationError<'_>, sensitive: &BTreeSet<String>) -> Problem {
+        let pointer = error.instance_path().as_str();
+        let field = field_name(pointer);
+        let is_secret = pointer
+            .split('/')
+            .nth(1)
+            .is_some_and(|top| sensitive.contains(&unescape(top)));
+        let node = error.schema_path().as_str().rsplit_once('/');
+        let node = node.and_then(|(node, _)| self.schema.pointer(node));
+        if let ValidationErrorKind::Required { property } = error.kind() {
+            let property = property.as_str().unwrap_or_default();
+            let wanted = node.and_then(|node| self.property(node, property));
+            return Problem {
+                field: join(&field, property),
+                found: MISSING.to_owned(),
+                expected: wanted.map_or_else(
+                    || "a value".to_owned(),
+                    |wanted| self.expected(wanted, None),
+                ),
+            };
+        }
+        if let ValidationErrorKind::AdditionalProperties { unexpected } = error.kind() {
+            let field = unexpected
+                .first()
+                .map_or(field.clone(), |it| join(&field, it));
+            return Problem {
+                field,
+                found: "there".to_owned(),
+                expected: "no such field".to_owned(),
+            };
+        }
+        let expected = node.map_or_else(
+            || plain_words(error.kind()),
+            |node| self.expected(node, Some(error.kind())),
+        );
+        Problem {
+            field: if field.is_empty() {
+                "outputs".to_owned()
+            } else {
+                field
+            },
+            found: describe(error.instance(), is_secret),
+            expected,
+        }
+    }
+
+    /// The schema of one property of an object's schema.
+    fn property<'a>(&'a self, node: &'a Value, name: &str) -> Option<&'a Value> {
+        let own = node.get("properties").and_then(|them| them.get(name));
+        let wanted = own.or_else(|| node.get("additionalProperties"))?;
+        Some(self.resolve(wanted))
+    }
+
+    /// Follows a reference inside the schema.
+    fn resolve<'a>(&'a self, node: &'a Value) -> &'a Value {
+        let target = node.get("$ref").and_then(Value::as_str);
+        let target = target.and_then(|target| target.strip_prefix('#'));
+        target
+            .and_then(|pointer| self.schema.pointer(pointer))
+            .unwrap_or(node)
+    }
+
+    /// What a part of the schema wants, in words.
+    fn expected(&self, node: &Value, failed: Option<&ValidationErrorKind>) -> String {
+        let node = self.resolve(node);
+        if let Some(options) = node.get("enum").and_then(Value::as_array) {
+            let options: Vec<String> = options.iter().map(|option| shown(option)).collect();
+            return format!("one of {}", options.join(", "));
+        }
+        if let Some(words) = node.get("description").and_then(Value::as_str) {
+            return words.to_owned();
+        }
+        if let Some(kind) = failed {
+            return plain_words(kind);
+        }
+        match node.get("type") {
+            Some(Value::String(kind)) => with_article(kind),
+            Some(Value::Array(kinds)) => {
+                let kinds: Vec<String> = kinds
+                    .iter()
+                    .filter_map(Value::as_str)
+                    .map(with_article)
+                    .collect();
+                kinds.join(" or ")
+            }
+            Some(_) | None => "a value".to_owned(),
+        }
+    }
+}
+
+const MISSING: &str = "missing";
+
+/// Whether `partial` lets `field` be missing: it names it, or what it is in.
+fn covers(partial: &str, field: &str) -> bool {
+    field
+        .strip_prefix(partial)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+/// An IP address or a host name. A name whose last part is a number would be an address with a slip in it.
+fn is_address(text: &str) -> bool {
+    if text.parse::<IpAddr>().is_ok() {
+        return true;
+    }
+    let name = text.strip_suffix('.').unwrap_or(text);
+    let is_label = |label: &str| {
+        !label.is_empty()
+            && label.len() <= 63
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+            && label
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    };
+    let last = name.rsplit('.').next().unwrap_or_default();
+    name.len() <= 253
+        && name.split('.').all(is_label)
+        && !last.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// What a value is, without saying it where it may not be said.
+fn describe(value: &Value, is_secret: bool) -> String {
+    let exact = crate::digits::digits(value);
+    match value {
+        Value::Null => "null".to_owned(),
+        Value::Object(_) if exact.is_some() => "a number".to_owned(),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) if is_secret => {
+            format!("{} (sensitive)", with_article(kind_of(value)))
+        }
+        Value::Bool(_) | Value::Number(_) => {
+            format!("{} ({})", with_article(kind_of(value)), shown(value))
+        }
+        Value::String(text) if text.is_empty() => "an empty text".to_owned(),
+        Value::String(text) if text.len() > 80 => {
+            format!("a text of {} characters", text.chars().count())
+        }
+        Value::String(_) => format!("the text {}", shown(value)),
+        Value::Array(items) => format!("a list of {}", items.len()),
+        Value::Object(fields) if fields.is_empty() => "an empty object".to_owned(),
+        Value::Object(fields) => {
+            let names: Vec<String> = fields.keys().map(|name| format!("`{name}`")).collect();
+            format!("an object with {}", names.join(", "))
+        }
+    }
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => format!("`{text}`"),
+        other => format!("`{other}`"),
+    }
+}
+
+/// JSON Schema's own words for kinds of values.
+pub(crate) fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) if crate::digits::digits(value).is_some() => "number",
+        Value::Object(_) => "object",
+    }
+}
+
+fn with_article(kind: &str) -> String {
+    match kind {
+        "string" => "a text".to_owned(),
+        "array" => "a list".to_owned(),
+        "object" => "an object".to_owned(),
+        "integer" => "a whole number".to_owned(),
+        "boolean" => "true or false".to_owned(),
+        "null" => "null".to_owned(),
+        other => format!("a {other}"),
+    }
+}
+
+/// For schemas that do not describe themselves.
+fn plain_words(kind: &ValidationErrorKind) -> String {
+    match kind {
+        ValidationErrorKind::Type { kind } => match kind {
+            TypeKind::Single(one) => with_article(&one.to_string()),
+            TypeKind::Multiple(several) => {
+                let several: Vec<String> = several
+                    .iter()
+                    .map(|one| with_article(&one.to_string()))
+                    .collect();
+                several.join(" or ")
+            }
+        },
+        ValidationErrorKind::Format { format } => format!("the format `{format}`"),
+        ValidationErrorKind::Pattern { pattern } => format!("a match of `{pattern}`"),
+        ValidationErrorKind::MinLength { limit } => format!("at least {limit} characters"),
+        ValidationErrorKind::MaxLength { limit } => format!("at most {limit} characters"),
+        ValidationErrorKind::MinItems { limit } | ValidationErrorKind::MinProperties { limit } => {
+            format!("at least {limit} entries")
+        }
+        ValidationErrorKind::MaxItems { limit } | ValidationErrorKind::MaxProperties { limit } => {
+            format!("at most {limit} entries")
+        }
+        ValidationErrorKind::Minimum { limit } => format!("at least {limit}"),
+        ValidationErrorKind::Maximum { limit } => format!("at most {limit}"),
+        ValidationErrorKind::ExclusiveMinimum { limit } => format!("more than {limit}"),
+        ValidationErrorKind::ExclusiveMaximum { limit } => format!("less than {limit}"),
+        ValidationErrorKind::Constant { expected_value } => shown(expected_value),
+        other => format!("what `{}` of the contract says", other.keyword()),
+    }
+}
+
+fn join(field: &str, name: &str) -> String {
+    if field.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{field}.{name}")
+    }
+}
+
+/// `/a/b/0` as people write it: `a.b[0]`.
+pub(crate) fn field_name(pointer: &str) -> String {
+    let mut name = String::new();
+    for part in pointer.split('/').skip(1) {
+        let part = unescape(part);
+        if !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()) {
+            name = format!("{name}[{part}]");
+        } else {
+            name = join(&name, &part);
+        }
+    }
+    name
+}
+
+fn unescape(part: &str) -> String {
+    part.replace("~1", "/").replace("~0", "~")
+}

@@ -1,0 +1,58 @@
+//! Which fields of published `values` are made of which outputs, from how the project file writes them.
+
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
+use hcl_edit::expr::{Expression as Hcl, ObjectKey};
+use regex::Regex;
+
+use crate::project::Input;
+
+/// A field, by its names from the outside in, and the outputs that its expression names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mapped {
+    pub field: Vec<String>,
+    pub outputs: BTreeSet<String>,
+}
+
+static OUTPUT: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"\boutput\.([A-Za-z_][A-Za-z0-9_-]*)").ok());
+
+/// The fields of an object as it is written. What is computed as a whole is one field.
+pub fn mapped(values: &Input) -> Vec<Mapped> {
+    let Input::Expression(expression) = values else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    if let Ok(parsed) = hcl_edit::parser::parse_expr(&expression.text) {
+        walk(&parsed, &mut Vec::new(), &mut found);
+    }
+    found
+}
+
+fn walk(expression: &Hcl, field: &mut Vec<String>, found: &mut Vec<Mapped>) {
+    if let Hcl::Object(object) = expression {
+        for (key, value) in object {
+            let name = match key {
+                ObjectKey::Ident(name) => name.as_str().to_owned(),
+                ObjectKey::Expression(Hcl::String(name)) => name.as_str().to_owned(),
+                ObjectKey::Expression(_) => continue,
+            };
+            field.push(name);
+            walk(value.expr(), field, found);
+            field.pop();
+        }
+        return;
+    }
+    let text = expression.to_string();
+    let names = OUTPUT.iter().flat_map(|output| output.captures_iter(&text));
+    let outputs: BTreeSet<String> = names
+        .filter_map(|names| Some(names.get(1)?.as_str().to_owned()))
+        .collect();
+    if !outputs.is_empty() {
+        found.push(Mapped {
+            field: field.clone(),
+            outputs,
+        });
+    }
+}

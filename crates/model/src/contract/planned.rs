@@ -1,0 +1,172 @@
+//! Outputs as a plan foretells them: what is known of them, and where something is not.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jsonschema::ValidationError;
+use jsonschema::error::ValidationErrorKind;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use crate::digits;
+use crate::plan::ParsePlanError;
+
+/// Fields by name. Where a value is unknown stands null, and its place is remembered.
+#[derive(Clone, Default, PartialEq)]
+pub struct Planned {
+    pub fields: Map<String, Value>,
+    /// JSON pointers.
+    pub unknown: BTreeSet<String>,
+    /// Outputs that are sensitive, in whole or in part.
+    pub sensitive: BTreeSet<String>,
+}
+
+impl std::fmt::Debug for Planned {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names: Vec<&String> = self.fields.keys().collect();
+        f.debug_struct("Planned")
+            .field("fields", &names)
+            .field("unknown", &self.unknown)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Planned {
+    /// Outputs of which everything is known. What is null is not there.
+    pub fn known(outputs: Map<String, Value>) -> Self {
+        Self {
+            fields: outputs
+                .into_iter()
+                .filter(|(_, value)| !value.is_null())
+                .collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Whether the value at a pointer is not known yet.
+    pub fn is_unknown(&self, pointer: &str) -> bool {
+        self.unknown.contains(pointer)
+    }
+
+    /// Whether it hangs on an unknown value that a rule is broken.
+    pub(super) fn decides(&self, at: &str, error: &ValidationError<'_>) -> bool {
+        if self.is_unknown(at) {
+            return true;
+        }
+        let looks_inside = matches!(
+            error.kind(),
+            ValidationErrorKind::AnyOf { .. }
+                | ValidationErrorKind::OneOfNotValid { .. }
+                | ValidationErrorKind::OneOfMultipleValid { .. }
+                | ValidationErrorKind::Not { .. }
+                | ValidationErrorKind::Enum { .. }
+                | ValidationErrorKind::Constant { .. }
+                | ValidationErrorKind::Contains
+                | ValidationErrorKind::UniqueItems
+        );
+        let inside = format!("{at}/");
+        looks_inside && self.unknown.iter().any(|one| one.starts_with(&inside))
+            // Alternatives that only ask which fields are there do not look at what is in them.
+            && !asks_for_names_only(error.kind())
+    }
+}
+
+fn asks_for_names_only(kind: &ValidationErrorKind) -> bool {
+    let context = match kind {
+        ValidationErrorKind::AnyOf { context } | ValidationErrorKind::OneOfNotValid { context } => {
+            context
+        }
+        _ => return false,
+    };
+    context
+        .iter()
+        .flatten()
+        .all(|error| matches!(error.kind(), ValidationErrorKind::Required { .. }))
+}
+
+/// The outputs that a plan's JSON foretells; those it deletes are not among them.
+pub fn planned(json: &[u8]) -> Result<Planned, ParsePlanError> {
+    let raw: RawPlan = serde_json::from_slice(json).map_err(ParsePlanError::NotPlanJson)?;
+    let mut all = Planned::default();
+    for (name, change) in raw.output_changes {
+        if change.actions.iter().any(|action| action == "delete") && change.actions.len() == 1 {
+            continue;
+        }
+        let text = change.after.as_ref().map_or("null", |after| after.get());
+        let known = digits::read(text).map_err(ParsePlanError::NotPlanJson)?;
+        let pointer = format!("/{}", escape(&name));
+        let value = mark(known, &change.after_unknown, pointer, &mut all.unknown);
+        if crate::plan::diff::has_mark(&change.after_sensitive) {
+            all.sensitive.insert(name.clone());
+        }
+        let is_unknown = all.unknown.iter().any(|one| one[1..] == escape(&name));
+        if !value.is_null() || is_unknown {
+            all.fields.insert(name, value);
+        }
+    }
+    Ok(all)
+}
+
+/// Puts null where something is unknown (engines leave it out), and remembers the place.
+fn mark(known: Value, unknown: &Value, pointer: String, places: &mut BTreeSet<String>) -> Value {
+    match unknown {
+        Value::Bool(true) => {
+            places.insert(pointer);
+            Value::Null
+        }
+        Value::Object(marks) => {
+            let mut fields = match known {
+                Value::Object(fields) => fields,
+                Value::Null
+                | Value::Bool(_)
+                | Value::Number(_)
+                | Value::String(_)
+                | Value::Array(_) => Map::new(),
+            };
+            for (name, unknown) in marks {
+                let inner = fields.remove(name).unwrap_or(Value::Null);
+                let at = format!("{pointer}/{}", escape(name));
+                let value = mark(inner, unknown, at, places);
+                fields.insert(name.clone(), value);
+            }
+            Value::Object(fields)
+        }
+        Value::Array(marks) => {
+            let mut items = match known {
+                Value::Array(items) => items,
+                Value::Null
+                | Value::Bool(_)
+                | Value::Number(_)
+                | Value::String(_)
+                | Value::Object(_) => Vec::new(),
+            };
+            items.resize(items.len().max(marks.len()), Value::Null);
+            for (index, (item, unknown)) in items.iter_mut().zip(marks).enumerate() {
+                *item = mark(item.take(), unknown, format!("{pointer}/{index}"), places);
+            }
+            Value::Array(items)
+        }
+        Value::Null | Value::Bool(false) | Value::Number(_) | Value::String(_) => known,
+    }
+}
+
+pub(super) fn escape(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}
+
+#[derive(Deserialize)]
+struct RawPlan {
+    #[serde(default)]
+    output_changes: BTreeMap<String, RawChange>,
+}
+
+#[derive(Deserialize)]
+struct RawChange {
+    #[serde(default)]
+    actions: Vec<String>,
+    after: Option<Box<RawValue>>,
+    #[serde(default)]
+    after_unknown: Value,
+    #[serde(default)]
+    after_sensitive: Value,
+}

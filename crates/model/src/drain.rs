@@ -1,0 +1,193 @@
+//! Draining a cluster before its stack is destroyed: which objects own something outside the cluster, and what came of
+//! getting rid of them. An engine that destroys a network while a load balancer still stands in it fails halfway.
+//!
+//! Not here: doing it (`control::drain`).
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::kubernetes::{Kubeconfig, KubeconfigError, ObjectRef};
+use crate::stage::ResolvedBlock;
+
+/// What came of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DrainReport {
+    /// Address of the API server.
+    pub server: String,
+    #[serde(flatten)]
+    pub end: DrainEnd,
+    /// No longer reconciled from Git.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub suspended: Vec<ObjectRef>,
+    /// Workloads without pods now, so that their volumes can go.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scaled_down: Vec<ObjectRef>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub deleted: Vec<ObjectRef>,
+    /// What is still there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remaining: Vec<Remaining>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "end", rename_all = "kebab-case")]
+pub enum DrainEnd {
+    /// Nothing in the cluster owns anything outside.
+    #[default]
+    Empty,
+    /// The time was over before all was gone.
+    TimedOut,
+    /// Nobody answers there: the cluster may be gone already.
+    Unreachable {
+        why: String,
+    },
+    Failed {
+        why: String,
+    },
+}
+
+/// An object that does not go, and what holds it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Remaining {
+    pub object: ObjectRef,
+    /// Whoever wrote them must take them off again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub finalizers: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deleting_since: Option<String>,
+}
+
+impl Remaining {
+    pub fn of(object: &Value) -> Option<Self> {
+        let finalizers = object
+            .pointer("/metadata/finalizers")
+            .and_then(Value::as_array);
+        let since = object.pointer("/metadata/deletionTimestamp");
+        Some(Self {
+            object: ObjectRef::of(object)?,
+            finalizers: finalizers
+                .into_iter()
+                .flatten()
+                .filter_map(|name| name.as_str().map(str::to_owned))
+                .collect(),
+            deleting_since: since.and_then(Value::as_str).map(str::to_owned),
+        })
+    }
+}
+
+impl std::fmt::Display for Remaining {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.object)?;
+        if let Some(since) = &self.deleting_since {
+            write!(f, ", being deleted since {since}")?;
+        }
+        if !self.finalizers.is_empty() {
+            write!(f, ", held by the finalizer {}", self.finalizers.join(", "))?;
+        }
+        Ok(())
+    }
+}
+
+/// The clusters that a stack's blocks speak of, each once.
+pub fn clusters(blocks: &[ResolvedBlock]) -> Result<Vec<Kubeconfig>, KubeconfigError> {
+    let mut found: Vec<Kubeconfig> = Vec::new();
+    for block in blocks {
+        let Some(value) = block.attrs.get("kubeconfig").filter(|it| !it.is_null()) else {
+            continue;
+        };
+        let config = Kubeconfig::from_value(value)?;
+        if !found.iter().any(|known| known.server == config.server) {
+            found.push(config);
+        }
+    }
+    Ok(found)
+}
+
+/// What stops an object from being reconciled, as a merge patch; nothing if it is not.
+pub fn suspension(object: &Value) -> Option<Value> {
+    let kind = object.get("kind").and_then(Value::as_str)?;
+    match kind {
+        "Application" => object
+            .pointer("/spec/syncPolicy/automated")
+            .filter(|automated| !automated.is_null())
+            .map(|_| json!({"spec": {"syncPolicy": {"automated": null}}})),
+        // It would put back what was taken out of its Applications.
+        "ApplicationSet" => {
+            let policy = object.pointer("/spec/syncPolicy/applicationsSync");
+            (policy.and_then(Value::as_str) != Some("create-only"))
+                .then(|| json!({"spec": {"syncPolicy": {"applicationsSync": "create-only"}}}))
+        }
+        "Kustomization" | "HelmRelease" => {
+            let suspended = object.pointer("/spec/suspend") == Some(&Value::Bool(true));
+            (!suspended).then(|| json!({"spec": {"suspend": true}}))
+        }
+        _ => None,
+    }
+}
+
+/// Whether a Service has an address outside the cluster.
+pub fn is_load_balancer(service: &Value) -> bool {
+    service.pointer("/spec/type").and_then(Value::as_str) == Some("LoadBalancer")
+}
+
+/// Whether a volume is a disk of a cloud that goes with its claim.
+pub fn owns_disk(volume: &Value) -> bool {
+    const ELSEWHERE: [&str; 8] = [
+        "csi",
+        "awsElasticBlockStore",
+        "azureDisk",
+        "azureFile",
+        "gcePersistentDisk",
+        "cinder",
+        "vsphereVolume",
+        "portworxVolume",
+    ];
+    let policy = volume.pointer("/spec/persistentVolumeReclaimPolicy");
+    policy.and_then(Value::as_str) == Some("Delete")
+        && ELSEWHERE
+            .iter()
+            .any(|kind| volume.pointer(&format!("/spec/{kind}")).is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn suspending_twice_is_no_change() {
+        let application =
+            json!({"kind": "Application", "spec": {"syncPolicy": {"automated": {"prune": true}}}});
+        assert_eq!(
+            suspension(&application),
+            Some(json!({"spec": {"syncPolicy": {"automated": null}}}))
+        );
+        let done = [
+            json!({"kind": "Application", "spec": {"syncPolicy": {}}}),
+            json!({"kind": "ApplicationSet", "spec": {"syncPolicy": {"applicationsSync": "create-only"}}}),
+            json!({"kind": "HelmRelease", "spec": {"suspend": true}}),
+            json!({"kind": "GitRepository", "spec": {}}),
+        ];
+        for object in done {
+            assert_eq!(suspension(&object), None, "{object}");
+        }
+    }
+
+    #[test]
+    fn only_disks_of_a_cloud_count() {
+        let volume = |policy: &str, source: &str| json!({"spec": {"persistentVolumeReclaimPolicy": policy, source: {}}});
+        assert!(owns_disk(&volume("Delete", "csi")));
+        assert!(!owns_disk(&volume("Retain", "csi")));
+        assert!(!owns_disk(&volume("Delete", "hostPath")));
+    }
+
+    #[test]
+    fn what_remains_says_what_holds_it() {
+        let object = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a", "namespace": "b",
+            "finalizers": ["service.kubernetes.io/load-balancer-cleanup"], "deletionTimestamp": "2026-01-01T00:00:00Z"}});
+        assert_eq!(
+            Remaining::of(&object).unwrap().to_string(),
+            "Service b/a, being deleted since 2026-01-01T00:00:00Z, \
+             held by the finalizer service.kubernetes.io/load-balancer-cleanup"
+        );
+    }
+}

@@ -1,0 +1,352 @@
+//! Facts: what a stack's outputs say to those who read Git instead of states. From outputs and `publish` blocks to the
+//! bytes of files, to what a commit changes, and to who else has written there.
+//!
+//! All of it is pure. Not here: Git (`drivers::git::publish`), SOPS (`drivers::sops`), order and memory
+//! (`control::facts`).
+
+mod commit;
+mod manifest;
+mod publish;
+mod secrets;
+#[cfg(test)]
+mod tests;
+mod yaml;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::contract::{Contract, ContractName};
+use crate::project::SensitiveFacts;
+
+pub use commit::{CommitMessage, StateMark, TRAILER_PROJECT, trailer};
+pub use manifest::{
+    BREAK_GLASS, Changes, MANIFEST, Manifest, Owner, ReadManifestError, TakenPath, Wanted, changes,
+    foreign_files,
+};
+pub use publish::{Publish, ReadPublishError};
+pub use secrets::looks_secret;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    Yaml,
+    Json,
+}
+
+impl Format {
+    /// By the name of a file.
+    pub fn of(path: &str) -> Option<Self> {
+        match path.rsplit_once('.')?.1 {
+            "yaml" | "yml" => Some(Self::Yaml),
+            "json" => Some(Self::Json),
+            _ => None,
+        }
+    }
+}
+
+/// A stack's outputs, and which of them may not be shown.
+#[derive(Clone, Copy)]
+pub struct Outputs<'a> {
+    pub values: &'a Map<String, Value>,
+    pub sensitive: &'a BTreeSet<String>,
+}
+
+/// Which values of a file are encrypted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Encrypt {
+    Nothing,
+    /// JSON pointers of leaves.
+    Leaves(BTreeSet<String>),
+    All,
+}
+
+/// A file, ready to be rendered: nothing in it is in clear that may not be, save what `encrypt` names.
+#[derive(Clone, PartialEq)]
+pub struct FactFile {
+    pub path: String,
+    pub format: Format,
+    pub contract: Option<ContractName>,
+    /// In canonical order.
+    pub values: Map<String, Value>,
+    pub encrypt: Encrypt,
+}
+
+impl FactFile {
+    /// Its values that are not for everybody's eyes, by path.
+    pub fn sensitive_paths(&self) -> BTreeSet<String> {
+        match &self.encrypt {
+            Encrypt::Nothing => BTreeSet::new(),
+            Encrypt::Leaves(paths) => paths.iter().map(|path| field_name(path)).collect(),
+            Encrypt::All => self.values.keys().cloned().collect(),
+        }
+    }
+}
+
+/// What a published file holds, unless it is encrypted.
+pub fn read_values(bytes: &[u8]) -> Option<Value> {
+    let value: Value = yaml_serde::from_slice(bytes).ok()?;
+    value.get("sops").is_none().then_some(value)
+}
+
+impl fmt::Debug for FactFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FactFile")
+            .field("path", &self.path)
+            .field("encrypt", &self.encrypt)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a publication did at one place: no value is in it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Published {
+    /// The name of the `facts` block.
+    pub place: String,
+    pub repository: String,
+    pub branch: String,
+    /// Where the branch is now; none if nothing was ever published there.
+    pub commit: Option<String>,
+    /// Whether that commit was made for this.
+    pub is_new: bool,
+    pub files: Vec<PublishedFile>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PublishedFile {
+    pub path: String,
+    pub what: FileChange,
+    #[serde(default)]
+    pub encrypted: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FileChange {
+    Written,
+    Unchanged,
+    Withdrawn,
+}
+
+/// Why a file cannot be published as it is; all fields at once, none with its value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PrepareFactsError {
+    #[error("`{path}` is neither `.yaml` nor `.json`")]
+    Format { path: String },
+    #[error("`{path}` is no place for facts: {why}")]
+    Path { path: String, why: &'static str },
+    #[error("`publish` of `{path}` has neither `values` nor `contract`")]
+    Nothing { path: String },
+    #[error("`{path}` would hold sensitive values in clear: {}", list(.fields))]
+    Sensitive { path: String, fields: Vec<String> },
+    #[error("`{path}` would hold what looks like a secret: {}", list(.fields))]
+    LooksSecret { path: String, fields: Vec<String> },
+    #[error("no reference can be written for {} of `{path}`: it is made of a sensitive output, not one itself", list(.fields))]
+    Composed { path: String, fields: Vec<String> },
+}
+
+impl PrepareFactsError {
+    /// The next step.
+    pub fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::Format { .. } => "let it end in `.yaml` or `.json`".to_owned(),
+            Self::Path { .. } => return None,
+            Self::Nothing { .. } => {
+                "say `values = { … }`, or name a contract whose outputs are published".to_owned()
+            }
+            Self::Sensitive { .. } => {
+                "leave them out of `values`, or set `sensitive = \"encrypt\"` or `\"reference\"` in the `facts` block"
+                    .to_owned()
+            }
+            Self::LooksSecret { .. } => {
+                "mark the output `sensitive`, or name the field in `plain` of the `publish` block if it is none"
+                    .to_owned()
+            }
+            Self::Composed { .. } => {
+                "publish the output by itself, or set `sensitive = \"encrypt\"`".to_owned()
+            }
+        })
+    }
+}
+
+fn list(fields: &[String]) -> String {
+    let fields: Vec<String> = fields.iter().map(|field| format!("`{field}`")).collect();
+    fields.join(", ")
+}
+
+/// From what a block wants to a file. `contract` is the one it names.
+pub fn prepare(
+    publish: &Publish,
+    stack: &str,
+    contract: Option<&Contract>,
+    outputs: Outputs<'_>,
+    on_sensitive: SensitiveFacts,
+    encrypt_all: bool,
+) -> Result<FactFile, PrepareFactsError> {
+    let path = publish.path.clone();
+    check_path(&path)?;
+    let Some(format) = Format::of(&path) else {
+        return Err(PrepareFactsError::Format { path });
+    };
+    let (mut values, hidden) = match (&publish.values, contract) {
+        (Some(values), _) => {
+            let hidden = secrets::sensitive_leaves(values, outputs, publish.holds_sensitive);
+            (values.clone(), hidden)
+        }
+        (None, Some(contract)) => {
+            let picked: Map<String, Value> = contract
+                .fields()
+                .into_iter()
+                .filter_map(|name| Some((name.to_owned(), outputs.values.get(name)?.clone())))
+                .collect();
+            let hidden = secrets::leaves_of(&picked, outputs.sensitive);
+            (picked, hidden)
+        }
+        (None, None) => return Err(PrepareFactsError::Nothing { path }),
+    };
+    if !encrypt_all {
+        let fields = secrets::look_secret(&values, &hidden, &publish.plain);
+        if !fields.is_empty() {
+            return Err(PrepareFactsError::LooksSecret { path, fields });
+        }
+    }
+    let encrypt = if encrypt_all {
+        Encrypt::All
+    } else if hidden.is_empty() {
+        Encrypt::Nothing
+    } else {
+        match on_sensitive {
+            SensitiveFacts::Encrypt => Encrypt::Leaves(hidden.into_keys().collect()),
+            SensitiveFacts::Refuse => {
+                let fields = hidden.keys().map(|pointer| field_name(pointer)).collect();
+                return Err(PrepareFactsError::Sensitive { path, fields });
+            }
+            SensitiveFacts::Reference => {
+                let composed = hidden.iter().filter(|(_, origin)| origin.is_none());
+                let fields: Vec<String> = composed.map(|(at, _)| field_name(at)).collect();
+                if !fields.is_empty() {
+                    return Err(PrepareFactsError::Composed { path, fields });
+                }
+                refer(&mut values, stack, &hidden);
+                Encrypt::Nothing
+            }
+        }
+    };
+    Ok(FactFile {
+        path,
+        format,
+        contract: publish.contract.clone(),
+        values: canonical(values),
+        encrypt,
+    })
+}
+
+/// Puts a reference where a sensitive value was: whoever may read the state can follow it.
+fn refer(values: &mut Map<String, Value>, stack: &str, hidden: &BTreeMap<String, Option<String>>) {
+    let mut whole = Value::Object(std::mem::take(values));
+    for (pointer, origin) in hidden {
+        if let (Some(leaf), Some(origin)) = (whole.pointer_mut(pointer), origin) {
+            *leaf = Value::String(format!("ref+terrane://{stack}/{origin}"));
+        }
+    }
+    if let Value::Object(fields) = whole {
+        *values = fields;
+    }
+}
+
+fn check_path(path: &str) -> Result<(), PrepareFactsError> {
+    let why = if path.is_empty() || path.starts_with('/') || path.ends_with('/') {
+        "it must lead to a file below the root of the repository"
+    } else if path.split('/').any(|part| matches!(part, "" | "." | "..")) {
+        "a part of it is empty, `.` or `..`"
+    } else if path
+        .split('/')
+        .any(|part| part.eq_ignore_ascii_case(".git") || part == ".terrane")
+    {
+        "`.git` and `.terrane` are not for files of others"
+    } else if path
+        .chars()
+        .any(|c| c.is_control() || c == '"' || c == '\\')
+    {
+        "it holds a character that Git would write in another way"
+    } else {
+        return Ok(());
+    };
+    Err(PrepareFactsError::Path {
+        path: path.to_owned(),
+        why,
+    })
+}
+
+/// Keys in order, at every depth. Nulls stay: a consumer may tell them from nothing.
+pub fn canonical(fields: Map<String, Value>) -> Map<String, Value> {
+    let sorted: BTreeMap<String, Value> = fields.into_iter().collect();
+    sorted
+        .into_iter()
+        .map(|(key, value)| (key, canonical_value(value)))
+        .collect()
+}
+
+fn canonical_value(value: Value) -> Value {
+    match value {
+        Value::Object(fields) => Value::Object(canonical(fields)),
+        Value::Array(items) => Value::Array(items.into_iter().map(canonical_value).collect()),
+        other => other,
+    }
+}
+
+/// The bytes of a file, values in clear. `header` is said in a comment where there can be one.
+pub fn render(format: Format, values: &Map<String, Value>, header: Option<&str>) -> Vec<u8> {
+    let text = match format {
+        Format::Yaml => {
+            let header = header.map(|line| format!("# {line}\n")).unwrap_or_default();
+            format!("{header}{}", yaml::document(values))
+        }
+        Format::Json => {
+            let mut text = String::new();
+            json(&mut text, &Value::Object(values.clone()), 0);
+            text.push('\n');
+            text
+        }
+    };
+    text.into_bytes()
+}
+
+/// As `serde_json` writes it, two spaces deep, with numbers that keep their digits.
+fn json(text: &mut String, value: &Value, depth: usize) {
+    let pad = |depth: usize| "  ".repeat(depth);
+    match value {
+        Value::Object(fields) if crate::digits::digits(value).is_none() && !fields.is_empty() => {
+            text.push('{');
+            for (index, (key, value)) in fields.iter().enumerate() {
+                text.push_str(if index == 0 { "\n" } else { ",\n" });
+                text.push_str(&pad(depth + 1));
+                text.push_str(&Value::from(key.as_str()).to_string());
+                text.push_str(": ");
+                json(text, value, depth + 1);
+            }
+            text.push('\n');
+            text.push_str(&pad(depth));
+            text.push('}');
+        }
+        Value::Array(items) if !items.is_empty() => {
+            text.push('[');
+            for (index, item) in items.iter().enumerate() {
+                text.push_str(if index == 0 { "\n" } else { ",\n" });
+                text.push_str(&pad(depth + 1));
+                json(text, item, depth + 1);
+            }
+            text.push('\n');
+            text.push_str(&pad(depth));
+            text.push(']');
+        }
+        _ => text.push_str(&crate::digits::write(value)),
+    }
+}
+
+/// `/a/b/0` as people write it.
+fn field_name(pointer: &str) -> String {
+    crate::contract::field_name(pointer)
+}

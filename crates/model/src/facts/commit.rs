@@ -1,0 +1,88 @@
+//! The message of a commit that publishes facts: what it did for people, and trailers for programs.
+
+use std::fmt::Write as _;
+
+use crate::contract::ContractName;
+
+/// What the state was that the facts come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateMark {
+    pub serial: u64,
+    pub lineage: String,
+}
+
+/// Everything a commit says of where its facts come from.
+#[derive(Clone, Debug)]
+pub struct CommitMessage<'a> {
+    pub project: &'a str,
+    pub stack: &'a str,
+    /// `r44`; none if it was published by hand.
+    pub run: Option<String>,
+    pub state: Option<&'a StateMark>,
+    pub contracts: Vec<&'a ContractName>,
+    pub source: Option<&'a str>,
+    pub written: Vec<&'a str>,
+    pub withdrawn: Vec<&'a str>,
+    /// Who took the place over from others, and why.
+    pub taken_over: Option<(&'a str, &'a str)>,
+}
+
+/// Whose commit it is.
+pub const TRAILER_PROJECT: &str = "Terrane-Project";
+
+impl CommitMessage<'_> {
+    pub fn render(&self) -> String {
+        let verb = match (self.written.is_empty(), self.taken_over) {
+            (_, Some(_)) => "take over facts of",
+            (false, None) => "publish facts of",
+            (true, None) => "withdraw facts of",
+        };
+        let mut text = format!("{verb} {}\n\n", line(self.stack));
+        for (mark, paths) in [("+", &self.written), ("-", &self.withdrawn)] {
+            for path in paths {
+                let _ = writeln!(text, "{mark} {}", line(path));
+            }
+        }
+        if !(self.written.is_empty() && self.withdrawn.is_empty()) {
+            text.push('\n');
+        }
+        let mut trailer = |name: &str, value: &str| {
+            let _ = writeln!(text, "{name}: {}", line(value));
+        };
+        trailer(TRAILER_PROJECT, self.project);
+        trailer("Terrane-Stack", self.stack);
+        if let Some(run) = &self.run {
+            trailer("Terrane-Run", run);
+        }
+        if let Some(state) = self.state {
+            trailer("Terrane-Serial", &state.serial.to_string());
+            trailer("Terrane-Lineage", &state.lineage);
+        }
+        for contract in &self.contracts {
+            trailer("Terrane-Contract", &contract.to_string());
+        }
+        if let Some(source) = self.source {
+            trailer("Terrane-Source", source);
+        }
+        if let Some((person, reason)) = self.taken_over {
+            trailer("Terrane-Taken-Over-By", person);
+            trailer("Terrane-Reason", reason);
+        }
+        text
+    }
+}
+
+/// One line of it: what comes from outside must not add a trailer of its own.
+fn line(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
+}
+
+/// The last value of a trailer in a message.
+pub fn trailer<'a>(message: &'a str, name: &str) -> Option<&'a str> {
+    let last = message.trim_end().rsplit("\n\n").next()?;
+    last.lines()
+        .rev()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+}

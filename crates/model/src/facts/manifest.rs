@@ -1,0 +1,194 @@
+//! Who owns which file of a branch, what a publication changes there, and whose change another commit was.
+//!
+//! The manifest lies on the branch itself, so that several projects can share one, each with a memory of its own.
+//! Where only some paths are terrane's (`owns = "paths"`) there is none: the home remembers those.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::project::Owns;
+
+/// Where it lies. Hidden, and no YAML: who deploys a whole directory must not stumble over it.
+pub const MANIFEST: &str = ".terrane/manifest.json";
+
+/// Where emergency acts are recorded, a file for each project.
+pub const BREAK_GLASS: &str = ".terrane/break-glass";
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    pub files: BTreeMap<String, Owner>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Owner {
+    /// The project's id.
+    pub project: String,
+    /// Empty for what belongs to the project as a whole.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub stack: String,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("`{MANIFEST}` on the branch cannot be read")]
+pub struct ReadManifestError(#[source] serde_json::Error);
+
+impl Manifest {
+    /// None is an empty one: nobody has published there yet.
+    pub fn read(bytes: Option<&[u8]>) -> Result<Self, ReadManifestError> {
+        bytes.map_or_else(
+            || Ok(Self::default()),
+            |bytes| serde_json::from_slice(bytes).map_err(ReadManifestError),
+        )
+    }
+
+    pub fn render(&self) -> Vec<u8> {
+        let mut bytes = serde_json::to_vec_pretty(self).unwrap_or_default();
+        bytes.push(b'\n');
+        bytes
+    }
+
+    fn of_project(&self, project: &str) -> BTreeMap<&String, &Owner> {
+        let files = self.files.iter();
+        files
+            .filter(|(_, owner)| owner.project == project)
+            .collect()
+    }
+}
+
+/// What one stack's publication wants to be there.
+#[derive(Clone, Debug)]
+pub struct Wanted<'a> {
+    pub project: &'a str,
+    pub stack: &'a str,
+    /// By path, as bytes.
+    pub files: &'a BTreeMap<String, Vec<u8>>,
+    /// Files of the project as a whole.
+    pub common: &'a BTreeMap<String, Vec<u8>>,
+    /// The stacks of the project that publish there; files of others of its stacks are withdrawn. None: not known,
+    /// so they stay.
+    pub stacks: Option<&'a BTreeSet<String>>,
+    /// Files of this stack that the home remembers, for places without a manifest.
+    pub remembered: &'a BTreeSet<String>,
+}
+
+/// What a commit does.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    pub write: BTreeMap<String, Vec<u8>>,
+    pub remove: BTreeSet<String>,
+}
+
+impl Changes {
+    pub fn is_empty(&self) -> bool {
+        self.write.is_empty() && self.remove.is_empty()
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{path}` belongs to {}", of(.owner))]
+pub struct TakenPath {
+    pub path: String,
+    pub owner: Owner,
+}
+
+fn of(owner: &Owner) -> String {
+    format!("stack `{}` of project `{}`", owner.stack, owner.project)
+}
+
+/// What differs between the branch and what is wanted. `current` holds the files of the tip that matter: those of
+/// the manifest and those that are wanted.
+pub fn changes(
+    owns: Owns,
+    manifest: &Manifest,
+    current: &BTreeMap<String, Vec<u8>>,
+    wanted: &Wanted<'_>,
+) -> Result<Changes, TakenPath> {
+    let mut changes = Changes::default();
+    let mut next = manifest.clone();
+    let is_gone = |owner: &Owner| {
+        !owner.stack.is_empty()
+            && owner.stack != wanted.stack
+            && wanted
+                .stacks
+                .is_some_and(|stacks| !stacks.contains(&owner.stack))
+    };
+    for path in wanted.files.keys() {
+        if let Some(owner) = manifest.files.get(path)
+            && (owner.project != wanted.project || (owner.stack != wanted.stack && !is_gone(owner)))
+        {
+            return Err(TakenPath {
+                path: path.clone(),
+                owner: owner.clone(),
+            });
+        }
+    }
+    for (path, owner) in manifest.of_project(wanted.project) {
+        let is_own = owner.stack == wanted.stack && !owner.stack.is_empty();
+        if (is_own && !wanted.files.contains_key(path)) || is_gone(owner) {
+            next.files.remove(path);
+            changes.remove.insert(path.clone());
+        }
+    }
+    for path in wanted.remembered {
+        if owns == Owns::Paths && !wanted.files.contains_key(path) && current.contains_key(path) {
+            changes.remove.insert(path.clone());
+        }
+    }
+    let own = wanted.files.iter().map(|file| (file, wanted.stack));
+    let common = wanted.common.iter().map(|file| (file, ""));
+    for ((path, bytes), stack) in own.chain(common) {
+        changes.remove.remove(path);
+        if current.get(path) != Some(bytes) {
+            changes.write.insert(path.clone(), bytes.clone());
+        }
+        let owner = Owner {
+            project: wanted.project.to_owned(),
+            stack: stack.to_owned(),
+        };
+        next.files.insert(path.clone(), owner);
+    }
+    if owns == Owns::Branch
+        && (next != *manifest || !current.contains_key(MANIFEST))
+        && !next_is_nothing(&next, manifest)
+    {
+        changes.write.insert(MANIFEST.to_owned(), next.render());
+    }
+    Ok(changes)
+}
+
+/// Nobody has published, and nobody does: an empty manifest would be a commit for nothing.
+fn next_is_nothing(next: &Manifest, manifest: &Manifest) -> bool {
+    next.files.is_empty() && manifest.files.is_empty()
+}
+
+/// The files by which a commit that is not ours touched what is ours, or nobody's: none if it kept to files, and
+/// entries of the manifest, that belong to other projects.
+pub fn foreign_files(
+    project: &str,
+    before: &Manifest,
+    after: Option<&Manifest>,
+    changed: &[String],
+) -> Vec<String> {
+    let mut foreign: Vec<String> = Vec::new();
+    let is_theirs = |path: &String| {
+        let owner_before = before.files.get(path);
+        let owner_after = after.and_then(|after| after.files.get(path));
+        let is_ours = [owner_before, owner_after]
+            .into_iter()
+            .flatten()
+            .any(|owner| owner.project == project);
+        !is_ours && (owner_before.is_some() || owner_after.is_some())
+    };
+    for path in changed {
+        let is_fine = if path == MANIFEST {
+            after.is_some_and(|after| after.of_project(project) == before.of_project(project))
+        } else {
+            is_theirs(path)
+        };
+        if !is_fine {
+            foreign.push(path.clone());
+        }
+    }
+    foreign
+}

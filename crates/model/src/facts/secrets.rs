@@ -1,0 +1,223 @@
+//! What among facts is secret: because an output is sensitive, or because it looks like it.
+//!
+//! A value that an output marks as sensitive is found again by its content after `values` has moved it elsewhere.
+//! Looking like a secret is a matter of shape; it is refused, and never shown.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
+
+use regex::Regex;
+use serde_json::{Map, Value};
+
+use super::{Outputs, field_name};
+use crate::digits;
+
+/// Shorter ones turn up by chance inside of other texts.
+const SHORTEST_INSIDE: usize = 6;
+
+/// Leaves of the named fields, each with the output it is: `name` or `name#/a/b`.
+pub(super) fn leaves_of(
+    values: &Map<String, Value>,
+    names: &BTreeSet<String>,
+) -> BTreeMap<String, Option<String>> {
+    let mut hidden = BTreeMap::new();
+    for (name, value) in values.iter().filter(|(name, _)| names.contains(*name)) {
+        let top = format!("/{}", escape(name));
+        each_leaf(value, &mut String::new(), &mut |inside, _| {
+            hidden.insert(format!("{top}{inside}"), Some(origin(name, inside)));
+        });
+    }
+    hidden
+}
+
+/// Leaves of mapped values that hold a sensitive output. `marked`: something sensitive is known to be in there; if it
+/// cannot be found again, all of it counts.
+pub(super) fn sensitive_leaves(
+    values: &Map<String, Value>,
+    outputs: Outputs<'_>,
+    marked: bool,
+) -> BTreeMap<String, Option<String>> {
+    let mut secrets: Vec<(String, String)> = Vec::new();
+    for (name, value) in outputs.values {
+        if outputs.sensitive.contains(name) {
+            each_leaf(value, &mut String::new(), &mut |inside, text| {
+                secrets.push((text, origin(name, inside)));
+            });
+        }
+    }
+    let whole = Value::Object(values.clone());
+    let mut hidden = BTreeMap::new();
+    each_leaf(&whole, &mut String::new(), &mut |at, text| {
+        let is_long = |secret: &str| secret.len() >= SHORTEST_INSIDE;
+        let same = secrets
+            .iter()
+            .find(|(secret, _)| *secret == text && (marked || is_long(secret)));
+        let inside = secrets
+            .iter()
+            .any(|(secret, _)| is_long(secret) && text.contains(secret.as_str()));
+        if let Some((_, origin)) = same {
+            hidden.insert(at.to_owned(), Some(origin.clone()));
+        } else if inside {
+            hidden.insert(at.to_owned(), None);
+        }
+    });
+    if marked && hidden.is_empty() {
+        each_leaf(&whole, &mut String::new(), &mut |at, _| {
+            hidden.insert(at.to_owned(), None);
+        });
+    }
+    hidden
+}
+
+/// Names of fields in clear that look like a secret, save those that are said to be none.
+pub(super) fn look_secret(
+    values: &Map<String, Value>,
+    hidden: &BTreeMap<String, Option<String>>,
+    plain: &[String],
+) -> Vec<String> {
+    let mut fields = Vec::new();
+    each_leaf(
+        &Value::Object(values.clone()),
+        &mut String::new(),
+        &mut |at, text| {
+            let field = field_name(at);
+            if !hidden.contains_key(at) && !plain.contains(&field) && looks_secret(&field, &text) {
+                fields.push(field);
+            }
+        },
+    );
+    fields
+}
+
+static SHAPES: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(
+        r"(?x)
+        -----BEGIN\ [A-Z\ ]*PRIVATE\ KEY          # PEM
+        | AGE-SECRET-KEY-1[0-9A-Z]{20}
+        | \b(?:AKIA|ASIA)[0-9A-Z]{16}\b           # AWS
+        | \bgh[pousr]_[0-9A-Za-z]{30}             # GitHub
+        | \bgithub_pat_[0-9A-Za-z_]{30}
+        | \bglpat-[0-9A-Za-z_-]{18}               # GitLab
+        | \bxox[abeoprs]-[0-9A-Za-z-]{10}         # Slack
+        | \b(?:sk|rk)_live_[0-9A-Za-z]{16}        # Stripe
+        | \bhv[sb]\.[0-9A-Za-z_-]{20}             # Vault
+        | \beyJ[0-9A-Za-z_-]{10,}\.eyJ[0-9A-Za-z_-]{10,}\. # JWT
+        | AccountKey=[0-9A-Za-z+/]{20}            # Azure
+        | SharedAccessKey=[0-9A-Za-z+/]{20}
+        | [a-zA-Z][a-zA-Z0-9+.-]*://[^/\s:@]*:[^/\s:@]+@ # a password in a URL
+        ",
+    )
+    .ok()
+});
+
+/// Whether a text under this name looks like a secret: a known shape, chance letters, or a name that says so.
+pub fn looks_secret(field: &str, text: &str) -> bool {
+    let has_shape = SHAPES.as_ref().is_some_and(|shapes| shapes.is_match(text));
+    has_shape || is_chance(text) || (is_secret_name(field) && is_opaque(text))
+}
+
+/// One long word of mixed letters and digits, as a generator makes them. Certificates, digests and ids are none.
+fn is_chance(text: &str) -> bool {
+    let text = text.trim();
+    let body = text.trim_end_matches('=');
+    let is_token = (32..=512).contains(&text.len())
+        && body
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'_' | b'-'));
+    let has = |is: fn(&u8) -> bool| body.bytes().any(|byte| is(&byte));
+    let is_mixed =
+        has(u8::is_ascii_lowercase) && has(u8::is_ascii_uppercase) && has(u8::is_ascii_digit);
+    // DER and PEM of certificates in base64; paths and names have words between their separators.
+    let is_certificate = text.starts_with("MII") || text.starts_with("LS0tLS1CRUdJTiBDRVJ");
+    let longest = body.split(['/', '-', '_']).map(str::len).max();
+    is_token
+        && is_mixed
+        && !is_certificate
+        && longest.is_some_and(|longest| longest >= 20)
+        && entropy(body) > 4.2
+}
+
+/// Bits for each character.
+fn entropy(text: &str) -> f64 {
+    let mut counts = [0_u32; 256];
+    for byte in text.bytes() {
+        counts[usize::from(byte)] += 1;
+    }
+    let total = f64::from(u32::try_from(text.len()).unwrap_or(u32::MAX));
+    let share = |count: &u32| {
+        let share = f64::from(*count) / total;
+        -share * share.log2()
+    };
+    counts.iter().filter(|count| **count > 0).map(share).sum()
+}
+
+/// Whether the last word of a field's name says that it is a secret; `token_url` and `secret_name` do not.
+fn is_secret_name(field: &str) -> bool {
+    let last = field.rsplit('.').next().unwrap_or(field);
+    let mut words = String::new();
+    for c in last.chars() {
+        if c.is_ascii_uppercase() {
+            words.push('_');
+        }
+        words.push(c.to_ascii_lowercase());
+    }
+    let words: Vec<&str> = words
+        .split(['_', '-'])
+        .filter(|word| !word.is_empty())
+        .collect();
+    match words[..] {
+        [
+            ..,
+            "password" | "passwd" | "passphrase" | "secret" | "token",
+        ] => true,
+        [.., "private" | "api" | "access" | "secret", "key"] => true,
+        _ => false,
+    }
+}
+
+/// Not a name, a number, a path or an address.
+fn is_opaque(text: &str) -> bool {
+    text.len() >= 8
+        && !text.contains([' ', '/', ':'])
+        && text
+            .bytes()
+            .any(|byte| byte.is_ascii_digit() || byte.is_ascii_uppercase())
+}
+
+fn origin(name: &str, inside: &str) -> String {
+    if inside.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{name}#{inside}")
+    }
+}
+
+/// Every text, number and truth value in a value, with its pointer.
+fn each_leaf(value: &Value, at: &mut String, found: &mut impl FnMut(&str, String)) {
+    let mut below = |name: &str, value: &Value, found: &mut _| {
+        let length = at.len();
+        at.push('/');
+        at.push_str(name);
+        each_leaf(value, at, found);
+        at.truncate(length);
+    };
+    match value {
+        Value::Object(fields) => match digits::digits(value) {
+            Some(digits) => found(at, digits.to_owned()),
+            None => fields
+                .iter()
+                .for_each(|(name, value)| below(&escape(name), value, found)),
+        },
+        Value::Array(items) => items
+            .iter()
+            .enumerate()
+            .for_each(|(index, value)| below(&index.to_string(), value, found)),
+        Value::String(text) => found(at, text.clone()),
+        Value::Number(_) | Value::Bool(_) => found(at, value.to_string()),
+        Value::Null => {}
+    }
+}
+
+fn escape(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}

@@ -1,0 +1,71 @@
+//! `gate "command"`: a program of the project exits with 0.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::settings::Reader;
+use super::{Evidence, Look, Miss, quoted};
+use crate::secret::Secret;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandGate {
+    pub program: String,
+    pub args: Vec<String>,
+    pub env: BTreeMap<String, Secret>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommandSeen {
+    pub program: String,
+    /// `exit code 1`, `killed by signal 9`.
+    pub exit: String,
+    pub passed: bool,
+    pub took_ms: u64,
+    /// The end of what it printed.
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl CommandGate {
+    pub(super) fn read(reader: &mut Reader<'_>) -> Self {
+        let mut words = reader.texts("run").into_iter();
+        let program = words.next().unwrap_or_default();
+        if program.is_empty() {
+            reader.wrong("run", "wants a program and its arguments");
+        }
+        let env = reader.text_map("env");
+        let odd = |name: &&String| name.is_empty() || name.contains(['=', '\0']);
+        if let Some(name) = env.keys().find(odd) {
+            reader.wrong("env", &format!("`{name}` is no name of a variable"));
+        }
+        Self {
+            program,
+            args: words.collect(),
+            env: env
+                .into_iter()
+                .map(|(name, value)| (name, Secret::new(value)))
+                .collect(),
+        }
+    }
+
+    pub fn judge(&self, seen: CommandSeen) -> Look {
+        let mut misses = Vec::new();
+        if !seen.passed {
+            let said = [&seen.stderr, &seen.stdout];
+            let last = said.iter().find_map(|text| text.trim().lines().last());
+            let words = match last {
+                Some(line) => format!("{}: {}", seen.exit, line.trim()),
+                None => seen.exit.clone(),
+            };
+            misses.push(Miss::new(&seen.program, "exit code 0", words));
+        }
+        Look::judged(Evidence::Command(seen), misses)
+    }
+
+    pub(super) fn look_further(&self) -> Vec<String> {
+        let words = std::iter::once(&self.program).chain(&self.args);
+        let words: Vec<String> = words.map(|word| quoted(word)).collect();
+        vec![words.join(" ")]
+    }
+}

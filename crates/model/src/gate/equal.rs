@@ -1,0 +1,208 @@
+//! `gate "equal"`: values from different places agree.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::dns::folded;
+use super::settings::{Reader, cut, plain};
+use super::{Asked, Evidence, Look, Miss, NotAsked, quoted};
+use crate::digits;
+use crate::secret::Secret;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct EqualGate {
+    pub values: Vec<Labelled>,
+    /// For `kubernetes()`.
+    pub kubeconfig: Option<Secret>,
+}
+
+/// A value and what to call it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Labelled {
+    pub label: String,
+    pub value: Value,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EqualSeen {
+    pub values: Vec<ValueSeen>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ValueSeen {
+    pub label: String,
+    /// As it was compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+    /// Why there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missing: Option<String>,
+}
+
+impl EqualGate {
+    pub(super) fn read(reader: &mut Reader<'_>) -> Self {
+        let label = |at: usize, value: &Value| match Asked::read(value) {
+            Some(asked) => asked.label(),
+            None => format!("value {}", at + 1),
+        };
+        let values: Vec<Labelled> = match reader.value("values") {
+            Some(Value::Array(items)) => items
+                .iter()
+                .enumerate()
+                .map(|(at, value)| Labelled {
+                    label: label(at, value),
+                    value: value.clone(),
+                })
+                .collect(),
+            Some(value @ Value::Object(map)) if Asked::read(value).is_none() => map
+                .iter()
+                .map(|(label, value)| Labelled {
+                    label: label.clone(),
+                    value: value.clone(),
+                })
+                .collect(),
+            _ => Vec::new(),
+        };
+        if values.len() < 2 {
+            reader.wrong(
+                "values",
+                "wants a list, or an object, of at least two values",
+            );
+        }
+        let kubeconfig = reader.document("kubeconfig");
+        let asks =
+            |value: &Labelled| matches!(Asked::read(&value.value), Some(Asked::Kubernetes { .. }));
+        if kubeconfig.is_none() && values.iter().any(asks) {
+            reader.wrong("kubeconfig", "is wanted beside `kubernetes()`");
+        }
+        Self { values, kubeconfig }
+    }
+
+    /// What must be asked for first.
+    pub fn asked(&self) -> impl Iterator<Item = Asked> {
+        self.values.iter().filter_map(|one| Asked::read(&one.value))
+    }
+
+    /// `answers`: what became of what was asked, in that order.
+    pub fn judge(&self, answers: Vec<Result<Value, NotAsked>>) -> Look {
+        let mut answers = answers.into_iter();
+        let values = self.values.iter().map(|one| {
+            let value = match Asked::read(&one.value) {
+                None => Ok(one.value.clone()),
+                Some(_) => answers
+                    .next()
+                    .unwrap_or_else(|| Err(NotAsked("nobody asked for it".to_owned()))),
+            };
+            let (value, missing) = match value {
+                Ok(Value::Null) => (None, Some("null".to_owned())),
+                Ok(value) => (Some(compared(&value)), None),
+                Err(NotAsked(why)) => (None, Some(why)),
+            };
+            ValueSeen {
+                label: one.label.clone(),
+                value,
+                missing,
+            }
+        });
+        let seen = EqualSeen {
+            values: values.collect(),
+        };
+        let misses = misses(&seen);
+        Look::judged(Evidence::Equal(seen), misses)
+    }
+
+    pub(super) fn look_further(&self) -> Vec<String> {
+        let line = |asked: Asked| match asked {
+            Asked::Dns { name, record } => {
+                let name = name.replacen("*.", "any-label.", 1);
+                format!("dig {} {}", quoted(&name), record.word())
+            }
+            Asked::Kubernetes { object, field } => {
+                let parts: Vec<&str> = object.split('/').collect();
+                match parts.as_slice() {
+                    [kind, namespace, name] => format!(
+                        "kubectl get {} {} -n {} -o jsonpath={}",
+                        quoted(kind),
+                        quoted(name),
+                        quoted(namespace),
+                        quoted(&format!("{{.{field}}}"))
+                    ),
+                    _ => format!("kubectl get {}", quoted(&object)),
+                }
+            }
+        };
+        self.asked().map(line).collect()
+    }
+}
+
+/// What most agree on is expected of the others; the first value, if no two agree.
+fn misses(seen: &EqualSeen) -> Vec<Miss> {
+    let known: Vec<&ValueSeen> = seen
+        .values
+        .iter()
+        .filter(|one| one.value.is_some())
+        .collect();
+    let followers = |one: &ValueSeen| {
+        known
+            .iter()
+            .filter(|other| other.value == one.value)
+            .count()
+    };
+    // The first of those with most followers.
+    let most = known.iter().map(|one| followers(one)).max().unwrap_or(0);
+    let Some(leader) = known.iter().find(|one| followers(one) == most) else {
+        let missing = seen.values.iter().map(|one| {
+            let why = one.missing.clone().unwrap_or_default();
+            Miss::new(&one.label, "a value", why)
+        });
+        return missing.collect();
+    };
+    let agreed: Vec<&str> = known
+        .iter()
+        .filter(|one| one.value == leader.value)
+        .map(|one| one.label.as_str())
+        .collect();
+    let expected = leader.value.clone().unwrap_or_default();
+    let expected = format!("{} ({})", cut(&expected), agreed.join(", "));
+    let others = seen.values.iter().filter(|one| one.value != leader.value);
+    let miss = |one: &ValueSeen| {
+        let value = one.value.as_deref().map(cut);
+        let shown = value.or_else(|| one.missing.clone()).unwrap_or_default();
+        Miss::new(&one.label, &expected, shown)
+    };
+    others.map(miss).collect()
+}
+
+/// The form in which values are compared: addresses and names as DNS compares them, lists without order,
+/// a list of one as that one.
+fn compared(value: &Value) -> String {
+    if let Some(text) = plain(value) {
+        return folded(text.trim());
+    }
+    match value {
+        Value::Array(items) => {
+            let items: BTreeSet<String> = items.iter().map(compared).collect();
+            Vec::from_iter(items).join(", ")
+        }
+        other => digits::write(&sorted(other)),
+    }
+}
+
+fn sorted(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let mut entries: Vec<(&String, &Value)> = map.iter().collect();
+            entries.sort_by_key(|(key, _)| *key);
+            let entries = entries.into_iter();
+            Value::Object(
+                entries
+                    .map(|(key, value)| (key.clone(), sorted(value)))
+                    .collect(),
+            )
+        }
+        Value::Array(items) => Value::Array(items.iter().map(sorted).collect()),
+        other => other.clone(),
+    }
+}

@@ -1,0 +1,386 @@
+//! `gate "http"`: a page answers as it should.
+
+use std::collections::BTreeMap;
+
+use regex::{Regex, RegexBuilder};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::settings::{Reader, cut, plain};
+use super::{Evidence, Look, Miss, quoted};
+use crate::digits;
+use crate::secret::Secret;
+
+/// No more of a body is ever read.
+pub const BODY_LIMIT: usize = 1 << 20;
+/// No more of it is kept.
+const EXCERPT: usize = 500;
+const MOST_HEADERS: usize = 40;
+
+#[derive(Clone, Debug)]
+pub struct HttpGate {
+    pub url: String,
+    pub method: String,
+    pub headers: BTreeMap<String, Secret>,
+    /// Nothing: 200, or any redirect where `redirect` is wanted.
+    pub status: Option<u16>,
+    pub expect_headers: BTreeMap<String, String>,
+    pub redirect: Option<String>,
+    pub body: Option<Regex>,
+    pub json: BTreeMap<String, Value>,
+    pub ca: Option<String>,
+}
+
+/// What came back, whole.
+#[derive(Clone, Debug, Default)]
+pub struct HttpAnswer {
+    pub peer: Option<String>,
+    pub took_ms: u64,
+    pub version: String,
+    pub status: u16,
+    pub headers: Vec<(String, String)>,
+    pub body: Vec<u8>,
+    /// There was more than [`BODY_LIMIT`].
+    pub cut: bool,
+}
+
+/// Why nothing came back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "unanswered", content = "why", rename_all = "kebab-case")]
+pub enum Unanswered {
+    NoListener(String),
+    /// The certificate, or the handshake.
+    Untrusted(String),
+    TooSlow(String),
+    Broken(String),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HttpSeen {
+    pub url: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub took_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<Unanswered>,
+    /// Cookies and the like without their values.
+    pub headers: Vec<(String, String)>,
+    pub body_bytes: usize,
+    /// Its beginning, as text.
+    pub body: String,
+}
+
+impl HttpGate {
+    pub(super) fn read(reader: &mut Reader<'_>) -> Self {
+        let url = reader.url("url").unwrap_or_default();
+        if reader.value("url").is_none() {
+            reader.wrong("url", "has no value: an output that is null, or not there");
+        }
+        let method = reader.text("method").unwrap_or_else(|| "GET".to_owned());
+        let method = method.to_ascii_uppercase();
+        if !method.bytes().all(|byte| byte.is_ascii_uppercase()) {
+            reader.wrong("method", "wants a word such as `GET`");
+        }
+        let status = reader.count("status");
+        let small = status.and_then(|status| u16::try_from(status).ok());
+        if status.is_some() && !small.is_some_and(|status| (100..600).contains(&status)) {
+            reader.wrong("status", "wants a status of HTTP, from 100 to 599");
+        }
+        let body = reader.text("body").and_then(|pattern| {
+            // A pattern is a person's input, and so is the page.
+            let built = RegexBuilder::new(&pattern).size_limit(1 << 20).build();
+            if built.is_err() {
+                let message = format!("{} is not a pattern", reader.shown("body", &pattern));
+                reader.wrong("body", &message);
+            }
+            built.ok()
+        });
+        let headers = reader.text_map("headers");
+        let json = reader.map("json");
+        for path in json.keys() {
+            if steps(path).is_none() {
+                let message = format!("`{path}` is not a path such as `items[0].name`");
+                reader.wrong("json", &message);
+            }
+        }
+        Self {
+            url,
+            method,
+            headers: headers
+                .into_iter()
+                .map(|(name, value)| (name, Secret::new(value)))
+                .collect(),
+            status: small,
+            expect_headers: reader.text_map("expect_headers"),
+            redirect: reader.text("redirect"),
+            body,
+            json,
+            ca: reader.pem("ca"),
+        }
+    }
+
+    /// Whether the body is looked at, so that all of it must be read.
+    pub fn wants_body(&self) -> bool {
+        self.body.is_some() || !self.json.is_empty()
+    }
+
+    pub fn judge_failure(&self, why: Unanswered) -> Look {
+        let miss = Miss::new(&self.url, self.expected_status(), why.words());
+        let seen = HttpSeen {
+            url: self.url.clone(),
+            peer: None,
+            took_ms: None,
+            version: None,
+            status: None,
+            failed: Some(why),
+            headers: Vec::new(),
+            body_bytes: 0,
+            body: String::new(),
+        };
+        Look::judged(Evidence::Http(seen), vec![miss])
+    }
+
+    /// `target`: where its `location` leads, as an absolute address.
+    pub fn judge(&self, answer: &HttpAnswer, target: Option<&str>) -> Look {
+        let mut misses = Vec::new();
+        let text = excerpt(&answer.body);
+        if !self.is_good_status(answer.status) {
+            let mut miss = Miss::new("status", self.expected_status(), answer.status.to_string());
+            if let Some(target) = target.filter(|_| self.redirect.is_none()) {
+                miss = miss.also(format!("it redirects to {target}; none is followed"));
+            } else if !text.is_empty() && answer.status >= 400 {
+                miss = miss.also(format!("the page says: {}", first_line(&text)));
+            }
+            misses.push(miss);
+        }
+        if let Some(wanted) = &self.redirect
+            && !target.is_some_and(|target| leads_to(target, wanted))
+        {
+            let seen = target.map_or("no redirect".to_owned(), str::to_owned);
+            misses.push(Miss::new("redirect", wanted, seen));
+        }
+        for (name, wanted) in &self.expect_headers {
+            let values = answer.header(name);
+            if !values.iter().any(|value| value == wanted) {
+                let seen = if values.is_empty() {
+                    "not there".to_owned()
+                } else if is_private(name) {
+                    "another value".to_owned()
+                } else {
+                    cut(&values.join(", "))
+                };
+                misses.push(Miss::new(format!("header `{name}`"), wanted, seen));
+            }
+        }
+        misses.extend(self.body_miss(answer, &text));
+        misses.extend(self.json_misses(answer, &text));
+        let seen = HttpSeen {
+            url: self.url.clone(),
+            peer: answer.peer.clone(),
+            took_ms: Some(answer.took_ms),
+            version: Some(answer.version.clone()),
+            status: Some(answer.status),
+            failed: None,
+            headers: shown_headers(&answer.headers),
+            body_bytes: answer.body.len(),
+            body: text,
+        };
+        Look::judged(Evidence::Http(seen), misses)
+    }
+
+    fn body_miss(&self, answer: &HttpAnswer, text: &str) -> Option<Miss> {
+        let pattern = self.body.as_ref()?;
+        let body = String::from_utf8_lossy(&answer.body);
+        if pattern.is_match(&body) {
+            return None;
+        }
+        let expected = format!("a match of `{pattern}`");
+        let miss = Miss::new("body", expected, beginning(text, answer.body.len()));
+        Some(if answer.cut {
+            miss.also(format!("only its first {} kB were read", BODY_LIMIT >> 10))
+        } else {
+            miss
+        })
+    }
+
+    fn json_misses(&self, answer: &HttpAnswer, text: &str) -> Vec<Miss> {
+        if self.json.is_empty() {
+            return Vec::new();
+        }
+        let body = std::str::from_utf8(&answer.body).ok();
+        let Some(document) = body.and_then(|text| digits::read(text).ok()) else {
+            let seen = beginning(text, answer.body.len());
+            return vec![Miss::new("body", "JSON", seen)];
+        };
+        let miss = |(path, wanted): (&String, &Value)| {
+            let found = find(&document, &steps(path)?);
+            let is_good = found.is_some_and(|found| found == wanted || alike(found, wanted));
+            let seen = found.map_or("not there".to_owned(), |found| cut(&digits::write(found)));
+            (!is_good).then(|| Miss::new(format!("json `{path}`"), digits::write(wanted), seen))
+        };
+        self.json.iter().filter_map(miss).collect()
+    }
+
+    fn is_good_status(&self, status: u16) -> bool {
+        match self.status {
+            Some(wanted) => status == wanted,
+            None if self.redirect.is_some() => (300..400).contains(&status),
+            None => status == 200,
+        }
+    }
+
+    fn expected_status(&self) -> String {
+        match self.status {
+            Some(wanted) => wanted.to_string(),
+            None if self.redirect.is_some() => "a redirect".to_owned(),
+            None => "200".to_owned(),
+        }
+    }
+
+    pub(super) fn look_further(&self) -> Vec<String> {
+        let method = match self.method.as_str() {
+            "GET" => String::new(),
+            "HEAD" => " --head".to_owned(),
+            other => format!(" --request {other}"),
+        };
+        let headers = self.headers.keys().map(|name| {
+            let header = format!("{name}: …");
+            format!(" --header {}", quoted(&header))
+        });
+        let headers: String = headers.collect();
+        vec![format!(
+            "curl --include{method}{headers} {}",
+            quoted(&self.url)
+        )]
+    }
+}
+
+impl HttpAnswer {
+    pub fn header(&self, name: &str) -> Vec<&str> {
+        let headers = self.headers.iter();
+        headers
+            .filter(|(own, _)| own.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.as_str())
+            .collect()
+    }
+}
+
+impl Unanswered {
+    pub fn words(&self) -> String {
+        match self {
+            Self::NoListener(why) => format!("no listener ({why})"),
+            Self::Untrusted(why) => format!("no trusted connection: {why}"),
+            Self::TooSlow(why) => why.clone(),
+            Self::Broken(why) => format!("no answer of HTTP: {why}"),
+        }
+    }
+}
+
+/// The beginning of a body, as text that can be shown.
+pub fn excerpt(body: &[u8]) -> String {
+    // Some more bytes than characters are wanted; a cut one is replaced.
+    let head = body.get(..EXCERPT * 4).unwrap_or(body);
+    let text = String::from_utf8_lossy(head);
+    let shown = text.chars().filter(|c| !c.is_control() || *c == '\n');
+    shown.take(EXCERPT).collect::<String>().trim().to_owned()
+}
+
+fn beginning(text: &str, bytes: usize) -> String {
+    if bytes == 0 {
+        return "nothing".to_owned();
+    }
+    format!("{bytes} bytes that begin: {}", first_line(text))
+}
+
+fn first_line(text: &str) -> String {
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty());
+    cut(line.unwrap_or("(no text)"))
+}
+
+fn shown_headers(headers: &[(String, String)]) -> Vec<(String, String)> {
+    let shown = headers.iter().take(MOST_HEADERS).map(|(name, value)| {
+        let value = if is_private(name) {
+            "(withheld)".to_owned()
+        } else if name.eq_ignore_ascii_case("location") {
+            cut(&super::oidc::withheld_query(value))
+        } else {
+            cut(value)
+        };
+        (name.clone(), value)
+    });
+    shown.collect()
+}
+
+/// Headers that hold what opens something.
+fn is_private(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    [
+        "cookie", "token", "secret", "authoriz", "api-key", "session",
+    ]
+    .iter()
+    .any(|word| name.contains(word))
+}
+
+/// Exactly there; or there with some query, if none is asked for.
+pub(super) fn leads_to(target: &str, wanted: &str) -> bool {
+    if target == wanted {
+        return true;
+    }
+    let bare = |text: &str| text.split(['?', '#']).next().unwrap_or_default().to_owned();
+    let same = |left: &str, right: &str| left.trim_end_matches('/') == right.trim_end_matches('/');
+    !wanted.contains(['?', '#']) && same(&bare(target), wanted)
+}
+
+enum Step {
+    Field(String),
+    Item(usize),
+}
+
+/// `items[0].name`, `metadata["app.kubernetes.io/name"]`; `$.` may stand before.
+fn steps(path: &str) -> Option<Vec<Step>> {
+    let mut steps = Vec::new();
+    let mut rest = path.strip_prefix('$').unwrap_or(path);
+    while !rest.is_empty() {
+        if let Some(inner) = rest.strip_prefix('[') {
+            if let Some(text) = inner.strip_prefix('"') {
+                let (field, after) = text.split_once("\"]")?;
+                steps.push(Step::Field(field.to_owned()));
+                rest = after;
+            } else {
+                let (number, after) = inner.split_once(']')?;
+                steps.push(Step::Item(number.parse().ok()?));
+                rest = after;
+            }
+            continue;
+        }
+        let word = rest.strip_prefix('.').unwrap_or(rest);
+        let end = word.find(['.', '[']).unwrap_or(word.len());
+        let (field, after) = word.split_at(end);
+        if field.is_empty() {
+            return None;
+        }
+        steps.push(Step::Field(field.to_owned()));
+        rest = after;
+    }
+    (!steps.is_empty()).then_some(steps)
+}
+
+fn find<'a>(document: &'a Value, steps: &[Step]) -> Option<&'a Value> {
+    steps.iter().try_fold(document, |value, step| match step {
+        Step::Field(name) => value.get(name),
+        Step::Item(at) => value.get(at),
+    })
+}
+
+/// `8080` and `"8080"` mean the same in a project file.
+fn alike(found: &Value, wanted: &Value) -> bool {
+    match (plain(found), plain(wanted)) {
+        (Some(found), Some(wanted)) => found == wanted,
+        _ => false,
+    }
+}

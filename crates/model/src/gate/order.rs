@@ -1,0 +1,87 @@
+//! Gates that come after others: who may be looked at now, and who never will.
+
+use std::collections::BTreeMap;
+
+use super::settings::SettingError;
+use super::{Gate, Verdict};
+use crate::config::suggest;
+
+/// Whether a gate may be looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    Ready,
+    /// For this gate.
+    Waits(String),
+    Stopped(Stop),
+}
+
+/// It will never be looked at, because this gate did not pass.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stop {
+    pub after: String,
+}
+
+impl Gate {
+    /// Where it stands, with these gates ended so far.
+    pub fn standing(&self, all: &[Self], ended: &BTreeMap<String, Verdict>) -> Standing {
+        let mut waits = None;
+        for before in self.before(all) {
+            match ended.get(&before.name) {
+                Some(verdict) if verdict.is_pass() => {}
+                Some(_) => {
+                    let after = before.name.clone();
+                    return Standing::Stopped(Stop { after });
+                }
+                None => waits = waits.or_else(|| Some(before.name.clone())),
+            }
+        }
+        waits.map_or(Standing::Ready, Standing::Waits)
+    }
+
+    fn before<'a>(&'a self, all: &'a [Self]) -> impl Iterator<Item = &'a Self> {
+        all.iter().filter(|gate| {
+            let mut names = self.after.iter();
+            names.any(|name| *name == gate.name || *name == gate.group)
+        })
+    }
+}
+
+/// Gates that come after nothing, or after themselves; and names that two gates have.
+pub(super) fn check(gates: &[Gate]) -> Vec<SettingError> {
+    let mut wrong = Vec::new();
+    for (at, gate) in gates.iter().enumerate() {
+        if gates[..at].iter().any(|other| other.name == gate.name) {
+            wrong.push(SettingError::new(gate, "two gates have this name"));
+        }
+        for name in &gate.after {
+            let known = || gates.iter().flat_map(|gate| [&*gate.name, &*gate.group]);
+            if known().all(|other| other != name) {
+                let mut error =
+                    SettingError::new(gate, format!("`after`: there is no gate `{name}`"));
+                error.hint = suggest::hint(name, known());
+                wrong.push(error);
+            }
+        }
+    }
+    if !wrong.is_empty() {
+        return wrong;
+    }
+    // Takes away what could be looked at until nothing moves.
+    let mut ended: BTreeMap<String, Verdict> = BTreeMap::new();
+    loop {
+        let ready = gates.iter().find(|gate| {
+            !ended.contains_key(&gate.name) && gate.standing(gates, &ended) == Standing::Ready
+        });
+        match ready {
+            Some(gate) => ended.insert(gate.name.clone(), Verdict::Passed),
+            None => break,
+        };
+    }
+    let left = gates.iter().filter(|gate| !ended.contains_key(&gate.name));
+    wrong.extend(left.map(|gate| {
+        let names: Vec<String> = gate.after.iter().map(|name| format!("`{name}`")).collect();
+        let message = format!("`after`: it waits for itself, through {}", names.join(", "));
+        SettingError::new(gate, message)
+    }));
+    wrong
+}

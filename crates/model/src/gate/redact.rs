@@ -1,0 +1,103 @@
+//! Keeps secrets out of what a gate leaves behind.
+
+use serde_json::Value;
+
+use super::{GateReport, Verdict};
+use crate::masking::{MASKED, Mask, is_maskable};
+use crate::secret::Secret;
+use crate::stage::ResolvedBlock;
+
+/// Attributes whose values are compared with what is seen: too short for a mask, and a report would still
+/// give them away.
+const COMPARED: [&str; 7] = [
+    "expect",
+    "values",
+    "json",
+    "expect_headers",
+    "body",
+    "redirect",
+    "issuer",
+];
+
+/// Hides the values of attributes that are marked as sensitive, wherever they turn up.
+pub(super) fn mask_of(block: &ResolvedBlock) -> Mask {
+    let sensitive = block.sensitive.iter();
+    Mask::new(&secrets(block, sensitive.map(String::as_str)))
+}
+
+/// Whether a mask is not enough, because what is compared is short.
+pub(super) fn is_unmaskable(block: &ResolvedBlock) -> bool {
+    let compared = COMPARED.into_iter();
+    let compared = secrets(
+        block,
+        compared.filter(|name| block.sensitive.contains(*name)),
+    );
+    let mut compared = compared.iter().map(Secret::expose);
+    compared.any(|text| !text.is_empty() && !is_maskable(text))
+}
+
+/// The report without what these masks hide. What cannot be masked for sure is left out.
+#[must_use]
+pub fn mask_report(report: &GateReport, unmaskable: bool, masks: &[&Mask]) -> GateReport {
+    let mut bare = GateReport {
+        evidence: None,
+        ..report.clone()
+    };
+    let masked = |value: &mut Value| masks.iter().for_each(|mask| mask.mask_value(value));
+    if let Verdict::Failed { misses } = &mut bare.verdict {
+        for miss in misses {
+            if unmaskable {
+                MASKED.clone_into(&mut miss.expected);
+                MASKED.clone_into(&mut miss.seen);
+                miss.also = None;
+            }
+        }
+    }
+    if let Ok(mut value) = serde_json::to_value(&bare.verdict) {
+        masked(&mut value);
+        if let Ok(verdict) = serde_json::from_value(value) {
+            bare.verdict = verdict;
+        }
+    }
+    if unmaskable {
+        return bare;
+    }
+    if let Ok(mut value) = serde_json::to_value(&report.evidence) {
+        masked(&mut value);
+        bare.evidence = serde_json::from_value(value).unwrap_or_default();
+    }
+    bare
+}
+
+fn secrets<'a>(block: &ResolvedBlock, names: impl Iterator<Item = &'a str>) -> Vec<Secret> {
+    let mut secrets = Vec::new();
+    for name in names {
+        if let Some(value) = block.attrs.get(name) {
+            collect(value, &mut secrets);
+        }
+    }
+    secrets
+}
+
+fn collect(value: &Value, secrets: &mut Vec<Secret>) {
+    match value {
+        Value::Null | Value::Bool(_) => {}
+        Value::Number(number) => secrets.push(Secret::new(number.to_string())),
+        Value::String(text) => {
+            secrets.push(Secret::new(text));
+            secrets.extend(parts(text));
+        }
+        Value::Array(items) => items.iter().for_each(|item| collect(item, secrets)),
+        Value::Object(fields) => fields.values().for_each(|field| collect(field, secrets)),
+    }
+}
+
+/// An address, a header or a line with a secret in it is marked as a whole; the secret may turn up alone.
+fn parts(text: &str) -> impl Iterator<Item = Secret> {
+    let own = |c: char| c.is_ascii_alphanumeric() || "-_.~+/".contains(c);
+    text.split(move |c| !own(c))
+        .filter(move |part| part.len() >= 8 && part.len() < text.len())
+        // Hosts and paths are for people to read.
+        .filter(|part| !part.starts_with('/') && !part.contains('.'))
+        .map(Secret::new)
+}

@@ -1,0 +1,106 @@
+//! When a gate is looked at again, and when it has failed.
+
+use std::time::Duration;
+
+/// A gate's patience.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    /// From the beginning of one look to the beginning of the next.
+    pub interval: Duration,
+    /// Until it has failed.
+    pub timeout: Duration,
+    /// So many failures in a row end it sooner.
+    pub failures: Option<u32>,
+}
+
+/// What follows a look that did not pass. One pass ends a gate, so all looks before were failures too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Look again, so long after the gate's beginning.
+    LookAt(Duration),
+    /// It has failed, so long after its beginning.
+    FailAt(Duration),
+}
+
+impl Default for Schedule {
+    fn default() -> Self {
+        Self {
+            interval: Duration::from_secs(15),
+            timeout: Duration::from_mins(5),
+            failures: None,
+        }
+    }
+}
+
+impl Schedule {
+    /// One look and no more.
+    #[must_use]
+    pub fn once(self) -> Self {
+        Self {
+            failures: Some(1),
+            ..self
+        }
+    }
+
+    /// What comes after the failure number `failures`, of a look that began and ended so long after the
+    /// gate's beginning.
+    pub fn next(&self, failures: u32, began: Duration, ended: Duration) -> Next {
+        if self.failures.is_some_and(|most| failures >= most) {
+            return Next::FailAt(ended);
+        }
+        let next = (began + self.interval).max(ended);
+        if next < self.timeout {
+            Next::LookAt(next)
+        } else {
+            Next::FailAt(self.timeout.max(ended))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    /// The beginnings of all looks that take `look` each, and the end.
+    fn played(schedule: Schedule, look: Duration) -> (Vec<u128>, u128) {
+        let (mut now, mut begun) = (Duration::ZERO, Vec::new());
+        loop {
+            begun.push(now.as_millis());
+            let failures = u32::try_from(begun.len()).unwrap();
+            match schedule.next(failures, now, now + look) {
+                Next::LookAt(next) => now = next,
+                Next::FailAt(end) => return (begun, end.as_millis()),
+            }
+        }
+    }
+
+    #[test]
+    fn by_default_twenty_looks_in_five_minutes() {
+        let (begun, end) = played(Schedule::default(), at(20));
+        assert_eq!((begun.len(), begun[1], end), (20, 15_000, 300_000));
+    }
+
+    #[test]
+    fn a_slow_look_delays_the_next_and_nothing_begins_after_the_end() {
+        let schedule = Schedule {
+            interval: at(1000),
+            timeout: at(5000),
+            failures: None,
+        };
+        assert_eq!(played(schedule, at(1700)), (vec![0, 1700, 3400], 5100));
+    }
+
+    #[test]
+    fn failures_in_a_row_end_it_sooner() {
+        let schedule = Schedule {
+            failures: Some(3),
+            ..Schedule::default()
+        };
+        assert_eq!(played(schedule, at(5)), (vec![0, 15_000, 30_000], 30_005));
+        assert_eq!(played(schedule.once(), at(5)), (vec![0], 5));
+    }
+}

@@ -1,0 +1,71 @@
+//! `gate "tcp"`: a port answers.
+
+use serde::{Deserialize, Serialize};
+
+use super::dns::split_port;
+use super::settings::Reader;
+use super::{Evidence, Look, Miss, quoted};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TcpGate {
+    pub host: String,
+    pub port: u16,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TcpSeen {
+    /// `host:port` as the gate has it.
+    pub address: String,
+    /// Where the connection went.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub took_ms: Option<u64>,
+    /// Why there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<String>,
+}
+
+impl TcpGate {
+    pub(super) fn read(reader: &mut Reader<'_>) -> Self {
+        let address = reader.required_text("address");
+        let (host, port) = split_port(&address);
+        let port = port
+            .and_then(|port| port.parse().ok())
+            .filter(|port| *port > 0);
+        if !address.is_empty() && (port.is_none() || host.is_empty()) {
+            let shown = reader.shown("address", &address);
+            reader.wrong("address", &format!("wants `host:port`, this is {shown}"));
+        }
+        Self {
+            host: host.to_owned(),
+            port: port.unwrap_or_default(),
+        }
+    }
+
+    /// `host:port`
+    pub fn address(&self) -> String {
+        host_port(&self.host, self.port)
+    }
+
+    pub fn judge(&self, seen: TcpSeen) -> Look {
+        let miss = seen
+            .failed
+            .as_ref()
+            .map(|why| Miss::new(&seen.address, "a listener", why));
+        let misses = miss.into_iter().collect();
+        Look::judged(Evidence::Tcp(seen), misses)
+    }
+
+    pub(super) fn look_further(&self) -> Vec<String> {
+        vec![format!("nc -vz {} {}", quoted(&self.host), self.port)]
+    }
+}
+
+pub(super) fn host_port(host: &str, port: u16) -> String {
+    if host.contains(':') {
+        format!("[{host}]:{port}")
+    } else {
+        format!("{host}:{port}")
+    }
+}

@@ -1,0 +1,58 @@
+//! Settings, verdicts and order, as data.
+
+mod judging;
+mod reading;
+
+use serde_json::{Value, json};
+
+use super::*;
+
+fn block(kind: &str, name: &str, attrs: Value) -> ResolvedBlock {
+    let Value::Object(attrs) = attrs else {
+        panic!("attributes are an object");
+    };
+    ResolvedBlock {
+        kind: kind.to_owned(),
+        name: name.to_owned(),
+        each: None,
+        attrs,
+        blocks: Vec::new(),
+        sensitive: std::collections::BTreeSet::new(),
+        at: Location::default(),
+    }
+}
+
+fn gate(kind: &str, attrs: Value) -> Gate {
+    let mut gates = Gate::read_all(&[block(kind, "it", attrs)]).unwrap();
+    gates.remove(0)
+}
+
+/// A look as people read it.
+fn shown(look: &Look) -> String {
+    match &look.verdict {
+        Verdict::Passed => "passed".to_owned(),
+        Verdict::CannotLook { why } => format!("cannot look: {why}"),
+        Verdict::NotTried { after } => format!("not tried, after {after}"),
+        Verdict::Failed { misses } => {
+            let line = |miss: &Miss| {
+                let also = miss.also.as_ref().map(|also| format!(" | {also}"));
+                format!(
+                    "{} | {} | {}{}",
+                    miss.subject,
+                    miss.expected,
+                    miss.seen,
+                    also.unwrap_or_default()
+                )
+            };
+            misses.iter().map(line).collect::<Vec<_>>().join("\n")
+        }
+    }
+}
+
+fn at(text: &str) -> jiff::Timestamp {
+    text.parse().unwrap()
+}
+
+fn object(value: Value) -> Value {
+    json!(value)
+}

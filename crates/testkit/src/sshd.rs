@@ -1,0 +1,70 @@
+//! OpenSSH's server on a loopback port, with a host key and a user's key made for the test.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use crate::service::{Kept, Recipe, Service, command, program, request, run, temp_dir};
+
+pub struct Sshd {
+    service: Service,
+    key: String,
+    user: String,
+}
+
+impl Sshd {
+    pub fn start() -> Self {
+        let sshd = program("sshd", "TERRANE_TEST_SSHD", &["/usr/sbin/sshd"]);
+        let dir = temp_dir("sshd");
+        let path = dir.path().to_owned();
+        for name in ["host", "user"] {
+            let mut keygen = command("ssh-keygen");
+            keygen.args(["-q", "-t", "ed25519", "-N", "", "-C", name, "-f"]);
+            run(keygen.arg(path.join(name)));
+        }
+        let key = fs::read_to_string(path.join("user")).expect("a key");
+        let user = run(command("id").arg("-un")).trim().to_owned();
+        // Where it parts from its rights; only needed, and only allowed, as root.
+        if user == "root" {
+            fs::create_dir_all("/run/sshd").expect("a directory for sshd");
+        }
+        let shown = path.display();
+        let config = format!(
+            "ListenAddress 127.0.0.1\nHostKey {shown}/host\nAuthorizedKeysFile {shown}/user.pub\nPidFile none\n\
+             StrictModes no\nUsePAM no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n\
+             PermitRootLogin prohibit-password\nAcceptEnv GIT_PROTOCOL\n"
+        );
+        fs::write(path.join("config"), config).expect("its settings");
+        let recipe = |dir: &Path| Recipe {
+            name: "sshd",
+            args: vec![
+                sshd.clone().into(),
+                "-D".into(),
+                "-e".into(),
+                "-f".into(),
+                dir.join("config").into(),
+                "-p".into(),
+                "PORT".into(),
+            ],
+            env: BTreeMap::new(),
+            signal: "TERM",
+        };
+        let is_ready = |port| request(port, "\r\n").is_ok_and(|said| said.starts_with("SSH-2.0"));
+        Self {
+            service: Service::start(dir, Kept::Alone, recipe, is_ready),
+            key,
+            user,
+        }
+    }
+
+    /// The private key that opens it.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// The address of a repository, by its absolute path.
+    pub fn url(&self, path: &Path) -> String {
+        let port = self.service.port();
+        format!("ssh://{}@127.0.0.1:{port}{}", self.user, path.display())
+    }
+}
