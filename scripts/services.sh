@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Obtains the services that tests use beside the engines, and prints `export` lines for them on stdout:
 #   eval "$(scripts/services.sh)"
-# Nothing is started: each test process starts its own and stops it. `scripts/services.sh postgres` obtains only that one.
+# Nothing is started: each test process starts its own and stops it; `sops` and `age-keygen` are only called. `scripts/services.sh postgres` obtains only that one.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-all=(postgres minio azurite knot fake-gcs-server provider sshd kubernetes)
+all=(postgres minio azurite knot fake-gcs-server provider sshd kubernetes sops age-keygen)
 
 obtain() {
   case $1 in
@@ -15,6 +15,8 @@ obtain() {
     knot) scripts/tools/knot.sh ;;
     fake-gcs-server) scripts/tools/go-tool.sh fake-gcs-server github.com/fsouza/fake-gcs-server v1.56.1 ;;
     provider) scripts/tools/provider.sh ;;
+    sops) scripts/tools/go-tool.sh sops github.com/getsops/sops/v3 v3.13.3 github.com/getsops/sops/v3/cmd/sops ;;
+    age-keygen) scripts/tools/go-tool.sh age-keygen filippo.io/age v1.3.2 filippo.io/age/cmd/age-keygen ;;
     sshd) scripts/tools/sshd.sh ;;
     kubernetes) scripts/tools/kubernetes.sh ;;
     *)

@@ -6,10 +6,10 @@ use clap::{CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
     apply::ApplyArgs, completions::CompletionsArgs, destroy::DestroyArgs, engine::EngineArgs,
-    exec::ExecArgs, facts::FactsArgs, fmt::FmtArgs, graph::GraphArgs, hold::HoldArgs, init::InitArgs, key::KeyArgs,
-    lock::LockArgs, output::OutputArgs, plan::PlanArgs, policy::PolicyArgs, run::RunArgs,
-    runner::RunnerArgs, server::ServerArgs, state::StateArgs, token::TokenArgs,
-    validate::ValidateArgs, verify::VerifyArgs,
+    exec::ExecArgs, facts::FactsArgs, fmt::FmtArgs, graph::GraphArgs, hold::HoldArgs,
+    init::InitArgs, key::KeyArgs, lock::LockArgs, output::OutputArgs, plan::PlanArgs,
+    policy::PolicyArgs, run::RunArgs, runner::RunnerArgs, secret::SecretArgs, server::ServerArgs,
+    state::StateArgs, token::TokenArgs, validate::ValidateArgs, verify::VerifyArgs,
 };
 use crate::{ExitStatus, Process, report};
 
@@ -90,6 +90,7 @@ pub(crate) enum Command {
     Policy(PolicyArgs),
     Facts(FactsArgs),
     Key(KeyArgs),
+    Secret(SecretArgs),
     Fmt(FmtArgs),
     Engine(EngineArgs),
     Completions(CompletionsArgs),

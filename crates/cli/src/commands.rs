@@ -20,6 +20,7 @@ pub(crate) mod plan;
 pub(crate) mod policy;
 pub(crate) mod run;
 pub(crate) mod runner;
+pub(crate) mod secret;
 mod selection;
 pub(crate) mod server;
 pub(crate) mod state;

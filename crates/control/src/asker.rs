@@ -194,6 +194,12 @@ impl Asker {
                     .insert(reference.to_owned(), secret.expose().to_owned());
                 Ok(())
             }
+            Reference::Sops { path, key } => {
+                let secret = secrets::read_sops(&path, &key, root, env).map_err(failed)?;
+                self.files
+                    .insert(reference.to_owned(), secret.expose().to_owned());
+                Ok(())
+            }
             Reference::Command(_) => Ok(()), // run where it is needed
         }
     }

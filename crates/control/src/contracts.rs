@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 
 use model::config::Loaded;
 use model::contract::{
-    Consumer, Contract, ContractName, Narrowed, Planned, Problem, ReadContractError, Use, consumers,
-    mapped, narrowed,
+    Consumer, Contract, ContractName, Narrowed, Planned, Problem, ReadContractError, Reliance, Use,
+    consumers, mapped, narrowed,
 };
 use model::diagnostic::Finding;
 use model::ids::StackName;
@@ -82,7 +82,11 @@ pub fn find_all(
 /// What is wrong in the source: contracts that are not there or no schemas, and outputs that a stack does not declare.
 pub(crate) fn check(loaded: &mut Loaded, root: &Path) {
     let mut findings = Vec::new();
-    for stack in loaded.project.iter().flat_map(|project| project.stacks.values()) {
+    for stack in loaded
+        .project
+        .iter()
+        .flat_map(|project| project.stacks.values())
+    {
         let module = loaded.modules.get(&stack.path);
         for block in &stack.stages.publish {
             let Some(name) = contract_of(block) else {
@@ -116,14 +120,18 @@ pub(crate) fn check(loaded: &mut Loaded, root: &Path) {
                 );
                 let finding = Finding::error("contract-output", message);
                 findings.push(
-                    finding
-                        .at(block.at.clone(), "promised here")
-                        .hint("declare the outputs, or name what may be missing for now in `partial`"),
+                    finding.at(block.at.clone(), "promised here").hint(
+                        "declare the outputs, or name what may be missing for now in `partial`",
+                    ),
                 );
             }
         }
     }
-    loaded.add(findings, &BTreeMap::new());
+    let files = findings.iter().flat_map(|finding| &finding.places);
+    let files: BTreeSet<&String> = files.map(|place| &place.at.file).collect();
+    let text = |file: &String| Some((file.clone(), std::fs::read_to_string(root.join(file)).ok()?));
+    let texts: BTreeMap<String, String> = files.into_iter().filter_map(text).collect();
+    loaded.add(findings, &texts);
 }
 
 fn contract_of(block: &StageBlock) -> Option<ContractName> {
@@ -165,7 +173,10 @@ impl PlanBreaks {
         for (narrowed, consumers) in &self.narrowed {
             lines.push(format!("{narrowed}, and is used:"));
             for consumer in consumers {
-                lines.push(format!("  {}:{}: {}", consumer.file, consumer.line, consumer.text));
+                lines.push(format!(
+                    "  {}:{}: {}",
+                    consumer.file, consumer.line, consumer.text
+                ));
             }
         }
         lines
@@ -181,22 +192,24 @@ pub enum CheckPlanError {
 }
 
 /// Looks at a plan's outputs with the contracts and the known consumers of a stack. `before` are the outputs it last
-/// applied, `root` where the source lies: GitOps files are looked for from there.
+/// applied. Contracts are read from `source`, the tree that is planned; GitOps files from beside `root`, where the project
+/// lies.
 pub fn check_plan(
+    source: &Path,
     root: &Path,
-    project: &Project,
-    stack: &StackName,
+    blocks: &[StageBlock],
+    relied: &Reliance,
     before: &Map<String, Value>,
     planned: &Planned,
 ) -> Result<PlanBreaks, CheckPlanError> {
-    let blocks = &project.stacks[stack].stages.publish;
     let mut breaks = PlanBreaks::default();
     for block in blocks {
         let Some(name) = contract_of(block) else {
             continue;
         };
-        let contract = find(root, &name)?;
-        let problems = contract.check_planned(planned, &texts(block, "partial"), &planned.sensitive);
+        let contract = find(source, &name)?;
+        let problems =
+            contract.check_planned(planned, &texts(block, "partial"), &planned.sensitive);
         breaks
             .problems
             .extend(problems.into_iter().map(|problem| (name.clone(), problem)));
@@ -205,9 +218,13 @@ pub fn check_plan(
     if lost.is_empty() {
         return Ok(breaks);
     }
-    let files = gitops::read(root, &project.gitops)?;
+    let files = gitops::read(root, &relied.gitops)?;
     for narrowed in lost {
-        let mut used = inputs(project, stack, &narrowed);
+        let inputs = narrowed
+            .path
+            .first()
+            .and_then(|name| relied.inputs.get(name));
+        let mut used = inputs.cloned().unwrap_or_default();
         for field in published_fields(blocks, &narrowed) {
             for (file, text) in &files {
                 used.extend(consumers(file, text, &field));
@@ -222,15 +239,13 @@ pub fn check_plan(
     Ok(breaks)
 }
 
-/// Inputs of other stacks that take the output.
-fn inputs(project: &Project, stack: &StackName, narrowed: &Narrowed) -> Vec<Consumer> {
-    let mut used = Vec::new();
+/// Who relies on a stack: inputs of other stacks, and where facts are consumed.
+pub fn reliance(project: &Project, stack: &StackName) -> Reliance {
+    let mut inputs: BTreeMap<String, Vec<Consumer>> = BTreeMap::new();
     for (name, other) in &project.stacks {
         for edge in other.edges.iter().filter(|edge| edge.upstream == *stack) {
-            if let EdgeKind::Output { output, input } = &edge.kind
-                && narrowed.path.first() == Some(output)
-            {
-                used.push(Consumer {
+            if let EdgeKind::Output { output, input } = &edge.kind {
+                inputs.entry(output.clone()).or_default().push(Consumer {
                     file: edge.at.file.clone(),
                     line: edge.at.line,
                     text: format!("input `{input}` of stack `{name}`"),
@@ -239,7 +254,10 @@ fn inputs(project: &Project, stack: &StackName, narrowed: &Narrowed) -> Vec<Cons
             }
         }
     }
-    used
+    Reliance {
+        inputs,
+        gitops: project.gitops.clone(),
+    }
 }
 
 /// Under which names an output is published.

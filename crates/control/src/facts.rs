@@ -23,8 +23,8 @@ use drivers::git::publish::{AccessError, Credential, PublishError, Remote, Remot
 use jiff::Timestamp;
 use model::contract::{Contract, ContractName, Problem};
 use model::facts::{
-    FactFile, Outputs, PrepareFactsError, Publish, Published, ReadManifestError, StateMark, TakenPath,
-    prepare,
+    FactFile, Outputs, PrepareFactsError, Publish, Published, ReadManifestError, StateMark,
+    TakenPath, prepare,
 };
 use model::ids::{RunId, StackName};
 use model::state::StateName;
@@ -98,7 +98,10 @@ pub enum PublishFactsError {
         path: String,
     },
     #[error("could not encrypt `{path}`")]
-    Seal { path: String, source: SealFactsError },
+    Seal {
+        path: String,
+        source: SealFactsError,
+    },
     #[error("could not publish to `{place}`")]
     Git { place: String, source: PublishError },
     #[error("could not publish to `{place}`")]
@@ -265,6 +268,19 @@ async fn jobs<'a>(
         }
     }
     Ok(jobs)
+}
+
+/// A file as it is published at a place now; none if it is not there, or is encrypted.
+pub async fn read_file(
+    control: &Control,
+    root: &Path,
+    asker: &BTreeMap<String, String>,
+    place: &Place,
+    path: &str,
+) -> Result<Option<Value>, PublishFactsError> {
+    let key = place_key(root, place)?;
+    let bytes = branch::read_file(control, root, asker, place, &key, path).await?;
+    Ok(bytes.and_then(|bytes| model::facts::read_values(&bytes)))
 }
 
 /// What the store calls a place: two blocks that lead to one branch are one.

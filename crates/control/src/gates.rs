@@ -172,8 +172,14 @@ async fn watch(gate: Gate, work: Arc<Work>) -> GateReport {
         };
         let at = Timestamp::now();
         let left = schedule.timeout.saturating_sub(look_began);
-        let Look { verdict, evidence } =
-            look::look(&gate, &work.probes, &work.clusters, &work.around, gate.look_limit(left)).await;
+        let Look { verdict, evidence } = look::look(
+            &gate,
+            &work.probes,
+            &work.clusters,
+            &work.around,
+            gate.look_limit(left),
+        )
+        .await;
         tries += 1;
         let since = match &last {
             Some((before, since)) if before.is_like(&verdict) => *since,

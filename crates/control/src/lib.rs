@@ -35,6 +35,7 @@ pub mod recovery;
 pub mod run_logs;
 pub mod runner;
 pub mod runs;
+pub mod secret_files;
 mod settled;
 pub mod sinks;
 pub mod spool;

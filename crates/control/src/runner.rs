@@ -157,6 +157,8 @@ pub(crate) struct Failure {
     interrupted: bool,
     policy: Box<Verdict>,
     left: Option<Box<Left>>,
+    /// What a stage after the apply had seen and done.
+    report: Option<Box<serde_json::Value>>,
 }
 
 impl Failure {
@@ -169,6 +171,7 @@ impl Failure {
             interrupted: false,
             policy: Box::default(),
             left: None,
+            report: None,
         }
     }
 
@@ -225,6 +228,7 @@ impl Failure {
             interrupted: self.interrupted,
             policy: *self.policy,
             left: self.left,
+            report: self.report,
         }
     }
 }

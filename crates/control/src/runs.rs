@@ -93,8 +93,9 @@ fn exec_word(state: &RunState) -> &'static str {
     match state {
         RunState::Queued | RunState::Deferred { .. } | RunState::Planned { .. } => "queued",
         RunState::Planning { .. } => "preparing",
-        RunState::Applying { .. } => "running",
-        RunState::Applied { .. } | RunState::Completing { .. } => state.word(),
+        RunState::Applying { .. } | RunState::Applied { .. } | RunState::Completing { .. } => {
+            "running"
+        }
         RunState::Finished { outcome, .. } => match outcome {
             Outcome::Planned { .. }
             | Outcome::Deferred { .. }

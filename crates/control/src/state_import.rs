@@ -385,6 +385,7 @@ pub(crate) async fn credential(
             .map(Secret::new)
             .ok_or(SecretError::Unset { name }),
         Reference::File(path) => secrets::read_file(&path, root, env.get("HOME").map(Path::new)),
+        Reference::Sops { path, key } => secrets::read_sops(&path, &key, root, env),
         Reference::Command(words) => {
             secrets::run_command(&words, root, &engine_environment(env, true)).await
         }

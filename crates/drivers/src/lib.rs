@@ -12,5 +12,6 @@ pub mod process;
 pub mod rego;
 pub mod secrets;
 pub mod snapshot;
+pub mod sops;
 pub mod state_http;
 pub mod tree;

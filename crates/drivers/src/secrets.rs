@@ -1,8 +1,8 @@
 //! Where secret references lead: resolved in the stage that needs them, never stored, and never part of
 //! an error.
 //!
-//! `env:` and `file:` belong to the machine of whoever asks; `command:` runs where the value is needed.
-//! Not here: the sources that come later (SOPS, Vault, clouds); they are named as not supported yet.
+//! `env:`, `file:` and `sops:` belong to the machine of whoever asks; `command:` runs where the value is needed.
+//! Not here: the sources that come later (Vault, clouds); they are named as not supported yet.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -15,17 +15,23 @@ use std::time::Duration;
 use model::secret::Secret;
 
 use crate::process::{self, Capture, CaptureError, Environment};
+use crate::sops::{self, DecryptError, Format, Identities, IdentityError};
 
 /// Enough for any key or certificate chain.
 const LARGEST: usize = 1 << 20;
 const COMMAND_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Where a secret comes from: `env:NAME`, `file:PATH` or `command:PROGRAM ARGS`.
+/// Where a secret comes from: `env:NAME`, `file:PATH`, `sops:FILE#KEY` or `command:PROGRAM ARGS`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reference {
     Env(String),
     /// As written: `~/` is the asker's home, a relative path starts at the project's root.
     File(String),
+    /// A value of an encrypted file, whose path is as that of `File`.
+    Sops {
+        path: String,
+        key: String,
+    },
     /// A program and its arguments; no shell.
     Command(Vec<String>),
 }
@@ -33,7 +39,7 @@ pub enum Reference {
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
     #[error(
-        "`{reference}` is not a secret reference: it begins with none of `env:`, `file:`, `command:`"
+        "`{reference}` is not a secret reference: it begins with none of `env:`, `file:`, `sops:`, `command:`"
     )]
     NoSource { reference: String },
     #[error("secrets from `{source_name}:` are not supported yet")]
@@ -54,6 +60,16 @@ pub enum SecretError {
     NotText { origin: String },
     #[error("the secret from {origin} is empty")]
     NoValue { origin: String },
+    #[error("`{reference}` does not say which value: `sops:FILE#KEY.PATH`")]
+    NoKey { reference: String },
+    #[error("the name of `{path}` does not say its format")]
+    Format { path: String },
+    #[error("could not read the private keys for `{path}`")]
+    Identities { path: String, source: IdentityError },
+    #[error("could not decrypt `{path}`")]
+    Decrypt { path: String, source: DecryptError },
+    #[error("`{path}` has no value at `{key}`")]
+    NoSuchValue { path: String, key: String },
     #[error("could not run the secret command `{program}`")]
     Run {
         program: String,
@@ -68,8 +84,7 @@ pub enum SecretError {
 }
 
 /// Sources of PROJECT-FILE that are not built yet.
-const LATER: [&str; 6] = [
-    "sops",
+const LATER: [&str; 5] = [
     "dotenv",
     "vault",
     "azure-keyvault",
@@ -90,7 +105,7 @@ impl FromStr for Reference {
                 source_name: source.to_owned(),
             });
         }
-        if !["env", "file", "command"].contains(&source) {
+        if !["env", "file", "sops", "command"].contains(&source) {
             return Err(no_source());
         }
         if rest.trim().is_empty() {
@@ -101,6 +116,17 @@ impl FromStr for Reference {
         Ok(match source {
             "env" => Self::Env(rest.to_owned()),
             "file" => Self::File(rest.to_owned()),
+            "sops" => match rest.split_once('#') {
+                Some((path, key)) if !path.is_empty() && !key.is_empty() => Self::Sops {
+                    path: path.to_owned(),
+                    key: key.to_owned(),
+                },
+                _ => {
+                    return Err(SecretError::NoKey {
+                        reference: raw.to_owned(),
+                    });
+                }
+            },
             _ => Self::Command(split_words(rest).ok_or_else(|| SecretError::OpenQuote {
                 reference: raw.to_owned(),
             })?),
@@ -133,8 +159,34 @@ pub async fn resolve(
             let home = around.asker.get("HOME").map(Path::new);
             read_file(path, around.root, home)
         }
+        Reference::Sops { path, key } => read_sops(path, key, around.root, around.asker),
         Reference::Command(words) => run_command(words, around.root, around.env).await,
     }
+}
+
+/// Decrypts the one value that a `sops:` secret names, with the keys that the asker's environment leads to.
+pub fn read_sops(
+    path: &str,
+    key: &str,
+    root: &Path,
+    asker: &BTreeMap<String, String>,
+) -> Result<Secret, SecretError> {
+    let format = Format::of(Path::new(path)).ok_or_else(|| SecretError::Format {
+        path: path.to_owned(),
+    })?;
+    let text = read_file(path, root, asker.get("HOME").map(Path::new))?;
+    let identities = Identities::from_environment(asker).map_err(|source| {
+        let path = path.to_owned();
+        SecretError::Identities { path, source }
+    })?;
+    let opened = sops::decrypt(text.expose(), format, &identities).map_err(|source| {
+        let path = path.to_owned();
+        SecretError::Decrypt { path, source }
+    })?;
+    opened.value(key).ok_or_else(|| SecretError::NoSuchValue {
+        path: path.to_owned(),
+        key: key.to_owned(),
+    })
 }
 
 /// Reads a `file:` secret; one newline at its end does not count.

@@ -22,7 +22,7 @@ use jsonschema::{Draft, ValidationError, Validator};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub use consumers::{Consumer, Use, consumers};
+pub use consumers::{Consumer, Reliance, Use, consumers};
 pub use mapping::{Mapped, mapped};
 pub use narrowing::{Narrowed, narrowed, narrowed_schema};
 pub use planned::{Planned, planned};
@@ -250,7 +250,9 @@ impl Contract {
             };
         }
         if let ValidationErrorKind::AdditionalProperties { unexpected } = error.kind() {
-            let field = unexpected.first().map_or(field.clone(), |it| join(&field, it));
+            let field = unexpected
+                .first()
+                .map_or(field.clone(), |it| join(&field, it));
             return Problem {
                 field,
                 found: "there".to_owned(),
@@ -355,9 +357,13 @@ fn describe(value: &Value, is_secret: bool) -> String {
         Value::Bool(_) | Value::Number(_) | Value::String(_) if is_secret => {
             format!("{} (sensitive)", with_article(kind_of(value)))
         }
-        Value::Bool(_) | Value::Number(_) => format!("{} ({})", with_article(kind_of(value)), shown(value)),
+        Value::Bool(_) | Value::Number(_) => {
+            format!("{} ({})", with_article(kind_of(value)), shown(value))
+        }
         Value::String(text) if text.is_empty() => "an empty text".to_owned(),
-        Value::String(text) if text.len() > 80 => format!("a text of {} characters", text.chars().count()),
+        Value::String(text) if text.len() > 80 => {
+            format!("a text of {} characters", text.chars().count())
+        }
         Value::String(_) => format!("the text {}", shown(value)),
         Value::Array(items) => format!("a list of {}", items.len()),
         Value::Object(fields) if fields.is_empty() => "an empty object".to_owned(),

@@ -74,6 +74,23 @@ pub struct FactFile {
     pub encrypt: Encrypt,
 }
 
+impl FactFile {
+    /// Its values that are not for everybody's eyes, by path.
+    pub fn sensitive_paths(&self) -> BTreeSet<String> {
+        match &self.encrypt {
+            Encrypt::Nothing => BTreeSet::new(),
+            Encrypt::Leaves(paths) => paths.iter().map(|path| field_name(path)).collect(),
+            Encrypt::All => self.values.keys().cloned().collect(),
+        }
+    }
+}
+
+/// What a published file holds, unless it is encrypted.
+pub fn read_values(bytes: &[u8]) -> Option<Value> {
+    let value: Value = yaml_serde::from_slice(bytes).ok()?;
+    value.get("sops").is_none().then_some(value)
+}
+
 impl fmt::Debug for FactFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FactFile")
@@ -242,17 +259,17 @@ fn refer(values: &mut Map<String, Value>, stack: &str, hidden: &BTreeMap<String,
 fn check_path(path: &str) -> Result<(), PrepareFactsError> {
     let why = if path.is_empty() || path.starts_with('/') || path.ends_with('/') {
         "it must lead to a file below the root of the repository"
-    } else if path
-        .split('/')
-        .any(|part| matches!(part, "" | "." | ".."))
-    {
+    } else if path.split('/').any(|part| matches!(part, "" | "." | "..")) {
         "a part of it is empty, `.` or `..`"
     } else if path
         .split('/')
         .any(|part| part.eq_ignore_ascii_case(".git") || part == ".terrane")
     {
         "`.git` and `.terrane` are not for files of others"
-    } else if path.chars().any(|c| c.is_control() || c == '"' || c == '\\') {
+    } else if path
+        .chars()
+        .any(|c| c.is_control() || c == '"' || c == '\\')
+    {
         "it holds a character that Git would write in another way"
     } else {
         return Ok(());

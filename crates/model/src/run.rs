@@ -233,6 +233,9 @@ pub struct Problem {
     /// What an engine that died had done, and no state knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left: Option<Box<Left>>,
+    /// What a stage after the apply had seen and done until then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub report: Option<Box<Value>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -294,6 +297,7 @@ impl Problem {
             interrupted: false,
             policy: Verdict::default(),
             left: None,
+            report: None,
         }
     }
 }

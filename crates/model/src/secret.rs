@@ -18,6 +18,16 @@ impl Secret {
     }
 }
 
+/// What held it is overwritten: memory that is given back may be shown to the next who gets it.
+impl Drop for Secret {
+    fn drop(&mut self) {
+        let mut bytes = std::mem::take(&mut self.0).into_bytes();
+        bytes.fill(0);
+        // What nobody reads again need not be written: so somebody reads it.
+        std::hint::black_box(&bytes);
+    }
+}
+
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("[secret]")

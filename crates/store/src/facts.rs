@@ -89,7 +89,12 @@ impl Store {
         tx.execute(
             "UPDATE fact_commit SET pushed_at = $4 \
              WHERE project = $1 AND place = $2 AND commit_id = $3 AND pushed_at IS NULL",
-            &[project.into(), place.into(), commit.into(), Timestamp::now().into()],
+            &[
+                project.into(),
+                place.into(),
+                commit.into(),
+                Timestamp::now().into(),
+            ],
         )
         .await?;
         tx.commit().await?;
@@ -105,7 +110,10 @@ impl Store {
         const SELECT: &str = "SELECT commit_id FROM fact_commit \
             WHERE project = $1 AND place = $2 AND pushed_at IS NOT NULL \
             ORDER BY pushed_at DESC, id DESC LIMIT 1";
-        let row = self.db.fetch_optional(SELECT, &[project.into(), place.into()]).await?;
+        let row = self
+            .db
+            .fetch_optional(SELECT, &[project.into(), place.into()])
+            .await?;
         row.map(|row| Ok(row.text(0)?.to_owned())).transpose()
     }
 
@@ -116,8 +124,7 @@ impl Store {
         place: &str,
         commits: &[String],
     ) -> Result<BTreeSet<String>, StoreError> {
-        const SELECT: &str =
-            "SELECT commit_id FROM fact_commit WHERE project = $1 AND place = $2 AND commit_id = $3";
+        const SELECT: &str = "SELECT commit_id FROM fact_commit WHERE project = $1 AND place = $2 AND commit_id = $3";
         let mut known = BTreeSet::new();
         for commit in commits {
             let args = [project.into(), place.into(), commit.as_str().into()];
@@ -189,7 +196,10 @@ mod tests {
     async fn a_commit_is_known_before_it_is_pushed_and_the_last_one_after() {
         let home = TestHome::new();
         let store = home.open().await;
-        let (a, b) = ([file("x.yaml", "1", None)], [file("x.yaml", "2", Some("p"))]);
+        let (a, b) = (
+            [file("x.yaml", "1", None)],
+            [file("x.yaml", "2", Some("p"))],
+        );
         for (commit, files) in [("a", &a), ("b", &b), ("b", &b)] {
             let new = NewFactCommit {
                 project: "p",
@@ -201,13 +211,19 @@ mod tests {
             store.fact_commit_insert(&new).await.unwrap();
         }
         let asked = ["a", "b", "c"].map(str::to_owned);
-        let known = store.fact_commit_known("p", "r#main", &asked).await.unwrap();
+        let known = store
+            .fact_commit_known("p", "r#main", &asked)
+            .await
+            .unwrap();
         assert_eq!(known, BTreeSet::from(["a".to_owned(), "b".to_owned()]));
         assert_eq!(store.fact_commit_last("p", "r#main").await.unwrap(), None);
         store.fact_commit_pushed("p", "r#main", "a").await.unwrap();
         let last = store.fact_commit_last("p", "r#main").await.unwrap();
         assert_eq!(last.as_deref(), Some("a"));
-        let history = store.fact_file_history("p", "r#main", "x.yaml").await.unwrap();
+        let history = store
+            .fact_file_history("p", "r#main", "x.yaml")
+            .await
+            .unwrap();
         let seen: Vec<_> = history
             .iter()
             .map(|past| (past.digest.bytes.as_str(), past.is_pushed))

@@ -66,7 +66,10 @@ impl Served {
         let method = words.next().unwrap_or_default().to_owned();
         let target = words.next().unwrap_or_default().to_owned();
         let (path, query) = target.split_once('?').unwrap_or((&target, ""));
-        self.log.lock().expect("a lock").push(format!("{method} {target}"));
+        self.log
+            .lock()
+            .expect("a lock")
+            .push(format!("{method} {target}"));
         let mut headers = Vec::new();
         loop {
             let mut header = String::new();
@@ -112,7 +115,10 @@ impl Served {
         let output = backend.wait_with_output()?;
         // It may end without having read all.
         let _ = feeder.join();
-        let end = output.stdout.windows(4).position(|part| part == b"\r\n\r\n");
+        let end = output
+            .stdout
+            .windows(4)
+            .position(|part| part == b"\r\n\r\n");
         let (head, content) = output.stdout.split_at(end.unwrap_or(0));
         let head = String::from_utf8_lossy(head).into_owned();
         let status = head.lines().find_map(|line| line.strip_prefix("Status: "));
@@ -120,7 +126,10 @@ impl Served {
         let mut text = format!("HTTP/1.1 {}\r\n", status.unwrap_or("200 OK"));
         others.for_each(|line| text.extend([line, "\r\n"]));
         let content = content.get(4..).unwrap_or_default();
-        text.push_str(&format!("Content-Length: {}\r\nConnection: close\r\n\r\n", content.len()));
+        text.push_str(&format!(
+            "Content-Length: {}\r\nConnection: close\r\n\r\n",
+            content.len()
+        ));
         stream.write_all(text.as_bytes())?;
         stream.write_all(content)
     }

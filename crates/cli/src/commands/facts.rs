@@ -54,10 +54,8 @@ struct DiffArgs {
 /// `--take-over` writes over what others committed there: a break-glass act, recorded with its reason in the home and in
 /// the branch itself.
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Examples:\n  terrane facts publish k8s-prod\n  \
-                  terrane facts publish k8s-prod --take-over --reason \"edited by hand in the incident\""
-)]
+#[command(after_help = "Examples:\n  terrane facts publish k8s-prod\n  \
+                  terrane facts publish k8s-prod --take-over --reason \"edited by hand in the incident\"")]
 struct PublishArgs {
     /// Stacks, as selectors; none: those here
     stacks: Vec<String>,
@@ -245,7 +243,14 @@ fn difference(stack: &StackName, compared: &Compared) -> String {
         "{stack} → {} ({}, branch `{}`): {what}\n",
         would.place, would.repository, would.branch
     );
-    text.push_str(&files(would, ["differs from the state", "as in the state", "no longer in the state"]));
+    text.push_str(&files(
+        would,
+        [
+            "differs from the state",
+            "as in the state",
+            "no longer in the state",
+        ],
+    ));
     if let Some(foreign) = &compared.foreign {
         text.push_str(&format!("  ! {foreign}\n"));
     }

@@ -79,7 +79,7 @@ impl Tail {
         };
         // A plan that is made afresh begins its log anew.
         if file.metadata().is_ok_and(|found| found.len() < self.read) {
-            *self = Self::new(self.path.clone());
+            *self = Self::new(self.path.clone(), self.is_ours);
         }
         let mut new = Vec::new();
         if file.seek(SeekFrom::Start(self.read)).is_err() || file.read_to_end(&mut new).is_err() {

@@ -10,9 +10,18 @@ fn applied() -> TestTerrane {
     let facts = "\nfacts \"runtime\" { repository = \"../facts.git\" }\n";
     let publish = "publish \"runtime\" {\n    path     = \"prod/globals.yaml\"\n    contract = \"edge/v1\"\n    \
                    values   = { azure = { envoyPublicIpAddress = output.address } }\n  }";
-    test.write("terrane.hcl", &format!("{HEAD}{facts}{}", stack("app", publish)))
-        .write("contracts/edge/v1.json", r#"{"required": ["address"], "properties": {"address": {"format": "address"}}}"#)
-        .write("app/main.tf", "output \"address\" {\n  value = \"20.1.2.3\"\n}\n");
+    test.write(
+        "terrane.hcl",
+        &format!("{HEAD}{facts}{}", stack("app", publish)),
+    )
+    .write(
+        "contracts/edge/v1.json",
+        r#"{"required": ["address"], "properties": {"address": {"format": "address"}}}"#,
+    )
+    .write(
+        "app/main.tf",
+        "output \"address\" {\n  value = \"20.1.2.3\"\n}\n",
+    );
     drop(test.git(&["init", "--quiet", "--bare", "../facts.git"]));
     drop(test.cli(&["apply", "--auto-approve"]).expect(0));
     test
@@ -59,16 +68,39 @@ fn facts_are_shown_compared_and_published() {
 fn what_others_wrote_is_written_over_only_with_a_reason() {
     let test = applied();
     drop(test.cli(&["facts", "publish"]).expect(0));
-    drop(test.git(&["clone", "--quiet", "--branch", "facts", "../facts.git", "../clone"]));
+    drop(test.git(&[
+        "clone",
+        "--quiet",
+        "--branch",
+        "facts",
+        "../facts.git",
+        "../clone",
+    ]));
     test.write("../clone/prod/globals.yaml", "azure: {}\n");
-    drop(test.git(&["-C", "../clone", "commit", "--quiet", "--all", "-m", "by hand"]));
+    drop(test.git(&[
+        "-C", "../clone", "commit", "--quiet", "--all", "-m", "by hand",
+    ]));
     drop(test.git(&["-C", "../clone", "push", "--quiet", "origin", "facts"]));
     assert!(plain(&test, &["facts", "diff"], 2).contains("`by hand`"));
     let refused = plain(&test, &["facts", "publish"], 4);
     assert!(refused.contains("--take-over --reason"), "{refused}");
     drop(test.cli(&["facts", "publish", "--take-over"]).expect(64));
-    drop(test.cli(&["facts", "publish", "app", "--take-over", "--reason", "not by hand"]).expect(0));
+    drop(
+        test.cli(&[
+            "facts",
+            "publish",
+            "app",
+            "--take-over",
+            "--reason",
+            "not by hand",
+        ])
+        .expect(0),
+    );
     drop(test.cli(&["facts", "diff"]).expect(0));
-    let record = test.git(&["--git-dir=../facts.git", "show", "facts:.terrane/break-glass/k3v9qd.json"]);
+    let record = test.git(&[
+        "--git-dir=../facts.git",
+        "show",
+        "facts:.terrane/break-glass/k3v9qd.json",
+    ]);
     assert!(record.contains("\"reason\": \"not by hand\""), "{record}");
 }

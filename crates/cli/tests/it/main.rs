@@ -43,6 +43,7 @@ mod random_kills;
 mod recovery;
 mod run_logs;
 mod seals;
+mod secret;
 mod selectors;
 mod sensitive;
 mod server;

@@ -27,7 +27,10 @@ pub enum ReadGitopsError {
 
 /// Texts by path, as seen from the root. What is no text, and what is too large, is left out; a place that does not
 /// exist is empty: not everybody has the other repository at hand.
-pub(super) fn read(root: &Path, globs: &[String]) -> Result<BTreeMap<String, String>, ReadGitopsError> {
+pub(super) fn read(
+    root: &Path,
+    globs: &[String],
+) -> Result<BTreeMap<String, String>, ReadGitopsError> {
     let mut texts = BTreeMap::new();
     for glob in globs {
         let whole = lexical(&root.join(glob));

@@ -52,8 +52,14 @@ fn world() -> (tempfile::TempDir, PathBuf) {
         fs::write(path, text).unwrap();
     };
     write("terrane.hcl", PROJECT);
-    write("network/main.tf", "output \"gateway\" {\n  value = \"10.0.0.1\"\n}\n");
-    write("apps/main.tf", "variable \"gateway\" {\n  type = string\n}\n");
+    write(
+        "network/main.tf",
+        "output \"gateway\" {\n  value = \"10.0.0.1\"\n}\n",
+    );
+    write(
+        "apps/main.tf",
+        "variable \"gateway\" {\n  type = string\n}\n",
+    );
     write(
         "contracts/edge/v1.json",
         r#"{"required": ["gateway", "zone"], "properties": {"gateway": {"format": "address"}}}"#,
@@ -70,13 +76,21 @@ fn world() -> (tempfile::TempDir, PathBuf) {
 fn an_output_that_is_not_declared_is_found_in_the_source() {
     let (_dir, root) = world();
     let open = crate::projects::open(&root, &BTreeMap::new()).unwrap();
-    let found = open.loaded.findings.iter().find(|finding| finding.code == "contract-output");
+    let found = open
+        .loaded
+        .findings
+        .iter()
+        .find(|finding| finding.code == "contract-output");
     let found = found.unwrap();
     insta::assert_snapshot!(found.message, @"stack `network` declares no output `zone`, which the contract `edge/v1` requires");
     assert_eq!(found.places[0].at.line, 23);
     fs::remove_file(root.join("contracts/edge/v1.json")).unwrap();
     let open = crate::projects::open(&root, &BTreeMap::new()).unwrap();
-    let found = open.loaded.findings.iter().find(|finding| finding.code == "contract");
+    let found = open
+        .loaded
+        .findings
+        .iter()
+        .find(|finding| finding.code == "contract");
     insta::assert_snapshot!(found.unwrap().message, @"there is no contract `edge/v1`");
 }
 
@@ -93,7 +107,9 @@ fn a_plan_that_takes_a_used_output_away_lists_who_uses_it() {
     let planned = planned(plan.to_string().as_bytes()).unwrap();
     let before = json!({"gateway": "10.0.0.1", "unused": "x"});
     let stack = "network".parse().unwrap();
-    let breaks = check_plan(&root, &project, &stack, before.as_object().unwrap(), &planned).unwrap();
+    let (relied, before) = (reliance(&project, &stack), before.as_object().unwrap());
+    let blocks = &project.stacks[&stack].stages.publish;
+    let breaks = check_plan(&root, &root, blocks, &relied, before, &planned).unwrap();
     insta::assert_snapshot!(breaks.lines().join("\n"), @r"
     contract `edge/v1`: `gateway` is missing, expected a value
     `gateway` is gone, was a text, and is used:

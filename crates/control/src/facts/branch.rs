@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use drivers::git::publish::{PublishError, Publisher, Push};
 use model::break_glass::Act;
 use model::facts::{
-    BREAK_GLASS, Changes, CommitMessage, Encrypt, FactFile, FileChange, MANIFEST, Manifest, Published, PublishedFile, Wanted, changes,
+    BREAK_GLASS, Changes, CommitMessage, Encrypt, FactFile, FileChange, MANIFEST, Manifest,
+    Published, PublishedFile, Wanted, changes,
 };
 use model::project::Owns;
 use serde_json::json;
@@ -64,9 +65,74 @@ pub(super) struct Sealed {
     pub(super) plain: Option<String>,
 }
 
+/// What is on a branch under a path.
+pub(super) async fn read_file(
+    control: &Control,
+    root: &Path,
+    asker: &BTreeMap<String, String>,
+    place: &Place,
+    key: &str,
+    path: &str,
+) -> Result<Option<Vec<u8>>, PublishFactsError> {
+    let _turn = lock(cache(control, key)).await?;
+    let publisher = open(control, root, asker, place, key).await?;
+    let git = |source| PublishFactsError::Git {
+        place: place.name.clone(),
+        source,
+    };
+    let Some(tip) = publisher.tip().await.map_err(git)? else {
+        return Ok(None);
+    };
+    let mut files = publisher.files(&tip, &[path]).await.map_err(git)?;
+    if files.is_none() {
+        let tip = publisher.fetch(false).await.map_err(git)?;
+        files = publisher.files(&tip, &[path]).await.map_err(git)?;
+    }
+    Ok(files.and_then(|mut files| files.remove(path)))
+}
+
+fn cache(control: &Control, key: &str) -> PathBuf {
+    let name = drivers::snapshot::sha256(key.as_bytes());
+    control.home.work().join("facts").join(&name[..16])
+}
+
+async fn open(
+    control: &Control,
+    root: &Path,
+    asker: &BTreeMap<String, String>,
+    place: &Place,
+    key: &str,
+) -> Result<Publisher, PublishFactsError> {
+    let remote = remote_of(root, place)?;
+    let cache = cache(control, key).with_extension("git");
+    let private = control.home.work().join("facts");
+    let opened = Publisher::open(asker, &cache, &private, &remote);
+    opened.await.map_err(|source| PublishFactsError::Git {
+        place: place.name.clone(),
+        source,
+    })
+}
+
+/// One publisher of this home at a time for each place: they share a cache, and would only lose pushes to each
+/// other.
+async fn lock(cache: PathBuf) -> Result<File, PublishFactsError> {
+    let path = cache.with_extension("lock");
+    let open = path.clone();
+    let locked = tokio::task::spawn_blocking(move || {
+        make_private(open.parent().unwrap_or(&open))?;
+        let file = File::options().create(true).append(true).open(&open)?;
+        file.lock()?;
+        Ok(file)
+    });
+    let locked = locked
+        .await
+        .unwrap_or_else(|err| Err(io::Error::other(err)));
+    locked.map_err(|source| PublishFactsError::File { path, source })
+}
+
 impl Job<'_> {
     pub(super) async fn publish(&self) -> Result<Published, PublishFactsError> {
-        let _turn = self.lock().await?;
+        let _turn = lock(self.cache()).await?;
         let publisher = self.open().await?;
         let digester = self.control.store.keyed_digester("facts").await?;
         let mut taken_over = false;
@@ -85,7 +151,8 @@ impl Job<'_> {
                 return Ok(self.report(seen.tip, &changes, false));
             }
             let message = self.message(&changes);
-            let made = publisher.commit(seen.tip.as_deref(), &changes, &message, self.publication.at);
+            let made =
+                publisher.commit(seen.tip.as_deref(), &changes, &message, self.publication.at);
             let commit = made.await.map_err(|err| self.git(err))?;
             self.remember(&commit, &changes, &sealed, &digester).await?;
             let pushed = publisher.push(&commit, seen.tip.as_deref()).await;
@@ -105,7 +172,7 @@ impl Job<'_> {
     }
 
     pub(super) async fn compare(&self) -> Result<Compared, PublishFactsError> {
-        let _turn = self.lock().await?;
+        let _turn = lock(self.cache()).await?;
         let publisher = self.open().await?;
         let digester = self.control.store.keyed_digester("facts").await?;
         let seen = self.look(&publisher).await?;
@@ -139,32 +206,20 @@ impl Job<'_> {
         }
     }
 
-    /// One publisher of this home at a time for each place: they share a cache, and would only lose pushes to each
-    /// other.
-    async fn lock(&self) -> Result<File, PublishFactsError> {
-        let path = self.cache().with_extension("lock");
-        let open = path.clone();
-        let locked = tokio::task::spawn_blocking(move || {
-            make_private(open.parent().unwrap_or(&open))?;
-            let file = File::options().create(true).append(true).open(&open)?;
-            file.lock()?;
-            Ok(file)
-        });
-        let locked = locked.await.unwrap_or_else(|err| Err(io::Error::other(err)));
-        locked.map_err(|source| PublishFactsError::File { path, source })
-    }
-
     fn cache(&self) -> PathBuf {
-        let name = drivers::snapshot::sha256(self.key.as_bytes());
-        self.control.home.work().join("facts").join(&name[..16])
+        cache(self.control, &self.key)
     }
 
     async fn open(&self) -> Result<Publisher, PublishFactsError> {
-        let remote = remote_of(self.publication.root, self.place)?;
-        let cache = self.cache().with_extension("git");
-        let private = self.control.home.work().join("facts");
-        let opened = Publisher::open(self.publication.asker, &cache, &private, &remote);
-        opened.await.map_err(|err| self.git(err))
+        let publication = self.publication;
+        open(
+            self.control,
+            publication.root,
+            publication.asker,
+            self.place,
+            &self.key,
+        )
+        .await
     }
 
     async fn look(&self, publisher: &Publisher) -> Result<Seen, PublishFactsError> {
@@ -188,7 +243,9 @@ impl Job<'_> {
             files = publisher.files(&tip, &paths).await.map_err(git)?;
         }
         let files = files.unwrap_or_default();
-        let bytes = files.get(MANIFEST).filter(|_| self.place.owns == Owns::Branch);
+        let bytes = files
+            .get(MANIFEST)
+            .filter(|_| self.place.owns == Owns::Branch);
         let manifest = Manifest::read(bytes.map(Vec::as_slice));
         let manifest = match (manifest, self.publication.take_over) {
             (Ok(manifest), _) => manifest,
@@ -219,18 +276,27 @@ impl Job<'_> {
             let mut past = Vec::new();
             if file.encrypt != Encrypt::Nothing && current.is_some() {
                 let store = &self.control.store;
-                past = store.fact_file_history(self.project(), &self.key, &file.path).await?;
+                past = store
+                    .fact_file_history(self.project(), &self.key, &file.path)
+                    .await?;
             }
             let header = self.header();
-            let sealed = sealed::seal(self.publication.root, file, &header, |plain| {
-                let plain = digester.digest(plain);
-                let reused = current.filter(|bytes| {
-                    let bytes = digester.digest(bytes);
-                    past.iter()
-                        .any(|it| it.digest.bytes == bytes && it.digest.plain.as_ref() == Some(&plain))
-                });
-                (plain, reused.cloned())
-            });
+            let sealed = sealed::seal(
+                self.publication.root,
+                file,
+                &header,
+                self.publication.at,
+                |plain| {
+                    let plain = digester.digest(plain);
+                    let reused = current.filter(|bytes| {
+                        let bytes = digester.digest(bytes);
+                        past.iter().any(|it| {
+                            it.digest.bytes == bytes && it.digest.plain.as_ref() == Some(&plain)
+                        })
+                    });
+                    (plain, reused.cloned())
+                },
+            );
             let sealed = sealed.map_err(|source| PublishFactsError::Seal {
                 path: file.path.clone(),
                 source,
@@ -297,7 +363,11 @@ impl Job<'_> {
 
     /// The emergency acts of this project, so that whoever looks into Git next finds them.
     async fn break_glass(&self) -> Result<BTreeMap<String, Vec<u8>>, PublishFactsError> {
-        let acts = self.control.store.break_glass_list_of(self.project()).await?;
+        let acts = self
+            .control
+            .store
+            .break_glass_list_of(self.project())
+            .await?;
         if acts.is_empty() {
             return Ok(BTreeMap::new());
         }
@@ -315,7 +385,8 @@ impl Job<'_> {
                 })
             })
             .collect();
-        let mut bytes = serde_json::to_vec_pretty(&json!({ "break_glass": acts })).unwrap_or_default();
+        let mut bytes =
+            serde_json::to_vec_pretty(&json!({ "break_glass": acts })).unwrap_or_default();
         bytes.push(b'\n');
         Ok(BTreeMap::from([(self.break_glass_path(), bytes)]))
     }
@@ -323,7 +394,11 @@ impl Job<'_> {
     fn message(&self, changes: &Changes) -> String {
         let publication = self.publication;
         let is_fact = |path: &&String| !path.starts_with(".terrane/");
-        let contracts: BTreeSet<_> = self.files.iter().filter_map(|file| file.contract.as_ref()).collect();
+        let contracts: BTreeSet<_> = self
+            .files
+            .iter()
+            .filter_map(|file| file.contract.as_ref())
+            .collect();
         let message = CommitMessage {
             project: self.project(),
             stack: publication.stack.as_str(),
@@ -331,7 +406,12 @@ impl Job<'_> {
             state: publication.state,
             contracts: contracts.into_iter().collect(),
             source: publication.source,
-            written: changes.write.keys().filter(is_fact).map(String::as_str).collect(),
+            written: changes
+                .write
+                .keys()
+                .filter(is_fact)
+                .map(String::as_str)
+                .collect(),
             withdrawn: changes.remove.iter().map(String::as_str).collect(),
             taken_over: publication
                 .take_over
@@ -381,7 +461,10 @@ impl Job<'_> {
             state: &self.publication.state_of(self.control),
             actor: &take_over.person,
             reason: Some(&take_over.reason),
-            detail: format!("facts `{}`, branch `{}`", self.place.name, self.place.branch),
+            detail: format!(
+                "facts `{}`, branch `{}`",
+                self.place.name, self.place.branch
+            ),
         };
         self.control.store.break_glass_open(&new).await?;
         Ok(())

@@ -76,9 +76,13 @@ impl CurrentFactsError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Place(err) => err.hint(),
-            Self::Resolve { stack, .. } => Some(format!("`terrane apply {stack}` makes its outputs anew")),
+            Self::Resolve { stack, .. } => {
+                Some(format!("`terrane apply {stack}` makes its outputs anew"))
+            }
             Self::Git(err) => err.hint(),
-            Self::Outputs { .. } | Self::State { .. } | Self::Secret { .. } | Self::Publish(_) => None,
+            Self::Outputs { .. } | Self::State { .. } | Self::Secret { .. } | Self::Publish(_) => {
+                None
+            }
         }
     }
 }
@@ -114,8 +118,8 @@ impl Current {
             }
             None => None,
         };
-        let is_applied = !outputs.is_empty()
-            || document.as_ref().is_some_and(|it| !it.instances.is_empty());
+        let is_applied =
+            !outputs.is_empty() || document.as_ref().is_some_and(|it| !it.instances.is_empty());
         let secrets = read_secrets(&project.facts, &open.root, asker).await?;
         let given = Given {
             outputs: &outputs,
@@ -124,7 +128,12 @@ impl Current {
             secrets: &secrets,
         };
         let own_remote = match &open.git {
-            Some(git) if project.facts.values().any(|place| place.repository.is_none()) => {
+            Some(git)
+                if project
+                    .facts
+                    .values()
+                    .any(|place| place.repository.is_none()) =>
+            {
                 git.remote_url("origin")?
             }
             Some(_) | None => None,

@@ -39,7 +39,11 @@ impl fmt::Display for ForeignCommit {
         } else {
             "made"
         };
-        write!(f, "{} {verb} commit `{short}` (`{}`)", self.author, self.subject)?;
+        write!(
+            f,
+            "{} {verb} commit `{short}` (`{}`)",
+            self.author, self.subject
+        )?;
         if let Some(at) = self.at {
             write!(f, " at {}", at.strftime("%Y-%m-%d %H:%M UTC"))?;
         }
@@ -65,7 +69,11 @@ impl Job<'_> {
         }
     }
 
-    async fn judge_branch(&self, publisher: &Publisher, seen: &Seen) -> Result<(), PublishFactsError> {
+    async fn judge_branch(
+        &self,
+        publisher: &Publisher,
+        seen: &Seen,
+    ) -> Result<(), PublishFactsError> {
         let store = &self.control.store;
         let last = store.fact_commit_last(self.project(), &self.key).await?;
         let Some(tip) = &seen.tip else {
@@ -78,7 +86,11 @@ impl Job<'_> {
             };
         };
         let tips = std::slice::from_ref(tip);
-        if !store.fact_commit_known(self.project(), &self.key, tips).await?.is_empty() {
+        if !store
+            .fact_commit_known(self.project(), &self.key, tips)
+            .await?
+            .is_empty()
+        {
             return self.note_pushed(tip).await;
         }
         let git = |err| self.git(err);
@@ -99,7 +111,9 @@ impl Job<'_> {
             let commit = publisher.commit_read(tip).await.map_err(git)?;
             return Err(self.foreign(commit, Vec::new(), true));
         };
-        let known = store.fact_commit_known(self.project(), &self.key, &since).await?;
+        let known = store
+            .fact_commit_known(self.project(), &self.key, &since)
+            .await?;
         for id in since.iter().filter(|id| !known.contains(*id)) {
             let commit = publisher.commit_read(id).await.map_err(git)?;
             let changed = publisher.changed_by(id).await.map_err(git)?;
@@ -120,7 +134,11 @@ impl Job<'_> {
     }
 
     /// None if it cannot be read.
-    async fn manifest_at(&self, publisher: &Publisher, commit: &str) -> Result<Option<Manifest>, PublishFactsError> {
+    async fn manifest_at(
+        &self,
+        publisher: &Publisher,
+        commit: &str,
+    ) -> Result<Option<Manifest>, PublishFactsError> {
         let files = publisher.files(commit, &[MANIFEST]).await;
         let files = files.map_err(|err| self.git(err))?.unwrap_or_default();
         Ok(Manifest::read(files.get(MANIFEST).map(Vec::as_slice)).ok())
@@ -139,7 +157,9 @@ impl Job<'_> {
             let path = &file.path;
             let now = seen.files.get(path).map(|bytes| digester.digest(bytes));
             let store = &self.control.store;
-            let past = store.fact_file_history(self.project(), &self.key, path).await?;
+            let past = store
+                .fact_file_history(self.project(), &self.key, path)
+                .await?;
             let is_ours = match (&now, past.is_empty()) {
                 (None, true) => true,
                 (Some(_), true) => self.says_it_is_ours(publisher, tip, path).await?,
@@ -157,7 +177,10 @@ impl Job<'_> {
                 let git = |err| self.git(err);
                 publisher.fetch(true).await.map_err(git)?;
                 let id = publisher.last_touched(tip, path).await.map_err(git)?;
-                let commit = publisher.commit_read(id.as_ref().unwrap_or(tip)).await.map_err(git)?;
+                let commit = publisher
+                    .commit_read(id.as_ref().unwrap_or(tip))
+                    .await
+                    .map_err(git)?;
                 return Err(self.foreign(commit, vec![path.clone()], false));
             }
         }

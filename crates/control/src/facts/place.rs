@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use model::config::eval::{EvaluateError, Values, evaluate};
-use model::project::{FactsPlace, Input, Owns, SensitiveFacts};
 use model::config::resolve::StageValues;
 use model::ids::StackName;
+use model::project::{FactsPlace, Input, Owns, SensitiveFacts};
 use model::secret::Secret;
 use serde_json::Value;
 
@@ -49,7 +49,9 @@ impl ReadPlaceError {
     /// The next step.
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::NoRemote { .. } => Some("say `repository = \"…\"`: a Git remote or a path".to_owned()),
+            Self::NoRemote { .. } => {
+                Some("say `repository = \"…\"`: a Git remote or a path".to_owned())
+            }
             Self::Value { .. } | Self::NotText { .. } => None,
         }
     }

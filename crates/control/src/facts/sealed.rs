@@ -1,36 +1,119 @@
-//! The bytes of a file of facts: in clear, or encrypted for whom `.sops.yaml` names.
+//! The bytes of a file of facts: in clear, or encrypted for whom `.sops.yaml` of the project names.
 
+use std::collections::BTreeSet;
+use std::io;
 use std::path::Path;
 
-use model::facts::{Encrypt, FactFile, render};
+use drivers::sops::{self, EncryptError, RuleError, RulesError, Selection, SelectionError};
+use jiff::Timestamp;
+use model::facts::{Encrypt, FactFile, Format, render};
 
 use super::branch::Sealed;
 
+/// Where SOPS looks for its rules.
+const RULES: &str = ".sops.yaml";
+
 #[derive(Debug, thiserror::Error)]
 pub enum SealFactsError {
-    #[error("encrypted facts are not built yet")]
-    NotBuilt,
+    #[error("the project has no `{RULES}`")]
+    NoRules,
+    #[error("could not read `{RULES}`")]
+    Read(#[source] io::Error),
+    #[error("could not understand `{RULES}`")]
+    Rules(#[from] RulesError),
+    #[error("no recipient could be found")]
+    Rule(#[from] RuleError),
+    #[error("the names of its fields cannot be told to SOPS")]
+    Selection(#[from] SelectionError),
+    #[error("SOPS refused it")]
+    Encrypt(#[from] EncryptError),
 }
 
 impl SealFactsError {
     /// The next step.
     pub fn hint(&self) -> Option<String> {
-        None
+        match self {
+            Self::NoRules => Some(format!(
+                "write a `{RULES}` at the project's root with a `creation_rules` entry for the published path"
+            )),
+            Self::Rule(_) => Some(format!("add a rule for that path to `{RULES}`")),
+            Self::Read(_) | Self::Rules(_) | Self::Selection(_) | Self::Encrypt(_) => None,
+        }
     }
 }
 
 /// `reuse` gets what would be encrypted and for whom; it says its digest, and the bytes there are for it already.
 pub(super) fn seal(
-    _root: &Path,
+    root: &Path,
     file: &FactFile,
     header: &str,
-    _reuse: impl FnOnce(&[u8]) -> (String, Option<Vec<u8>>),
+    now: Timestamp,
+    reuse: impl FnOnce(&[u8]) -> (String, Option<Vec<u8>>),
 ) -> Result<Sealed, SealFactsError> {
-    match &file.encrypt {
-        Encrypt::Nothing => Ok(Sealed {
-            bytes: render(file.format, &file.values, Some(header)),
-            plain: None,
-        }),
-        Encrypt::Leaves(_) | Encrypt::All => Err(SealFactsError::NotBuilt),
-    }
+    let keys = match &file.encrypt {
+        Encrypt::Nothing => {
+            return Ok(Sealed {
+                bytes: render(file.format, &file.values, Some(header)),
+                plain: None,
+            });
+        }
+        Encrypt::Leaves(pointers) => Some(key_names(pointers)),
+        Encrypt::All => None,
+    };
+    let text = match std::fs::read_to_string(root.join(RULES)) {
+        Ok(text) => text,
+        Err(err) if err.kind() == io::ErrorKind::NotFound => return Err(SealFactsError::NoRules),
+        Err(err) => return Err(SealFactsError::Read(err)),
+    };
+    let rule = sops::rules(&text)?.for_path(&file.path)?;
+    let selection = match &keys {
+        Some(keys) => Selection::only(keys.iter().map(String::as_str))?,
+        None => Selection::default(),
+    };
+    let rule = rule.selecting(selection);
+    // A comment would be encrypted, too.
+    let plain = render(file.format, &file.values, None);
+    let mut readers: Vec<&str> = rule
+        .recipients
+        .iter()
+        .map(sops::Recipient::as_str)
+        .collect();
+    readers.sort_unstable();
+    let mut whole = plain.clone();
+    whole.push(0);
+    whole.extend(readers.join("\n").into_bytes());
+    whole.push(0);
+    whole.extend(format!("{keys:?}").into_bytes());
+    let (digest, reused) = reuse(&whole);
+    let bytes = match reused {
+        Some(bytes) => bytes,
+        None => {
+            let format = match file.format {
+                Format::Yaml => sops::Format::Yaml,
+                Format::Json => sops::Format::Json,
+            };
+            let plain = String::from_utf8_lossy(&plain);
+            sops::encrypt(&plain, format, &rule, None, now)?.into_bytes()
+        }
+    };
+    Ok(Sealed {
+        bytes,
+        plain: Some(digest),
+    })
+}
+
+/// SOPS chooses by the name of a key: the nearest one above each leaf.
+fn key_names(pointers: &BTreeSet<String>) -> BTreeSet<String> {
+    let is_index = |part: &&str| part.bytes().all(|byte| byte.is_ascii_digit());
+    pointers
+        .iter()
+        .filter_map(|pointer| {
+            pointer
+                .split('/')
+                .skip(1)
+                .filter(|part| !is_index(part))
+                .last()
+        })
+        .map(|part| part.replace("~1", "/").replace("~0", "~"))
+        .collect()
 }

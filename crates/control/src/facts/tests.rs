@@ -1,11 +1,15 @@
 //! Publishing with real Git to bare repositories: who may write, who loses, and what a crash leaves behind.
 
+mod secrets;
+
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use drivers::git::publish::{Publisher, Push};
 use model::facts::{Changes, FileChange, MANIFEST, Manifest};
+use model::project::{Owns, SensitiveFacts};
+use model::secret::Secret;
 use serde_json::json;
 use store::{FactDigest, NewFactCommit};
 
@@ -73,7 +77,14 @@ impl World {
     fn edit(&self, path: &str, text: &str) {
         let clone = self.dir.path().join("clone");
         let _ = fs::remove_dir_all(&clone);
-        self.git(&["clone", "--quiet", "--branch", "facts", "facts.git", "clone"]);
+        self.git(&[
+            "clone",
+            "--quiet",
+            "--branch",
+            "facts",
+            "facts.git",
+            "clone",
+        ]);
         let file = clone.join(path);
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(file, text).unwrap();
@@ -169,7 +180,12 @@ fn call<'a>(stack: &'a str, files: &'a [(&'a str, &'a str)]) -> Call<'a> {
 )]
 fn git(dir: &Path, args: &[&str]) -> String {
     let output = std::process::Command::new("git")
-        .args(["-c", "user.name=Somebody", "-c", "user.email=somebody@example.io"])
+        .args([
+            "-c",
+            "user.name=Somebody",
+            "-c",
+            "user.email=somebody@example.io",
+        ])
         .args(args)
         .current_dir(dir)
         .env("GIT_CONFIG_GLOBAL", "/dev/null")
@@ -217,9 +233,18 @@ async fn facts_are_written_once_and_say_where_they_come_from() {
 #[tokio::test]
 async fn what_a_stack_no_longer_says_is_withdrawn() {
     let world = World::new().await;
-    world.publish(call("one", &[("a.yaml", "1"), ("b.yaml", "1")])).await.unwrap();
-    world.publish(call("two", &[("c.yaml", "1")])).await.unwrap();
-    let fewer = world.publish(call("one", &[("a.yaml", "1")])).await.unwrap();
+    world
+        .publish(call("one", &[("a.yaml", "1"), ("b.yaml", "1")]))
+        .await
+        .unwrap();
+    world
+        .publish(call("two", &[("c.yaml", "1")]))
+        .await
+        .unwrap();
+    let fewer = world
+        .publish(call("one", &[("a.yaml", "1")]))
+        .await
+        .unwrap();
     assert_eq!(fewer.files[1].what, FileChange::Withdrawn);
     assert_eq!(world.files(), [MANIFEST, "a.yaml", "c.yaml"]);
     // Destroyed, and another one that the project no longer has.
@@ -234,16 +259,25 @@ async fn what_a_stack_no_longer_says_is_withdrawn() {
 #[tokio::test]
 async fn a_foreign_commit_stops_until_it_is_taken_over() {
     let world = World::new().await;
-    world.publish(call("one", &[("a.yaml", "1")])).await.unwrap();
+    world
+        .publish(call("one", &[("a.yaml", "1")]))
+        .await
+        .unwrap();
     world.edit("a.yaml", "value: by hand\n");
-    let refused = world.publish(call("one", &[("a.yaml", "1")])).await.unwrap_err();
+    let refused = world
+        .publish(call("one", &[("a.yaml", "1")]))
+        .await
+        .unwrap_err();
     let PublishFactsError::Foreign { foreign, .. } = &refused else {
         panic!("{refused:?}");
     };
     assert_eq!(foreign.author, "Somebody <somebody@example.io>");
     assert_eq!(foreign.files, ["a.yaml"]);
     let said = refused.to_string();
-    assert!(said.contains("`mend it by hand`") && said.contains(&foreign.commit[..10]), "{said}");
+    assert!(
+        said.contains("`mend it by hand`") && said.contains(&foreign.commit[..10]),
+        "{said}"
+    );
     assert!(refused.hint().unwrap().contains("--take-over"));
     assert_eq!(world.file("a.yaml"), "value: by hand\n");
 
@@ -254,42 +288,86 @@ async fn a_foreign_commit_stops_until_it_is_taken_over() {
     world.publish(forced).await.unwrap();
     assert!(world.file("a.yaml").contains("value: \"1\""));
     let record = world.file(".terrane/break-glass/p.json");
-    assert!(record.contains("facts taken over") && record.contains("edited by hand"), "{record}");
+    assert!(
+        record.contains("facts taken over") && record.contains("edited by hand"),
+        "{record}"
+    );
     // From here on all is as before.
-    assert!(!world.publish(call("one", &[("a.yaml", "1")])).await.unwrap().is_new);
+    assert!(
+        !world
+            .publish(call("one", &[("a.yaml", "1")]))
+            .await
+            .unwrap()
+            .is_new
+    );
 }
 
 #[tokio::test]
 async fn a_file_of_nobody_is_foreign_too_and_so_is_a_rewritten_branch() {
     let world = World::new().await;
-    world.publish(call("one", &[("a.yaml", "1")])).await.unwrap();
+    world
+        .publish(call("one", &[("a.yaml", "1")]))
+        .await
+        .unwrap();
     world.edit("README.md", "hello\n");
-    let refused = world.publish(call("one", &[("a.yaml", "2")])).await.unwrap_err();
-    assert!(matches!(&refused, PublishFactsError::Foreign { foreign, .. } if foreign.files == ["README.md"]));
+    let refused = world
+        .publish(call("one", &[("a.yaml", "2")]))
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(&refused, PublishFactsError::Foreign { foreign, .. } if foreign.files == ["README.md"])
+    );
     let tree = world.in_branch(&["rev-parse", "facts^{tree}"]);
     let orphan = world.in_branch(&["commit-tree", tree.trim(), "-m", "squashed"]);
     world.in_branch(&["update-ref", "refs/heads/facts", orphan.trim()]);
-    let refused = world.publish(call("one", &[("a.yaml", "2")])).await.unwrap_err();
-    assert!(matches!(&refused, PublishFactsError::Foreign { foreign, .. } if foreign.rewritten), "{refused}");
+    let refused = world
+        .publish(call("one", &[("a.yaml", "2")]))
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(&refused, PublishFactsError::Foreign { foreign, .. } if foreign.rewritten),
+        "{refused}"
+    );
     world.in_branch(&["update-ref", "-d", "refs/heads/facts"]);
-    let refused = world.publish(call("one", &[("a.yaml", "2")])).await.unwrap_err();
-    assert!(matches!(refused, PublishFactsError::BranchGone { .. }), "{refused}");
+    let refused = world
+        .publish(call("one", &[("a.yaml", "2")]))
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(refused, PublishFactsError::BranchGone { .. }),
+        "{refused}"
+    );
 }
 
 #[tokio::test]
 async fn two_projects_share_a_branch_and_leave_each_other_alone() {
     let ours = World::new().await;
     let theirs = World::beside(&ours.dir, "theirs", "q").await;
-    ours.publish(call("one", &[("ours.yaml", "1")])).await.unwrap();
-    theirs.publish(call("one", &[("theirs.yaml", "1")])).await.unwrap();
-    ours.publish(call("one", &[("ours.yaml", "2")])).await.unwrap();
-    theirs.publish(call("one", &[("theirs.yaml", "2")])).await.unwrap();
+    ours.publish(call("one", &[("ours.yaml", "1")]))
+        .await
+        .unwrap();
+    theirs
+        .publish(call("one", &[("theirs.yaml", "1")]))
+        .await
+        .unwrap();
+    ours.publish(call("one", &[("ours.yaml", "2")]))
+        .await
+        .unwrap();
+    theirs
+        .publish(call("one", &[("theirs.yaml", "2")]))
+        .await
+        .unwrap();
     assert_eq!(ours.files(), [MANIFEST, "ours.yaml", "theirs.yaml"]);
-    let taken = theirs.publish(call("one", &[("ours.yaml", "3")])).await.unwrap_err();
+    let taken = theirs
+        .publish(call("one", &[("ours.yaml", "3")]))
+        .await
+        .unwrap_err();
     assert!(matches!(taken, PublishFactsError::Taken { .. }), "{taken}");
     // A home without a memory, as a CI job has: the last commit says that it is terrane's.
     let job = World::beside(&ours.dir, "job", "p").await;
-    job.publish(call("one", &[("ours.yaml", "4")])).await.unwrap();
+    job.publish(call("one", &[("ours.yaml", "4")]))
+        .await
+        .unwrap();
     assert!(ours.file("ours.yaml").contains('4'));
 }
 
@@ -298,7 +376,14 @@ async fn named_files_are_ours_and_the_rest_is_not() {
     let world = World::new().await;
     let paths = |value| Call {
         owns: Owns::Paths,
-        ..call("one", if value == "1" { &[("egress/values.yaml", "1")] } else { &[("egress/values.yaml", "2")] })
+        ..call(
+            "one",
+            if value == "1" {
+                &[("egress/values.yaml", "1")]
+            } else {
+                &[("egress/values.yaml", "2")]
+            },
+        )
     };
     world.publish(paths("1")).await.unwrap();
     assert_eq!(world.files(), ["egress/values.yaml"]);
@@ -312,7 +397,10 @@ async fn named_files_are_ours_and_the_rest_is_not() {
     let PublishFactsError::Foreign { foreign, .. } = &refused else {
         panic!("{refused:?}");
     };
-    assert_eq!((foreign.subject.as_str(), foreign.files.as_slice()), ("mend it by hand", &["egress/values.yaml".to_owned()][..]));
+    assert_eq!(
+        (foreign.subject.as_str(), foreign.files.as_slice()),
+        ("mend it by hand", &["egress/values.yaml".to_owned()][..])
+    );
     let forced = Call {
         take_over: Some("it was a mistake"),
         ..paths("2")
@@ -323,7 +411,10 @@ async fn named_files_are_ours_and_the_rest_is_not() {
     job.publish(paths("1")).await.unwrap();
     let stranger = World::beside(&world.dir, "stranger", "q").await;
     let refused = stranger.publish(paths("2")).await.unwrap_err();
-    assert!(matches!(refused, PublishFactsError::Foreign { .. }), "{refused}");
+    assert!(
+        matches!(refused, PublishFactsError::Foreign { .. }),
+        "{refused}"
+    );
     let withdrawn = Call {
         files: &[],
         ..paths("1")
@@ -351,7 +442,9 @@ async fn a_crash_between_push_and_record_is_no_foreign_commit() {
             credential: None,
         };
         let asker = BTreeMap::from([("PATH".to_owned(), std::env::var("PATH").unwrap())]);
-        let publisher = Publisher::open(&asker, &root.join("c.git"), root, &remote).await.unwrap();
+        let publisher = Publisher::open(&asker, &root.join("c.git"), root, &remote)
+            .await
+            .unwrap();
         let tip = publisher.fetch(false).await.unwrap();
         assert_eq!(Some(&tip), first.commit.as_ref());
         let bytes = b"value: \"2\"\n".to_vec();
@@ -376,7 +469,10 @@ async fn a_crash_between_push_and_record_is_no_foreign_commit() {
             files: &[digest],
         };
         store.fact_commit_insert(&new).await.unwrap();
-        assert_eq!(publisher.push(&commit, Some(&tip)).await.unwrap(), Push::Done);
+        assert_eq!(
+            publisher.push(&commit, Some(&tip)).await.unwrap(),
+            Push::Done
+        );
 
         world.publish(wanted(&[("a.yaml", "3")])).await.unwrap();
         assert!(world.file("a.yaml").contains('3'));
@@ -387,13 +483,25 @@ async fn a_crash_between_push_and_record_is_no_foreign_commit() {
 #[tokio::test]
 async fn a_commit_that_never_arrived_is_not_waited_for() {
     let world = World::new().await;
-    world.publish(call("one", &[("a.yaml", "1")])).await.unwrap();
+    world
+        .publish(call("one", &[("a.yaml", "1")]))
+        .await
+        .unwrap();
     let hook = world.dir.path().join("facts.git/hooks/pre-receive");
     testkit::write_program(&hook, "#!/bin/sh\nexit 1\n");
-    let refused = world.publish(call("one", &[("a.yaml", "2")])).await.unwrap_err();
-    assert!(matches!(refused, PublishFactsError::Git { .. }), "{refused}");
+    let refused = world
+        .publish(call("one", &[("a.yaml", "2")]))
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(refused, PublishFactsError::Git { .. }),
+        "{refused}"
+    );
     fs::remove_file(hook).unwrap();
-    let done = world.publish(call("one", &[("a.yaml", "2")])).await.unwrap();
+    let done = world
+        .publish(call("one", &[("a.yaml", "2")]))
+        .await
+        .unwrap();
     assert!(done.is_new);
     assert_eq!(world.commits(), 2);
 }

@@ -1,4 +1,5 @@
-//! The stages after an apply: publishing, bootstrapping, verifying. Each may be carried out again at any time.
+//! The stages after an apply: publishing, bootstrapping, verifying. Each may be carried out again at any time, and
+//! each leaves a report that says what was seen and done.
 //!
 //! Not here: what they do (`facts`, `bootstrap`, `gates`), where their values come from (`stages`).
 
@@ -7,23 +8,31 @@ use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-use drivers::process::engine_environment;
+use drivers::process::{Environment, engine_environment};
 use model::masking::Mask;
 use model::project::Backend;
 use model::run::{RunEvent, Stage};
-use model::stage::StageBlock;
+use model::stage::{ResolvedBlock, StageBlock};
 use serde_json::{Value, json};
 
 use super::{Failure, Job, failed};
 use crate::stages::{Side, StackValues};
 
+mod bootstrapping;
+mod publishing;
+mod verifying;
+
 pub(super) async fn carry_out(job: &Job<'_>, stage: Stage) -> RunEvent {
     let mut mask = Mask::default();
     let ended = {
         let mut interrupts = job.interrupts.lock().await;
-        tokio::select! {
-            ended = stage_of(job, stage, &mut mask) => ended,
-            () = interrupts.next() => Err(Failure::interrupted()),
+        if interrupts.came().await {
+            Err(Failure::interrupted())
+        } else {
+            tokio::select! {
+                ended = stage_of(job, stage, &mut mask) => ended,
+                () = interrupts.next() => Err(Failure::interrupted()),
+            }
         }
     };
     match ended {
@@ -32,7 +41,7 @@ pub(super) async fn carry_out(job: &Job<'_>, stage: Stage) -> RunEvent {
             let stages = job.spec.stages_after();
             RunEvent::StageFinished {
                 part: stage,
-                report,
+                report: json!(report),
                 then: stages.iter().find(later).copied(),
             }
         }
@@ -40,43 +49,79 @@ pub(super) async fn carry_out(job: &Job<'_>, stage: Stage) -> RunEvent {
     }
 }
 
-async fn stage_of(job: &Job<'_>, stage: Stage, mask: &mut Mask) -> Result<Value, Failure> {
+/// What a stage leaves for people.
+#[derive(Debug, serde::Serialize)]
+struct Report {
+    /// In a few words.
+    summary: String,
+    details: Value,
+}
+
+/// What a stage works with.
+struct Part<'a> {
+    job: &'a Job<'a>,
+    /// The project's root.
+    root: &'a Path,
+    /// What programs see.
+    env: Environment,
+    values: StackValues,
+    log: StageLog,
+}
+
+impl Part<'_> {
+    /// The blocks with their values, none of which comes from the outside world.
+    fn resolve(&self, blocks: &[StageBlock]) -> Result<Vec<ResolvedBlock>, Failure> {
+        let resolved = self.values.resolve(blocks);
+        resolved.map_err(|err| Failure::because("could not work out what it says", &err))
+    }
+}
+
+async fn stage_of(job: &Job<'_>, stage: Stage, mask: &mut Mask) -> Result<Report, Failure> {
     let stages = &job.spec.stack.stages;
     let blocks: &[StageBlock] = match stage {
+        // What is gone has no values any more.
+        _ if job.spec.destroy => &[],
         Stage::Publishing => &stages.publish,
         Stage::Bootstrapping => &stages.bootstrap,
         Stage::Verifying => &stages.gates,
         Stage::Preparing | Stage::Planning | Stage::Applying => &[],
     };
     let env = engine_environment(job.asker.env(), job.spec.target.is_open());
+    let root = Path::new(&job.spec.root);
     let side = Side {
         asker: job.asker,
-        root: Path::new(&job.spec.root),
+        root,
         env: &env,
     };
     let is_ours = job.spec.target.backend == Backend::Terrane;
-    let gathered = StackValues::gather(
-        job.control,
-        &job.spec.stack,
-        is_ours,
-        blocks,
-        std::iter::empty(),
-        &side,
-    );
-    let values = gathered
-        .await
-        .map_err(|err| Failure::because("could not get the values it needs", &err))?;
+    let places = job.spec.facts.values().flat_map(|place| {
+        let inputs = [&place.repository, &place.branch, &place.credential];
+        inputs.into_iter().flatten()
+    });
+    let stack = &job.spec.stack;
+    let values = StackValues::gather(job.control, stack, is_ours, blocks, places, &side).await;
+    let values =
+        values.map_err(|err| Failure::because("could not get the values it needs", &err))?;
     *mask = values.mask();
-    let log = StageLog::open(job, stage, mask.clone())?;
-    let resolved = values
-        .resolve(blocks)
-        .map_err(|err| Failure::because("could not work out what it says", &err))?;
-    log.say(&format!("{} blocks", resolved.len()));
-    Ok(json!({ "summary": format!("{} blocks", resolved.len()) }))
+    let part = Part {
+        job,
+        root,
+        log: StageLog::open(job, stage, mask.clone())?,
+        values,
+        env,
+    };
+    match stage {
+        Stage::Publishing => publishing::publish(&part, blocks).await,
+        Stage::Bootstrapping => bootstrapping::bootstrap(&part, blocks).await,
+        Stage::Verifying => verifying::verify(part, blocks).await,
+        Stage::Preparing | Stage::Planning | Stage::Applying => {
+            Err(Failure::new("this stage does not follow an apply"))
+        }
+    }
 }
 
 /// What a stage says while it is at work: for whoever watches, and for later. Without secrets.
-pub(super) struct StageLog {
+struct StageLog {
     file: File,
     mask: Mask,
 }
@@ -93,7 +138,7 @@ impl StageLog {
     }
 
     /// One line, as engines write theirs.
-    pub(super) fn say(&self, words: &str) {
+    fn say(&self, words: &str) {
         let line = json!({
             "@level": "info",
             "@message": self.mask.mask_text(words),
@@ -102,5 +147,13 @@ impl StageLog {
         });
         // A line that cannot be written now is not worth a failure.
         drop(writeln!(&self.file, "{line}"));
+    }
+}
+
+/// A count with its noun.
+fn count(number: usize, noun: &str) -> String {
+    match number {
+        1 => format!("1 {noun}"),
+        _ => format!("{number} {noun}s"),
     }
 }

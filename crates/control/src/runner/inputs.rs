@@ -369,7 +369,7 @@ async fn secret(spec: &RunSpec, asker: &Asker, reference: &str) -> Result<Secret
     };
     match reference.parse::<Reference>().map_err(failed)? {
         Reference::Env(name) => asker.env().get(&name).map(Secret::new),
-        Reference::File(_) => asker.file(reference),
+        Reference::File(_) | Reference::Sops { .. } => asker.file(reference),
         Reference::Command(words) => {
             let env = engine_environment(asker.env(), spec.target.is_open());
             let root = Path::new(&spec.root);

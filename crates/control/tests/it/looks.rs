@@ -1,8 +1,15 @@
 //! What gates see of a cluster.
 
+use std::collections::BTreeSet;
+
+use control::gates::{Around, run};
 use drivers::kubernetes::{AgentObjects, ClusterLook, Clusters, Wanted};
 use drivers::process::Environment;
+use model::diagnostic::Location;
+use model::gate::{Asked, Gate};
+use model::masking::Mask;
 use model::secret::Secret;
+use model::stage::ResolvedBlock;
 use serde_json::{Value, json};
 use testkit::Kubernetes;
 
@@ -100,7 +107,7 @@ async fn certificates_gateways_and_load_balancers() {
         "gateways",
         json!({"apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway", "metadata": {"name": "edge"}, "spec": {
             "gatewayClassName": "a", "listeners": [{"name": "tls", "port": 443, "protocol": "TLS"}]}}),
-        json!({"listeners": [{"name": "tls", "attachedRoutes": 0, "conditions": [condition("Programmed", "True", "")]}]}),
+        json!({"listeners": [{"name": "tls", "attachedRoutes": 0, "supportedKinds": [], "conditions": [condition("Programmed", "True", "")]}]}),
     );
     scene.make(
         "/api/v1",
@@ -251,4 +258,75 @@ async fn kustomizations_and_releases_of_flux() {
     well Kustomization NS/all: Ready=True (Test): applied [Ready=True]
     NOT HelmRelease NS/web: Ready=False (Test): upgrade failed [Ready=True]
     ");
+}
+
+/// From the block of a stack to the report of a gate.
+#[tokio::test]
+async fn gates_on_clusters_pass_and_fail_with_evidence() {
+    let scene = Scene::new();
+    scene.make(
+        "/api/v1",
+        "services",
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"},
+            "spec": {"type": "LoadBalancer", "ports": [{"port": 443}]}}),
+        json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.7"}]}}),
+    );
+    let block = |kind: &str, name: &str, attrs: Value| {
+        let mut attrs = attrs.as_object().unwrap().clone();
+        attrs.insert("kubeconfig".to_owned(), scene.cluster.kubeconfig().into());
+        attrs.insert("namespace".to_owned(), scene.namespace.clone().into());
+        ResolvedBlock {
+            kind: kind.to_owned(),
+            name: name.to_owned(),
+            each: None,
+            attrs,
+            blocks: Vec::new(),
+            sensitive: BTreeSet::from(["kubeconfig".to_owned()]),
+            at: Location::default(),
+        }
+    };
+    let field = "status.loadBalancer.ingress[0].ip";
+    let service = |name: &str, expect: &str| {
+        let attrs = json!({"kind": "Service", "name": "web", "field": field, "expect": expect});
+        block("kubernetes", name, attrs)
+    };
+    let asked = Asked::Kubernetes {
+        object: format!("Service/{}/web", scene.namespace),
+        field: field.to_owned(),
+    };
+    let mut equal = block(
+        "equal",
+        "reserved",
+        json!({"values": ["192.0.2.7", asked.to_value()]}),
+    );
+    equal.attrs.shift_remove("namespace");
+    let blocks = [
+        service("address", "192.0.2.7"),
+        service("other-address", "192.0.2.8"),
+        block("argocd", "apps", json!({})),
+        equal,
+    ];
+    let gates = Gate::read_all(&blocks).unwrap();
+    let around = Around {
+        dir: "/".into(),
+        env: Environment::new(),
+        mask: Mask::default(),
+        once: true,
+    };
+    let (events, _heard) = tokio::sync::mpsc::unbounded_channel();
+    let reports = run(gates, around, &events).await;
+    let told: String = reports
+        .iter()
+        .map(|report| format!("{}: {}\n", report.name, report.verdict.brief()))
+        .collect();
+    let told = told.replace(&scene.namespace, "NS");
+    insta::assert_snapshot!(told, @r"
+    address: passed
+    other-address: Service NS/web: status.loadBalancer.ingress[0].ip = 192.0.2.7
+    apps: *: nothing has a name like this
+    reserved: passed
+    ");
+    let kept = serde_json::to_string(&reports).unwrap();
+    assert!(kept.contains(&scene.cluster.address()), "{kept}");
+    assert!(!kept.contains(Kubernetes::TOKEN), "{kept}");
 }

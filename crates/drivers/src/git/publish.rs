@@ -125,7 +125,9 @@ impl Publisher {
                 source,
             };
             std::fs::create_dir_all(cache).map_err(failed)?;
-            let made = publisher.git(&["init", "--bare", "--quiet", "."], &[]).await?;
+            let made = publisher
+                .git(&["init", "--bare", "--quiet", "."], &[])
+                .await?;
             publisher.said(&made, "make a cache for")?;
         }
         Ok(publisher)
@@ -205,7 +207,11 @@ impl Publisher {
     }
 
     /// The commit that last touched a file, as far as can be seen from here.
-    pub async fn last_touched(&self, tip: &str, path: &str) -> Result<Option<String>, PublishError> {
+    pub async fn last_touched(
+        &self,
+        tip: &str,
+        path: &str,
+    ) -> Result<Option<String>, PublishError> {
         let args = ["rev-list", "--max-count=1", tip, "--", path];
         let called = self.git(&args, &[]).await?;
         let said = self.said(&called, "read the history of")?;
@@ -214,7 +220,11 @@ impl Publisher {
 
     /// Whose commit it is.
     pub async fn commit_read(&self, id: &str) -> Result<Commit, PublishError> {
-        let found = self.objects(&[format!("{id}^{{commit}}")]).await?.pop().flatten();
+        let found = self
+            .objects(&[format!("{id}^{{commit}}")])
+            .await?
+            .pop()
+            .flatten();
         let text = found.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
         text.and_then(|text| read_commit(id, &text))
             .ok_or(PublishError::Answer {
@@ -225,7 +235,15 @@ impl Publisher {
     /// The files by which a commit differs from each of its parents.
     pub async fn changed_by(&self, id: &str) -> Result<Vec<String>, PublishError> {
         let args = [
-            "diff-tree", "--root", "-r", "-m", "-z", "--name-only", "--no-renames", "--no-commit-id", id,
+            "diff-tree",
+            "--root",
+            "-r",
+            "-m",
+            "-z",
+            "--name-only",
+            "--no-renames",
+            "--no-commit-id",
+            id,
         ];
         let called = self.git(&args, &[]).await?;
         let mut files = names(&self.said(&called, "compare commits of")?);
@@ -258,9 +276,21 @@ impl Publisher {
 
     /// Moves the branch to a commit, if it still is where it was; `old` None: if it does not exist.
     pub async fn push(&self, commit: &str, old: Option<&str>) -> Result<Push, PublishError> {
-        let lease = format!("--force-with-lease={}:{}", self.reference(), old.unwrap_or_default());
+        let lease = format!(
+            "--force-with-lease={}:{}",
+            self.reference(),
+            old.unwrap_or_default()
+        );
         let spec = format!("{commit}:{}", self.reference());
-        let args = ["push", "--porcelain", "--quiet", &lease, "--", &self.url, &spec];
+        let args = [
+            "push",
+            "--porcelain",
+            "--quiet",
+            &lease,
+            "--",
+            &self.url,
+            &spec,
+        ];
         let called = self.git(&args, &[]).await?;
         if called.exit.code() == Some(0) {
             return Ok(Push::Done);
@@ -272,9 +302,14 @@ impl Publisher {
             self.said(&called, "push to")?;
             return Err(PublishError::Answer { deed: "push" });
         };
-        let is_race = ["stale info", "cannot lock ref", "failed to update ref", "fetch first"]
-            .iter()
-            .any(|reason| refused.contains(reason));
+        let is_race = [
+            "stale info",
+            "cannot lock ref",
+            "failed to update ref",
+            "fetch first",
+        ]
+        .iter()
+        .any(|reason| refused.contains(reason));
         if is_race || self.tip().await?.as_deref() != old {
             return Ok(Push::Late);
         }
@@ -326,8 +361,13 @@ impl Publisher {
 
 /// What a server's hook said is worth more than that it declined.
 fn explain(refused: &str, stderr: &str) -> String {
-    let remote = stderr.lines().filter_map(|line| line.strip_prefix("remote: "));
-    let remote: Vec<&str> = remote.map(str::trim).filter(|line| !line.is_empty()).collect();
+    let remote = stderr
+        .lines()
+        .filter_map(|line| line.strip_prefix("remote: "));
+    let remote: Vec<&str> = remote
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect();
     if remote.is_empty() {
         refused.to_owned()
     } else {

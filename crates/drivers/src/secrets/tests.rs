@@ -25,6 +25,14 @@ fn references() {
         "command:a 'b",
         "`command:a 'b` has a quote that does not end",
     );
+    check(
+        "sops:a/b.yaml#c.d",
+        r#"Sops { path: "a/b.yaml", key: "c.d" }"#,
+    );
+    check(
+        "sops:a/b.yaml",
+        "`sops:a/b.yaml` does not say which value: `sops:FILE#KEY.PATH`",
+    );
     check("env:", "`env:` names nothing after its `:`");
     check(
         "vault:kv/a#b",
@@ -32,11 +40,11 @@ fn references() {
     );
     check(
         "TOKEN",
-        "`TOKEN` is not a secret reference: it begins with none of `env:`, `file:`, `command:`",
+        "`TOKEN` is not a secret reference: it begins with none of `env:`, `file:`, `sops:`, `command:`",
     );
     check(
         "evn:TOKEN",
-        "`evn:TOKEN` is not a secret reference: it begins with none of `env:`, `file:`, `command:`",
+        "`evn:TOKEN` is not a secret reference: it begins with none of `env:`, `file:`, `sops:`, `command:`",
     );
 }
 

@@ -1,3 +1,5 @@
+//! What is read from a block, which steps follow from it, and how they are told.
+
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};

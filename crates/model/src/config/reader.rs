@@ -485,7 +485,7 @@ impl<'a> Reader<'a> {
         for (reference, at) in &seen.secrets {
             let at = source.location(at.clone());
             match kinds::secret_source(reference) {
-                Ok("env" | "file" | "command") => {}
+                Ok("env" | "file" | "sops" | "command") => {}
                 Ok(scheme) => self.note_later(format!("`{scheme}:` secrets"), at),
                 Err((message, hint)) => {
                     let mut finding =

@@ -18,7 +18,7 @@ pub fn render() -> String {
     }
     out.push_str("\n## Secret references\n\n| reference | is |\n|---|---|\n");
     for (scheme, shape, doc) in SECRETS {
-        let later = if matches!(*scheme, "env" | "file" | "command") {
+        let later = if matches!(*scheme, "env" | "file" | "sops" | "command") {
             ""
         } else {
             " (not yet effective)"

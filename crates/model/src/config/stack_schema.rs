@@ -214,7 +214,11 @@ pub(crate) static PUBLISH: Block = Block {
         )
         .required()
         .refs(Refs::Own),
-        attr("contract", Kind::Contract, "what the stack's outputs must satisfy"),
+        attr(
+            "contract",
+            Kind::Contract,
+            "what the stack's outputs must satisfy",
+        ),
         attr(
             "partial",
             Kind::Texts,
@@ -226,7 +230,11 @@ pub(crate) static PUBLISH: Block = Block {
             "what is published; default: the contract's outputs as they are",
         )
         .refs(Refs::Own),
-        attr("plain", Kind::Texts, "fields that look like a secret and are none"),
+        attr(
+            "plain",
+            Kind::Texts,
+            "fields that look like a secret and are none",
+        ),
     ],
     blocks: &[many(&SINK)],
     doc: "Publishes facts of the stack after its apply.",
@@ -324,7 +332,6 @@ static BOOTSTRAP: Block = Block {
     ],
     blocks: &[many(&SECRET)],
     doc: "Makes a new cluster follow Git.",
-    later: true,
     ..PLAIN
 };
 
@@ -481,7 +488,6 @@ pub(crate) static GATE: Block = Block {
         },
     ],
     doc: "A probe that must pass before the stack counts as done.",
-    later: true,
     ..PLAIN
 };
 

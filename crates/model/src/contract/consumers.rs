@@ -13,7 +13,20 @@
 //!
 //! Not here: which files (`control::contracts`), inputs of other stacks (they are edges of the graph).
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
+
+/// Who relies on a stack's outputs, as far as the project knows.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reliance {
+    /// By output: inputs of other stacks.
+    #[serde(default)]
+    pub inputs: BTreeMap<String, Vec<Consumer>>,
+    /// Globs of files that consume facts.
+    #[serde(default)]
+    pub gitops: Vec<String>,
+}
 
 /// One place that uses a field.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -82,16 +95,21 @@ fn in_template(line: &str, field: &[String]) -> bool {
         let path = rest[..end.unwrap_or(rest.len())].trim_end_matches('.');
         used(&path.split('.').collect::<Vec<_>>())
     });
-    let indexed = line.match_indices("index .Values ").chain(line.match_indices("index $.Values ")).any(|(at, word)| {
-        let rest = &line[at + word.len()..];
-        let mut path = Vec::new();
-        let mut rest = rest.trim_start();
-        while let Some((name, more)) = rest.strip_prefix('"').and_then(|rest| rest.split_once('"')) {
-            path.push(name);
-            rest = more.trim_start();
-        }
-        used(&path)
-    });
+    let indexed = line
+        .match_indices("index .Values ")
+        .chain(line.match_indices("index $.Values "))
+        .any(|(at, word)| {
+            let rest = &line[at + word.len()..];
+            let mut path = Vec::new();
+            let mut rest = rest.trim_start();
+            while let Some((name, more)) =
+                rest.strip_prefix('"').and_then(|rest| rest.split_once('"'))
+            {
+                path.push(name);
+                rest = more.trim_start();
+            }
+            used(&path)
+        });
     dotted || indexed
 }
 
@@ -99,7 +117,8 @@ fn is_key_of(key: &[String], field: &[String]) -> bool {
     let names: Vec<&str> = key.iter().map(String::as_str).collect();
     let is = |names: &[&str]| names.len() == field.len() && on_one_way(names, field);
     // Values of a subchart, or of `helm.values` in an Application, stand deeper.
-    let at_end = field.len() > 1 && names.len() > field.len() && is(&names[names.len() - field.len()..]);
+    let at_end =
+        field.len() > 1 && names.len() > field.len() && is(&names[names.len() - field.len()..]);
     is(&names) || at_end
 }
 

@@ -40,7 +40,14 @@ impl fmt::Display for Narrowed {
 /// Compares values as they are with values as they are planned. What is unknown takes nothing away.
 pub fn narrowed(before: &Map<String, Value>, after: &Planned) -> Vec<Narrowed> {
     let mut found = Vec::new();
-    compare(before, &after.fields, "", after, &mut Vec::new(), &mut found);
+    compare(
+        before,
+        &after.fields,
+        "",
+        after,
+        &mut Vec::new(),
+        &mut found,
+    );
     found
 }
 
@@ -166,7 +173,15 @@ fn collect(
 fn kinds(node: &Value) -> BTreeSet<String> {
     let options = list(node, "enum");
     if !options.is_empty() {
-        return options.iter().map(|one| format!("`{}`", one.as_str().map_or_else(|| one.to_string(), str::to_owned))).collect();
+        return options
+            .iter()
+            .map(|one| {
+                format!(
+                    "`{}`",
+                    one.as_str().map_or_else(|| one.to_string(), str::to_owned)
+                )
+            })
+            .collect();
     }
     match node.get("type") {
         Some(Value::String(kind)) => BTreeSet::from([with_article(kind)]),

@@ -73,7 +73,9 @@ impl Planned {
 
 fn asks_for_names_only(kind: &ValidationErrorKind) -> bool {
     let context = match kind {
-        ValidationErrorKind::AnyOf { context } | ValidationErrorKind::OneOfNotValid { context } => context,
+        ValidationErrorKind::AnyOf { context } | ValidationErrorKind::OneOfNotValid { context } => {
+            context
+        }
         _ => return false,
     };
     context
@@ -115,7 +117,11 @@ fn mark(known: Value, unknown: &Value, pointer: String, places: &mut BTreeSet<St
         Value::Object(marks) => {
             let mut fields = match known {
                 Value::Object(fields) => fields,
-                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Map::new(),
+                Value::Null
+                | Value::Bool(_)
+                | Value::Number(_)
+                | Value::String(_)
+                | Value::Array(_) => Map::new(),
             };
             for (name, unknown) in marks {
                 let inner = fields.remove(name).unwrap_or(Value::Null);
@@ -128,7 +134,11 @@ fn mark(known: Value, unknown: &Value, pointer: String, places: &mut BTreeSet<St
         Value::Array(marks) => {
             let mut items = match known {
                 Value::Array(items) => items,
-                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => Vec::new(),
+                Value::Null
+                | Value::Bool(_)
+                | Value::Number(_)
+                | Value::String(_)
+                | Value::Object(_) => Vec::new(),
             };
             items.resize(items.len().max(marks.len()), Value::Null);
             for (index, (item, unknown)) in items.iter_mut().zip(marks).enumerate() {

@@ -46,7 +46,14 @@ fn problems(contract: &Contract, value: &Value, partial: &[&str], sensitive: &[&
 fn names_are_a_name_and_a_version() {
     let name: ContractName = "cluster/v1".parse().unwrap();
     assert_eq!(name.path(), "contracts/cluster/v1.json");
-    for wrong in ["cluster", "cluster/1", "cluster/v0", "Cluster/v1", "cluster/v", "../v1"] {
+    for wrong in [
+        "cluster",
+        "cluster/1",
+        "cluster/v0",
+        "Cluster/v1",
+        "cluster/v",
+        "../v1",
+    ] {
         assert!(wrong.parse::<ContractName>().is_err(), "{wrong}");
     }
 }
@@ -152,9 +159,14 @@ fn a_change_takes_away_fields_and_kinds_but_not_values() {
         "a": {"x": "1", "y": {"z": 1}, "w": [1]},
         "b": "text", "c": 1, "d": null, "e": "known",
     }));
-    let mut after = Planned::known(fields(&json!({"a": {"x": "2", "y": "flat"}, "b": null, "c": 9, "new": 1})));
+    let mut after = Planned::known(fields(
+        &json!({"a": {"x": "2", "y": "flat"}, "b": null, "c": 9, "new": 1}),
+    ));
     after.unknown.insert("/e".to_owned());
-    let lines: Vec<String> = narrowed(&before, &after).iter().map(ToString::to_string).collect();
+    let lines: Vec<String> = narrowed(&before, &after)
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     insta::assert_snapshot!(lines.join("\n"), @r"
     `a.y` is a text, was an object
     `a.w` is gone, was a list
@@ -181,7 +193,10 @@ fn a_new_text_of_a_contract_may_promise_less() {
             "e": {"type": "string"},
         },
     }));
-    let lines: Vec<String> = narrowed_schema(&before, &after).iter().map(ToString::to_string).collect();
+    let lines: Vec<String> = narrowed_schema(&before, &after)
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     insta::assert_snapshot!(lines.join("\n"), @r"
     `a` is optional, was required
     `b` is `x` or `z`, was `x` or `y`

@@ -36,9 +36,10 @@ pub struct ReadManifestError(#[source] serde_json::Error);
 impl Manifest {
     /// None is an empty one: nobody has published there yet.
     pub fn read(bytes: Option<&[u8]>) -> Result<Self, ReadManifestError> {
-        bytes.map_or_else(|| Ok(Self::default()), |bytes| {
-            serde_json::from_slice(bytes).map_err(ReadManifestError)
-        })
+        bytes.map_or_else(
+            || Ok(Self::default()),
+            |bytes| serde_json::from_slice(bytes).map_err(ReadManifestError),
+        )
     }
 
     pub fn render(&self) -> Vec<u8> {
@@ -49,7 +50,9 @@ impl Manifest {
 
     fn of_project(&self, project: &str) -> BTreeMap<&String, &Owner> {
         let files = self.files.iter();
-        files.filter(|(_, owner)| owner.project == project).collect()
+        files
+            .filter(|(_, owner)| owner.project == project)
+            .collect()
     }
 }
 
@@ -145,7 +148,10 @@ pub fn changes(
         };
         next.files.insert(path.clone(), owner);
     }
-    if owns == Owns::Branch && (next != *manifest || !current.contains_key(MANIFEST)) && !next_is_nothing(&next, manifest) {
+    if owns == Owns::Branch
+        && (next != *manifest || !current.contains_key(MANIFEST))
+        && !next_is_nothing(&next, manifest)
+    {
         changes.write.insert(MANIFEST.to_owned(), next.render());
     }
     Ok(changes)

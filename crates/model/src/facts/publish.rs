@@ -71,7 +71,8 @@ impl Publish {
         let files = block.blocks.iter().filter(|sink| sink.kind == "file");
         let files = files.map(|sink| {
             let path = sink.attrs.get("path").and_then(Value::as_str);
-            path.map(str::to_owned).ok_or_else(|| wrong("path", "a path"))
+            path.map(str::to_owned)
+                .ok_or_else(|| wrong("path", "a path"))
         });
         Ok(Self {
             contract: contract.map(str::parse).transpose()?,

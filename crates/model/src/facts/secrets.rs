@@ -76,12 +76,16 @@ pub(super) fn look_secret(
     plain: &[String],
 ) -> Vec<String> {
     let mut fields = Vec::new();
-    each_leaf(&Value::Object(values.clone()), &mut String::new(), &mut |at, text| {
-        let field = field_name(at);
-        if !hidden.contains_key(at) && !plain.contains(&field) && looks_secret(&field, &text) {
-            fields.push(field);
-        }
-    });
+    each_leaf(
+        &Value::Object(values.clone()),
+        &mut String::new(),
+        &mut |at, text| {
+            let field = field_name(at);
+            if !hidden.contains_key(at) && !plain.contains(&field) && looks_secret(&field, &text) {
+                fields.push(field);
+            }
+        },
+    );
     fields
 }
 
@@ -121,7 +125,8 @@ fn is_chance(text: &str) -> bool {
             .bytes()
             .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'_' | b'-'));
     let has = |is: fn(&u8) -> bool| body.bytes().any(|byte| is(&byte));
-    let is_mixed = has(u8::is_ascii_lowercase) && has(u8::is_ascii_uppercase) && has(u8::is_ascii_digit);
+    let is_mixed =
+        has(u8::is_ascii_lowercase) && has(u8::is_ascii_uppercase) && has(u8::is_ascii_digit);
     // DER and PEM of certificates in base64; paths and names have words between their separators.
     let is_certificate = text.starts_with("MII") || text.starts_with("LS0tLS1CRUdJTiBDRVJ");
     let longest = body.split(['/', '-', '_']).map(str::len).max();
@@ -156,9 +161,15 @@ fn is_secret_name(field: &str) -> bool {
         }
         words.push(c.to_ascii_lowercase());
     }
-    let words: Vec<&str> = words.split(['_', '-']).filter(|word| !word.is_empty()).collect();
+    let words: Vec<&str> = words
+        .split(['_', '-'])
+        .filter(|word| !word.is_empty())
+        .collect();
     match words[..] {
-        [.., "password" | "passwd" | "passphrase" | "secret" | "token"] => true,
+        [
+            ..,
+            "password" | "passwd" | "passphrase" | "secret" | "token",
+        ] => true,
         [.., "private" | "api" | "access" | "secret", "key"] => true,
         _ => false,
     }
@@ -168,7 +179,9 @@ fn is_secret_name(field: &str) -> bool {
 fn is_opaque(text: &str) -> bool {
     text.len() >= 8
         && !text.contains([' ', '/', ':'])
-        && text.bytes().any(|byte| byte.is_ascii_digit() || byte.is_ascii_uppercase())
+        && text
+            .bytes()
+            .any(|byte| byte.is_ascii_digit() || byte.is_ascii_uppercase())
 }
 
 fn origin(name: &str, inside: &str) -> String {

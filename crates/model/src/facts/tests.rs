@@ -55,7 +55,13 @@ fn yaml_is_canonical_and_says_the_same_to_every_reader() {
         "text": "two\nlines\t\u{7}",
         "number": 1.50,
     });
-    let file = prepared(&publish(Some(values)), &json!({}), &[], SensitiveFacts::Refuse).unwrap();
+    let file = prepared(
+        &publish(Some(values)),
+        &json!({}),
+        &[],
+        SensitiveFacts::Refuse,
+    )
+    .unwrap();
     insta::assert_snapshot!(text(&file, Some("written by terrane")), @r#"
     # written by terrane
     "8080": "port: 1 # no comment"
@@ -80,7 +86,9 @@ fn yaml_is_canonical_and_says_the_same_to_every_reader() {
 
 #[test]
 fn json_is_canonical_too_and_keeps_every_digit() {
-    let mut wanted = publish(Some(json!({"b": {"y": [1, {}], "x": []}, "a": "\"quoted\""})));
+    let mut wanted = publish(Some(
+        json!({"b": {"y": [1, {}], "x": []}, "a": "\"quoted\""}),
+    ));
     let mut values = wanted.values.take().unwrap();
     values.insert(
         "big".to_owned(),
@@ -153,24 +161,45 @@ fn without_values_the_outputs_of_the_contract_are_published() {
 
 #[test]
 fn sensitive_values_are_refused_encrypted_or_referred_to() {
-    let outputs = json!({"db": {"password": "hunter2-marked", "port": 5432}, "host": "db.example.io"});
+    let outputs =
+        json!({"db": {"password": "hunter2-marked", "port": 5432}, "host": "db.example.io"});
     let values = json!({"db": {"pass": "hunter2-marked", "host": "db.example.io"}});
-    let refused = prepared(&publish(Some(values.clone())), &outputs, &["db"], SensitiveFacts::Refuse);
+    let refused = prepared(
+        &publish(Some(values.clone())),
+        &outputs,
+        &["db"],
+        SensitiveFacts::Refuse,
+    );
     let refused = refused.unwrap_err();
     insta::assert_snapshot!(refused, @"`clusters/prod/globals.yaml` would hold sensitive values in clear: `db.pass`");
-    let encrypted = prepared(&publish(Some(values.clone())), &outputs, &["db"], SensitiveFacts::Encrypt);
+    let encrypted = prepared(
+        &publish(Some(values.clone())),
+        &outputs,
+        &["db"],
+        SensitiveFacts::Encrypt,
+    );
     assert_eq!(
         encrypted.unwrap().encrypt,
         Encrypt::Leaves(BTreeSet::from(["/db/pass".to_owned()]))
     );
-    let referred = prepared(&publish(Some(values)), &outputs, &["db"], SensitiveFacts::Reference);
+    let referred = prepared(
+        &publish(Some(values)),
+        &outputs,
+        &["db"],
+        SensitiveFacts::Reference,
+    );
     insta::assert_snapshot!(text(&referred.unwrap(), None), @r#"
     db:
       host: "db.example.io"
       pass: "ref+terrane://k8s-prod/db#/password"
     "#);
     let composed = json!({"url": "postgres:hunter2-marked"});
-    let composed = prepared(&publish(Some(composed)), &outputs, &["db"], SensitiveFacts::Reference);
+    let composed = prepared(
+        &publish(Some(composed)),
+        &outputs,
+        &["db"],
+        SensitiveFacts::Reference,
+    );
     insta::assert_snapshot!(composed.unwrap_err(), @"no reference can be written for `url` of `clusters/prod/globals.yaml`: it is made of a sensitive output, not one itself");
 }
 
@@ -178,7 +207,12 @@ fn sensitive_values_are_refused_encrypted_or_referred_to() {
 fn a_sensitive_value_that_cannot_be_found_again_hides_all() {
     let mut wanted = publish(Some(json!({"a": "HUNTER2-MARKED", "b": 1})));
     wanted.holds_sensitive = true;
-    let file = prepared(&wanted, &json!({"p": "hunter2-marked"}), &["p"], SensitiveFacts::Encrypt);
+    let file = prepared(
+        &wanted,
+        &json!({"p": "hunter2-marked"}),
+        &["p"],
+        SensitiveFacts::Encrypt,
+    );
     let all = BTreeSet::from(["/a".to_owned(), "/b".to_owned()]);
     assert_eq!(file.unwrap().encrypt, Encrypt::Leaves(all));
 }
@@ -195,14 +229,34 @@ fn what_looks_like_a_secret_is_refused_by_name() {
         ("blob", "q7Zp0mXa92LsVd8KfT3rUyB6wNcE1hJg", true),
         ("adminPassword", "Correct1Horse", true),
         ("api_key", "k-12345678", true),
-        ("ca", "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCk1JSUI5VENDQVorZ0F3SUJBZ0lV", false),
-        ("digest", "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", false),
+        (
+            "ca",
+            "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCk1JSUI5VENDQVorZ0F3SUJBZ0lV",
+            false,
+        ),
+        (
+            "digest",
+            "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+            false,
+        ),
         ("commit", "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b", false),
         ("client_id", "8a8e9f3c-4b5d-4c6e-8f7a-0b1c2d3e4f5a", false),
-        ("arn", "arn:aws:iam::123456789012:role/Dns-Challenge-Prod", false),
-        ("id", "/subscriptions/8a8e/resourceGroups/Prod-West/providers/Microsoft.Network", false),
+        (
+            "arn",
+            "arn:aws:iam::123456789012:role/Dns-Challenge-Prod",
+            false,
+        ),
+        (
+            "id",
+            "/subscriptions/8a8e/resourceGroups/Prod-West/providers/Microsoft.Network",
+            false,
+        ),
         ("secrets_source_uri", "https://vault.example.io/", false),
-        ("token_url", "https://login.example.io/oauth2/v2.0/token", false),
+        (
+            "token_url",
+            "https://login.example.io/oauth2/v2.0/token",
+            false,
+        ),
         ("secret_name", "Db-Password-2", false),
         ("password", "", false),
         ("name", "ThisIsAVeryLongClusterNameInWestEurope1", false),
@@ -218,10 +272,22 @@ fn what_looks_like_a_secret_is_refused_by_name() {
 
 #[test]
 fn paths_stay_inside_and_out_of_what_is_not_theirs() {
-    for path in ["/a.yaml", "a/../b.yaml", "a//b.yaml", ".git/x.yaml", ".terrane/x.json", "a\n.yaml", "a.txt", ""] {
+    for path in [
+        "/a.yaml",
+        "a/../b.yaml",
+        "a//b.yaml",
+        ".git/x.yaml",
+        ".terrane/x.json",
+        "a\n.yaml",
+        "a.txt",
+        "",
+    ] {
         let mut wanted = publish(Some(json!({})));
         wanted.path = path.to_owned();
-        assert!(prepared(&wanted, &json!({}), &[], SensitiveFacts::Refuse).is_err(), "{path}");
+        assert!(
+            prepared(&wanted, &json!({}), &[], SensitiveFacts::Refuse).is_err(),
+            "{path}"
+        );
     }
 }
 
@@ -337,14 +403,34 @@ fn nothing_changed_is_no_commit_and_a_path_has_one_owner() {
             stacks: None,
             remembered: &remembered,
         };
-        changes(owns, if owns == Owns::Branch { &before } else { &EMPTY }, &current, &wanted)
+        changes(
+            owns,
+            if owns == Owns::Branch {
+                &before
+            } else {
+                &EMPTY
+            },
+            &current,
+            &wanted,
+        )
     };
-    assert!(check(Owns::Branch, &[("a.yaml", "1")], &[]).unwrap().is_empty());
-    assert!(check(Owns::Paths, &[("a.yaml", "1")], &["a.yaml"]).unwrap().is_empty());
+    assert!(
+        check(Owns::Branch, &[("a.yaml", "1")], &[])
+            .unwrap()
+            .is_empty()
+    );
+    assert!(
+        check(Owns::Paths, &[("a.yaml", "1")], &["a.yaml"])
+            .unwrap()
+            .is_empty()
+    );
     let withdrawn = check(Owns::Paths, &[], &["a.yaml", "never-there.yaml"]).unwrap();
     assert_eq!(withdrawn.remove, names(&["a.yaml"]));
     let taken = check(Owns::Branch, &[("b.yaml", "1")], &[]).unwrap_err();
-    assert_eq!(taken.to_string(), "`b.yaml` belongs to stack `x` of project `q`");
+    assert_eq!(
+        taken.to_string(),
+        "`b.yaml` belongs to stack `x` of project `q`"
+    );
 }
 
 static EMPTY: Manifest = Manifest {
@@ -360,12 +446,24 @@ fn a_commit_of_others_is_foreign_unless_it_keeps_to_their_files() {
     };
     let ours = ("ours.yaml", "p", "one");
     let fine: [String; 0] = [];
-    assert_eq!(check(&[ours, ("theirs.yaml", "q", "x")], &["theirs.yaml"]), fine);
-    assert_eq!(check(&[ours, ("more.yaml", "q", "x")], &["theirs.yaml", "more.yaml", MANIFEST]), fine);
+    assert_eq!(
+        check(&[ours, ("theirs.yaml", "q", "x")], &["theirs.yaml"]),
+        fine
+    );
+    assert_eq!(
+        check(
+            &[ours, ("more.yaml", "q", "x")],
+            &["theirs.yaml", "more.yaml", MANIFEST]
+        ),
+        fine
+    );
     assert_eq!(check(&[ours], &["ours.yaml"]), ["ours.yaml"]);
     assert_eq!(check(&[ours], &["README.md", MANIFEST]), ["README.md"]);
     // Taking a file of ours by the manifest alone is no way around.
-    assert_eq!(check(&[("ours.yaml", "q", "x")], &["ours.yaml", MANIFEST]), ["ours.yaml", MANIFEST]);
+    assert_eq!(
+        check(&[("ours.yaml", "q", "x")], &["ours.yaml", MANIFEST]),
+        ["ours.yaml", MANIFEST]
+    );
     let broken = foreign_files("p", &before, None, &[MANIFEST.to_owned()]);
     assert_eq!(broken, [MANIFEST]);
 }
@@ -381,11 +479,18 @@ fn a_block_is_read_and_its_place_is_found_without_its_key() {
         sensitive: BTreeSet::from(["values".to_owned()]),
         at: crate::diagnostic::Location::default(),
     };
-    let attrs = json!({"path": "a.yaml", "values": {"a": 1}, "contract": "cluster/v1", "partial": ["x"]});
+    let attrs =
+        json!({"path": "a.yaml", "values": {"a": 1}, "contract": "cluster/v1", "partial": ["x"]});
     let read = Publish::read(&block(&attrs, Some("dev"))).unwrap();
-    assert_eq!((read.place.as_str(), read.path.as_str()), ("runtime", "a.yaml"));
+    assert_eq!(
+        (read.place.as_str(), read.path.as_str()),
+        ("runtime", "a.yaml")
+    );
     assert_eq!(read.partial, ["x"]);
     assert!(read.holds_sensitive);
     let wrong = Publish::read(&block(&json!({"path": "a.yaml", "values": 1}), None)).unwrap_err();
-    assert_eq!(wrong.to_string(), "`values` of `publish \"runtime\"` is not an object");
+    assert_eq!(
+        wrong.to_string(),
+        "`values` of `publish \"runtime\"` is not an object"
+    );
 }

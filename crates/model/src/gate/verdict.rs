@@ -62,6 +62,37 @@ pub struct GateReport {
     pub look_further: Vec<String>,
 }
 
+impl GateReport {
+    /// What there is to say about a gate that did not pass: expected, seen, and how to look further.
+    pub fn lines(&self) -> Vec<String> {
+        let title = format!("gate `{}` ({})", self.name, self.kind);
+        let mut lines = match &self.verdict {
+            Verdict::Passed => vec![format!("{title} passed")],
+            Verdict::NotTried { after } => {
+                return vec![format!("{title} was not tried: it comes after `{after}`")];
+            }
+            Verdict::CannotLook { why } => vec![format!("{title} could not be looked at: {why}")],
+            Verdict::Failed { misses } => {
+                let of = |miss: &Miss| {
+                    let also = miss.also.as_ref().map(|also| format!("  {also}"));
+                    let seen = [
+                        format!("  {}", miss.subject),
+                        format!("    expected   {}", miss.expected),
+                        format!("    seen       {}", miss.seen),
+                    ];
+                    seen.into_iter().chain(also).collect::<Vec<_>>()
+                };
+                let mut lines = vec![title];
+                lines.extend(misses.iter().flat_map(of));
+                lines
+            }
+        };
+        let further = self.look_further.iter();
+        lines.extend(further.map(|command| format!("  see also: {command}")));
+        lines
+    }
+}
+
 impl Look {
     pub fn judged(evidence: Evidence, misses: Vec<Miss>) -> Self {
         let verdict = if misses.is_empty() {

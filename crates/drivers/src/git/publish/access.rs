@@ -111,9 +111,12 @@ impl RemoteUrl {
                 return Err(AccessError::PasswordInUrl);
             }
             let name = host.rsplit('@').next().unwrap_or_default();
-            let is_near = ["localhost", "127.0.0.1", "[::1]"]
-                .iter()
-                .any(|near| name == *near || name.strip_prefix(near).is_some_and(|port| port.starts_with(':')));
+            let is_near = ["localhost", "127.0.0.1", "[::1]"].iter().any(|near| {
+                name == *near
+                    || name
+                        .strip_prefix(near)
+                        .is_some_and(|port| port.starts_with(':'))
+            });
             return match scheme {
                 "https" => Ok(new(Kind::Http { is_safe: true })),
                 "http" => Ok(new(Kind::Http { is_safe: is_near })),
@@ -264,10 +267,16 @@ pub(super) fn prepare(
 
 /// Puts the key where only its owner can read it. A host that was never met is remembered beside it, in `private`.
 fn write_key(secret: &Secret, private: &Path) -> io::Result<(tempfile::TempDir, String)> {
-    let dir = tempfile::Builder::new().prefix("key-").tempdir_in(private)?;
+    let dir = tempfile::Builder::new()
+        .prefix("key-")
+        .tempdir_in(private)?;
     let path = dir.path().join("key");
     let mut options = File::options();
-    let mut file = options.write(true).create_new(true).mode(0o600).open(&path)?;
+    let mut file = options
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&path)?;
     // OpenSSH does not read a key whose last line does not end.
     writeln!(file, "{}", secret.expose().trim_end())?;
     let known = private.join("known_hosts");
@@ -291,7 +300,9 @@ fn check_branch(branch: &str) -> Result<(), AccessError> {
         && !branch.starts_with(['-', '/', '.'])
         && !branch.ends_with(['/', '.'])
         && !branch.contains(is_bad)
-        && !["..", "//", "@{", "/."].iter().any(|bad| branch.contains(bad))
+        && !["..", "//", "@{", "/."]
+            .iter()
+            .any(|bad| branch.contains(bad))
         && !branch.split('/').any(|part| part.ends_with(".lock"));
     if is_good {
         return Ok(());
@@ -306,11 +317,25 @@ pub(super) fn hint(said: &str) -> Option<String> {
     let knows = |words: &[&str]| words.iter().any(|word| said.contains(word));
     let hint = if knows(&["Host key verification failed"]) {
         "the server's key is not the one that was seen before: if that is right, remove it from `known_hosts` in the home"
-    } else if knows(&["Permission denied (publickey", "Authentication failed", "could not read Username", "403", "401"]) {
+    } else if knows(&[
+        "Permission denied (publickey",
+        "Authentication failed",
+        "could not read Username",
+        "403",
+        "401",
+    ]) {
         "the `credential` of the `facts` block must be a token or an SSH key that may push there"
-    } else if knows(&["does not appear to be a git repository", "not found", "does not exist"]) {
+    } else if knows(&[
+        "does not appear to be a git repository",
+        "not found",
+        "does not exist",
+    ]) {
         "`repository` of the `facts` block must name a repository that exists; make it with `git init --bare`, or at your forge"
-    } else if knows(&["Could not resolve host", "Connection refused", "Connection timed out"]) {
+    } else if knows(&[
+        "Could not resolve host",
+        "Connection refused",
+        "Connection timed out",
+    ]) {
         "the server cannot be reached from here"
     } else {
         return None;

@@ -21,7 +21,10 @@ impl Place {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         run(dir.path(), &["init", "--quiet", "--bare", "facts.git"]);
-        run(&dir.path().join("facts.git"), &["config", "http.receivepack", "true"]);
+        run(
+            &dir.path().join("facts.git"),
+            &["config", "http.receivepack", "true"],
+        );
         fs::create_dir(dir.path().join("private")).unwrap();
         Self { dir }
     }
@@ -70,7 +73,10 @@ async fn round_trip(place: &Place, url: &str, credential: Option<&str>) {
     let publisher = place.open("cache.git", url, credential).await;
     assert_eq!(publisher.tip().await.unwrap(), None);
     let change = writes(&[("a/b c.yaml", "1\n"), ("x", "y")]);
-    let first = publisher.commit(None, &change, "one\n", noon()).await.unwrap();
+    let first = publisher
+        .commit(None, &change, "one\n", noon())
+        .await
+        .unwrap();
     assert_eq!(publisher.push(&first, None).await.unwrap(), Push::Done);
     assert_eq!(publisher.tip().await.unwrap().as_ref(), Some(&first));
 
@@ -78,7 +84,10 @@ async fn round_trip(place: &Place, url: &str, credential: Option<&str>) {
     let other = place.open("other.git", url, credential).await;
     assert_eq!(other.files(&first, &["x"]).await.unwrap(), None);
     assert_eq!(other.fetch(false).await.unwrap(), first);
-    let files = other.files(&first, &["a/b c.yaml", "missing", "a"]).await.unwrap();
+    let files = other
+        .files(&first, &["a/b c.yaml", "missing", "a"])
+        .await
+        .unwrap();
     let expected = BTreeMap::from([("a/b c.yaml".to_owned(), b"1\n".to_vec())]);
     assert_eq!(files, Some(expected));
     let mut change = writes(&[("a/b c.yaml", "2\n")]);
@@ -88,14 +97,23 @@ async fn round_trip(place: &Place, url: &str, credential: Option<&str>) {
     assert_eq!(other.push(&second, Some(&first)).await.unwrap(), Push::Done);
 
     // The first one is too late now, and sees why.
-    let late = publisher.commit(Some(&first), &writes(&[("x", "z")]), "late\n", noon()).await.unwrap();
-    assert_eq!(publisher.push(&late, Some(&first)).await.unwrap(), Push::Late);
+    let late = publisher
+        .commit(Some(&first), &writes(&[("x", "z")]), "late\n", noon())
+        .await
+        .unwrap();
+    assert_eq!(
+        publisher.push(&late, Some(&first)).await.unwrap(),
+        Push::Late
+    );
     let tip = publisher.fetch(false).await.unwrap();
     assert_eq!(tip, second);
     let between = publisher.between(&first, &tip).await.unwrap();
     assert_eq!(between, Some(vec![second.clone()]));
     assert_eq!(publisher.list(&tip).await.unwrap(), ["a/b c.yaml"]);
-    assert_eq!(publisher.changed_by(&second).await.unwrap(), ["a/b c.yaml", "x"]);
+    assert_eq!(
+        publisher.changed_by(&second).await.unwrap(),
+        ["a/b c.yaml", "x"]
+    );
     let commit = publisher.commit_read(&second).await.unwrap();
     assert_eq!(commit.author, "terrane <terrane@localhost>");
     assert_eq!((commit.at, commit.parents), (Some(noon()), vec![first]));
@@ -117,7 +135,11 @@ async fn facts_go_over_http_with_a_token() {
     assert!(asked.contains("git-receive-pack"), "{asked}");
     assert!(!asked.contains("marked"), "{asked}");
 
-    let refused = place.open("wrong.git", &url, Some("wrong:marked-wrong")).await.tip().await;
+    let refused = place
+        .open("wrong.git", &url, Some("wrong:marked-wrong"))
+        .await
+        .tip()
+        .await;
     let refused = refused.unwrap_err();
     let said = format!("{refused:?} {refused} {:?}", refused.hint());
     assert!(said.contains("may push there"), "{said}");
@@ -142,9 +164,14 @@ async fn facts_go_over_ssh_with_a_key() {
 async fn a_key_lies_in_a_file_for_its_owner_alone() {
     let place = Place::new();
     let key = "-----BEGIN OPENSSH PRIVATE KEY-----\nmarked\n-----END OPENSSH PRIVATE KEY-----";
-    let publisher = place.open("cache.git", "git@localhost:facts.git", Some(key)).await;
+    let publisher = place
+        .open("cache.git", "git@localhost:facts.git", Some(key))
+        .await;
     let private = place.dir.path().join("private");
-    let dirs: Vec<PathBuf> = fs::read_dir(&private).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let dirs: Vec<PathBuf> = fs::read_dir(&private)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     let [dir] = &dirs[..] else { panic!("{dirs:?}") };
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(dir), mode(&dir.join("key"))), (0o700, 0o600));
@@ -158,7 +185,10 @@ async fn the_same_facts_at_the_same_time_are_the_same_commit() {
     let make = async |cache: &str| {
         let publisher = place.open(cache, "facts.git", None).await;
         let changes = writes(&[("b.yaml", "x"), ("a.yaml", "y")]);
-        publisher.commit(None, &changes, "same\n", noon()).await.unwrap()
+        publisher
+            .commit(None, &changes, "same\n", noon())
+            .await
+            .unwrap()
     };
     assert_eq!(make("one.git").await, make("two.git").await);
 }
@@ -167,12 +197,24 @@ async fn the_same_facts_at_the_same_time_are_the_same_commit() {
 async fn a_hook_that_declines_is_no_race() {
     let place = Place::new();
     let hook = place.bare().join("hooks/pre-receive");
-    testkit::write_program(&hook, "#!/bin/sh\necho 'this branch is protected' >&2\nexit 1\n");
+    testkit::write_program(
+        &hook,
+        "#!/bin/sh\necho 'this branch is protected' >&2\nexit 1\n",
+    );
     let publisher = place.open("cache.git", "facts.git", None).await;
-    let commit = publisher.commit(None, &writes(&[("x", "y")]), "m\n", noon()).await.unwrap();
+    let commit = publisher
+        .commit(None, &writes(&[("x", "y")]), "m\n", noon())
+        .await
+        .unwrap();
     let refused = publisher.push(&commit, None).await.unwrap_err();
-    assert!(matches!(refused, PublishError::Refused { .. }), "{refused:?}");
-    assert!(refused.to_string().contains("this branch is protected"), "{refused}");
+    assert!(
+        matches!(refused, PublishError::Refused { .. }),
+        "{refused:?}"
+    );
+    assert!(
+        refused.to_string().contains("this branch is protected"),
+        "{refused}"
+    );
 }
 
 #[tokio::test]

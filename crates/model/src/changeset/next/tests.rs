@@ -109,17 +109,7 @@ fn record(outputs: &[&str], destroys: bool) -> PlanRecord {
 }
 
 fn problem() -> Problem {
-    Problem {
-        stage: Stage::Applying,
-        message: "no".to_owned(),
-        diagnostics: Vec::new(),
-        serial: None,
-        hint: None,
-        refused: false,
-        interrupted: false,
-        policy: crate::policy::Verdict::default(),
-        left: None,
-    }
+    Problem::new(Stage::Applying, "no")
 }
 
 /// Commits steps until there are none, as the store does; returns what was started.

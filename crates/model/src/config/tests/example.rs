@@ -49,8 +49,6 @@ note not-yet-effective: not yet effective: `hook` blocks
   terrane.hcl:30:3 checked, but it does nothing so far
 note not-yet-effective: not yet effective: `facts` blocks
   terrane.hcl:55:1 checked, but it does nothing so far
-note not-yet-effective: not yet effective: `sops:` secrets
-  terrane.hcl:59:16 checked, but it does nothing so far
 note not-yet-effective: not yet effective: `artifacts` of `stack` blocks
   terrane.hcl:94:3 checked, but it does nothing so far
 note not-yet-effective: not yet effective: `render` of `stack` blocks

@@ -472,8 +472,6 @@ error unknown-name: there is no facts `g`
   hint: there is `f`
 error wrong-type: `status` wants a whole number from 0
   terrane.hcl:31:16 this is a string
-note not-yet-effective: not yet effective: `sops:` secrets
-  terrane.hcl:6:15 checked, but it does nothing so far
 note not-yet-effective: not yet effective: `facts` blocks
   terrane.hcl:8:1 checked, but it does nothing so far
 note not-yet-effective: not yet effective: `publish` blocks

@@ -1,0 +1,349 @@
+//! `terrane secret`: files of secrets, encrypted as SOPS does.
+
+use std::io::{self, BufRead as _, Read as _};
+use std::path::{Path, PathBuf};
+
+use control::secret_files::{self, NewValue, SecretFileError, SecretFiles, Written};
+use model::secret::Secret;
+use rustix::termios::{self, LocalModes, OptionalActions};
+use serde_json::json;
+
+use crate::args::Global;
+use crate::{CommandError, ExitStatus, Process, report};
+
+/// Work with files of secrets, compatible with SOPS
+///
+/// YAML, JSON, dotenv and INI files, encrypted for the age recipients that `.sops.yaml` names; the official `sops`
+/// reads what this writes, and the other way round. The private key comes from `SOPS_AGE_KEY`, `SOPS_AGE_KEY_FILE`,
+/// `~/.config/sops/age/keys.txt`, or an SSH key.
+#[derive(Debug, clap::Args)]
+pub(crate) struct SecretArgs {
+    #[command(subcommand)]
+    command: SecretCommand,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum SecretCommand {
+    Edit(EditArgs),
+    Set(SetArgs),
+    Encrypt(EncryptArgs),
+    Decrypt(DecryptArgs),
+    Rotate(RotateArgs),
+    Exec(ExecArgs),
+}
+
+/// Open a file in clear in the editor, and encrypt it again when it is saved
+///
+/// The editor is `SOPS_EDITOR`, `VISUAL` or `EDITOR`. The clear text lies in memory, readable by you alone, and is
+/// gone when the editor ends, or when this command is killed. Values that did not change keep their ciphertext.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  terrane secret edit secrets.sops.yaml\n  EDITOR='code --wait' terrane secret edit secrets.sops.yaml"
+)]
+struct EditArgs {
+    /// An encrypted file, or one that is to be made
+    file: PathBuf,
+}
+
+/// Put one value into a file
+///
+/// The value is read from standard input, never from the command line, where others could see it.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  terrane secret set secrets.sops.yaml database.password\n  pwgen -s 32 1 | terrane secret set secrets.sops.yaml database.password\n  echo '[1, 2]' | terrane secret set secrets.sops.yaml ports --typed"
+)]
+struct SetArgs {
+    /// An encrypted file, or one that is to be made
+    file: PathBuf,
+    /// Where the value goes: keys between dots, such as `database.password` or `hosts.0.key`
+    key: String,
+    /// Read the value as JSON, so that it may be a number, a list or a map
+    #[arg(long)]
+    typed: bool,
+}
+
+/// Encrypt a plain file
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  terrane secret encrypt secrets.yaml > secrets.sops.yaml\n  terrane secret encrypt secrets.sops.yaml --in-place\n  terrane secret encrypt .env --recipient age1… --in-place"
+)]
+struct EncryptArgs {
+    /// A plain file
+    file: PathBuf,
+    /// Encrypt for this age or SSH public key instead of those that `.sops.yaml` names; may be repeated
+    #[arg(long, value_name = "KEY")]
+    recipient: Vec<String>,
+    /// Put the encrypted text in place of the plain one
+    #[arg(long, short)]
+    in_place: bool,
+}
+
+/// Print a file in clear, or one value of it
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  terrane secret decrypt secrets.sops.yaml\n  terrane secret decrypt secrets.sops.yaml --key database.password\n  terrane secret decrypt secrets.sops.yaml --in-place"
+)]
+struct DecryptArgs {
+    /// An encrypted file
+    file: PathBuf,
+    /// Print only this value: keys between dots, such as `database.password` or `hosts.0.key`
+    #[arg(long, value_name = "KEY", conflicts_with = "in_place")]
+    key: Option<String>,
+    /// Put the plain text in place of the encrypted one
+    #[arg(long, short)]
+    in_place: bool,
+}
+
+/// Give files a new data key, and the recipients that `.sops.yaml` names now
+///
+/// Everything in them is encrypted anew: who was a recipient and is none any more can open only old versions.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  terrane secret rotate secrets.sops.yaml\n  terrane secret rotate $(git ls-files '*.sops.yaml')"
+)]
+struct RotateArgs {
+    /// Encrypted files
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+}
+
+/// Run a command with the values of a file in its environment
+///
+/// Top-level values become variables of the same name; maps and lists are left out. Nothing is written to disk.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  terrane secret exec .env.sops.env -- ./deploy.sh\n  terrane secret exec secrets.sops.yaml -- sh -c 'curl -H \"Authorization: $TOKEN\" https://api.example.io'"
+)]
+struct ExecArgs {
+    /// An encrypted file
+    file: PathBuf,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+pub(crate) async fn secret(
+    args: SecretArgs,
+    global: &Global,
+    process: &Process,
+) -> Result<ExitStatus, CommandError> {
+    let files = SecretFiles::new(&process.env, &process.cwd);
+    match args.command {
+        SecretCommand::Edit(args) => edit(&args, &files, global, process).await,
+        SecretCommand::Set(args) => set(&args, &files, global, process),
+        SecretCommand::Encrypt(args) => encrypt(&args, &files, global),
+        SecretCommand::Decrypt(args) => decrypt(&args, &files, global),
+        SecretCommand::Rotate(args) => rotate(&args, &files, global),
+        SecretCommand::Exec(args) => {
+            let ended = files.exec(&args.file, &args.command).await;
+            let exit = ended.map_err(|err| failed(&err))?;
+            Ok(ExitStatus::Engine(exit.code().unwrap_or(1)))
+        }
+    }
+}
+
+async fn edit(
+    args: &EditArgs,
+    files: &SecretFiles<'_>,
+    global: &Global,
+    process: &Process,
+) -> Result<ExitStatus, CommandError> {
+    let editing = files.edit(&args.file).map_err(|err| failed(&err))?;
+    loop {
+        let ended = files.run_editor(&editing).await;
+        ended.map_err(|err| failed(&err).cause(untouched(&args.file)))?;
+        match editing.save() {
+            Ok(written) => return done(&args.file, &written, global),
+            Err(err) => {
+                let shown = failed(&err).cause(untouched(&args.file));
+                if !process.stdin_is_terminal {
+                    return Err(shown);
+                }
+                process.report(&shown);
+                report::say("Press Enter to edit it again, Ctrl-C to leave it: ")?;
+                let mut answer = String::new();
+                let read = io::stdin().lock().read_line(&mut answer);
+                if read.is_err() || answer.is_empty() {
+                    return Err(CommandError::said(ExitStatus::Failed));
+                }
+            }
+        }
+    }
+}
+
+fn untouched(file: &Path) -> String {
+    format!("`{}` is as it was", file.display())
+}
+
+fn set(
+    args: &SetArgs,
+    files: &SecretFiles<'_>,
+    global: &Global,
+    process: &Process,
+) -> Result<ExitStatus, CommandError> {
+    let value = read_value(&args.key, process)?;
+    if value.expose().is_empty() && process.stdin_is_terminal {
+        return Err(CommandError::new("no value was given").status(ExitStatus::Usage));
+    }
+    let value = if args.typed {
+        NewValue::Json(value)
+    } else {
+        NewValue::Text(value)
+    };
+    let written = files.set(&args.file, &args.key, &value);
+    done(&args.file, &written.map_err(|err| failed(&err))?, global)
+}
+
+/// What standard input holds, but for one line break at its end; from a terminal one line, which is not shown.
+fn read_value(key: &str, process: &Process) -> Result<Secret, CommandError> {
+    let failed = |err: io::Error| CommandError::because("could not read the value", &err);
+    let mut text = String::new();
+    if process.stdin_is_terminal {
+        report::say(&format!("Value of `{key}` (not shown): "))?;
+        let shown = termios::tcgetattr(io::stdin());
+        if let Ok(shown) = &shown {
+            let mut hidden = shown.clone();
+            hidden.local_modes.remove(LocalModes::ECHO);
+            drop(termios::tcsetattr(
+                io::stdin(),
+                OptionalActions::Now,
+                &hidden,
+            ));
+        }
+        let read = io::stdin().lock().read_line(&mut text);
+        if let Ok(shown) = &shown {
+            drop(termios::tcsetattr(io::stdin(), OptionalActions::Now, shown));
+        }
+        report::say("\n")?;
+        read.map_err(failed)?;
+    } else {
+        io::stdin()
+            .lock()
+            .read_to_string(&mut text)
+            .map_err(failed)?;
+    }
+    if text.ends_with('\n') {
+        text.pop();
+        if text.ends_with('\r') {
+            text.pop();
+        }
+    }
+    Ok(Secret::new(text))
+}
+
+fn encrypt(
+    args: &EncryptArgs,
+    files: &SecretFiles<'_>,
+    global: &Global,
+) -> Result<ExitStatus, CommandError> {
+    let encrypted = files.encrypt(&args.file, &args.recipient);
+    let (text, rule) = encrypted.map_err(|err| failed(&err))?;
+    if args.in_place {
+        let replaced = files.replace(&args.file, &text, false);
+        replaced.map_err(|err| failed(&err))?;
+        let written = Written {
+            changed: true,
+            recipients: secret_files::names(&rule),
+        };
+        return done(&args.file, &written, global);
+    }
+    if global.json {
+        report::json(&json!({
+            "file": args.file.display().to_string(),
+            "recipients": secret_files::names(&rule),
+            "text": text,
+        }))?;
+    } else {
+        report::data(&text)?;
+    }
+    Ok(ExitStatus::Done)
+}
+
+fn decrypt(
+    args: &DecryptArgs,
+    files: &SecretFiles<'_>,
+    global: &Global,
+) -> Result<ExitStatus, CommandError> {
+    let file = args.file.display().to_string();
+    if let Some(key) = &args.key {
+        let value = files.value(&args.file, key).map_err(|err| failed(&err))?;
+        if global.json {
+            report::json(&json!({ "file": file, "key": key, "value": value.expose() }))?;
+        } else {
+            report::data(&format!("{}\n", value.expose()))?;
+        }
+        return Ok(ExitStatus::Done);
+    }
+    let text = files.decrypt(&args.file).map_err(|err| failed(&err))?;
+    if args.in_place {
+        let replaced = files.replace(&args.file, text.expose(), true);
+        replaced.map_err(|err| failed(&err))?;
+        if global.json {
+            report::json(&json!({ "file": file, "encrypted": false }))?;
+        } else {
+            report::say(&format!(
+                "`{file}` is in clear now, readable by you alone.\n"
+            ))?;
+        }
+    } else if global.json {
+        report::json(&json!({ "file": file, "text": text.expose() }))?;
+    } else {
+        report::data(text.expose())?;
+    }
+    Ok(ExitStatus::Done)
+}
+
+fn rotate(
+    args: &RotateArgs,
+    files: &SecretFiles<'_>,
+    global: &Global,
+) -> Result<ExitStatus, CommandError> {
+    for file in &args.files {
+        let written = files.rotate(file).map_err(|err| failed(&err))?;
+        if global.json {
+            report::json_line(&document(file, &written))?;
+        } else {
+            report::say(&format!(
+                "`{}` has a new data key, for {}.\n",
+                file.display(),
+                people(&written)
+            ))?;
+        }
+    }
+    Ok(ExitStatus::Done)
+}
+
+fn done(file: &Path, written: &Written, global: &Global) -> Result<ExitStatus, CommandError> {
+    let shown = file.display();
+    if global.json {
+        report::json(&document(file, written))?;
+    } else if written.changed {
+        report::say(&format!(
+            "`{shown}` is encrypted for {}.\n",
+            people(written)
+        ))?;
+    } else {
+        report::say(&format!("Nothing changed in `{shown}`.\n"))?;
+    }
+    Ok(ExitStatus::Done)
+}
+
+fn document(file: &Path, written: &Written) -> serde_json::Value {
+    json!({
+        "file": file.display().to_string(),
+        "changed": written.changed,
+        "recipients": written.recipients,
+    })
+}
+
+fn people(written: &Written) -> String {
+    match &written.recipients[..] {
+        [one] => format!("`{one}`"),
+        several => format!("{} recipients", several.len()),
+    }
+}
+
+fn failed(err: &SecretFileError) -> CommandError {
+    let shown = CommandError::from_error(err);
+    err.hint().into_iter().fold(shown, CommandError::hint)
+}

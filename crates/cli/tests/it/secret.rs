@@ -1,0 +1,275 @@
+//! Files of secrets at the command line: encrypted, opened, edited, and given to commands.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use testkit::{AgeKey, Said, Sops, TestTerrane, write_program};
+
+use crate::project::{HEAD, stack, terrane};
+
+const PLAIN: &str = "\
+# who may
+database:
+    user: admin # the first
+    password: hunter2
+token: abc
+";
+
+/// A project with rules, and the key for them where `sops` looks.
+fn with_key() -> (TestTerrane, AgeKey) {
+    let test = terrane();
+    let key = AgeKey::generate();
+    let keys = test.root().join("user/.config/sops/age");
+    fs::create_dir_all(&keys).unwrap();
+    key.save(&keys.join("keys.txt"));
+    let rules = format!("creation_rules:\n  - age: {}\n", key.recipient);
+    test.write(".sops.yaml", &rules);
+    (test, key)
+}
+
+fn official(test: &TestTerrane) -> Sops {
+    Sops::with_key(&test.root().join("user/.config/sops/age/keys.txt"))
+}
+
+/// Gives a command its standard input.
+fn fed(test: &TestTerrane, input: &str, args: &str) -> Said {
+    let binary = env!("CARGO_BIN_EXE_terrane");
+    test.shell(&format!("printf '%s' '{input}' | '{binary}' {args}"))
+}
+
+fn sealed(test: &TestTerrane) -> String {
+    test.write("s.yaml", PLAIN);
+    let _ = test
+        .cli(&["secret", "encrypt", "s.yaml", "--in-place"])
+        .expect(0);
+    test.read("s.yaml")
+}
+
+#[test]
+fn a_file_is_encrypted_and_opened() {
+    let (test, key) = with_key();
+    test.write("s.yaml", PLAIN);
+    let printed = test.cli(&["secret", "encrypt", "s.yaml"]).expect(0).stdout;
+    assert!(
+        printed.contains("ENC[") && !printed.contains("hunter2"),
+        "{printed}"
+    );
+    assert_eq!(test.read("s.yaml"), PLAIN);
+
+    let said = test
+        .cli(&["secret", "encrypt", "s.yaml", "--in-place"])
+        .expect(0);
+    assert_eq!(
+        said.stderr,
+        format!("`s.yaml` is encrypted for `{}`.\n", key.recipient)
+    );
+    let by_sops = official(&test).run(&test.project(), &["--decrypt", "s.yaml"]);
+    assert!(by_sops.contains("password: hunter2"), "{by_sops}");
+    let shown = test.cli(&["secret", "decrypt", "s.yaml"]).expect(0).stdout;
+    assert_eq!(shown, PLAIN);
+    let one = ["secret", "decrypt", "s.yaml", "--key", "database.password"];
+    assert_eq!(test.cli(&one).expect(0).stdout, "hunter2\n");
+    let none = ["secret", "decrypt", "s.yaml", "--key", "database.port"];
+    insta::assert_snapshot!(test.cli(&none).expect(1).stderr, @r"
+    error: `s.yaml` has no value at `database.port`
+      hint: paths are written with dots: `database.password`, `hosts.0.key`
+    ");
+
+    let again = test.cli(&["secret", "encrypt", "s.yaml"]).expect(1).stderr;
+    insta::assert_snapshot!(again, @r"
+    error: could not encrypt `s.yaml`
+      cause: it has a key that SOPS keeps for itself, so it may be encrypted already
+      hint: `terrane secret edit` changes a file that is encrypted
+    ");
+    let _ = test
+        .cli(&["secret", "decrypt", "s.yaml", "--in-place"])
+        .expect(0);
+    assert_eq!(test.read("s.yaml"), PLAIN);
+    let mode = fs::metadata(test.project().join("s.yaml"))
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn values_are_set_from_standard_input() {
+    let (test, _) = with_key();
+    let before = sealed(&test);
+    let said = fed(&test, "n3w", "secret set s.yaml database.password").expect(0);
+    assert!(
+        said.stderr.starts_with("`s.yaml` is encrypted for"),
+        "{said}"
+    );
+    let after = test.read("s.yaml");
+    let line = |text: &str, name: &str| {
+        let mut lines = text.lines();
+        lines
+            .find(|line| line.trim().starts_with(name))
+            .unwrap()
+            .to_owned()
+    };
+    assert_eq!(line(&before, "user:"), line(&after, "user:"));
+    assert_ne!(line(&before, "password:"), line(&after, "password:"));
+
+    let _ = fed(&test, "[1, true]", "secret set new.json ports --typed").expect(0);
+    let by_sops = official(&test).run(&test.project(), &["--decrypt", "new.json"]);
+    assert_eq!(by_sops, "{\n\t\"ports\": [\n\t\t1,\n\t\ttrue\n\t]\n}\n");
+}
+
+#[test]
+fn the_editor_sees_it_in_clear_and_leaves_nothing() {
+    let (test, _) = with_key();
+    let before = sealed(&test);
+    let editor = test.root().join("editor");
+    let seen = test.root().join("seen");
+    let write = |deed: &str| {
+        let text = format!(
+            "#!/bin/sh\nprintf '%s\\n' \"$1\" > '{0}'\nstat -c %a \"$1\" >> '{0}'\ncat \"$1\" >> '{0}'\n{deed}\n",
+            seen.display()
+        );
+        write_program(&editor, &text);
+    };
+    let edit = |test: &TestTerrane| {
+        let env = [("EDITOR", editor.to_str().unwrap())];
+        test.cli_with(&env, &["secret", "edit", "s.yaml"])
+    };
+    let copy = || {
+        let text = fs::read_to_string(&seen).unwrap();
+        let (path, rest) = text.split_once('\n').unwrap();
+        assert_eq!(rest, format!("600\n{PLAIN}"));
+        std::path::PathBuf::from(path)
+    };
+
+    write("true");
+    assert_eq!(
+        edit(&test).expect(0).stderr,
+        "Nothing changed in `s.yaml`.\n"
+    );
+    assert_eq!(test.read("s.yaml"), before);
+    assert!(!copy().parent().unwrap().exists());
+
+    write("echo 'broken: [' > \"$1\"");
+    let said = edit(&test).expect(1).stderr;
+    assert!(said.contains("`s.yaml` is as it was"), "{said}");
+    assert_eq!(test.read("s.yaml"), before);
+
+    write("exit 3");
+    let said = edit(&test).expect(1).stderr;
+    assert!(said.contains("ended with exit code 3"), "{said}");
+
+    write("sed -i s/hunter2/changed/ \"$1\"");
+    let _ = edit(&test).expect(0);
+    let one = ["secret", "decrypt", "s.yaml", "--key", "database.password"];
+    assert_eq!(test.cli(&one).expect(0).stdout, "changed\n");
+    assert!(!copy().parent().unwrap().exists());
+}
+
+#[test]
+fn the_clear_text_is_gone_when_we_are_killed() {
+    let (test, _) = with_key();
+    let before = sealed(&test);
+    let (editor, seen, go) = (
+        test.root().join("editor"),
+        test.root().join("seen"),
+        test.root().join("go"),
+    );
+    write_program(
+        &editor,
+        &format!(
+            "#!/bin/sh\nprintf '%s' \"$1\" > '{0}.new'\nmv '{0}.new' '{0}'\nwhile [ ! -e '{1}' ]; do sleep 0.05; done\n",
+            seen.display(),
+            go.display()
+        ),
+    );
+    let test = test.env("EDITOR", editor.to_str().unwrap());
+    let running = test.start("edit", &["secret", "edit", "s.yaml"]);
+    test.wait_until("the editor runs", || seen.exists());
+    let copy = std::path::PathBuf::from(fs::read_to_string(&seen).unwrap());
+    assert!(copy.exists());
+    running.kill();
+    test.wait_until("the clear text is gone", || {
+        !copy.parent().unwrap().exists()
+    });
+    assert_eq!(test.read("s.yaml"), before);
+    fs::write(go, "").unwrap();
+}
+
+#[test]
+fn commands_get_the_values_in_their_environment() {
+    let (test, _) = with_key();
+    let _ = sealed(&test);
+    let exec = |command: &str| test.cli(&["secret", "exec", "s.yaml", "--", "sh", "-c", command]);
+    assert_eq!(exec("printf %s \"$token\"").expect(0).stdout, "abc");
+    let _ = exec("exit 7").expect(7);
+}
+
+#[test]
+fn rotating_takes_in_the_new_and_leaves_out_the_old() {
+    let (test, key) = with_key();
+    let before = sealed(&test);
+    let other = AgeKey::generate();
+    let rules = format!(
+        "creation_rules:\n  - age: {},{}\n",
+        key.recipient, other.recipient
+    );
+    test.write(".sops.yaml", &rules);
+    let said = test.cli(&["secret", "rotate", "s.yaml"]).expect(0);
+    assert_eq!(
+        said.stderr,
+        "`s.yaml` has a new data key, for 2 recipients.\n"
+    );
+    let after = test.read("s.yaml");
+    assert!(after.contains(&other.recipient));
+    let kept = |line: &&str| line.contains("ENC[") && before.contains(*line);
+    assert_eq!(after.lines().filter(kept).count(), 0);
+    let _ = official(&test).run(&test.project(), &["--decrypt", "s.yaml"]);
+}
+
+#[test]
+fn what_cannot_be_opened_is_named_and_left_alone() {
+    let (test, key) = with_key();
+    let sealed = sealed(&test);
+    let try_set = |text: &str| {
+        test.write("s.yaml", text);
+        let said = fed(&test, "x", "secret set s.yaml token").expect(1).stderr;
+        assert_eq!(test.read("s.yaml"), text);
+        assert!(!said.contains("hunter2"), "{said}");
+        said
+    };
+    let changed = sealed.replace("token: ENC", "tokens: ENC");
+    insta::assert_snapshot!(try_set(&changed), @r"
+    error: could not decrypt `s.yaml`
+      cause: the value of `tokens` cannot be used: it was changed, or moved here from another place
+      hint: bring back the last good version, for example from Git
+    ");
+    let torn = &sealed[..sealed.find("sops:").unwrap()];
+    insta::assert_snapshot!(try_set(torn), @r"
+    error: could not decrypt `s.yaml`
+      cause: it is not encrypted: there is no `sops` in it
+      hint: `terrane secret encrypt FILE --in-place` encrypts a plain file
+    ");
+    AgeKey::generate().save(&test.root().join("user/.config/sops/age/keys.txt"));
+    let said = try_set(&sealed).replace(&key.recipient, "age1ours");
+    insta::assert_snapshot!(said, @r"
+    error: could not decrypt `s.yaml`
+      cause: none of 1 age keys opens it: it is encrypted for `age1ours`
+      hint: somebody who can open it adds you with `terrane secret rotate`
+    ");
+}
+
+#[test]
+fn a_stack_takes_a_value_by_reference() {
+    let (test, _) = with_key();
+    let _ = sealed(&test);
+    let more = "  inputs = { word = secret(\"sops:s.yaml#database.password\") }\n";
+    test.write("terrane.hcl", &format!("{HEAD}{}", stack("app", more)))
+        .write(
+            "app/main.tf",
+            "variable \"word\" {\n  type      = string\n  sensitive = true\n}\noutput \"length\" {\n  value = nonsensitive(length(var.word))\n}\n",
+        );
+    let said = test.cli(&["apply", "--auto-approve"]).expect(0);
+    assert!(!said.to_string().contains("hunter2"), "{said}");
+    let length = test.cli(&["output", "app", "length"]).expect(0);
+    assert_eq!(length.stdout.trim(), "7");
+}

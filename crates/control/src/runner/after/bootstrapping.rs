@@ -1,0 +1,48 @@
+//! Bootstrapping: the cluster that the stack made is put into the hands of GitOps, or a program of the project does
+//! what it wants done.
+
+use model::bootstrap::{Bootstrap, StepEnd};
+use model::stage::StageBlock;
+use serde_json::json;
+
+use super::{Failure, Part, Report, count};
+use crate::bootstrap::{self, Ground, Manner, Progress};
+
+pub(super) async fn bootstrap(part: &Part<'_>, blocks: &[StageBlock]) -> Result<Report, Failure> {
+    let resolved = part.resolve(blocks)?;
+    let blocks = resolved
+        .iter()
+        .map(Bootstrap::read)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|err| Failure::because("could not work out a `bootstrap`", &err))?;
+    let ground = Ground {
+        source: part.root,
+        env: &part.env,
+        cache: &part.job.control.cache,
+    };
+    let mut reports = Vec::new();
+    let mut steps = 0;
+    for block in &blocks {
+        let mut said = |progress: Progress<'_>| match progress {
+            Progress::Began(step) => part.log.say(step.title()),
+            Progress::Seen(_, seen) => part.log.say(seen),
+            Progress::Ended(_) => {}
+        };
+        let report = bootstrap::run(block, ground, Manner::Yield, &mut said).await;
+        steps += report.steps.len();
+        if let Some(last) = report.steps.last()
+            && let StepEnd::Failed { why, hint } = &last.end
+        {
+            let mut failure = Failure::new(format!("{}: {}: {why}", report.kind, last.title));
+            failure.hint.clone_from(hint);
+            reports.push(report);
+            failure.report = Some(Box::new(json!(reports)));
+            return Err(failure);
+        }
+        reports.push(report);
+    }
+    Ok(Report {
+        summary: format!("{} done", count(steps, "step")),
+        details: json!(reports),
+    })
+}

@@ -1,0 +1,101 @@
+//! Verifying: the gates of the stack, until each has passed or its time is over.
+
+use model::config::resolve::ResolveError;
+use model::gate::{Gate, GateReport};
+use model::stage::{Ask, StageBlock};
+use serde_json::json;
+use tokio::sync::mpsc::unbounded_channel;
+
+use super::{Failure, Part, Report, count};
+use crate::facts::{self, Place};
+use crate::gates::{self, Around, GateEvent};
+
+pub(super) async fn verify(mut part: Part<'_>, blocks: &[StageBlock]) -> Result<Report, Failure> {
+    let gates = read(&mut part, blocks).await?;
+    let around = Around {
+        dir: part.root.to_owned(),
+        env: part.env.clone(),
+        mask: part.values.mask(),
+        once: false,
+    };
+    let (events, mut heard) = unbounded_channel();
+    let looking = gates::run(gates, around, &events);
+    tokio::pin!(looking);
+    let reports = loop {
+        tokio::select! {
+            Some(event) = heard.recv() => say(&part, &event),
+            reports = &mut looking => break reports,
+        }
+    };
+    while let Ok(event) = heard.try_recv() {
+        say(&part, &event);
+    }
+    ended(&part, &reports)
+}
+
+fn ended(part: &Part<'_>, reports: &[GateReport]) -> Result<Report, Failure> {
+    let open: Vec<&GateReport> = reports
+        .iter()
+        .filter(|report| !report.verdict.is_pass())
+        .collect();
+    if open.is_empty() {
+        return Ok(Report {
+            summary: format!("{} passed", count(reports.len(), "gate")),
+            details: json!(reports),
+        });
+    }
+    let mut lines = Vec::new();
+    for report in &open {
+        lines.extend(report.lines());
+    }
+    let passed = reports.len() - open.len();
+    let headline = format!("{passed} of {} passed", count(reports.len(), "gate"));
+    lines.insert(0, headline);
+    let stack = &part.job.spec.stack.name;
+    let hint = format!("`terrane verify {stack}` looks again at any time");
+    let mut failure = Failure::new(lines.join("\n")).hint(hint);
+    failure.report = Some(Box::new(json!(reports)));
+    Err(failure)
+}
+
+fn say(part: &Part<'_>, event: &GateEvent) {
+    match event {
+        GateEvent::Began { gate } => part.log.say(&format!("{gate}: looking")),
+        GateEvent::Looked { gate, said, .. } => part.log.say(&format!("{gate}: {said}")),
+        GateEvent::Ended(report) => {
+            let words = report.verdict.brief();
+            part.log.say(&format!("{}: {words}", report.name));
+        }
+    }
+}
+
+/// The gates with their values. Published facts are read first; what changes while a gate waits, it asks for itself.
+async fn read(part: &mut Part<'_>, blocks: &[StageBlock]) -> Result<Vec<Gate>, Failure> {
+    if let Err(ResolveError::Asks { asks }) = part.values.resolve(blocks) {
+        for ask in asks {
+            if let Ask::Fact { facts, path } = &ask {
+                let answer = published(part, facts, path).await?;
+                part.values.answer_with(ask, answer);
+            }
+        }
+    }
+    gates::read(blocks, &mut part.values).map_err(|problems| {
+        let words: Vec<String> = problems.into_iter().map(|it| it.message).collect();
+        Failure::new(words.join("\n"))
+    })
+}
+
+/// A file as it is published now.
+async fn published(part: &Part<'_>, facts: &str, path: &str) -> Result<serde_json::Value, Failure> {
+    let job = part.job;
+    let places = Place::read_all(&job.spec.facts, &part.values, None)
+        .map_err(|err| Failure::because("could not find a place of its facts", &err))?;
+    let place = places.get(facts).ok_or_else(|| {
+        Failure::new(format!("the stack publishes nothing to `{facts}`"))
+            .hint("a gate may look at facts of its own stack")
+    })?;
+    let found = facts::read_file(job.control, part.root, job.asker.env(), place, path).await;
+    let found =
+        found.map_err(|err| Failure::because("could not read the published facts", &err))?;
+    found.ok_or_else(|| Failure::new(format!("`{path}` is not published at `{facts}`")))
+}

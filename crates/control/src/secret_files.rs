@@ -1,0 +1,430 @@
+//! Files of secrets in a repository: encrypted, opened, changed, and written so that a crash leaves the old or the
+//! new one.
+//!
+//! Not here: the format and its cryptography (`drivers::sops`).
+
+mod editing;
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, Permissions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use drivers::process::{self, Environment, Exit, StartError};
+use drivers::sops::{
+    self, DecryptError, EncryptError, Format, Identities, IdentityError, Layout, Opened, PathError,
+    ReadError, Recipient, RecipientError, Rule, RuleError, Rules, RulesError,
+};
+use jiff::Timestamp;
+use model::secret::Secret;
+
+pub use editing::Editing;
+
+const RULES: &str = ".sops.yaml";
+
+#[derive(Debug, thiserror::Error)]
+pub enum SecretFileError {
+    #[error("could not read `{}`", path.display())]
+    Read { path: PathBuf, source: io::Error },
+    #[error("could not write `{}`", path.display())]
+    Write { path: PathBuf, source: io::Error },
+    #[error("the name of `{}` does not say its format", path.display())]
+    Format { path: PathBuf },
+    #[error("could not read the rules in `{}`", path.display())]
+    Rules { path: PathBuf, source: RulesError },
+    #[error("no rule of `{}` can be used", path.display())]
+    Rule { path: PathBuf, source: RuleError },
+    #[error("nothing says for whom to encrypt `{}`: there is no `{RULES}` beside or above it", path.display())]
+    NoRules { path: PathBuf },
+    #[error(transparent)]
+    Recipient(#[from] RecipientError),
+    #[error("could not read the private keys")]
+    Identities(#[from] IdentityError),
+    #[error("could not decrypt `{}`", path.display())]
+    Decrypt { path: PathBuf, source: DecryptError },
+    #[error("could not encrypt `{}`", path.display())]
+    Encrypt { path: PathBuf, source: EncryptError },
+    #[error("`{}` has no value at `{key}`", path.display())]
+    NoKey { path: PathBuf, key: String },
+    #[error("`{key}` cannot be set in `{}`", path.display())]
+    Path {
+        path: PathBuf,
+        key: String,
+        source: PathError,
+    },
+    #[error("the value is not JSON")]
+    Json(#[source] ReadError),
+    #[error("could not run `{program}`")]
+    Run { program: String, source: StartError },
+    #[error("there is no program `{program}`")]
+    NoProgram { program: String },
+    #[error("could not wait for `{program}`")]
+    Wait { program: String, source: io::Error },
+    #[error("the editor `{program}` ended with {exit}")]
+    Editor { program: String, exit: Exit },
+}
+
+impl SecretFileError {
+    /// The next step, where there is one.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Format { .. } => {
+                Some("names end with `.yaml`, `.yml`, `.json`, `.env` or `.ini`".to_owned())
+            }
+            Self::NoRules { .. } => Some(format!(
+                "write a `{RULES}` with `creation_rules`, or name somebody: `--recipient age1…`"
+            )),
+            Self::Decrypt { source, .. } => match source {
+                DecryptError::Metadata(_) => Some(
+                    "`terrane secret encrypt FILE --in-place` encrypts a plain file".to_owned(),
+                ),
+                _ => source.hint(),
+            },
+            Self::Encrypt {
+                source: EncryptError::Reserved,
+                ..
+            } => Some("`terrane secret edit` changes a file that is encrypted".to_owned()),
+            Self::NoKey { .. } => {
+                Some("paths are written with dots: `database.password`, `hosts.0.key`".to_owned())
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What was made of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    pub changed: bool,
+    pub recipients: Vec<String>,
+}
+
+/// Files of secrets as one person on one machine can open them.
+pub struct SecretFiles<'a> {
+    env: &'a BTreeMap<String, String>,
+    cwd: &'a Path,
+}
+
+impl<'a> SecretFiles<'a> {
+    pub fn new(env: &'a BTreeMap<String, String>, cwd: &'a Path) -> Self {
+        Self { env, cwd }
+    }
+
+    /// A plain file's text, encrypted for `recipients`, or for whom the rules name.
+    pub fn encrypt(
+        &self,
+        path: &Path,
+        recipients: &[String],
+    ) -> Result<(String, Rule), SecretFileError> {
+        let file = self.find(path)?;
+        let rule = match recipients {
+            [] => self.rule_for(&file)?,
+            named => {
+                let parsed: Result<Vec<Recipient>, _> =
+                    named.iter().map(|recipient| recipient.parse()).collect();
+                Rule {
+                    layout: self.layout_for(&file)?,
+                    ..Rule::for_recipients(parsed?)
+                }
+            }
+        };
+        let plain = file.read()?;
+        let sealed = sops::encrypt(plain.expose(), file.format, &rule, None, Timestamp::now());
+        Ok((sealed.map_err(|source| file.not_encrypted(source))?, rule))
+    }
+
+    /// An encrypted file in clear.
+    pub fn decrypt(&self, path: &Path) -> Result<Secret, SecretFileError> {
+        let file = self.find(path)?;
+        let layout = self.layout_for(&file)?;
+        Ok(self.open(&file)?.plain(layout))
+    }
+
+    /// One value of an encrypted file.
+    pub fn value(&self, path: &Path, key: &str) -> Result<Secret, SecretFileError> {
+        let file = self.find(path)?;
+        let found = self.open(&file)?.value(key);
+        found.ok_or_else(|| SecretFileError::NoKey {
+            path: file.shown,
+            key: key.to_owned(),
+        })
+    }
+
+    /// Puts one value into an encrypted file, which is made if there is none.
+    pub fn set(
+        &self,
+        path: &Path,
+        key: &str,
+        value: &NewValue,
+    ) -> Result<Written, SecretFileError> {
+        let file = self.find(path)?;
+        let (opened, rule) = if file.path.exists() {
+            let opened = self.open(&file)?;
+            let rule = opened.rule(self.layout_for(&file)?)?;
+            (opened, rule)
+        } else {
+            (self.empty(&file)?, self.rule_for(&file)?)
+        };
+        let mut changed = opened.clone();
+        let put = match value {
+            NewValue::Text(text) => changed.set(key, text),
+            NewValue::Json(json) => changed.set_json(key, json).map_err(SecretFileError::Json)?,
+        };
+        put.map_err(|source| SecretFileError::Path {
+            path: file.shown.clone(),
+            key: key.to_owned(),
+            source,
+        })?;
+        let sealed = changed.seal(&opened, &rule, Timestamp::now());
+        let sealed = sealed.map_err(|source| file.not_encrypted(source))?;
+        file.write(&sealed, &rule)
+    }
+
+    /// Gives a file a new data key, and the recipients that the rules name now.
+    pub fn rotate(&self, path: &Path) -> Result<Written, SecretFileError> {
+        let file = self.find(path)?;
+        let opened = self.open(&file)?;
+        let rule = match self.rule_for(&file) {
+            Ok(rule) => Rule {
+                recipients: rule.recipients,
+                ..opened.rule(self.layout_for(&file)?)?
+            },
+            Err(
+                SecretFileError::NoRules { .. }
+                | SecretFileError::Rule {
+                    source: RuleError::NoneMatches { .. },
+                    ..
+                },
+            ) => opened.rule(self.layout_for(&file)?)?,
+            Err(err) => return Err(err),
+        };
+        let sealed = opened.rotate(&rule, Timestamp::now());
+        let sealed = sealed.map_err(|source| file.not_encrypted(source))?;
+        file.write(&sealed, &rule)
+    }
+
+    /// Writes what [`Self::encrypt`] or [`Self::decrypt`] gave in place of the file.
+    pub fn replace(&self, path: &Path, text: &str, is_plain: bool) -> Result<(), SecretFileError> {
+        let file = self.find(path)?;
+        let mode = is_plain.then_some(0o600);
+        write_atomically(&file.path, text.as_bytes(), mode)
+            .map_err(|source| file.not_written(source))
+    }
+
+    /// Runs a program with a file's top-level values in its environment.
+    pub async fn exec(&self, path: &Path, words: &[String]) -> Result<Exit, SecretFileError> {
+        let file = self.find(path)?;
+        let opened = self.open(&file)?;
+        let mut env: Environment = self.env.iter().collect();
+        for (name, value) in opened.variables() {
+            env.set_secret(name, value);
+        }
+        run(words, self.cwd, &env, self.env).await
+    }
+
+    fn open(&self, file: &Place) -> Result<Opened, SecretFileError> {
+        let text = file.read()?;
+        let identities = Identities::from_environment(self.env)?;
+        sops::decrypt(text.expose(), file.format, &identities).map_err(|source| {
+            SecretFileError::Decrypt {
+                path: file.shown.clone(),
+                source,
+            }
+        })
+    }
+
+    fn find(&self, path: &Path) -> Result<Place, SecretFileError> {
+        let format = Format::of(path).ok_or_else(|| SecretFileError::Format {
+            path: path.to_owned(),
+        })?;
+        Ok(Place {
+            path: self.cwd.join(path),
+            shown: path.to_owned(),
+            format,
+        })
+    }
+
+    /// What the nearest rules say of a file.
+    fn rule_for(&self, file: &Place) -> Result<Rule, SecretFileError> {
+        let (rules_path, rules) =
+            self.rules_for(file)?
+                .ok_or_else(|| SecretFileError::NoRules {
+                    path: file.shown.clone(),
+                })?;
+        let dir = rules_path.parent().unwrap_or(Path::new("/"));
+        let below = absolute(&file.path);
+        let below = below.strip_prefix(dir).unwrap_or(&below).to_string_lossy();
+        rules
+            .for_path(&below)
+            .map_err(|source| SecretFileError::Rule {
+                path: rules_path.clone(),
+                source,
+            })
+    }
+
+    fn layout_for(&self, file: &Place) -> Result<Layout, SecretFileError> {
+        let found = self.rules_for(file)?;
+        Ok(found.map_or_else(Layout::default, |(_, rules)| rules.layout()))
+    }
+
+    fn rules_for(&self, file: &Place) -> Result<Option<(PathBuf, Rules)>, SecretFileError> {
+        let start = absolute(&file.path);
+        let candidates = start.ancestors().skip(1).map(|dir| dir.join(RULES));
+        let Some(path) = candidates.into_iter().find(|path| path.is_file()) else {
+            return Ok(None);
+        };
+        let text = fs::read_to_string(&path).map_err(|source| SecretFileError::Read {
+            path: path.clone(),
+            source,
+        })?;
+        match sops::rules(&text) {
+            Ok(rules) => Ok(Some((path, rules))),
+            Err(source) => Err(SecretFileError::Rules { path, source }),
+        }
+    }
+
+    /// A file that is not there yet.
+    fn empty(&self, file: &Place) -> Result<Opened, SecretFileError> {
+        let rule = self.rule_for(file)?;
+        sops::empty(file.format, &rule).map_err(|source| file.not_encrypted(source))
+    }
+}
+
+/// What [`SecretFiles::set`] puts there.
+#[derive(Debug)]
+pub enum NewValue {
+    Text(Secret),
+    /// Typed: a number, a list, a map.
+    Json(Secret),
+}
+
+struct Place {
+    path: PathBuf,
+    /// As it was named.
+    shown: PathBuf,
+    format: Format,
+}
+
+impl Place {
+    fn read(&self) -> Result<Secret, SecretFileError> {
+        let text = fs::read_to_string(&self.path).map_err(|source| SecretFileError::Read {
+            path: self.shown.clone(),
+            source,
+        })?;
+        Ok(Secret::new(text))
+    }
+
+    /// Writes an encrypted text, unless it is there already.
+    fn write(&self, sealed: &str, rule: &Rule) -> Result<Written, SecretFileError> {
+        let changed = fs::read_to_string(&self.path).ok().as_deref() != Some(sealed);
+        if changed {
+            write_atomically(&self.path, sealed.as_bytes(), None)
+                .map_err(|source| self.not_written(source))?;
+        }
+        Ok(Written {
+            changed,
+            recipients: names(rule),
+        })
+    }
+
+    fn not_encrypted(&self, source: EncryptError) -> SecretFileError {
+        SecretFileError::Encrypt {
+            path: self.shown.clone(),
+            source,
+        }
+    }
+
+    fn not_written(&self, source: io::Error) -> SecretFileError {
+        SecretFileError::Write {
+            path: self.shown.clone(),
+            source,
+        }
+    }
+}
+
+/// For whom a rule encrypts.
+pub fn names(rule: &Rule) -> Vec<String> {
+    rule.recipients.iter().map(ToString::to_string).collect()
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    let dir = path.parent().map(fs::canonicalize);
+    match (dir, path.file_name()) {
+        (Some(Ok(dir)), Some(name)) => dir.join(name),
+        _ => path.to_owned(),
+    }
+}
+
+/// The old text or the new one, never a part. A link is followed, and who may read it stays as it was, unless a mode
+/// is named.
+fn write_atomically(path: &Path, bytes: &[u8], mode: Option<u32>) -> io::Result<()> {
+    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let dir = match path.parent() {
+        Some(dir) if !dir.as_os_str().is_empty() => dir,
+        _ => Path::new("."),
+    };
+    let had = fs::metadata(&path).ok().map(|known| known.permissions());
+    let mut file = tempfile::Builder::new()
+        .prefix(".terrane-")
+        .tempfile_in(dir)?;
+    file.write_all(bytes)?;
+    let permissions = match (mode, had) {
+        (Some(mode), _) => Permissions::from_mode(mode),
+        (None, Some(had)) => had,
+        (None, None) => Permissions::from_mode(0o644),
+    };
+    file.as_file().set_permissions(permissions)?;
+    file.as_file().sync_all()?;
+    file.persist(&path)?;
+    File::open(dir)?.sync_all()
+}
+
+/// Runs a program on our terminal to its end. Ctrl-C is its business.
+async fn run(
+    words: &[String],
+    dir: &Path,
+    env: &Environment,
+    asker: &BTreeMap<String, String>,
+) -> Result<Exit, SecretFileError> {
+    let Some((program, args)) = words.split_first() else {
+        let program = String::new();
+        return Err(SecretFileError::NoProgram { program });
+    };
+    let found = if program.contains('/') {
+        Some(dir.join(program))
+    } else {
+        let path = asker.get("PATH").map(String::as_str).unwrap_or_default();
+        process::find_program(program, path.as_ref())
+    };
+    let Some(found) = found else {
+        let program = program.clone();
+        return Err(SecretFileError::NoProgram { program });
+    };
+    let args: Vec<_> = args.iter().map(Into::into).collect();
+    let started = process::start_in_front(&found, &args, dir, env, &[]);
+    let mut running = started.map_err(|source| SecretFileError::Run {
+        program: program.clone(),
+        source,
+    })?;
+    loop {
+        tokio::select! {
+            ended = running.wait() => {
+                return ended.map_err(|source| SecretFileError::Wait {
+                    program: program.clone(),
+                    source,
+                });
+            }
+            heard = tokio::signal::ctrl_c() => {
+                // Without a handler of ours the next one ends us; there is nothing better to do.
+                if heard.is_err() {
+                    let ended = running.wait().await;
+                    return ended.map_err(|source| SecretFileError::Wait {
+                        program: program.clone(),
+                        source,
+                    });
+                }
+            }
+        }
+    }
+}

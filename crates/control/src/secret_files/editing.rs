@@ -1,0 +1,134 @@
+//! A file of secrets in an editor: in clear only in memory, only for its owner, and gone with us.
+
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use drivers::process::{self, Environment, Keeper};
+use drivers::sops::{self, Format, Opened, Rule};
+use jiff::Timestamp;
+use model::secret::Secret;
+
+use super::{Place, SecretFileError, SecretFiles, Written, run};
+
+/// A plain copy that somebody edits. Dropped, or with us killed, it is gone, and what the editor left beside it.
+pub struct Editing {
+    file: Place,
+    opened: Opened,
+    rule: Rule,
+    copy: PathBuf,
+    before: Secret,
+    _keeper: Keeper,
+}
+
+impl SecretFiles<'_> {
+    /// Opens a file for editing; one that is not there yet is empty.
+    pub fn edit(&self, path: &Path) -> Result<Editing, SecretFileError> {
+        let file = self.find(path)?;
+        let layout = self.layout_for(&file)?;
+        let (opened, rule, before) = if file.path.exists() {
+            let opened = self.open(&file)?;
+            let rule = opened.rule(layout)?;
+            let plain = opened.plain(layout);
+            (opened, rule, plain)
+        } else {
+            let nothing = match file.format {
+                Format::Json => "{}\n",
+                Format::Yaml | Format::Dotenv | Format::Ini => "",
+            };
+            (
+                self.empty(&file)?,
+                self.rule_for(&file)?,
+                Secret::new(nothing),
+            )
+        };
+        let dir = self
+            .memory()
+            .join(format!("terrane-edit-{}", uuid::Uuid::new_v4()));
+        let name = path.file_name().unwrap_or(path.as_os_str());
+        let copy = dir.join(name);
+        let failed = |source| SecretFileError::Write {
+            path: copy.clone(),
+            source,
+        };
+        fs::DirBuilder::new()
+            .mode(0o700)
+            .create(&dir)
+            .map_err(failed)?;
+        // Before anything is in it.
+        let keeper = process::remove_when_gone(&dir).map_err(failed)?;
+        fs::File::options()
+            .create_new(true)
+            .write(true)
+            .mode(0o600)
+            .open(&copy)
+            .and_then(|mut file| file.write_all(before.expose().as_bytes()))
+            .map_err(failed)?;
+        Ok(Editing {
+            file,
+            opened,
+            rule,
+            copy,
+            before,
+            _keeper: keeper,
+        })
+    }
+
+    /// Has the editor change it: `VISUAL`, `EDITOR`, or what is usual.
+    pub async fn run_editor(&self, editing: &Editing) -> Result<(), SecretFileError> {
+        let named = ["SOPS_EDITOR", "VISUAL", "EDITOR"]
+            .iter()
+            .find_map(|name| self.env.get(*name).filter(|editor| !editor.is_empty()));
+        let editor = named.map_or("vi", String::as_str);
+        let mut words: Vec<String> = editor.split_whitespace().map(str::to_owned).collect();
+        words.push(editing.copy.display().to_string());
+        let env: Environment = self.env.iter().collect();
+        let exit = run(&words, self.cwd, &env, self.env).await?;
+        if exit.success() {
+            return Ok(());
+        }
+        Err(SecretFileError::Editor {
+            program: editor.to_owned(),
+            exit,
+        })
+    }
+
+    /// Where nothing touches a disk, if there is such a place.
+    fn memory(&self) -> PathBuf {
+        let own = self.env.get("XDG_RUNTIME_DIR").map(PathBuf::from);
+        let shared = PathBuf::from("/dev/shm");
+        let mut places = own
+            .into_iter()
+            .chain([shared])
+            .filter(|place| place.is_dir());
+        places.next().unwrap_or_else(std::env::temp_dir)
+    }
+}
+
+impl Editing {
+    /// Encrypts what the editor left; values that did not change keep their ciphertext.
+    pub fn save(&self) -> Result<Written, SecretFileError> {
+        let text = fs::read_to_string(&self.copy).map_err(|source| SecretFileError::Read {
+            path: self.copy.clone(),
+            source,
+        })?;
+        let text = Secret::new(text);
+        if text == self.before {
+            return Ok(Written {
+                changed: false,
+                recipients: super::names(&self.rule),
+            });
+        }
+        let format = self.file.format;
+        let sealed = sops::encrypt_again(
+            text.expose(),
+            format,
+            &self.rule,
+            &self.opened,
+            Timestamp::now(),
+        );
+        let sealed = sealed.map_err(|source| self.file.not_encrypted(source))?;
+        self.file.write(&sealed, &self.rule)
+    }
+}

@@ -1,0 +1,166 @@
+//! A whole document, encrypted or decrypted value by value, and the MAC that holds it together.
+
+use aws_lc_rs::digest;
+
+use super::cipher::{Cipher, CipherError};
+use super::selection::Selection;
+use super::tree::{Comment, Document, Element, Entry, Leaf, Map, Node, Place, walk};
+
+/// SHA-256 of `sops`: begins the MAC of files in which only encrypted values count, so that it can never be the MAC
+/// of one in which all do.
+const ONLY_ENCRYPTED: [u8; 32] = [
+    0x8a, 0x3f, 0xd2, 0xad, 0x54, 0xce, 0x66, 0x52, 0x7b, 0x10, 0x34, 0xf3, 0xd1, 0x47, 0xbe, 0x0b,
+    0x0b, 0x97, 0x5b, 0x3b, 0xf4, 0x4f, 0x72, 0xc6, 0xfd, 0xad, 0xec, 0x81, 0x76, 0xf2, 0x7d, 0x69,
+];
+
+/// A value that stands in the way, by its place.
+#[derive(Debug, thiserror::Error)]
+pub enum ValueError {
+    #[error("the value of `{path}` cannot be used: {source}")]
+    Value { path: String, source: CipherError },
+    #[error(
+        "a comment at `{path}` matches `unencrypted_comment_regex` once it is encrypted, so nobody could tell that it is"
+    )]
+    Comment { path: String },
+}
+
+/// Encrypts in place; the MAC of the plain values, not yet encrypted itself.
+pub(super) fn encrypt(
+    document: &mut Document,
+    selection: &Selection,
+    only_encrypted: bool,
+    cipher: &Cipher,
+) -> Result<String, ValueError> {
+    let mut mac = Mac::new(only_encrypted);
+    for map in &mut document.0 {
+        mark_empty_comments(map);
+    }
+    walk(document, &mut |leaf, place| {
+        let is_comment = matches!(leaf, Leaf::Comment(_));
+        let taken = selection.takes(&place, is_comment);
+        mac.add(&leaf, taken);
+        if !taken {
+            return Ok(leaf);
+        }
+        let sealed = cipher
+            .encrypt(&leaf, &aad(&place))
+            .map_err(|source| failed(&place, source))?;
+        if let (true, Selection::UnencryptedCommentRegex(regex)) = (is_comment, selection)
+            && regex.is_match(&sealed)
+        {
+            let path = place.path.join(".");
+            return Err(ValueError::Comment { path });
+        }
+        Ok(Leaf::Scalar(super::tree::Scalar::text(sealed)))
+    })?;
+    Ok(mac.finish())
+}
+
+/// Decrypts in place; the MAC that the plain values have.
+pub(super) fn decrypt(
+    document: &mut Document,
+    selection: &Selection,
+    only_encrypted: bool,
+    cipher: &mut Cipher,
+) -> Result<String, ValueError> {
+    let mut mac = Mac::new(only_encrypted);
+    walk(document, &mut |leaf, place| {
+        let taken = selection.takes(&place, matches!(leaf, Leaf::Comment(_)));
+        let leaf = match leaf {
+            leaf if !taken => leaf,
+            Leaf::Comment(comment) => open_comment(comment, cipher, &place),
+            Leaf::Scalar(scalar) => cipher
+                .decrypt(scalar.text.expose(), &aad(&place))
+                .map_err(|source| failed(&place, source))?,
+        };
+        mac.add(&leaf, taken);
+        Ok(leaf)
+    })?;
+    Ok(mac.finish())
+}
+
+/// Comments are no part of the MAC, and old versions left them plain: what cannot be opened stays as it is.
+fn open_comment(comment: Comment, cipher: &mut Cipher, place: &Place<'_>) -> Leaf {
+    if comment.text.expose().is_empty() {
+        return Leaf::Comment(comment);
+    }
+    let inline = comment.inline;
+    match cipher.decrypt(comment.text.expose(), &aad(place)) {
+        Ok(Leaf::Comment(opened)) => Leaf::Comment(Comment { inline, ..opened }),
+        Ok(Leaf::Scalar(_)) | Err(_) => Leaf::Comment(comment),
+    }
+}
+
+/// In a list an encrypted comment takes the place of a value, and an empty one would become an empty value: it gets
+/// a space instead.
+fn mark_empty_comments(map: &mut Map) {
+    for entry in map {
+        if let Entry::Item(_, node) = entry {
+            mark_in(node);
+        }
+    }
+}
+
+fn mark_in(node: &mut Node) {
+    match node {
+        Node::Map(map) => mark_empty_comments(map),
+        Node::List(list) => {
+            for element in list {
+                match element {
+                    Element::Comment(comment) if comment.text.expose().is_empty() => {
+                        *comment = Comment::new(" ", comment.inline);
+                    }
+                    Element::Comment(_) => {}
+                    Element::Node(node) => mark_in(node),
+                }
+            }
+        }
+        Node::Scalar(_) | Node::Null => {}
+    }
+}
+
+/// What binds a value to its place: the keys above it.
+fn aad(place: &Place<'_>) -> String {
+    format!("{}:", place.path.join(":"))
+}
+
+fn failed(place: &Place<'_>, source: CipherError) -> ValueError {
+    let path = place.path.join(".");
+    ValueError::Value { path, source }
+}
+
+struct Mac {
+    only_encrypted: bool,
+    hash: digest::Context,
+}
+
+impl Mac {
+    fn new(only_encrypted: bool) -> Self {
+        let mut hash = digest::Context::new(&digest::SHA512);
+        if only_encrypted {
+            hash.update(&ONLY_ENCRYPTED);
+        }
+        Self {
+            only_encrypted,
+            hash,
+        }
+    }
+
+    fn add(&mut self, leaf: &Leaf, encrypted: bool) {
+        match leaf {
+            Leaf::Scalar(scalar) if encrypted || !self.only_encrypted => {
+                self.hash.update(scalar.text.expose().as_bytes());
+            }
+            Leaf::Scalar(_) | Leaf::Comment(_) => {}
+        }
+    }
+
+    fn finish(self) -> String {
+        use std::fmt::Write as _;
+        let mut text = String::new();
+        for byte in self.hash.finish().as_ref() {
+            let _ = write!(text, "{byte:02X}");
+        }
+        text
+    }
+}

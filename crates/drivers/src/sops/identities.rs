@@ -1,0 +1,209 @@
+//! The private keys that open files, and where a machine keeps them.
+//!
+//! The environment is passed in; nothing is read from the process's own.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::{fs, iter};
+
+use model::secret::Secret;
+
+use super::cipher::DataKey;
+
+/// Larger files hold no keys.
+const LARGEST: u64 = 1 << 20;
+
+/// Private keys, never shown.
+#[derive(Default)]
+pub struct Identities {
+    keys: Vec<Box<dyn age::Identity + Send + Sync>>,
+    /// Where they were looked for, for the error that says none fits.
+    sought: Vec<String>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum IdentityError {
+    #[error("could not read the age keys in `{}`", path.display())]
+    Read { path: PathBuf, source: io::Error },
+    #[error("{origin} has a line {line} that is no age key")]
+    Line { origin: String, line: usize },
+    #[error("{origin} has a key of an age plugin in line {line}, and plugins are not supported")]
+    Plugin { origin: String, line: usize },
+    #[error("{origin} is protected by a passphrase, which is not supported here")]
+    Passphrase { origin: String },
+    #[error("`{}` is not an SSH key that age can use", path.display())]
+    Ssh { path: PathBuf, source: io::Error },
+}
+
+impl Identities {
+    /// All that the official tool would find: `SOPS_AGE_KEY`, the files that `SOPS_AGE_KEY_FILE` and
+    /// `SOPS_AGE_SSH_PRIVATE_KEY_FILE` name, `sops/age/keys.txt` of the user's configuration, and the user's SSH keys.
+    pub fn from_environment(environment: &BTreeMap<String, String>) -> Result<Self, IdentityError> {
+        let mut found = Self::default();
+        let named = |name: &str| environment.get(name).filter(|value| !value.is_empty());
+        if let Some(keys) = named("SOPS_AGE_KEY") {
+            found.add(&Secret::new(keys), "`SOPS_AGE_KEY`")?;
+        } else {
+            found.sought.push("`SOPS_AGE_KEY`".to_owned());
+        }
+        match named("SOPS_AGE_KEY_FILE") {
+            Some(path) => found.add_file(Path::new(path))?,
+            None => found.sought.push("`SOPS_AGE_KEY_FILE`".to_owned()),
+        }
+        if let Some(path) = named("SOPS_AGE_SSH_PRIVATE_KEY_FILE") {
+            found.add_ssh(Path::new(path))?;
+        }
+        let home = named("HOME").map(PathBuf::from);
+        let config = named("XDG_CONFIG_HOME")
+            .map(PathBuf::from)
+            .or_else(|| home.as_ref().map(|home| home.join(".config")));
+        if let Some(config) = config {
+            let keys = config.join("sops/age/keys.txt");
+            if keys.exists() {
+                found.add_file(&keys)?;
+            } else {
+                found.sought.push(format!("`{}`", keys.display()));
+            }
+        }
+        // A key that needs a passphrase, or is no key, is somebody else's business: it was not named for this.
+        for name in ["id_ed25519", "id_rsa"] {
+            if let Some(home) = &home {
+                let path = home.join(".ssh").join(name);
+                if path.exists() && found.add_ssh(&path).is_err() {
+                    found.sought.push(format!("`{}`", path.display()));
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// The keys of a text, one a line, `#` for comments.
+    pub fn from_text(text: &Secret) -> Result<Self, IdentityError> {
+        let mut found = Self::default();
+        found.add(text, "the keys")?;
+        Ok(found)
+    }
+
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// Where keys were looked for and not found.
+    pub fn sought(&self) -> &[String] {
+        &self.sought
+    }
+
+    fn add(&mut self, text: &Secret, origin: &str) -> Result<(), IdentityError> {
+        let origin = origin.to_owned();
+        let text = text.expose();
+        if text.starts_with("age-encryption.org/") || text.starts_with("-----BEGIN AGE ENCRYPTED") {
+            return Err(IdentityError::Passphrase { origin });
+        }
+        for (number, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            // `SOPS_AGE_KEY` may hold several in one line.
+            for word in line.split_whitespace() {
+                let number = number + 1;
+                match word.parse::<age::x25519::Identity>() {
+                    Ok(key) => self.keys.push(Box::new(key)),
+                    Err(_) if word.starts_with("AGE-PLUGIN-") => {
+                        return Err(IdentityError::Plugin {
+                            origin,
+                            line: number,
+                        });
+                    }
+                    Err(_) => {
+                        return Err(IdentityError::Line {
+                            origin,
+                            line: number,
+                        });
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn add_file(&mut self, path: &Path) -> Result<(), IdentityError> {
+        let text = read(path)?;
+        self.add(&text, &format!("`{}`", path.display()))
+    }
+
+    fn add_ssh(&mut self, path: &Path) -> Result<(), IdentityError> {
+        let text = read(path)?;
+        let name = path.display().to_string();
+        let key = age::ssh::Identity::from_buffer(text.expose().as_bytes(), Some(name));
+        match key {
+            Ok(key @ age::ssh::Identity::Unencrypted(_)) => self.keys.push(Box::new(key)),
+            Ok(age::ssh::Identity::Encrypted(_)) => {
+                return Err(IdentityError::Passphrase {
+                    origin: format!("`{}`", path.display()),
+                });
+            }
+            Ok(age::ssh::Identity::Unsupported(_)) => {
+                return Err(IdentityError::Ssh {
+                    path: path.to_owned(),
+                    source: io::Error::from(io::ErrorKind::Unsupported),
+                });
+            }
+            Err(source) => {
+                return Err(IdentityError::Ssh {
+                    path: path.to_owned(),
+                    source,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// The data key, if one of these opens it.
+    pub(super) fn unwrap(&self, wrapped: &str) -> Option<DataKey> {
+        let armoured = age::armor::ArmoredReader::new(wrapped.as_bytes());
+        let decryptor = age::Decryptor::new_buffered(armoured).ok()?;
+        let keys = self.keys.iter().map(|key| &**key as &dyn age::Identity);
+        let mut reader = decryptor.decrypt(keys).ok()?;
+        let mut bytes = [0; 33];
+        let mut length = 0;
+        while length < bytes.len() {
+            match reader.read(&mut bytes[length..]) {
+                Ok(0) => break,
+                Ok(read) => length += read,
+                Err(_) => return None,
+            }
+        }
+        let key = DataKey::from_bytes(&bytes[..length]);
+        bytes.fill(0);
+        std::hint::black_box(&bytes);
+        key
+    }
+}
+
+fn read(path: &Path) -> Result<Secret, IdentityError> {
+    let failed = |source| IdentityError::Read {
+        path: path.to_owned(),
+        source,
+    };
+    let mut text = String::new();
+    fs::File::open(path)
+        .map_err(failed)?
+        .take(LARGEST)
+        .read_to_string(&mut text)
+        .map_err(failed)?;
+    Ok(Secret::new(text))
+}
+
+impl fmt::Debug for Identities {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keys = iter::repeat_n("[secret]", self.keys.len());
+        f.debug_list().entries(keys).finish()
+    }
+}

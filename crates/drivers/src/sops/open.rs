@@ -1,0 +1,249 @@
+//! An encrypted text, opened: checked as a whole, then read value by value.
+
+use model::secret::Secret;
+
+use super::cipher::{Cipher, CipherError};
+use super::crypt::{self, ValueError};
+use super::identities::Identities;
+use super::metadata::{self, Metadata, MetadataError};
+use super::recipient::{Recipient, RecipientError};
+use super::rules::Rule;
+use super::tree::{self, Document, Element, Entry, Leaf, Node, PathError, Scalar};
+use super::{Format, Layout, ReadError};
+
+/// Why a text cannot be opened. None of it holds a value.
+#[derive(Debug, thiserror::Error)]
+pub enum DecryptError {
+    #[error("it cannot be read, so it may be damaged or cut short")]
+    Read(#[source] ReadError),
+    #[error(transparent)]
+    Metadata(#[from] MetadataError),
+    #[error("none of {count} age keys opens it: it is encrypted for {recipients}")]
+    WrongKey { count: usize, recipients: String },
+    #[error("there is no age key to open it with: it is encrypted for {recipients}")]
+    NoKey {
+        recipients: String,
+        sought: Vec<String>,
+    },
+    #[error(transparent)]
+    Value(#[from] ValueError),
+    #[error("its MAC cannot be read, so it was changed after it was encrypted")]
+    Mac(#[source] CipherError),
+    #[error("its MAC does not fit its values, so it was changed after it was encrypted")]
+    Changed,
+}
+
+impl DecryptError {
+    /// The next step, where there is one.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::NoKey { sought, .. } if !sought.is_empty() => Some(format!(
+                "put the private key into one of the places that were looked at: {}",
+                sought.join(", ")
+            )),
+            Self::WrongKey { .. } => {
+                Some("somebody who can open it adds you with `terrane secret rotate`".to_owned())
+            }
+            Self::Changed | Self::Mac(_) | Self::Value(_) | Self::Read(_) => {
+                Some("bring back the last good version, for example from Git".to_owned())
+            }
+            Self::NoKey { .. } | Self::Metadata(_) => None,
+        }
+    }
+}
+
+/// A document whose values are known. It can be asked and changed, never printed.
+#[derive(Clone)]
+pub struct Opened {
+    pub(super) document: Document,
+    pub(super) metadata: Metadata,
+    pub(super) cipher: Cipher,
+    pub(super) format: Format,
+    /// As it was read.
+    pub(super) text: String,
+}
+
+pub(super) fn open(
+    text: &str,
+    format: Format,
+    identities: &Identities,
+) -> Result<Opened, DecryptError> {
+    let mut document = super::read(text, format).map_err(DecryptError::Read)?;
+    let metadata = metadata::take(&mut document, format)?;
+    let wrapped = metadata.age.iter();
+    let Some(key) = wrapped
+        .clone()
+        .find_map(|wrapped| identities.unwrap(&wrapped.key))
+    else {
+        let names: Vec<String> = wrapped
+            .map(|wrapped| format!("`{}`", wrapped.recipient))
+            .collect();
+        let recipients = names.join(", ");
+        return Err(match identities.len() {
+            0 => DecryptError::NoKey {
+                recipients,
+                sought: identities.sought().to_vec(),
+            },
+            count => DecryptError::WrongKey { count, recipients },
+        });
+    };
+    let mut cipher = Cipher::new(key);
+    let only_encrypted = metadata.mac_only_encrypted;
+    let mac = crypt::decrypt(
+        &mut document,
+        &metadata.selection,
+        only_encrypted,
+        &mut cipher,
+    )?;
+    let said = cipher
+        .decrypt(&metadata.mac, &metadata.last_modified)
+        .map_err(DecryptError::Mac)?;
+    match said {
+        Leaf::Scalar(said) if said.text.expose() == mac => {}
+        Leaf::Scalar(_) | Leaf::Comment(_) => return Err(DecryptError::Changed),
+    }
+    Ok(Opened {
+        document,
+        metadata,
+        cipher,
+        format,
+        text: text.to_owned(),
+    })
+}
+
+impl Opened {
+    /// The whole document in clear, in its own format.
+    pub fn plain(&self, layout: Layout) -> Secret {
+        super::write(&self.document, self.format, layout)
+    }
+
+    /// One value by its path, such as `database.password` or `hosts.0.key`; of a map or list, its JSON.
+    pub fn value(&self, path: &str) -> Option<Secret> {
+        Some(match self.document.find(path)? {
+            Node::Scalar(scalar) => scalar.spoken(),
+            Node::Null => Secret::new(""),
+            node @ (Node::Map(_) | Node::List(_)) => Secret::new(super::json::write_node(node)),
+        })
+    }
+
+    /// Top-level values by name, as they go into an environment; maps and lists have no place there.
+    pub fn variables(&self) -> Vec<(String, Secret)> {
+        let entries = self.document.0.iter().flatten();
+        let values = entries.filter_map(|entry| match entry {
+            Entry::Item(key, Node::Scalar(scalar)) => Some((key.clone(), scalar.spoken())),
+            Entry::Item(key, Node::Null) => Some((key.clone(), Secret::new(""))),
+            Entry::Item(_, Node::Map(_) | Node::List(_)) | Entry::Comment(_) => None,
+        });
+        values.collect()
+    }
+
+    /// Names of top-level maps and lists: what [`Self::variables`] leaves out.
+    pub fn structures(&self) -> Vec<&str> {
+        let entries = self.document.0.iter().flatten();
+        let names = entries.filter_map(|entry| match entry {
+            Entry::Item(key, Node::Map(_) | Node::List(_)) => Some(key.as_str()),
+            Entry::Item(_, Node::Scalar(_) | Node::Null) | Entry::Comment(_) => None,
+        });
+        names.collect()
+    }
+
+    /// Paths of all values, in order.
+    pub fn paths(&self) -> Vec<String> {
+        let mut paths = Vec::new();
+        for entry in self.document.0.iter().flatten() {
+            if let Entry::Item(key, node) = entry {
+                collect_paths(node, key.clone(), &mut paths);
+            }
+        }
+        paths
+    }
+
+    /// Puts a text at a path; maps on the way are made.
+    pub fn set(&mut self, path: &str, value: &Secret) -> Result<(), PathError> {
+        let scalar = Scalar::text(value.expose());
+        self.document.put(&self.steps(path)?, Node::Scalar(scalar))
+    }
+
+    /// Puts what a JSON text says at a path, with its types.
+    pub fn set_json(
+        &mut self,
+        path: &str,
+        json: &Secret,
+    ) -> Result<Result<(), PathError>, ReadError> {
+        let node = super::json::read_node(json.expose())?;
+        let is_flat = matches!(self.format, Format::Dotenv | Format::Ini);
+        let node = match node {
+            Node::Map(_) | Node::List(_) if is_flat => return Ok(Err(PathError::OnlyTexts)),
+            Node::Scalar(scalar) if is_flat => Node::Scalar(Scalar::text(scalar.spoken().expose())),
+            node => node,
+        };
+        Ok(match self.steps(path) {
+            Ok(steps) => self.document.put(&steps, node),
+            Err(err) => Err(err),
+        })
+    }
+
+    /// The way that a path means in this format.
+    fn steps(&self, path: &str) -> Result<Vec<String>, PathError> {
+        match self.format {
+            Format::Yaml | Format::Json => Ok(tree::steps(path)),
+            Format::Dotenv => Ok(vec![path.to_owned()]),
+            // A section may have dots in its name, a name in it has none.
+            Format::Ini => match path.rsplit_once('.') {
+                Some((section, name)) => Ok(vec![section.to_owned(), name.to_owned()]),
+                None => Err(PathError::NoSection),
+            },
+        }
+    }
+
+    /// How this file is encrypted now.
+    pub fn rule(&self, layout: Layout) -> Result<Rule, RecipientError> {
+        let recipients = self.recipients().map(str::parse);
+        Ok(Rule {
+            recipients: recipients.collect::<Result<Vec<Recipient>, _>>()?,
+            selection: self.metadata.selection.clone(),
+            mac_only_encrypted: self.metadata.mac_only_encrypted,
+            layout,
+        })
+    }
+
+    /// For whom it is encrypted.
+    pub fn recipients(&self) -> impl Iterator<Item = &str> {
+        self.metadata
+            .age
+            .iter()
+            .map(|wrapped| wrapped.recipient.as_str())
+    }
+
+    /// Kinds of master keys, other than age's, that open it too.
+    pub fn foreign_keys(&self) -> impl Iterator<Item = &str> {
+        self.metadata.foreign.iter().map(|(name, _)| name.as_str())
+    }
+}
+
+fn collect_paths(node: &Node, at: String, paths: &mut Vec<String>) {
+    match node {
+        Node::Map(map) => {
+            for entry in map {
+                if let Entry::Item(key, node) = entry {
+                    collect_paths(node, format!("{at}.{key}"), paths);
+                }
+            }
+        }
+        Node::List(list) => {
+            for (position, node) in list.iter().filter_map(Element::node).enumerate() {
+                collect_paths(node, format!("{at}.{position}"), paths);
+            }
+        }
+        Node::Scalar(_) | Node::Null => paths.push(at),
+    }
+}
+
+impl std::fmt::Debug for Opened {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Opened")
+            .field("format", &self.format)
+            .field("document", &self.document)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,201 @@
+//! A plain document, encrypted: with a new data key, or with the one it had.
+
+use jiff::Timestamp;
+
+use super::cipher::{Cipher, DataKey};
+use super::crypt::{self, ValueError};
+use super::metadata::{self, Metadata, Wrapped};
+use super::open::{DecryptError, Opened};
+use super::recipient::RecipientError;
+use super::rules::Rule;
+use super::tree::{Document, Leaf, Scalar};
+use super::{Format, ReadError};
+
+#[derive(Debug, thiserror::Error)]
+pub enum EncryptError {
+    #[error("it cannot be read")]
+    Read(#[from] ReadError),
+    #[error("it has a key that SOPS keeps for itself, so it may be encrypted already")]
+    Reserved,
+    #[error("what it held before could not be opened")]
+    Earlier(#[from] DecryptError),
+    #[error("nobody is named who could open it")]
+    NoRecipients,
+    #[error(transparent)]
+    Recipient(#[from] RecipientError),
+    #[error(transparent)]
+    Value(#[from] ValueError),
+    #[error("no random bytes could be had")]
+    NoRandom(#[source] getrandom::Error),
+    #[error(
+        "its data key is also wrapped for {kinds}, which is not supported, so it cannot get a new one here"
+    )]
+    ForeignKeys { kinds: String },
+}
+
+/// Encrypts a document. The data key stays as long as nobody who had it is left out.
+pub(super) fn seal(
+    document: Document,
+    format: Format,
+    rule: &Rule,
+    earlier: Option<&Opened>,
+    now: Timestamp,
+) -> Result<String, EncryptError> {
+    if metadata::is_taken(&document, format) {
+        return Err(EncryptError::Reserved);
+    }
+    match earlier {
+        Some(earlier) if !loses_somebody(earlier, rule) => {
+            if document == earlier.document && is_encrypted_as(earlier, rule) {
+                return Ok(earlier.text.clone());
+            }
+            let mut cipher = Cipher::new(earlier.cipher.key().clone());
+            cipher.remember(earlier.cipher.remembers());
+            seal_with(
+                document,
+                format,
+                rule,
+                &cipher,
+                Some(&earlier.metadata),
+                now,
+            )
+        }
+        Some(earlier) if !earlier.metadata.foreign.is_empty() => Err(EncryptError::ForeignKeys {
+            kinds: earlier.foreign_keys().collect::<Vec<_>>().join(", "),
+        }),
+        Some(_) | None => seal_anew(document, format, rule, now),
+    }
+}
+
+/// Encrypts a document with a data key that nobody has yet.
+fn seal_anew(
+    document: Document,
+    format: Format,
+    rule: &Rule,
+    now: Timestamp,
+) -> Result<String, EncryptError> {
+    let key = DataKey::random().map_err(EncryptError::NoRandom)?;
+    seal_with(document, format, rule, &Cipher::new(key), None, now)
+}
+
+/// An empty document under a key of its own.
+pub(super) fn empty(format: Format, rule: &Rule) -> Result<Opened, EncryptError> {
+    let key = DataKey::random().map_err(EncryptError::NoRandom)?;
+    let age = rule.recipients.iter().map(|recipient| {
+        Ok(Wrapped {
+            recipient: recipient.as_str().to_owned(),
+            key: recipient.wrap(&key)?,
+        })
+    });
+    let age = age.collect::<Result<Vec<_>, RecipientError>>()?;
+    Ok(Opened {
+        document: Document(vec![Vec::new()]),
+        metadata: Metadata {
+            age,
+            foreign: Vec::new(),
+            last_modified: String::new(),
+            mac: String::new(),
+            selection: rule.selection.clone(),
+            mac_only_encrypted: rule.mac_only_encrypted,
+        },
+        cipher: Cipher::new(key),
+        format,
+        text: String::new(),
+    })
+}
+
+impl Opened {
+    /// Encrypts it again as it is now; what did not change keeps its bytes.
+    pub fn seal(
+        &self,
+        original: &Self,
+        rule: &Rule,
+        now: Timestamp,
+    ) -> Result<String, EncryptError> {
+        seal(
+            self.document.clone(),
+            self.format,
+            rule,
+            Some(original),
+            now,
+        )
+    }
+
+    /// Encrypts it under a new data key.
+    pub fn rotate(&self, rule: &Rule, now: Timestamp) -> Result<String, EncryptError> {
+        if !self.metadata.foreign.is_empty() {
+            let kinds = self.foreign_keys().collect::<Vec<_>>().join(", ");
+            return Err(EncryptError::ForeignKeys { kinds });
+        }
+        seal_anew(self.document.clone(), self.format, rule, now)
+    }
+}
+
+fn seal_with(
+    mut document: Document,
+    format: Format,
+    rule: &Rule,
+    cipher: &Cipher,
+    earlier: Option<&Metadata>,
+    now: Timestamp,
+) -> Result<String, EncryptError> {
+    let mut age = Vec::new();
+    for recipient in &rule.recipients {
+        let had = earlier.and_then(|earlier| {
+            let mut wrapped = earlier.age.iter();
+            wrapped.find(|wrapped| wrapped.recipient == recipient.as_str())
+        });
+        age.push(match had {
+            Some(wrapped) => wrapped.clone(),
+            None => Wrapped {
+                recipient: recipient.as_str().to_owned(),
+                key: recipient.wrap(cipher.key())?,
+            },
+        });
+    }
+    if age.is_empty() {
+        return Err(EncryptError::NoRecipients);
+    }
+    let only_encrypted = rule.mac_only_encrypted;
+    let mac = crypt::encrypt(&mut document, &rule.selection, only_encrypted, cipher)?;
+    let last_modified = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let mac = cipher
+        .encrypt(&Leaf::Scalar(Scalar::text(mac)), &last_modified)
+        .map_err(|source| ValueError::Value {
+            path: "sops.mac".to_owned(),
+            source,
+        })?;
+    let metadata = Metadata {
+        age,
+        foreign: earlier
+            .map(|earlier| earlier.foreign.clone())
+            .unwrap_or_default(),
+        last_modified,
+        mac,
+        selection: rule.selection.clone(),
+        mac_only_encrypted: only_encrypted,
+    };
+    if document.0.is_empty() {
+        document.0.push(Vec::new());
+    }
+    metadata::add(&mut document, &metadata, format);
+    Ok(super::write(&document, format, rule.layout)
+        .expose()
+        .to_owned())
+}
+
+/// Whoever is left out knows the data key still.
+fn loses_somebody(earlier: &Opened, rule: &Rule) -> bool {
+    let stays = |name: &str| {
+        rule.recipients
+            .iter()
+            .any(|recipient| recipient.as_str() == name)
+    };
+    !earlier.recipients().all(stays)
+}
+
+fn is_encrypted_as(earlier: &Opened, rule: &Rule) -> bool {
+    earlier.metadata.age.len() == rule.recipients.len()
+        && earlier.metadata.selection == rule.selection
+        && earlier.metadata.mac_only_encrypted == rule.mac_only_encrypted
+}

@@ -1,0 +1,262 @@
+//! Files that are opened again, and files that must not be. The official tool has its say in `tests/it`.
+
+use jiff::Timestamp;
+use model::secret::Secret;
+
+use super::*;
+
+const KEY: &str = "AGE-SECRET-KEY-1QGN768HAGK0FXZXZNLPFVTG3Y0U7FTSF36CPYVSKYZF8KPLQDCYQQMUFKL";
+
+struct Keys {
+    identities: Identities,
+    recipient: Recipient,
+}
+
+fn keys() -> Keys {
+    let key = age::x25519::Identity::generate();
+    let text = age::secrecy::ExposeSecret::expose_secret(&key.to_string()).to_owned();
+    Keys {
+        identities: Identities::from_text(&Secret::new(text)).unwrap(),
+        recipient: key.to_public().to_string().parse().unwrap(),
+    }
+}
+
+fn rule(keys: &Keys) -> Rule {
+    Rule::for_recipients(vec![keys.recipient.clone()])
+}
+
+fn now() -> Timestamp {
+    "2026-03-01T12:00:00Z".parse().unwrap()
+}
+
+const PLAIN: &str = "\
+# all of it
+database:
+    # who
+    user: admin # still
+    port: 5432
+    ratio: 1.0
+    on: true
+hosts:
+    - name: a
+      key: |
+        one
+        two
+    - name: b
+note_unencrypted: open
+";
+
+fn seal(text: &str, keys: &Keys) -> String {
+    encrypt(text, Format::Yaml, &rule(keys), None, now()).unwrap()
+}
+
+#[test]
+fn what_is_encrypted_opens_to_what_it_was() {
+    let keys = keys();
+    let sealed = seal(PLAIN, &keys);
+    for secret in ["admin", "5432", "two", "who", "all of it"] {
+        assert!(!sealed.contains(secret), "{secret} is readable:\n{sealed}");
+    }
+    assert!(sealed.contains("note_unencrypted: open"));
+    let opened = decrypt(&sealed, Format::Yaml, &keys.identities).unwrap();
+    let expected = PLAIN.replace("on: true", "\"on\": true");
+    assert_eq!(opened.plain(Layout::default()).expose(), expected);
+    assert_eq!(opened.value("database.port").unwrap().expose(), "5432");
+    assert_eq!(opened.value("hosts.1.name").unwrap().expose(), "b");
+    assert!(opened.value("hosts.2.name").is_none());
+}
+
+#[test]
+fn unchanged_values_keep_their_ciphertext() {
+    let keys = keys();
+    let sealed = seal(PLAIN, &keys);
+    let again = |plain: &str, rule: &Rule| {
+        let earlier = Some((sealed.as_str(), &keys.identities));
+        encrypt(plain, Format::Yaml, rule, earlier, now()).unwrap()
+    };
+    assert_eq!(again(PLAIN, &rule(&keys)), sealed);
+
+    let changed = again(&PLAIN.replace("admin", "root"), &rule(&keys));
+    let differ: Vec<&str> = sealed
+        .lines()
+        .zip(changed.lines())
+        .filter(|(before, after)| before != after)
+        .map(|(before, _)| before.trim().split(':').next().unwrap())
+        .collect();
+    assert_eq!(differ, ["user", "mac"]);
+}
+
+#[test]
+fn who_is_left_out_gets_a_new_data_key() {
+    let (one, two) = (keys(), keys());
+    let both = Rule::for_recipients(vec![one.recipient.clone(), two.recipient.clone()]);
+    let for_both = encrypt(PLAIN, Format::Yaml, &both, None, now()).unwrap();
+    let opened = decrypt(&for_both, Format::Yaml, &two.identities).unwrap();
+    let for_one = opened.seal(&opened, &rule(&one), now()).unwrap();
+    decrypt(&for_one, Format::Yaml, &two.identities).unwrap_err();
+    let kept = |line: &&str| line.contains("ENC[") && for_both.contains(*line);
+    assert_eq!(for_one.lines().filter(kept).count(), 0);
+}
+
+#[test]
+fn changes_wrong_keys_and_torn_files_are_found() {
+    let (keys, other) = (keys(), keys());
+    let sealed = seal(PLAIN, &keys);
+    let open = |text: &str| decrypt(text, Format::Yaml, &keys.identities).unwrap_err();
+    let message = |err: DecryptError| err.to_string();
+
+    let line = |name: &str| {
+        let mut lines = sealed.lines();
+        lines.find(|line| line.trim().starts_with(name)).unwrap()
+    };
+    let swapped = sealed.replace(line("port:"), &line("user:").replace("user", "port"));
+    assert!(message(open(&swapped)).contains("`database.port`"));
+    let opened_up = sealed.replace("note_unencrypted: open", "note_unencrypted: changed");
+    assert!(matches!(open(&opened_up), DecryptError::Changed));
+    let removed = sealed.replace(&format!("{}\n", line("port:")), "");
+    assert!(matches!(open(&removed), DecryptError::Changed));
+    assert!(matches!(
+        decrypt(&sealed, Format::Yaml, &other.identities).unwrap_err(),
+        DecryptError::WrongKey { count: 1, .. }
+    ));
+    assert!(matches!(
+        decrypt(&sealed, Format::Yaml, &Identities::default()).unwrap_err(),
+        DecryptError::NoKey { .. }
+    ));
+    for cut in (0..sealed.len()).step_by(97) {
+        let torn = &sealed[..cut];
+        assert!(
+            decrypt(torn, Format::Yaml, &keys.identities).is_err(),
+            "cut at {cut}"
+        );
+    }
+}
+
+#[test]
+fn nothing_secret_is_in_errors_or_debug_output() {
+    const MARK: &str = "s3cr3t-mark";
+    let keys = keys();
+    let plain =
+        format!("a: {MARK}\nnumber: 48151623\n# {MARK}\nlist:\n    # {MARK}\n    - {MARK}\n");
+    let sealed = seal(&plain, &keys);
+    let opened = decrypt(&sealed, Format::Yaml, &keys.identities).unwrap();
+    let mut said = format!(
+        "{opened:?} {:?} {:?}",
+        opened.plain(Layout::default()),
+        keys.identities
+    );
+    let broken = [
+        format!("a: {MARK}\na: {MARK}\n"),
+        format!("a: [{MARK}\n"),
+        format!("a: !tag {MARK}\n"),
+        format!("- {MARK}\n"),
+        format!("{MARK}\n"),
+        format!("a: \"{MARK}\n"),
+        format!("a: *{MARK}\n").replace(MARK, "alias"),
+    ];
+    for text in broken {
+        let err = encrypt(&text, Format::Yaml, &rule(&keys), None, now()).unwrap_err();
+        said.push_str(&format!("{err} {err:?}"));
+    }
+    for text in [
+        format!("{{\"a\": \"{MARK}\""),
+        format!("[\"{MARK}\"]"),
+        format!("{{\"a\": {MARK}}}"),
+    ] {
+        let err = encrypt(&text, Format::Json, &rule(&keys), None, now()).unwrap_err();
+        said.push_str(&format!("{err} {err:?}"));
+    }
+    let wrong = Secret::new(format!("AGE-SECRET-KEY-{MARK}"));
+    said.push_str(&format!("{:?}", Identities::from_text(&wrong).unwrap_err()));
+    said.push_str(&format!("{:?}", Identities::from_text(&Secret::new(KEY))));
+    assert!(!said.contains(MARK), "{said}");
+    assert!(!said.contains("48151623"), "{said}");
+    assert!(!said.contains("QGN768"), "{said}");
+}
+
+#[test]
+fn only_named_keys_are_encrypted_where_that_is_asked() {
+    let keys = keys();
+    let only = Selection::only(["password", "tls.key"]).unwrap();
+    let plain = "a: open\npassword: hidden\nb:\n    tls.key: hidden\n    c: open\n";
+    let sealed = encrypt(
+        plain,
+        Format::Yaml,
+        &rule(&keys).selecting(only),
+        None,
+        now(),
+    )
+    .unwrap();
+    assert!(sealed.starts_with("a: open\npassword: ENC["), "{sealed}");
+    assert!(sealed.contains("    c: open\n"));
+    assert!(!sealed.contains("hidden"));
+    let opened = decrypt(&sealed, Format::Yaml, &keys.identities).unwrap();
+    assert_eq!(opened.plain(Layout::default()).expose(), plain);
+}
+
+#[test]
+fn rules_are_found_by_path_and_foreign_keys_refused() {
+    let keys = keys();
+    let age = keys.recipient.as_str();
+    let text = format!(
+        "creation_rules:\n  - path_regex: talos/.*\\.yaml$\n    mac_only_encrypted: true\n    age: >-\n      {age},\n      {age}\n  - path_regex: ^k8s/\n    encrypted_regex: ^(data|stringData)$\n    age: [{age}]\n  - path_regex: pgp\n    pgp: 85D7\n  - path_regex: groups\n    key_groups:\n      - age: [{age}]\n      - age: [{age}]\n  - path_regex: one-group\n    key_groups:\n      - age: [{age}]\n  - path_regex: none\nstores:\n  yaml:\n    indent: 2\n"
+    );
+    let rules = rules(&text).unwrap();
+    let talos = rules.for_path("talos/a.yaml").unwrap();
+    assert!(talos.mac_only_encrypted);
+    assert_eq!(talos.recipients, [keys.recipient.clone()]);
+    assert_eq!(talos.layout.yaml, 2);
+    let k8s = rules.for_path("k8s/a.yaml").unwrap();
+    assert_eq!(
+        k8s.selection.said(),
+        ("encrypted_regex", "^(data|stringData)$")
+    );
+    assert_eq!(rules.for_path("one-group").unwrap().recipients.len(), 1);
+    let refused = |path: &str| rules.for_path(path).unwrap_err().to_string();
+    insta::assert_snapshot!(
+        [refused("pgp"), refused("groups"), refused("none"), refused("other")].join("\n"),
+        @r"
+    rule 3, which is for `pgp`, has `pgp`: only age keys are supported
+    rule 4, which is for `groups`, has `key_groups`: a data key split over several groups is not supported
+    rule 6, which is for `none`, names no age recipient
+    no creation rule is for `other`
+    "
+    );
+}
+
+#[test]
+fn json_keeps_its_order_and_types() {
+    let keys = keys();
+    let plain = "{\n\t\"z\": 1,\n\t\"a\": [\n\t\t1.0,\n\t\ttrue,\n\t\tnull,\n\t\t\"\\u003cb\\u003e\",\n\t\t{}\n\t],\n\t\"m\": {\n\t\t\"k.x\": \"v\"\n\t}\n}\n";
+    let sealed = encrypt(plain, Format::Json, &rule(&keys), None, now()).unwrap();
+    let opened = decrypt(&sealed, Format::Json, &keys.identities).unwrap();
+    assert_eq!(opened.plain(Layout::default()).expose(), plain);
+    assert_eq!(opened.value("m.k.x").unwrap().expose(), "v");
+    assert_eq!(
+        opened.value("a").unwrap().expose(),
+        "[1.0,true,null,\"\\u003cb\\u003e\",{}]"
+    );
+}
+
+#[test]
+fn values_are_set_where_the_path_says() {
+    let keys = keys();
+    let opened = decrypt(&seal(PLAIN, &keys), Format::Yaml, &keys.identities).unwrap();
+    let mut changed = opened.clone();
+    let value = Secret::new("new");
+    changed.set("database.user", &value).unwrap();
+    changed.set("made.on.the.way", &value).unwrap();
+    changed.set("hosts.2", &value).unwrap();
+    changed.set("\"with.dot\"", &value).unwrap();
+    let refused = changed.set("database.user.name", &value).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "`database.user` is no map and no list, so nothing is below it"
+    );
+    let sealed = changed.seal(&opened, &rule(&keys), now()).unwrap();
+    let again = decrypt(&sealed, Format::Yaml, &keys.identities).unwrap();
+    assert_eq!(again.value("made.on.the.way").unwrap().expose(), "new");
+    assert_eq!(again.value("hosts.2").unwrap().expose(), "new");
+    assert_eq!(again.value("with.dot").unwrap().expose(), "new");
+    assert_eq!(again.value("database.user").unwrap().expose(), "new");
+}

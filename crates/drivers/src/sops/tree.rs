@@ -1,0 +1,439 @@
+//! A document as SOPS sees it: maps and lists in their order, comments among them, and values with their types.
+//!
+//! Not here: any format, any key.
+
+use std::fmt;
+use std::mem;
+
+use model::secret::Secret;
+
+/// One map for each document of the file; only YAML has several.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Document(pub(super) Vec<Map>);
+
+pub(super) type Map = Vec<Entry>;
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Entry {
+    Comment(Comment),
+    Item(String, Node),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Node {
+    Map(Map),
+    List(Vec<Element>),
+    Scalar(Scalar),
+    /// Never encrypted, and no part of the MAC.
+    Null,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Element {
+    Comment(Comment),
+    Node(Node),
+}
+
+/// What follows a `#`, of one line.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Comment {
+    pub(super) text: Secret,
+    /// It stands behind the value that follows it in the tree.
+    pub(super) inline: bool,
+}
+
+impl Comment {
+    pub(super) fn new(text: impl Into<String>, inline: bool) -> Self {
+        Self {
+            text: Secret::new(text),
+            inline,
+        }
+    }
+}
+
+/// A value in the one spelling that is encrypted and goes into the MAC.
+#[derive(Clone, PartialEq)]
+pub(super) struct Scalar {
+    pub(super) kind: Kind,
+    pub(super) text: Secret,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Text,
+    Int,
+    Float,
+    Bool,
+    Time,
+}
+
+impl Scalar {
+    pub(super) fn text(text: impl Into<String>) -> Self {
+        Self::new(Kind::Text, text)
+    }
+
+    pub(super) fn int(value: i64) -> Self {
+        Self::new(Kind::Int, value.to_string())
+    }
+
+    pub(super) fn float(value: f64) -> Self {
+        let text = if value == f64::INFINITY {
+            "+Inf".to_owned()
+        } else if value == f64::NEG_INFINITY {
+            "-Inf".to_owned()
+        } else {
+            value.to_string()
+        };
+        Self::new(Kind::Float, text)
+    }
+
+    pub(super) fn bool(value: bool) -> Self {
+        Self::new(Kind::Bool, if value { "True" } else { "False" })
+    }
+
+    pub(super) fn new(kind: Kind, text: impl Into<String>) -> Self {
+        Self {
+            kind,
+            text: Secret::new(text),
+        }
+    }
+
+    /// As a person or a program outside reads it: `true`, not `True`.
+    pub(super) fn spoken(&self) -> Secret {
+        match self.kind {
+            Kind::Bool => Secret::new(self.text.expose().to_ascii_lowercase()),
+            Kind::Text | Kind::Int | Kind::Float | Kind::Time => self.text.clone(),
+        }
+    }
+}
+
+/// A number is as secret as a text.
+impl fmt::Debug for Scalar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}([secret])", self.kind)
+    }
+}
+
+/// What a walk comes by: everything that may be encrypted.
+pub(super) enum Leaf {
+    Scalar(Scalar),
+    Comment(Comment),
+}
+
+/// Where a walk is.
+pub(super) struct Place<'a> {
+    /// The keys above, list positions left out.
+    pub(super) path: &'a [String],
+    /// For each level, the comments since its last value.
+    pub(super) comments: &'a [Vec<Secret>],
+}
+
+/// A comment that was turned into a value of a list may be a comment again; one of a map always is.
+pub(super) fn walk<Er>(
+    document: &mut Document,
+    visit: &mut impl FnMut(Leaf, Place<'_>) -> Result<Leaf, Er>,
+) -> Result<(), Er> {
+    for map in &mut document.0 {
+        let mut walk = Walk {
+            path: Vec::new(),
+            comments: Vec::new(),
+            visit,
+        };
+        walk.map(map)?;
+    }
+    Ok(())
+}
+
+struct Walk<'v, V> {
+    path: Vec<String>,
+    comments: Vec<Vec<Secret>>,
+    visit: &'v mut V,
+}
+
+impl<V> Walk<'_, V> {
+    fn map<Er>(&mut self, map: &mut Map) -> Result<(), Er>
+    where
+        V: FnMut(Leaf, Place<'_>) -> Result<Leaf, Er>,
+    {
+        self.comments.push(Vec::new());
+        for entry in map {
+            match entry {
+                Entry::Comment(comment) => {
+                    let inline = comment.inline;
+                    let text = match self.comment(comment)? {
+                        Leaf::Comment(after) => after.text,
+                        Leaf::Scalar(after) => after.text,
+                    };
+                    *comment = Comment { text, inline };
+                }
+                Entry::Item(key, node) => {
+                    self.path.push(key.clone());
+                    self.node(node)?;
+                    self.path.pop();
+                    self.passed();
+                }
+            }
+        }
+        self.comments.pop();
+        Ok(())
+    }
+
+    fn list<Er>(&mut self, list: &mut [Element]) -> Result<(), Er>
+    where
+        V: FnMut(Leaf, Place<'_>) -> Result<Leaf, Er>,
+    {
+        self.comments.push(Vec::new());
+        for element in list {
+            match element {
+                Element::Comment(comment) => {
+                    *element = match self.comment(comment)? {
+                        Leaf::Comment(after) => Element::Comment(after),
+                        Leaf::Scalar(after) => Element::Node(Node::Scalar(after)),
+                    };
+                }
+                Element::Node(Node::Scalar(scalar)) => {
+                    *element = match self.scalar(scalar)? {
+                        Leaf::Comment(after) => Element::Comment(after),
+                        Leaf::Scalar(after) => Element::Node(Node::Scalar(after)),
+                    };
+                    self.passed();
+                }
+                Element::Node(node) => {
+                    self.node(node)?;
+                    self.passed();
+                }
+            }
+        }
+        self.comments.pop();
+        Ok(())
+    }
+
+    fn node<Er>(&mut self, node: &mut Node) -> Result<(), Er>
+    where
+        V: FnMut(Leaf, Place<'_>) -> Result<Leaf, Er>,
+    {
+        match node {
+            Node::Map(map) => self.map(map),
+            Node::List(list) => self.list(list),
+            Node::Scalar(scalar) => {
+                *scalar = match self.scalar(scalar)? {
+                    Leaf::Scalar(after) => after,
+                    Leaf::Comment(after) => Scalar::text(after.text.expose()),
+                };
+                Ok(())
+            }
+            Node::Null => Ok(()),
+        }
+    }
+
+    fn scalar<Er>(&mut self, scalar: &mut Scalar) -> Result<Leaf, Er>
+    where
+        V: FnMut(Leaf, Place<'_>) -> Result<Leaf, Er>,
+    {
+        let taken = mem::replace(scalar, Scalar::text(""));
+        self.visit(Leaf::Scalar(taken))
+    }
+
+    fn comment<Er>(&mut self, comment: &mut Comment) -> Result<Leaf, Er>
+    where
+        V: FnMut(Leaf, Place<'_>) -> Result<Leaf, Er>,
+    {
+        let taken = mem::replace(comment, Comment::new("", false));
+        if let Some(level) = self.comments.last_mut() {
+            level.push(taken.text.clone());
+        }
+        self.visit(Leaf::Comment(taken))
+    }
+
+    fn visit<Er>(&mut self, leaf: Leaf) -> Result<Leaf, Er>
+    where
+        V: FnMut(Leaf, Place<'_>) -> Result<Leaf, Er>,
+    {
+        let place = Place {
+            path: &self.path,
+            comments: &self.comments,
+        };
+        (self.visit)(leaf, place)
+    }
+
+    /// A value ends the comments that stood before it.
+    fn passed(&mut self) {
+        if let Some(level) = self.comments.last_mut() {
+            level.clear();
+        }
+    }
+}
+
+/// A way to a value that leads nowhere.
+#[derive(Debug, thiserror::Error)]
+pub enum PathError {
+    #[error("no key is named")]
+    Empty,
+    #[error("`{at}` is no map and no list, so nothing is below it")]
+    NotAContainer { at: String },
+    #[error("the format has only texts in sections: `SECTION.NAME` says where")]
+    NoSection,
+    #[error("the format has only texts, so no map or list can be put there")]
+    OnlyTexts,
+    #[error("`{at}` is a list: `{step}` is no position in it")]
+    NotAPosition { at: String, step: String },
+    #[error("`{at}` has {count} elements: position {step} can be set only as the next one")]
+    Beyond {
+        at: String,
+        step: usize,
+        count: usize,
+    },
+}
+
+/// Steps between dots; a key that has dots itself stands in quotes: `data."tls.crt"`, or is what the rest of the path
+/// spells as a whole.
+pub(super) fn steps(path: &str) -> Vec<String> {
+    let mut steps = vec![String::new()];
+    let mut quoted = false;
+    for c in path.chars() {
+        match c {
+            '"' => quoted = !quoted,
+            '.' if !quoted => steps.push(String::new()),
+            _ => {
+                if let Some(last) = steps.last_mut() {
+                    last.push(c);
+                }
+            }
+        }
+    }
+    steps
+}
+
+impl Document {
+    /// What lies at a path; a key with dots is found with or without quotes.
+    pub(super) fn find(&self, path: &str) -> Option<&Node> {
+        let steps = steps(path);
+        self.0.iter().find_map(|map| find_in_map(map, &steps))
+    }
+
+    /// Puts a value at the end of a way, and the maps on it.
+    pub(super) fn put(&mut self, steps: &[String], value: Node) -> Result<(), PathError> {
+        if steps.iter().all(String::is_empty) {
+            return Err(PathError::Empty);
+        }
+        if self.0.is_empty() {
+            self.0.push(Vec::new());
+        }
+        put_in_map(&mut self.0[0], steps, value, "")
+    }
+}
+
+fn find_in_map<'a>(map: &'a Map, steps: &[String]) -> Option<&'a Node> {
+    (1..=steps.len()).find_map(|taken| {
+        let key = steps[..taken].join(".");
+        map.iter().find_map(|entry| match entry {
+            Entry::Item(name, node) if *name == key => find_in(node, &steps[taken..]),
+            Entry::Item(..) | Entry::Comment(_) => None,
+        })
+    })
+}
+
+fn find_in<'a>(node: &'a Node, steps: &[String]) -> Option<&'a Node> {
+    let Some((first, rest)) = steps.split_first() else {
+        return Some(node);
+    };
+    match node {
+        Node::Map(map) => find_in_map(map, steps),
+        Node::List(list) => {
+            let position: usize = first.parse().ok()?;
+            let node = list.iter().filter_map(Element::node).nth(position)?;
+            find_in(node, rest)
+        }
+        Node::Scalar(_) | Node::Null => None,
+    }
+}
+
+fn put_in_map(map: &mut Map, steps: &[String], value: Node, above: &str) -> Result<(), PathError> {
+    let Some((key, rest)) = steps.split_first() else {
+        return Err(PathError::Empty);
+    };
+    let whole = steps.join(".");
+    let found = map.iter_mut().find_map(|entry| {
+        let Entry::Item(name, node) = entry else {
+            return None;
+        };
+        // A key with dots that exists already needs no quotes.
+        if *name == whole {
+            return Some((node, &rest[rest.len()..]));
+        }
+        (*name == *key).then_some((node, rest))
+    });
+    let at = join(above, key);
+    match found {
+        Some((node, rest)) => put_in(node, rest, value, &at),
+        None => {
+            let mut node = Node::Null;
+            put_in(&mut node, rest, value, &at)?;
+            map.push(Entry::Item(key.clone(), node));
+            Ok(())
+        }
+    }
+}
+
+fn put_in(node: &mut Node, steps: &[String], value: Node, at: &str) -> Result<(), PathError> {
+    let Some((step, rest)) = steps.split_first() else {
+        *node = value;
+        return Ok(());
+    };
+    match node {
+        Node::Map(map) => put_in_map(map, steps, value, at),
+        Node::List(list) => {
+            let position: usize = step.parse().map_err(|_| PathError::NotAPosition {
+                at: at.to_owned(),
+                step: step.clone(),
+            })?;
+            let count = list.iter().filter_map(Element::node).count();
+            if position > count {
+                return Err(PathError::Beyond {
+                    at: at.to_owned(),
+                    step: position,
+                    count,
+                });
+            }
+            if position == count {
+                list.push(Element::Node(Node::Null));
+            }
+            let mut nodes = list.iter_mut().filter_map(Element::node_mut);
+            match nodes.nth(position) {
+                Some(node) => put_in(node, rest, value, &join(at, step)),
+                None => Ok(()),
+            }
+        }
+        Node::Null => {
+            let mut map = Vec::new();
+            put_in_map(&mut map, steps, value, at)?;
+            *node = Node::Map(map);
+            Ok(())
+        }
+        Node::Scalar(_) => Err(PathError::NotAContainer { at: at.to_owned() }),
+    }
+}
+
+fn join(above: &str, key: &str) -> String {
+    if above.is_empty() {
+        key.to_owned()
+    } else {
+        format!("{above}.{key}")
+    }
+}
+
+impl Element {
+    pub(super) fn node(&self) -> Option<&Node> {
+        match self {
+            Self::Node(node) => Some(node),
+            Self::Comment(_) => None,
+        }
+    }
+
+    fn node_mut(&mut self) -> Option<&mut Node> {
+        match self {
+            Self::Node(node) => Some(node),
+            Self::Comment(_) => None,
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! Ours beside the official tools: what one writes the other reads.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test may stop at once, in its helpers too"
+)]
+
+mod sops;

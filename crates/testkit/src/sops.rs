@@ -1,0 +1,80 @@
+//! The official `sops` for tests: what it writes and reads is what ours must read and write.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::service::{command, program, run};
+
+/// The official tool, with one key and a directory's rules.
+pub struct Sops {
+    program: PathBuf,
+    key: PathBuf,
+}
+
+/// A key pair of age, made by its own tool.
+pub struct AgeKey {
+    pub recipient: String,
+    pub identity: String,
+}
+
+impl AgeKey {
+    pub fn generate() -> Self {
+        let keygen = program(
+            "age-keygen",
+            "TERRANE_TEST_AGE_KEYGEN",
+            &["age-keygen/v1.3.2/age-keygen"],
+        );
+        let identity = run(&mut command(keygen));
+        let recipient = identity
+            .lines()
+            .find_map(|line| line.strip_prefix("# public key: "))
+            .expect("age-keygen says the public key")
+            .to_owned();
+        Self {
+            recipient,
+            identity,
+        }
+    }
+
+    /// Writes the private key into a file that only its owner can read.
+    pub fn save(&self, path: &Path) {
+        fs::write(path, &self.identity).expect("a key file");
+    }
+}
+
+impl Sops {
+    /// One that opens files with the key in `key`.
+    pub fn with_key(key: &Path) -> Self {
+        Self {
+            program: program("sops", "TERRANE_TEST_SOPS", &["sops/v3.13.3/sops"]),
+            key: key.to_owned(),
+        }
+    }
+
+    /// Runs it in `dir`; it must go well.
+    pub fn run(&self, dir: &Path, args: &[&str]) -> String {
+        run(&mut self.command(dir, args))
+    }
+
+    /// Runs it in `dir`: whether it went well, and what it said.
+    pub fn tries(&self, dir: &Path, args: &[&str]) -> (bool, String) {
+        let output = self.command(dir, args).output().expect("sops runs");
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said).into_owned();
+        (output.status.success(), said)
+    }
+
+    fn command(&self, dir: &Path, args: &[&str]) -> std::process::Command {
+        let mut command = command(&self.program);
+        command
+            .args(args.iter().map(OsStr::new))
+            .current_dir(dir)
+            .env_clear()
+            .env("HOME", dir)
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("SOPS_AGE_KEY_FILE", &self.key)
+            .env("SOPS_DISABLE_VERSION_CHECK", "1");
+        command
+    }
+}
