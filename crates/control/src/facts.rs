@@ -6,6 +6,7 @@
 //!
 //! Not here: what files hold and whose commit it was (`model::facts`), Git (`drivers::git::publish`).
 
+mod answers;
 mod branch;
 mod current;
 mod foreign;
@@ -35,6 +36,7 @@ use crate::Control;
 use crate::contracts::{FindContractError, find_all};
 use crate::outputs::Output;
 
+pub use answers::{AnswerFactsError, answer, place_inputs};
 pub use branch::Compared;
 pub use current::{Current, CurrentFactsError, publishers};
 pub use foreign::ForeignCommit;
