@@ -2,7 +2,7 @@
 
 use model::config::resolve::ResolveError;
 use model::gate::{Gate, GateReport};
-use model::stage::{Ask, ResolvedBlock, StageBlock};
+use model::stage::{Ask, StageBlock};
 use serde_json::json;
 use tokio::sync::mpsc::unbounded_channel;
 
@@ -11,11 +11,7 @@ use crate::facts::{self, Place};
 use crate::gates::{self, Around, GateEvent};
 
 pub(super) async fn verify(mut part: Part<'_>, blocks: &[StageBlock]) -> Result<Report, Failure> {
-    let resolved = resolve(&mut part, blocks).await?;
-    let gates = Gate::read_all(&resolved).map_err(|wrong| {
-        let words: Vec<String> = wrong.iter().map(ToString::to_string).collect();
-        Failure::new(format!("could not work out a `gate`: {}", words.join("; ")))
-    })?;
+    let gates = read(&mut part, blocks).await?;
     let around = Around {
         dir: part.root.to_owned(),
         env: part.env.clone(),
@@ -74,24 +70,19 @@ fn say(part: &Part<'_>, event: &GateEvent) {
 }
 
 /// The gates with their values. Published facts are read first; what changes while a gate waits, it asks for itself.
-async fn resolve(
-    part: &mut Part<'_>,
-    blocks: &[StageBlock],
-) -> Result<Vec<ResolvedBlock>, Failure> {
-    let failed = |err: &ResolveError| Failure::because("could not work out what it says", err);
-    let asks = match part.values.resolve(blocks) {
-        Err(ResolveError::Asks { asks }) => asks,
-        resolved => return resolved.map_err(|err| failed(&err)),
-    };
-    for ask in asks {
-        let answer = match (&ask, gates::asked(&ask)) {
-            (Ask::Fact { facts, path }, _) => published(part, facts, path).await?,
-            (_, Some(asked)) => asked.to_value(),
-            (_, None) => return Err(Failure::new(format!("`{ask}` cannot be asked"))),
-        };
-        part.values.answer_with(ask, answer);
+async fn read(part: &mut Part<'_>, blocks: &[StageBlock]) -> Result<Vec<Gate>, Failure> {
+    if let Err(ResolveError::Asks { asks }) = part.values.resolve(blocks) {
+        for ask in asks {
+            if let Ask::Fact { facts, path } = &ask {
+                let answer = published(part, facts, path).await?;
+                part.values.answer_with(ask, answer);
+            }
+        }
     }
-    part.values.resolve(blocks).map_err(|err| failed(&err))
+    gates::read(blocks, &mut part.values).map_err(|problems| {
+        let words: Vec<String> = problems.into_iter().map(|it| it.message).collect();
+        Failure::new(words.join("\n"))
+    })
 }
 
 /// A file as it is published now.
