@@ -129,6 +129,26 @@ pub enum PublishFactsError {
 }
 
 impl PublishFactsError {
+    /// Whether a rule said no, rather than that something broke.
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Self::Foreign { .. }
+            | Self::BranchGone { .. }
+            | Self::Taken { .. }
+            | Self::Broken { .. }
+            | Self::Prepare { .. } => true,
+            Self::NoPlace { .. }
+            | Self::Contract(_)
+            | Self::Twice { .. }
+            | Self::Seal { .. }
+            | Self::Git { .. }
+            | Self::Manifest { .. }
+            | Self::Busy { .. }
+            | Self::File { .. }
+            | Self::Store(_) => false,
+        }
+    }
+
     /// The next step.
     pub fn hint(&self) -> Option<String> {
         match self {
