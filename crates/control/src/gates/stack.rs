@@ -111,7 +111,7 @@ pub fn read(blocks: &[StageBlock], values: &mut StackValues) -> Result<Vec<Gate>
 }
 
 /// What a gate asks for itself.
-fn asked(ask: &Ask) -> Option<Asked> {
+pub fn asked(ask: &Ask) -> Option<Asked> {
     match ask {
         Ask::Dns { name, record } => Some(Asked::Dns {
             name: name.clone(),
