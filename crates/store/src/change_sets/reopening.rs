@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use model::changeset::{ChangeSet, Reopen, Request, SetEvent, reopen};
 use model::ids::ChangeSetId;
-use model::run::{RunEvent, RunSpec};
+use model::run::{Run, RunEvent, RunSpec, RunState};
 
 use super::{ChangeSetError, get, record, to_json};
 use crate::{Store, runs};
@@ -40,9 +40,12 @@ impl Store {
             &[id.into(), to_json(&set.request, "a change set")?.into()],
         )
         .await?;
+        // Facts and gates of what is applied already need nobody's word.
+        let is_applied = |run: &Run| matches!(run.state, RunState::Applied { .. });
+        let is_said = request.auto_approve && request.approvals.is_empty();
         let event = SetEvent::Reopened {
             by: Some(by.to_owned()),
-            confirmed: request.auto_approve && request.approvals.is_empty(),
+            confirmed: is_said || members.iter().any(is_applied),
         };
         record(&mut tx, &mut set, event, now).await?;
         tx.commit().await?;

@@ -49,6 +49,7 @@ fn spec(name: &str, upstreams: &[&str]) -> RunSpec {
         review: false,
         facts: BTreeMap::new(),
         publishers: BTreeMap::new(),
+        relied: model::contract::Reliance::default(),
         exec: None,
         policies: Vec::new(),
         stack: Stack {
