@@ -6,7 +6,7 @@ use std::fs;
 use insta::assert_snapshot;
 use testkit::engines;
 
-use crate::story::{Story, essence, link, noted, takes};
+use crate::story::{Story, essence, files, link, noted, takes};
 
 /// A stack with facts and two gates, of which the second passes when the file `open` is there; `top` depends on it.
 fn story(engine: &str, timeout: &str) -> Story {
@@ -44,6 +44,13 @@ fn commits(story: &Story) -> String {
     ])
 }
 
+/// Whether a gate was looked at.
+fn is_looking(story: &Story) -> bool {
+    let logs = files(&story.home()).into_iter();
+    let mut logs = logs.filter(|path| path.ends_with("r1/verify.jsonl"));
+    logs.any(|log| fs::read_to_string(log).is_ok_and(|log| log.contains("open: looking")))
+}
+
 fn open(story: &Story) {
     fs::write(story.root().join("open"), "").unwrap();
 }
@@ -54,7 +61,25 @@ fn a_gate_that_fails_keeps_dependents_and_a_retry_goes_on_there() {
         let story = story(engine, "1s");
         let said = story.cli(&["apply", "--auto-approve"]).expect(5);
         insta::allow_duplicates! {
-            assert_snapshot!(essence(&said), @"");
+            assert_snapshot!(essence(&said), @"
+            change set c1: apply on `local`
+              top    skipped, poisoned by `base`
+            ✗ base   applied, not verified: 1 of 2 gates passed
+            ✗ base   applied, not done: failed while verifying, after 0 s
+                1 of 2 gates passed
+                gate `open` (command)
+                  test
+                    expected   exit code 0
+                    seen       exit code 1
+                  see also: test -e ../open
+                `terrane verify base` looks again at any time
+                `terrane run retry r1` goes on there
+              top    skipped, poisoned by `base`
+
+            error: change set c1 stopped: 1 applied, not done, 1 skipped
+            hint: fix the cause, then `terrane apply --resume c1` runs what is left
+            [exit 5]
+            ");
         }
         assert_eq!(commits(&story), "publish facts of base\n");
         assert_eq!(story.made(), ["base"]);
@@ -62,7 +87,15 @@ fn a_gate_that_fails_keeps_dependents_and_a_retry_goes_on_there() {
         open(&story);
         let said = story.cli(&["run", "retry", "r1"]).expect(3);
         insta::allow_duplicates! {
-            assert_snapshot!(essence(&said), @"");
+            assert_snapshot!(essence(&said), @r#"
+            Resumed change set c1.
+            ✓ base   applied 1 change
+            change set c1: apply on `local`
+            error: change set c1 waits: nobody is here to say yes
+            hint: `terrane run confirm c1` applies it, `terrane run discard c1 --reason "…"` drops it
+            hint: `terrane apply --auto-approve` applies without asking
+            [exit 3]
+            "#);
         }
         // Nothing was applied twice, and nothing published anew.
         assert_eq!(story.made(), ["base"]);
@@ -79,13 +112,25 @@ fn every_run_asserts_facts_and_gates_again() {
     drop(story.cli(&["apply", "--auto-approve"]).expect(0));
     // Nobody is asked: nothing changes.
     let said = story.cli(&["apply"]).expect(0);
-    assert_snapshot!(essence(&said), @"");
+    assert_snapshot!(essence(&said), @"
+    change set c2: apply on `local`
+      base   no changes
+      top    untouched: nothing it consumes changes
+    Done: 1 stack unchanged, 1 untouched in 0 s.
+    [exit 0]
+    ");
     fs::remove_file(story.root().join("open")).unwrap();
     drop(story.cli(&["apply"]).expect(5));
     assert_eq!(commits(&story), "publish facts of base\n");
 
     let said = story.cli(&["destroy", "--auto-approve"]).expect(0);
-    assert_snapshot!(essence(&said), @"");
+    assert_snapshot!(essence(&said), @"
+    change set c4: destroy on `local`
+    ✓ base   destroyed 1 resource
+    ✓ top    destroyed 1 resource
+    Done: 2 stacks destroyed in 0 s.
+    [exit 0]
+    ");
     assert_eq!(
         commits(&story),
         "publish facts of base\nwithdraw facts of base\n"
@@ -96,14 +141,17 @@ fn every_run_asserts_facts_and_gates_again() {
 fn a_gate_whose_runner_is_killed_is_looked_at_again() {
     let story = story("tofu", "10m");
     let apply = story.start("apply", &["apply", "--auto-approve"]);
-    story.wait_until("the first look", || {
-        let log = story.data().join("runs/r1/verify.jsonl");
-        fs::read_to_string(log).is_ok_and(|log| log.contains("open: looking"))
-    });
+    story.wait_until("the first look", || is_looking(&story));
     testkit::kill(story.runner("r1"));
     open(&story);
     let said = apply.wait().expect(0);
-    assert_snapshot!(essence(&said), @"");
+    assert_snapshot!(essence(&said), @"
+    change set c1: apply on `local`
+    ✓ base   applied 1 change
+    ✓ top    applied 1 change
+    Done: 2 stacks applied in 0 s.
+    [exit 0]
+    ");
     assert_eq!(story.made(), ["base", "top"]);
     assert_eq!(commits(&story), "publish facts of base\n");
 }
@@ -112,13 +160,26 @@ fn a_gate_whose_runner_is_killed_is_looked_at_again() {
 fn a_run_that_waits_for_a_gate_can_be_cancelled() {
     let story = story("tofu", "10m");
     let apply = story.start("apply", &["apply", "--auto-approve"]);
-    story.wait_until("the first look", || {
-        let log = story.data().join("runs/r1/verify.jsonl");
-        fs::read_to_string(log).is_ok_and(|log| log.contains("open: looking"))
-    });
-    drop(story.cli(&["run", "cancel", "r1", "--reason", "later"]).expect(0));
+    story.wait_until("the first look", || is_looking(&story));
+    drop(
+        story
+            .cli(&["run", "cancel", "r1", "--reason", "later"])
+            .expect(0),
+    );
     let said = apply.wait().expect(130);
-    assert_snapshot!(essence(&said), @"");
+    assert_snapshot!(essence(&said), @"
+    change set c1: apply on `local`
+      top    skipped, poisoned by `base`
+    ✗ base   applied, not verified: cancelled by root: later
+    ✗ base   applied, not done: failed while verifying, after 0 s
+        cancelled by root: later
+        `terrane run retry r1` goes on there
+      top    skipped, poisoned by `base`
+
+    error: change set c1 stopped: 1 applied, not done, 1 skipped
+    hint: fix the cause, then `terrane apply --resume c1` runs what is left
+    [exit 130]
+    ");
 }
 
 #[test]

@@ -181,7 +181,9 @@ async fn a_hundred_gates_are_looked_at_together() {
                 drop(stream.read(&mut request).await);
                 let body = "x".repeat(1 << 19);
                 let length = body.len();
-                let head = format!("HTTP/1.1 200 X\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
+                let head = format!(
+                    "HTTP/1.1 200 X\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
+                );
                 drop(stream.write_all(head.as_bytes()).await);
                 drop(stream.write_all(body.as_bytes()).await);
             });
@@ -194,7 +196,10 @@ async fn a_hundred_gates_are_looked_at_together() {
         })
         .collect();
     let (reports, _) = ended(&blocks, true).await;
-    let failed: Vec<_> = reports.iter().filter(|one| !one.verdict.is_pass()).collect();
+    let failed: Vec<_> = reports
+        .iter()
+        .filter(|one| !one.verdict.is_pass())
+        .collect();
     assert_eq!(reports.len(), MANY);
     assert!(failed.is_empty(), "{failed:?}");
 }
