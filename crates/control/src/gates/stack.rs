@@ -8,11 +8,11 @@ use model::config::resolve::{self, ResolveError};
 use model::diagnostic::Location;
 use model::gate::{Asked, Gate, RecordKind, SettingError};
 use model::masking::Mask;
-use model::project::{Input, Project, Stack};
-use model::stage::{Ask, StageBlock, inputs};
+use model::project::{Project, Stack};
+use model::stage::{Ask, StageBlock};
 
 use crate::asker::Asker;
-use crate::facts::{self, Place, PublishFactsError, ReadPlaceError};
+use crate::facts::{self, AnswerFactsError};
 use crate::stages::{Side, StackValues, StageValuesError};
 use crate::{Control, changesets};
 
@@ -28,10 +28,8 @@ pub struct StackGates {
 pub enum StackGatesError {
     #[error(transparent)]
     Values(#[from] StageValuesError),
-    #[error("could not find a place of the facts that a gate refers to")]
-    Place(#[from] ReadPlaceError),
-    #[error("could not read the facts that a gate refers to")]
-    Facts(#[source] Box<PublishFactsError>),
+    #[error(transparent)]
+    Facts(#[from] AnswerFactsError),
     /// All that is wrong with the gates, none of which was looked at.
     #[error("the gates of stack `{stack}` cannot be looked at")]
     Settings {
@@ -66,13 +64,8 @@ pub async fn of_stack(
         env: &engine_environment(env, project.targets[&stack.target].is_open()),
     };
     let is_ours = changesets::is_ours(project, &stack.name);
-    let places = project.facts.values().flat_map(|place| {
-        let inputs = [&place.repository, &place.branch, &place.credential];
-        inputs.into_iter().flatten()
-    });
-    let places = places.filter(|_| asks_for_facts(blocks));
-    let mut values = StackValues::gather(control, stack, is_ours, blocks, places, &side).await?;
-    look_up_facts(control, project, blocks, &mut values, &side).await?;
+    let mut values = StackValues::gather(control, stack, is_ours, blocks, &side).await?;
+    facts::answer(control, &side, &project.facts, blocks, &mut values).await?;
     match read(blocks, &mut values) {
         Ok(gates) => Ok(StackGates {
             gates,
@@ -115,43 +108,6 @@ pub fn read(blocks: &[StageBlock], values: &mut StackValues) -> Result<Vec<Gate>
     } else {
         Err(problems)
     }
-}
-
-/// Whether published facts are among the values; only then their places matter.
-fn asks_for_facts(blocks: &[StageBlock]) -> bool {
-    let known = |input: &&Input| match input {
-        Input::Known(_) => false,
-        Input::Expression(expression) => expression.text.contains("fact."),
-    };
-    inputs(blocks).iter().any(known)
-}
-
-/// Reads what is published now, where a gate refers to it. What is not there is said when gates are read.
-async fn look_up_facts(
-    control: &Control,
-    project: &Project,
-    blocks: &[StageBlock],
-    values: &mut StackValues,
-    side: &Side<'_>,
-) -> Result<(), StackGatesError> {
-    let Err(ResolveError::Asks { asks }) = values.resolve(blocks) else {
-        return Ok(());
-    };
-    for ask in asks {
-        let Ask::Fact { facts, path } = &ask else {
-            continue;
-        };
-        let places = Place::read_all(&project.facts, &*values, None)?;
-        let Some(place) = places.get(facts) else {
-            continue;
-        };
-        let env = side.asker.env();
-        let found = facts::read_file(control, side.root, env, place, path).await;
-        if let Some(value) = found.map_err(|err| StackGatesError::Facts(Box::new(err)))? {
-            values.answer_with(ask, value);
-        }
-    }
-    Ok(())
 }
 
 /// What a gate asks for itself.

@@ -16,7 +16,8 @@ use model::stage::{ResolvedBlock, StageBlock};
 use serde_json::{Value, json};
 
 use super::{Failure, Job, failed};
-use crate::stages::{Side, StackValues};
+use crate::facts::place_inputs;
+use crate::stages::{Side, StackValues, StageValuesError};
 
 mod bootstrapping;
 mod publishing;
@@ -94,14 +95,13 @@ async fn stage_of(job: &Job<'_>, stage: Stage, mask: &mut Mask) -> Result<Report
         env: &env,
     };
     let is_ours = job.spec.target.backend == Backend::Terrane;
-    let places = job.spec.facts.values().flat_map(|place| {
-        let inputs = [&place.repository, &place.branch, &place.credential];
-        inputs.into_iter().flatten()
-    });
-    let stack = &job.spec.stack;
-    let values = StackValues::gather(job.control, stack, is_ours, blocks, places, &side).await;
-    let values =
-        values.map_err(|err| Failure::because("could not get the values it needs", &err))?;
+    let failed = |err: StageValuesError| Failure::because("could not get its values", &err);
+    let gathered = StackValues::gather(job.control, &job.spec.stack, is_ours, blocks, &side);
+    let mut values = gathered.await.map_err(failed)?;
+    if stage == Stage::Publishing {
+        let places = place_inputs(&job.spec.facts);
+        values.add_secrets(places, &side).await.map_err(failed)?;
+    }
     *mask = values.mask();
     let part = Part {
         job,
