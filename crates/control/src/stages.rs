@@ -183,7 +183,7 @@ async fn secret(reference: &str, side: &Side<'_>) -> Result<Secret, StageValuesE
     };
     let found = match reference.parse::<Reference>().map_err(failed)? {
         Reference::Env(name) => side.asker.env().get(&name).map(Secret::new),
-        Reference::File(_) => side.asker.file(reference),
+        Reference::File(_) | Reference::Sops { .. } => side.asker.file(reference),
         Reference::Command(words) => {
             let said = secrets::run_command(&words, side.root, side.env).await;
             Some(said.map_err(failed)?)
