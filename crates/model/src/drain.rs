@@ -88,10 +88,11 @@ impl std::fmt::Display for Remaining {
     }
 }
 
-/// The clusters that a stack's blocks speak of, each once.
-pub fn clusters(blocks: &[ResolvedBlock]) -> Result<Vec<Kubeconfig>, KubeconfigError> {
+/// The clusters that a stack's `bootstrap` blocks speak of, each once: whoever bootstraps a cluster owns it. A gate may
+/// look at a cluster that is another stack's, and says nothing here.
+pub fn clusters(bootstraps: &[ResolvedBlock]) -> Result<Vec<Kubeconfig>, KubeconfigError> {
     let mut found: Vec<Kubeconfig> = Vec::new();
-    for block in blocks {
+    for block in bootstraps {
         let Some(value) = block.attrs.get("kubeconfig").filter(|it| !it.is_null()) else {
             continue;
         };

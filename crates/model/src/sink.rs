@@ -182,9 +182,6 @@ fn flatten(
         .map(|(key, value)| (key.clone(), value))
         .collect();
     while let Some((path, value)) = open.pop() {
-        if let (true, Some(what)) = (sensitive.contains(&path), what) {
-            return Err(SinkValuesError::Sensitive { path, what });
-        }
         let text = match value {
             _ if digits::digits(value).is_some() => digits::write(value),
             Value::Object(inner) if !inner.is_empty() => {
@@ -196,6 +193,9 @@ fn flatten(
             Value::String(text) => text.clone(),
             other => digits::write(other),
         };
+        if let (true, Some(what)) = (is_sensitive(&path, sensitive), what) {
+            return Err(SinkValuesError::Sensitive { path, what });
+        }
         let name = named(&path);
         size += name.len() + text.len();
         if size > MAX_SIZE {
@@ -214,6 +214,17 @@ fn flatten(
     }
     let found = found.into_iter();
     Ok(found.map(|(name, (_, text))| (name, text)).collect())
+}
+
+/// Whether a fact is sensitive, is part of one that is, or holds one as an item of its list.
+fn is_sensitive(path: &str, sensitive: &BTreeSet<String>) -> bool {
+    let is_below = |inner: &str, outer: &str| {
+        let rest = inner.strip_prefix(outer);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+    };
+    sensitive
+        .iter()
+        .any(|other| is_below(path, other) || is_below(other, path))
 }
 
 /// A name that Flux can substitute, and that may be the key of an annotation.
@@ -285,6 +296,22 @@ mod tests {
             "`password` is sensitive, and a ConfigMap is not the place for it"
         );
         assert!(with(SinkKind::ArgocdCluster { server: None }).is_err());
+        let cases = [
+            ("azure", "azure.gateway-address"),
+            ("zones[1]", "zones"),
+            ("zones.1", "zones"),
+        ];
+        for (named, refused) in cases {
+            let sensitive = BTreeSet::from([named.to_owned()]);
+            let mut facts = facts();
+            facts.remove("password");
+            let made = sink(SinkKind::ConfigMap).manifest(&facts, &sensitive, str::to_owned);
+            let expected = SinkValuesError::Sensitive {
+                path: refused.to_owned(),
+                what: "ConfigMap",
+            };
+            assert_eq!(made.unwrap_err(), expected, "{named}");
+        }
     }
 
     #[test]

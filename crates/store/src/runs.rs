@@ -40,7 +40,7 @@ impl Store {
             .await?;
         let mut newest = revision;
         for row in &rows {
-            newest = newest.max(row.int(6)?);
+            newest = newest.max(row.int(7)?);
         }
         Ok((rows.iter().map(read).collect::<Result<_, _>>()?, newest))
     }

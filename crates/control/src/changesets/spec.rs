@@ -82,6 +82,7 @@ pub(super) fn spec(
         review: wanted.action == Action::Plan,
         facts: facts_of(project, stack),
         publishers: publishers(project, stack),
+        relied: crate::contracts::reliance(project, name),
         destroy: wanted.destroy || wanted.action == Action::Destroy,
         refresh_only: wanted.refresh_only,
         pinned: wanted.pinned.filter(|_| wanted.action == Action::Plan),

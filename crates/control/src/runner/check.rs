@@ -2,14 +2,20 @@
 //!
 //! A plan without changes is not asked about: there is nothing to object to.
 
+use std::path::Path;
+
 use drivers::snapshot::sha256;
 use model::break_glass::Act;
+use model::contract;
 use model::masking::Mask;
 use model::policy::{Approval, Point, PolicySource, Remark, Verdict, redact};
+use model::project::Backend;
 use store::NewBreakGlass;
 
 use super::workspace::Workspace;
 use super::{Failure, Job};
+use crate::contracts;
+use crate::outputs;
 use crate::policy::{self, Asking, Case, CasePolicy, PolicyError};
 
 /// Right after planning. What was planned, and the policies as they are in its source, is kept: later points ask
@@ -20,6 +26,7 @@ pub(super) async fn at_plan(
     mask: &Mask,
     workspace: &Workspace,
 ) -> Result<Verdict, Failure> {
+    keeps_contracts(job, shown, workspace).await?;
     let plan = redact(shown, mask);
     let plan = plan.map_err(|err| Failure::because("could not understand the plan", &err))?;
     let policies = policies(job, workspace)?;
@@ -31,6 +38,46 @@ pub(super) async fn at_plan(
         return Err(denied("denied by policy", verdict));
     }
     Ok(verdict)
+}
+
+/// What a plan would break for those who rely on the stack is refused before anybody is asked about it. A destroy takes
+/// everything away, and says so itself.
+async fn keeps_contracts(
+    job: &Job<'_>,
+    shown: &[u8],
+    workspace: &Workspace,
+) -> Result<(), Failure> {
+    let spec = job.spec;
+    if spec.destroy {
+        return Ok(());
+    }
+    let planned = contract::planned(shown)
+        .map_err(|err| Failure::because("could not understand the plan", &err))?;
+    let is_ours = spec.target.backend == Backend::Terrane;
+    let before = outputs::of_state(job.control, &spec.stack.state, is_ours).await;
+    let before = before.map_err(|err| Failure::because("could not read its outputs", &err))?;
+    let before = before
+        .into_iter()
+        .map(|(name, it)| (name, it.value))
+        .collect();
+    let blocks = &spec.stack.stages.publish;
+    let root = Path::new(&spec.root);
+    let breaks = contracts::check_plan(
+        workspace.tree(),
+        root,
+        blocks,
+        &spec.relied,
+        &before,
+        &planned,
+    )
+    .map_err(|err| Failure::because("could not check its contracts", &err))?;
+    if breaks.is_empty() {
+        return Ok(());
+    }
+    let said = format!("others rely on it: {}", breaks.lines().join("\n"));
+    Err(Failure::new(said)
+        .hint("keep the output, or change those who use it first")
+        .refused())
 }
 
 /// Before the engine starts. Who overrides policies leaves a record of it.

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::Stage;
+use crate::contract::Reliance;
 use crate::engine::Flavor;
 use crate::exec::{Exec, ExecKind};
 use crate::ids::StackName;
@@ -61,6 +62,9 @@ pub struct RunSpec {
     /// By such a place: the stacks of the project that publish there.
     #[serde(default)]
     pub publishers: BTreeMap<String, BTreeSet<String>>,
+    /// Who relies on its outputs and facts.
+    #[serde(default)]
+    pub relied: Reliance,
     pub destroy: bool,
     pub refresh_only: bool,
     /// The version to plan from instead of the newest: only to see what it would lead to.

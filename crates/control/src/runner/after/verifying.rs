@@ -1,21 +1,17 @@
 //! Verifying: the gates of the stack, until each has passed or its time is over.
 
-use model::config::resolve::ResolveError;
 use model::gate::{Gate, GateReport};
-use model::stage::{Ask, ResolvedBlock, StageBlock};
+use model::stage::StageBlock;
 use serde_json::json;
 use tokio::sync::mpsc::unbounded_channel;
 
 use super::{Failure, Part, Report, count};
-use crate::facts::{self, Place};
+use crate::facts;
 use crate::gates::{self, Around, GateEvent};
+use crate::stages::Side;
 
 pub(super) async fn verify(mut part: Part<'_>, blocks: &[StageBlock]) -> Result<Report, Failure> {
-    let resolved = resolve(&mut part, blocks).await?;
-    let gates = Gate::read_all(&resolved).map_err(|wrong| {
-        let words: Vec<String> = wrong.iter().map(ToString::to_string).collect();
-        Failure::new(format!("could not work out a `gate`: {}", words.join("; ")))
-    })?;
+    let gates = read(&mut part, blocks).await?;
     let around = Around {
         dir: part.root.to_owned(),
         env: part.env.clone(),
@@ -74,37 +70,18 @@ fn say(part: &Part<'_>, event: &GateEvent) {
 }
 
 /// The gates with their values. Published facts are read first; what changes while a gate waits, it asks for itself.
-async fn resolve(
-    part: &mut Part<'_>,
-    blocks: &[StageBlock],
-) -> Result<Vec<ResolvedBlock>, Failure> {
-    let failed = |err: &ResolveError| Failure::because("could not work out what it says", err);
-    let asks = match part.values.resolve(blocks) {
-        Err(ResolveError::Asks { asks }) => asks,
-        resolved => return resolved.map_err(|err| failed(&err)),
+async fn read(part: &mut Part<'_>, blocks: &[StageBlock]) -> Result<Vec<Gate>, Failure> {
+    let (job, values) = (part.job, &mut part.values);
+    let side = Side {
+        asker: job.asker,
+        root: part.root,
+        env: &part.env,
     };
-    for ask in asks {
-        let answer = match (&ask, gates::asked(&ask)) {
-            (Ask::Fact { facts, path }, _) => published(part, facts, path).await?,
-            (_, Some(asked)) => asked.to_value(),
-            (_, None) => return Err(Failure::new(format!("`{ask}` cannot be asked"))),
-        };
-        part.values.answer_with(ask, answer);
-    }
-    part.values.resolve(blocks).map_err(|err| failed(&err))
-}
-
-/// A file as it is published now.
-async fn published(part: &Part<'_>, facts: &str, path: &str) -> Result<serde_json::Value, Failure> {
-    let job = part.job;
-    let places = Place::read_all(&job.spec.facts, &part.values, None)
-        .map_err(|err| Failure::because("could not find a place of its facts", &err))?;
-    let place = places.get(facts).ok_or_else(|| {
-        Failure::new(format!("the stack publishes nothing to `{facts}`"))
-            .hint("a gate may look at facts of its own stack")
-    })?;
-    let found = facts::read_file(job.control, part.root, job.asker.env(), place, path).await;
-    let found =
-        found.map_err(|err| Failure::because("could not read the published facts", &err))?;
-    found.ok_or_else(|| Failure::new(format!("`{path}` is not published at `{facts}`")))
+    facts::answer(job.control, &side, &job.spec.facts, blocks, values)
+        .await
+        .map_err(|err| Failure::because("could not read the facts that gates look at", &err))?;
+    gates::read(blocks, values).map_err(|problems| {
+        let words: Vec<String> = problems.into_iter().map(|it| it.message).collect();
+        Failure::new(words.join("\n"))
+    })
 }
