@@ -11,6 +11,7 @@ use model::secret::Secret;
 use model::stage::inputs;
 use serde::{Deserialize, Serialize};
 
+use crate::facts::place_inputs;
 use crate::home::{Home, StorePlace};
 use crate::keys::KeySource;
 
@@ -237,11 +238,7 @@ pub(crate) fn takes_secrets_or_environment(spec: &RunSpec) -> bool {
 fn later_needs_of(spec: &RunSpec) -> impl Iterator<Item = &Needs> {
     let wanted = !spec.stages_after().is_empty();
     let blocks = spec.stack.stages.blocks().filter(move |_| wanted);
-    let places = spec.facts.values().filter(move |_| wanted);
-    let places = places.flat_map(|place| {
-        let inputs = [&place.repository, &place.branch, &place.credential];
-        inputs.into_iter().flatten()
-    });
+    let places = place_inputs(&spec.facts).filter(move |_| wanted);
     let inputs = blocks.flat_map(|block| inputs(std::slice::from_ref(block)));
     inputs.chain(places).filter_map(|input| match input {
         Input::Known(_) => None,

@@ -253,6 +253,7 @@ async fn prepare(
         }),
         keeps_plans: wanted.keeps_plans,
         earlier_askers: Vec::new(),
+        goes_on_with_stages: false,
         bundle: None,
         dirty: git.is_some_and(|git| git.is_dirty().unwrap_or(true)),
         origin: Origin::Person,

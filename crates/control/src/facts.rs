@@ -6,6 +6,7 @@
 //!
 //! Not here: what files hold and whose commit it was (`model::facts`), Git (`drivers::git::publish`).
 
+mod answers;
 mod branch;
 mod current;
 mod foreign;
@@ -35,6 +36,7 @@ use crate::Control;
 use crate::contracts::{FindContractError, find_all};
 use crate::outputs::Output;
 
+pub use answers::{AnswerFactsError, answer, place_inputs};
 pub use branch::Compared;
 pub use current::{Current, CurrentFactsError, publishers};
 pub use foreign::ForeignCommit;
@@ -127,6 +129,26 @@ pub enum PublishFactsError {
 }
 
 impl PublishFactsError {
+    /// Whether a rule said no, rather than that something broke.
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Self::Foreign { .. }
+            | Self::BranchGone { .. }
+            | Self::Taken { .. }
+            | Self::Broken { .. }
+            | Self::Prepare { .. } => true,
+            Self::NoPlace { .. }
+            | Self::Contract(_)
+            | Self::Twice { .. }
+            | Self::Seal { .. }
+            | Self::Git { .. }
+            | Self::Manifest { .. }
+            | Self::Busy { .. }
+            | Self::File { .. }
+            | Self::Store(_) => false,
+        }
+    }
+
     /// The next step.
     pub fn hint(&self) -> Option<String> {
         match self {

@@ -25,7 +25,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-pub use stack::{Problem, StackGates, StackGatesError, of_stack, read};
+pub use stack::{Problem, StackGates, StackGatesError, asked, of_stack, read};
 
 /// What gates share.
 #[derive(Clone, Debug)]

@@ -55,13 +55,12 @@ pub enum StageValuesError {
 }
 
 impl StackValues {
-    /// Reads what the given blocks and values of a stack may need.
-    pub async fn gather<'i>(
+    /// Reads what the given blocks of a stack may need.
+    pub async fn gather(
         control: &Control,
         stack: &Stack,
         is_ours: bool,
-        blocks: &'i [StageBlock],
-        others: impl Iterator<Item = &'i Input>,
+        blocks: &[StageBlock],
         side: &Side<'_>,
     ) -> Result<Self, StageValuesError> {
         let name = || stack.name.to_string();
@@ -82,18 +81,28 @@ impl StackValues {
             secrets: BTreeMap::new(),
             answers: BTreeMap::new(),
         };
-        for input in inputs(blocks).into_iter().chain(others) {
+        values.add_secrets(inputs(blocks).into_iter(), side).await?;
+        Ok(values)
+    }
+
+    /// Reads the secrets that these values need, too.
+    pub async fn add_secrets<'i>(
+        &mut self,
+        inputs: impl Iterator<Item = &'i Input>,
+        side: &Side<'_>,
+    ) -> Result<(), StageValuesError> {
+        for input in inputs {
             let Input::Expression(expression) = input else {
                 continue;
             };
             for reference in &expression.needs.secrets {
-                if !values.secrets.contains_key(reference) {
+                if !self.secrets.contains_key(reference) {
                     let secret = secret(reference, side).await?;
-                    values.secrets.insert(reference.clone(), secret);
+                    self.secrets.insert(reference.clone(), secret);
                 }
             }
         }
-        Ok(values)
+        Ok(())
     }
 
     pub fn outputs(&self) -> &BTreeMap<String, Output> {

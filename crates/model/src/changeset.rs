@@ -73,6 +73,9 @@ pub struct Request {
     /// Who asked for it before it was resumed: they stay its authors.
     #[serde(default)]
     pub earlier_askers: Vec<String>,
+    /// Opened again to go on with facts and gates of what was applied: nobody has said yes to a plan.
+    #[serde(default)]
+    pub goes_on_with_stages: bool,
     #[serde(default)]
     pub origin: Origin,
     /// Who must agree, as the project said when it was asked for.

@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Read as _;
+use std::net::TcpStream;
 use std::path::Path;
+use std::time::Duration;
 
-use crate::service::{Kept, Recipe, Service, command, program, request, run, temp_dir};
+use crate::service::{Kept, Recipe, Service, command, program, run, temp_dir};
 
 pub struct Sshd {
     service: Service,
@@ -49,9 +52,8 @@ impl Sshd {
             env: BTreeMap::new(),
             signal: "TERM",
         };
-        let is_ready = |port| request(port, "\r\n").is_ok_and(|said| said.starts_with("SSH-2.0"));
         Self {
-            service: Service::start(dir, Kept::Alone, recipe, is_ready),
+            service: Service::start(dir, Kept::Alone, recipe, greets),
             key,
             user,
         }
@@ -67,4 +69,15 @@ impl Sshd {
         let port = self.service.port();
         format!("ssh://{}@127.0.0.1:{port}{}", self.user, path.display())
     }
+}
+
+/// A server speaks first.
+fn greets(port: u16) -> bool {
+    let mut greeting = [0; 4];
+    TcpStream::connect(("127.0.0.1", port))
+        .and_then(|mut stream| {
+            stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+            stream.read_exact(&mut greeting)
+        })
+        .is_ok_and(|()| &greeting == b"SSH-")
 }

@@ -286,15 +286,7 @@ fn difference_json(stack: &StackName, compared: &Compared) -> Value {
 
 /// A rule's no is told from something that broke.
 fn publishing(err: &PublishFactsError) -> CommandError {
-    let is_refusal = matches!(
-        err,
-        PublishFactsError::Foreign { .. }
-            | PublishFactsError::BranchGone { .. }
-            | PublishFactsError::Taken { .. }
-            | PublishFactsError::Broken { .. }
-            | PublishFactsError::Prepare { .. }
-    );
-    CommandError::judged(err, is_refusal, err.hint())
+    CommandError::judged(err, err.is_refusal(), err.hint())
 }
 
 fn refused(err: &CurrentFactsError, hint: Option<String>) -> CommandError {

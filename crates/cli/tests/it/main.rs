@@ -50,6 +50,7 @@ mod server;
 mod server_kills;
 mod shared;
 mod source;
+mod stages;
 mod state;
 mod state_ask;
 mod stored;

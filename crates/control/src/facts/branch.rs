@@ -145,7 +145,7 @@ impl Job<'_> {
                 taken_over = true;
             }
             let sealed = self.seal(&seen, &digester).await?;
-            let changes = self.changes(&seen, &sealed).await?;
+            let changes = self.changes(&seen, &sealed, &digester).await?;
             if changes.is_empty() {
                 self.write_files(&sealed)?;
                 return Ok(self.report(seen.tip, &changes, false));
@@ -182,7 +182,7 @@ impl Job<'_> {
             Err(err) => return Err(err),
         };
         let sealed = self.seal(&seen, &digester).await?;
-        let changes = self.changes(&seen, &sealed).await?;
+        let changes = self.changes(&seen, &sealed, &digester).await?;
         Ok(Compared {
             would: self.report(seen.tip, &changes, false),
             foreign,
@@ -333,14 +333,15 @@ impl Job<'_> {
         &self,
         seen: &Seen,
         sealed: &BTreeMap<String, Sealed>,
+        digester: &KeyedDigester,
     ) -> Result<Changes, PublishFactsError> {
         let files: BTreeMap<String, Vec<u8>> = sealed
             .iter()
             .map(|(path, sealed)| (path.clone(), sealed.bytes.clone()))
             .collect();
-        let common = match self.place.owns {
-            Owns::Branch => self.break_glass().await?,
-            Owns::Paths => BTreeMap::new(),
+        let (common, remembered) = match self.place.owns {
+            Owns::Branch => (self.break_glass().await?, BTreeSet::new()),
+            Owns::Paths => (BTreeMap::new(), self.still_ours(seen, digester).await?),
         };
         let wanted = Wanted {
             project: self.project(),
@@ -348,7 +349,7 @@ impl Job<'_> {
             files: &files,
             common: &common,
             stacks: self.publication.stacks.get(&self.place.name),
-            remembered: &self.remembered,
+            remembered: &remembered,
         };
         let changes = changes(self.place.owns, &seen.manifest, &seen.files, &wanted);
         changes.map_err(|source| PublishFactsError::Taken {

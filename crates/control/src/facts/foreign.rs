@@ -7,13 +7,14 @@
 //! | `paths` | digests of files | a file of ours that is not as we left it |
 //! | `paths` | none | a file that was last touched by a commit which does not name this project |
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use drivers::git::publish::{Commit, Publisher};
 use jiff::Timestamp;
 use model::facts::{MANIFEST, Manifest, TRAILER_PROJECT, foreign_files, trailer};
 use model::project::Owns;
-use store::KeyedDigester;
+use store::{KeyedDigester, PastFact};
 
 use super::PublishFactsError;
 use super::branch::{Job, Seen};
@@ -163,15 +164,7 @@ impl Job<'_> {
             let is_ours = match (&now, past.is_empty()) {
                 (None, true) => true,
                 (Some(_), true) => self.says_it_is_ours(publisher, tip, path).await?,
-                (now, false) => {
-                    // What is on the branch for certain, and whatever may have arrived since.
-                    let certain = past.iter().position(|past| past.is_pushed);
-                    let valid = &past[..=certain.unwrap_or(past.len() - 1)];
-                    valid
-                        .iter()
-                        .any(|past| past.digest.bytes == now.as_deref().unwrap_or_default())
-                        || (certain.is_none() && now.is_none())
-                }
+                (now, false) => is_as_we_left_it(&past, now.as_deref()),
             };
             if !is_ours {
                 let git = |err| self.git(err);
@@ -185,6 +178,27 @@ impl Job<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Of the files that this stack published before, those that are there as it left them: what others have made of the
+    /// rest is theirs.
+    pub(super) async fn still_ours(
+        &self,
+        seen: &Seen,
+        digester: &KeyedDigester,
+    ) -> Result<BTreeSet<String>, PublishFactsError> {
+        let mut ours = BTreeSet::new();
+        for path in &self.remembered {
+            let Some(bytes) = seen.files.get(path) else {
+                continue;
+            };
+            let store = &self.control.store;
+            let past = store.fact_file_history(self.project(), &self.key, path);
+            if is_as_we_left_it(&past.await?, Some(&digester.digest(bytes))) {
+                ours.insert(path.clone());
+            }
+        }
+        Ok(ours)
     }
 
     /// Whether a file that this home does not remember was last written for this project, by another home.
@@ -216,4 +230,12 @@ impl Job<'_> {
             },
         }
     }
+}
+
+/// What is on the branch for certain, and whatever may have arrived since.
+fn is_as_we_left_it(past: &[PastFact], now: Option<&str>) -> bool {
+    let certain = past.iter().position(|past| past.is_pushed);
+    let valid = &past[..certain.map_or(past.len(), |at| at + 1)];
+    let is_now = |past: &PastFact| past.digest.bytes == now.unwrap_or_default();
+    valid.iter().any(is_now) || (certain.is_none() && now.is_none())
 }

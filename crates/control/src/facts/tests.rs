@@ -424,6 +424,22 @@ async fn named_files_are_ours_and_the_rest_is_not() {
 }
 
 #[tokio::test]
+async fn what_people_made_of_a_file_is_not_withdrawn() {
+    let world = World::new().await;
+    let paths = |files| Call {
+        owns: Owns::Paths,
+        ..call("one", files)
+    };
+    world
+        .publish(paths(&[("a.yaml", "1"), ("b.yaml", "1")]))
+        .await
+        .unwrap();
+    world.edit("b.yaml", "value: ours now\n");
+    world.publish(paths(&[])).await.unwrap();
+    assert_eq!(world.files(), ["b.yaml"]);
+}
+
+#[tokio::test]
 async fn a_crash_between_push_and_record_is_no_foreign_commit() {
     for owns in [Owns::Branch, Owns::Paths] {
         let world = World::new().await;

@@ -12,6 +12,7 @@ use model::project::{Project, Stack};
 use model::stage::{Ask, StageBlock};
 
 use crate::asker::Asker;
+use crate::facts::{self, AnswerFactsError};
 use crate::stages::{Side, StackValues, StageValuesError};
 use crate::{Control, changesets};
 
@@ -27,6 +28,8 @@ pub struct StackGates {
 pub enum StackGatesError {
     #[error(transparent)]
     Values(#[from] StageValuesError),
+    #[error(transparent)]
+    Facts(#[from] AnswerFactsError),
     /// All that is wrong with the gates, none of which was looked at.
     #[error("the gates of stack `{stack}` cannot be looked at")]
     Settings {
@@ -61,8 +64,8 @@ pub async fn of_stack(
         env: &engine_environment(env, project.targets[&stack.target].is_open()),
     };
     let is_ours = changesets::is_ours(project, &stack.name);
-    let none = std::iter::empty();
-    let mut values = StackValues::gather(control, stack, is_ours, blocks, none, &side).await?;
+    let mut values = StackValues::gather(control, stack, is_ours, blocks, &side).await?;
+    facts::answer(control, &side, &project.facts, blocks, &mut values).await?;
     match read(blocks, &mut values) {
         Ok(gates) => Ok(StackGates {
             gates,
@@ -108,7 +111,7 @@ pub fn read(blocks: &[StageBlock], values: &mut StackValues) -> Result<Vec<Gate>
 }
 
 /// What a gate asks for itself.
-fn asked(ask: &Ask) -> Option<Asked> {
+pub fn asked(ask: &Ask) -> Option<Asked> {
     match ask {
         Ask::Dns { name, record } => Some(Asked::Dns {
             name: name.clone(),
@@ -130,7 +133,7 @@ impl Problem {
             } => format!("`{attribute}` has no value: {source}"),
             ResolveError::Asks { asks } => {
                 let asks: Vec<String> = asks.iter().map(|ask| format!("`{ask}`")).collect();
-                format!("{} cannot be looked up here", asks.join(", "))
+                format!("{} is not published", asks.join(", "))
             }
             ResolveError::Each { .. } => {
                 "`for_each` is neither an object nor a list of strings".to_owned()

@@ -162,3 +162,44 @@ async fn programs_of_the_project() {
     assert_eq!(said[3], "sleep: `sleep` did not end within 1 s");
     assert!(!serde_json::to_string(&reports).unwrap().contains("hunter2"));
 }
+
+#[tokio::test]
+async fn a_hundred_gates_are_looked_at_together() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    const MANY: usize = 100;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    // Nobody is answered before all have asked: one after the other would never end.
+    tokio::spawn(async move {
+        let mut asking = Vec::new();
+        while asking.len() < MANY {
+            asking.push(listener.accept().await.unwrap().0);
+        }
+        for mut stream in asking {
+            tokio::spawn(async move {
+                let mut request = [0; 1024];
+                drop(stream.read(&mut request).await);
+                let body = "x".repeat(1 << 19);
+                let length = body.len();
+                let head = format!(
+                    "HTTP/1.1 200 X\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
+                );
+                drop(stream.write_all(head.as_bytes()).await);
+                drop(stream.write_all(body.as_bytes()).await);
+            });
+        }
+    });
+    let blocks: Vec<ResolvedBlock> = (0..MANY)
+        .map(|at| {
+            let attrs = json!({ "url": format!("http://{address}/{at}"), "body": "x$" });
+            block("http", &format!("page-{at}"), attrs)
+        })
+        .collect();
+    let (reports, _) = ended(&blocks, true).await;
+    let failed: Vec<_> = reports
+        .iter()
+        .filter(|one| !one.verdict.is_pass())
+        .collect();
+    assert_eq!(reports.len(), MANY);
+    assert!(failed.is_empty(), "{failed:?}");
+}

@@ -16,11 +16,15 @@ use model::stage::{ResolvedBlock, StageBlock};
 use serde_json::{Value, json};
 
 use super::{Failure, Job, failed};
-use crate::stages::{Side, StackValues};
+use crate::facts::place_inputs;
+use crate::stages::{Side, StackValues, StageValuesError};
 
 mod bootstrapping;
+mod draining;
 mod publishing;
 mod verifying;
+
+pub(super) use draining::before_destroy;
 
 pub(super) async fn carry_out(job: &Job<'_>, stage: Stage) -> RunEvent {
     let mut mask = Mask::default();
@@ -86,30 +90,8 @@ async fn stage_of(job: &Job<'_>, stage: Stage, mask: &mut Mask) -> Result<Report
         Stage::Verifying => &stages.gates,
         Stage::Preparing | Stage::Planning | Stage::Applying => &[],
     };
-    let env = engine_environment(job.asker.env(), job.spec.target.is_open());
-    let root = Path::new(&job.spec.root);
-    let side = Side {
-        asker: job.asker,
-        root,
-        env: &env,
-    };
-    let is_ours = job.spec.target.backend == Backend::Terrane;
-    let places = job.spec.facts.values().flat_map(|place| {
-        let inputs = [&place.repository, &place.branch, &place.credential];
-        inputs.into_iter().flatten()
-    });
-    let stack = &job.spec.stack;
-    let values = StackValues::gather(job.control, stack, is_ours, blocks, places, &side).await;
-    let values =
-        values.map_err(|err| Failure::because("could not get the values it needs", &err))?;
-    *mask = values.mask();
-    let part = Part {
-        job,
-        root,
-        log: StageLog::open(job, stage, mask.clone())?,
-        values,
-        env,
-    };
+    let part = part_of(job, stage, blocks).await?;
+    *mask = part.values.mask();
     match stage {
         Stage::Publishing => publishing::publish(&part, blocks).await,
         Stage::Bootstrapping => bootstrapping::bootstrap(&part, blocks).await,
@@ -118,6 +100,36 @@ async fn stage_of(job: &Job<'_>, stage: Stage, mask: &mut Mask) -> Result<Report
             Err(Failure::new("this stage does not follow an apply"))
         }
     }
+}
+
+/// What the stage works with: the values that these blocks may need.
+async fn part_of<'a>(
+    job: &'a Job<'a>,
+    stage: Stage,
+    blocks: &[StageBlock],
+) -> Result<Part<'a>, Failure> {
+    let env = engine_environment(job.asker.env(), job.spec.target.is_open());
+    let root = Path::new(&job.spec.root);
+    let side = Side {
+        asker: job.asker,
+        root,
+        env: &env,
+    };
+    let is_ours = job.spec.target.backend == Backend::Terrane;
+    let failed = |err: StageValuesError| Failure::because("could not get its values", &err);
+    let gathered = StackValues::gather(job.control, &job.spec.stack, is_ours, blocks, &side);
+    let mut values = gathered.await.map_err(failed)?;
+    if stage == Stage::Publishing {
+        let places = place_inputs(&job.spec.facts);
+        values.add_secrets(places, &side).await.map_err(failed)?;
+    }
+    Ok(Part {
+        job,
+        root,
+        log: StageLog::open(job, stage, values.mask())?,
+        values,
+        env,
+    })
 }
 
 /// What a stage says while it is at work: for whoever watches, and for later. Without secrets.

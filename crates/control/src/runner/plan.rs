@@ -121,7 +121,9 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
     // asked for itself.
     let is_owed = !policy.approvals.is_empty() && job.set.request.policy_override.is_none();
     // Where others have to agree, nobody agreed to what nobody could see.
-    let is_covered = job.holds_lanes && !plan.destroys() && job.set.request.approvals.is_empty();
+    let request = &job.set.request;
+    let somebody_said_yes = job.holds_lanes && !request.goes_on_with_stages;
+    let is_covered = somebody_said_yes && !plan.destroys() && request.approvals.is_empty();
     let was_seen = judged.fits.unwrap_or(is_covered);
     let is_said = was_seen && !has_own_approval(job.spec) && !is_owed;
     let is_auto = job.spec.stack.confirm == Confirm::Auto;

@@ -125,8 +125,9 @@ fn is_chance(text: &str) -> bool {
             .bytes()
             .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'_' | b'-'));
     let has = |is: fn(&u8) -> bool| body.bytes().any(|byte| is(&byte));
-    let is_mixed =
-        has(u8::is_ascii_lowercase) && has(u8::is_ascii_uppercase) && has(u8::is_ascii_digit);
+    // A name in words may end in a number; chance strews its digits.
+    let digits = body.bytes().filter(u8::is_ascii_digit).count();
+    let is_mixed = has(u8::is_ascii_lowercase) && has(u8::is_ascii_uppercase) && digits >= 3;
     // DER and PEM of certificates in base64; paths and names have words between their separators.
     let is_certificate = text.starts_with("MII") || text.starts_with("LS0tLS1CRUdJTiBDRVJ");
     let longest = body.split(['/', '-', '_']).map(str::len).max();

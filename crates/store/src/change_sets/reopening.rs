@@ -35,17 +35,18 @@ impl Store {
         set.request = request.clone();
         askers.retain(|asker| !set.request.is_author(asker));
         set.request.earlier_askers = askers;
+        // Facts and gates of what is applied already need nobody's word; plans that follow do.
+        let is_applied = |run: &Run| matches!(run.state, RunState::Applied { .. });
+        let is_said = request.auto_approve && request.approvals.is_empty();
+        set.request.goes_on_with_stages = !is_said && members.iter().any(is_applied);
         tx.execute(
             "UPDATE change_set SET request = $2 WHERE id = $1",
             &[id.into(), to_json(&set.request, "a change set")?.into()],
         )
         .await?;
-        // Facts and gates of what is applied already need nobody's word.
-        let is_applied = |run: &Run| matches!(run.state, RunState::Applied { .. });
-        let is_said = request.auto_approve && request.approvals.is_empty();
         let event = SetEvent::Reopened {
             by: Some(by.to_owned()),
-            confirmed: is_said || members.iter().any(is_applied),
+            confirmed: is_said || set.request.goes_on_with_stages,
         };
         record(&mut tx, &mut set, event, now).await?;
         tx.commit().await?;

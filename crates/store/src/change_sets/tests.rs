@@ -194,6 +194,7 @@ impl World {
             dirty: false,
             keeps_plans: false,
             earlier_askers: Vec::new(),
+            goes_on_with_stages: false,
             bundle: None,
             asker: Some("ada".to_owned()),
             origin: if self.dice.below(3) == 0 {

@@ -1,14 +1,14 @@
 //! Verifying: the gates of the stack, until each has passed or its time is over.
 
-use model::config::resolve::ResolveError;
 use model::gate::{Gate, GateReport};
-use model::stage::{Ask, StageBlock};
+use model::stage::StageBlock;
 use serde_json::json;
 use tokio::sync::mpsc::unbounded_channel;
 
 use super::{Failure, Part, Report, count};
-use crate::facts::{self, Place};
+use crate::facts;
 use crate::gates::{self, Around, GateEvent};
+use crate::stages::Side;
 
 pub(super) async fn verify(mut part: Part<'_>, blocks: &[StageBlock]) -> Result<Report, Failure> {
     let gates = read(&mut part, blocks).await?;
@@ -71,31 +71,17 @@ fn say(part: &Part<'_>, event: &GateEvent) {
 
 /// The gates with their values. Published facts are read first; what changes while a gate waits, it asks for itself.
 async fn read(part: &mut Part<'_>, blocks: &[StageBlock]) -> Result<Vec<Gate>, Failure> {
-    if let Err(ResolveError::Asks { asks }) = part.values.resolve(blocks) {
-        for ask in asks {
-            if let Ask::Fact { facts, path } = &ask {
-                let answer = published(part, facts, path).await?;
-                part.values.answer_with(ask, answer);
-            }
-        }
-    }
-    gates::read(blocks, &mut part.values).map_err(|problems| {
+    let (job, values) = (part.job, &mut part.values);
+    let side = Side {
+        asker: job.asker,
+        root: part.root,
+        env: &part.env,
+    };
+    facts::answer(job.control, &side, &job.spec.facts, blocks, values)
+        .await
+        .map_err(|err| Failure::because("could not read the facts that gates look at", &err))?;
+    gates::read(blocks, values).map_err(|problems| {
         let words: Vec<String> = problems.into_iter().map(|it| it.message).collect();
         Failure::new(words.join("\n"))
     })
-}
-
-/// A file as it is published now.
-async fn published(part: &Part<'_>, facts: &str, path: &str) -> Result<serde_json::Value, Failure> {
-    let job = part.job;
-    let places = Place::read_all(&job.spec.facts, &part.values, None)
-        .map_err(|err| Failure::because("could not find a place of its facts", &err))?;
-    let place = places.get(facts).ok_or_else(|| {
-        Failure::new(format!("the stack publishes nothing to `{facts}`"))
-            .hint("a gate may look at facts of its own stack")
-    })?;
-    let found = facts::read_file(job.control, part.root, job.asker.env(), place, path).await;
-    let found =
-        found.map_err(|err| Failure::because("could not read the published facts", &err))?;
-    found.ok_or_else(|| Failure::new(format!("`{path}` is not published at `{facts}`")))
 }

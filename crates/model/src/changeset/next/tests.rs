@@ -67,6 +67,7 @@ fn change_set(action: Action, stacks: &[&str]) -> (ChangeSet, Vec<Run>) {
         asker: None,
         keeps_plans: false,
         earlier_askers: Vec::new(),
+        goes_on_with_stages: false,
         bundle: None,
         policy_override: None,
         origin: Origin::Person,

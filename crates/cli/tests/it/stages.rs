@@ -1,0 +1,197 @@
+//! Applied is not done: facts are published and gates looked at before a run counts, before those who depend on it
+//! go on, and again on every run.
+
+use std::fs;
+
+use insta::assert_snapshot;
+use testkit::engines;
+
+use crate::cancel::named;
+use crate::story::{Story, essence, files, link, noted, takes};
+
+/// A stack with facts and two gates, of which the second passes when the file `open` is there; `top` depends on it.
+fn story(engine: &str, timeout: &str) -> Story {
+    let base = format!("{}output \"name\" {{ value = \"base\" }}\n", noted("base"));
+    let stages = format!(
+        r#"
+  publish "runtime" {{
+    path   = "clusters/base.yaml"
+    values = {{ base = {{ name = output.name }} }}
+  }}
+  gate "equal" "published" {{
+    values = [output.name, fact.runtime["clusters/base.yaml"].base.name]
+  }}
+  gate "command" "open" {{
+    run      = ["test", "-e", "../open"]
+    interval = "1s"
+    timeout  = "{timeout}"
+  }}"#
+    );
+    let story = Story::new(engine)
+        .block("facts \"runtime\" { repository = \"../facts.git\" }")
+        .stack("base", &stages, &base)
+        .stack("top", &takes("base"), &link("top"));
+    drop(story.git(&["init", "--quiet", "--bare", "../facts.git"]));
+    story
+}
+
+fn commits(story: &Story) -> String {
+    story.git(&[
+        "--git-dir=../facts.git",
+        "log",
+        "--format=%s",
+        "--reverse",
+        "facts",
+    ])
+}
+
+/// Whether a gate was looked at.
+fn is_looking(story: &Story) -> bool {
+    let logs = files(&story.home()).into_iter();
+    let mut logs = logs.filter(|path| path.ends_with("r1/verify.jsonl"));
+    logs.any(|log| fs::read_to_string(log).is_ok_and(|log| log.contains("open: looking")))
+}
+
+fn open(story: &Story) {
+    fs::write(story.root().join("open"), "").unwrap();
+}
+
+#[test]
+fn a_gate_that_fails_keeps_dependents_and_a_retry_goes_on_there() {
+    for (engine, _) in engines::all() {
+        let story = story(engine, "1s");
+        let said = story.cli(&["apply", "--auto-approve"]).expect(5);
+        insta::allow_duplicates! {
+            assert_snapshot!(essence(&said), @"
+            change set c1: apply on `local`
+              top    skipped, poisoned by `base`
+            ✗ base   applied, not verified: 1 of 2 gates passed
+            ✗ base   applied, not done: failed while verifying, after 0 s
+                1 of 2 gates passed
+                gate `open` (command)
+                  test
+                    expected   exit code 0
+                    seen       exit code 1
+                  see also: test -e ../open
+                `terrane verify base` looks again at any time
+                `terrane run retry r1` goes on there
+              top    skipped, poisoned by `base`
+
+            error: change set c1 stopped: 1 applied, not done, 1 skipped
+            hint: fix the cause, then `terrane apply --resume c1` runs what is left
+            [exit 5]
+            ");
+        }
+        assert_eq!(commits(&story), "publish facts of base\n");
+        assert_eq!(story.made(), ["base"]);
+
+        open(&story);
+        let said = story.cli(&["run", "retry", "r1"]).expect(3);
+        insta::allow_duplicates! {
+            assert_snapshot!(essence(&said), @r#"
+            Resumed change set c1.
+            ✓ base   applied 1 change
+            change set c1: apply on `local`
+            error: change set c1 waits: nobody is here to say yes
+            hint: `terrane run confirm c1` applies it, `terrane run discard c1 --reason "…"` drops it
+            hint: `terrane apply --auto-approve` applies without asking
+            [exit 3]
+            "#);
+        }
+        // Nothing was applied twice, and nothing published anew.
+        assert_eq!(story.made(), ["base"]);
+        assert_eq!(commits(&story), "publish facts of base\n");
+        drop(story.cli(&["run", "confirm", "c1"]).expect(0));
+        assert_eq!(story.made(), ["base", "top"]);
+    }
+}
+
+#[test]
+fn every_run_asserts_facts_and_gates_again() {
+    let story = story("tofu", "1s");
+    open(&story);
+    drop(story.cli(&["apply", "--auto-approve"]).expect(0));
+    // Nobody is asked: nothing changes.
+    let said = story.cli(&["apply"]).expect(0);
+    assert_snapshot!(essence(&said), @"
+    change set c2: apply on `local`
+      base   no changes
+      top    untouched: nothing it consumes changes
+    Done: 1 stack unchanged, 1 untouched in 0 s.
+    [exit 0]
+    ");
+    fs::remove_file(story.root().join("open")).unwrap();
+    drop(story.cli(&["apply"]).expect(5));
+    assert_eq!(commits(&story), "publish facts of base\n");
+
+    let said = story.cli(&["destroy", "--auto-approve"]).expect(0);
+    assert_snapshot!(essence(&said), @"
+    change set c4: destroy on `local`
+    ✓ base   destroyed 1 resource
+    ✓ top    destroyed 1 resource
+    Done: 2 stacks destroyed in 0 s.
+    [exit 0]
+    ");
+    assert_eq!(
+        commits(&story),
+        "publish facts of base\nwithdraw facts of base\n"
+    );
+}
+
+#[test]
+fn a_gate_whose_runner_is_killed_is_looked_at_again() {
+    let story = story("tofu", "10m");
+    let apply = story.start("apply", &["apply", "--auto-approve"]);
+    story.wait_until("the first look", || is_looking(&story));
+    testkit::kill(story.runner("r1"));
+    open(&story);
+    let said = apply.wait().expect(0);
+    assert_snapshot!(essence(&said), @"
+    change set c1: apply on `local`
+    ✓ base   applied 1 change
+    ✓ top    applied 1 change
+    Done: 2 stacks applied in 0 s.
+    [exit 0]
+    ");
+    assert_eq!(story.made(), ["base", "top"]);
+    assert_eq!(commits(&story), "publish facts of base\n");
+}
+
+#[test]
+fn a_run_that_waits_for_a_gate_can_be_cancelled() {
+    let story = story("tofu", "10m");
+    let apply = story.start("apply", &["apply", "--auto-approve"]);
+    story.wait_until("the first look", || is_looking(&story));
+    drop(
+        story
+            .cli(&["run", "cancel", "r1", "--reason", "later"])
+            .expect(0),
+    );
+    let said = apply.wait().expect(130);
+    assert_snapshot!(named(&essence(&said)), @"
+    change set c1: apply on `local`
+      top    skipped, poisoned by `base`
+    ✗ base   applied, not verified: cancelled by WHO: later
+    ✗ base   applied, not done: failed while verifying, after 0 s
+        cancelled by WHO: later
+        `terrane run retry r1` goes on there
+      top    skipped, poisoned by `base`
+
+    error: change set c1 stopped: 1 applied, not done, 1 skipped
+    hint: fix the cause, then `terrane apply --resume c1` runs what is left
+    [exit 130]
+    ");
+}
+
+#[test]
+fn who_waits_for_the_apply_alone_goes_on() {
+    let mut text = takes("base");
+    text.push_str("\n  wait = \"applied\"");
+    let base = format!("{}output \"name\" {{ value = \"base\" }}\n", noted("base"));
+    let gate = "gate \"command\" \"never\" {\n    run     = [\"false\"]\n    timeout = \"1s\"\n  }";
+    let story = Story::new("tofu")
+        .stack("base", gate, &base)
+        .stack("top", &text, &link("top"));
+    drop(story.cli(&["apply", "--auto-approve"]).expect(5));
+    assert_eq!(story.made(), ["base", "top"]);
+}

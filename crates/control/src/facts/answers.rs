@@ -1,0 +1,60 @@
+//! What gates ask of published facts.
+
+use std::collections::BTreeMap;
+
+use model::config::resolve::ResolveError;
+use model::project::{FactsPlace, Input};
+use model::stage::{Ask, StageBlock};
+
+use super::{Place, PublishFactsError, ReadPlaceError, read_file};
+use crate::Control;
+use crate::stages::{Side, StackValues, StageValuesError};
+
+#[derive(Debug, thiserror::Error)]
+pub enum AnswerFactsError {
+    #[error(transparent)]
+    Place(#[from] ReadPlaceError),
+    #[error(transparent)]
+    Values(#[from] StageValuesError),
+    #[error("could not read the published facts")]
+    Read(#[from] PublishFactsError),
+}
+
+/// The values that the blocks of places need.
+pub fn place_inputs(places: &BTreeMap<String, FactsPlace>) -> impl Iterator<Item = &Input> {
+    places.values().flat_map(inputs_of)
+}
+
+fn inputs_of(place: &FactsPlace) -> impl Iterator<Item = &Input> {
+    let inputs = [&place.repository, &place.branch, &place.credential];
+    inputs.into_iter().flatten()
+}
+
+/// Reads the published files that blocks refer to, and puts them among the values. What is not published, or is
+/// encrypted, stays without an answer.
+pub async fn answer(
+    control: &Control,
+    side: &Side<'_>,
+    places: &BTreeMap<String, FactsPlace>,
+    blocks: &[StageBlock],
+    values: &mut StackValues,
+) -> Result<(), AnswerFactsError> {
+    let Err(ResolveError::Asks { asks }) = values.resolve(blocks) else {
+        return Ok(());
+    };
+    for ask in asks {
+        let Ask::Fact { facts, path } = &ask else {
+            continue;
+        };
+        let Some(place) = places.get(facts) else {
+            continue;
+        };
+        values.add_secrets(inputs_of(place), side).await?;
+        let place = Place::read(place, values, None)?;
+        let (root, env) = (side.root, side.asker.env());
+        if let Some(value) = read_file(control, root, env, &place, path).await? {
+            values.answer_with(ask, value);
+        }
+    }
+    Ok(())
+}
