@@ -20,7 +20,7 @@ fn story(engine: &str) -> Story {
 
 /// Who runs the tests is not part of the story, nor how often the engine stored its state, nor the words of the
 /// provisioner, which name a directory of the test.
-fn named(text: &str) -> String {
+pub(crate) fn named(text: &str) -> String {
     let is_ours = |line: &&str| {
         let theirs = ["Error running command", "terrane-test-", "echo slow >>"];
         !theirs.iter().any(|part| line.contains(part))

@@ -6,6 +6,7 @@ use std::fs;
 use insta::assert_snapshot;
 use testkit::engines;
 
+use crate::cancel::named;
 use crate::story::{Story, essence, files, link, noted, takes};
 
 /// A stack with facts and two gates, of which the second passes when the file `open` is there; `top` depends on it.
@@ -167,12 +168,12 @@ fn a_run_that_waits_for_a_gate_can_be_cancelled() {
             .expect(0),
     );
     let said = apply.wait().expect(130);
-    assert_snapshot!(essence(&said), @"
+    assert_snapshot!(named(&essence(&said)), @"
     change set c1: apply on `local`
       top    skipped, poisoned by `base`
-    ✗ base   applied, not verified: cancelled by root: later
+    ✗ base   applied, not verified: cancelled by WHO: later
     ✗ base   applied, not done: failed while verifying, after 0 s
-        cancelled by root: later
+        cancelled by WHO: later
         `terrane run retry r1` goes on there
       top    skipped, poisoned by `base`
 

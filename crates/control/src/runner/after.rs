@@ -20,8 +20,11 @@ use crate::facts::place_inputs;
 use crate::stages::{Side, StackValues, StageValuesError};
 
 mod bootstrapping;
+mod draining;
 mod publishing;
 mod verifying;
+
+pub(super) use draining::before_destroy;
 
 pub(super) async fn carry_out(job: &Job<'_>, stage: Stage) -> RunEvent {
     let mut mask = Mask::default();
@@ -87,6 +90,24 @@ async fn stage_of(job: &Job<'_>, stage: Stage, mask: &mut Mask) -> Result<Report
         Stage::Verifying => &stages.gates,
         Stage::Preparing | Stage::Planning | Stage::Applying => &[],
     };
+    let part = part_of(job, stage, blocks).await?;
+    *mask = part.values.mask();
+    match stage {
+        Stage::Publishing => publishing::publish(&part, blocks).await,
+        Stage::Bootstrapping => bootstrapping::bootstrap(&part, blocks).await,
+        Stage::Verifying => verifying::verify(part, blocks).await,
+        Stage::Preparing | Stage::Planning | Stage::Applying => {
+            Err(Failure::new("this stage does not follow an apply"))
+        }
+    }
+}
+
+/// What the stage works with: the values that these blocks may need.
+async fn part_of<'a>(
+    job: &'a Job<'a>,
+    stage: Stage,
+    blocks: &[StageBlock],
+) -> Result<Part<'a>, Failure> {
     let env = engine_environment(job.asker.env(), job.spec.target.is_open());
     let root = Path::new(&job.spec.root);
     let side = Side {
@@ -102,22 +123,13 @@ async fn stage_of(job: &Job<'_>, stage: Stage, mask: &mut Mask) -> Result<Report
         let places = place_inputs(&job.spec.facts);
         values.add_secrets(places, &side).await.map_err(failed)?;
     }
-    *mask = values.mask();
-    let part = Part {
+    Ok(Part {
         job,
         root,
-        log: StageLog::open(job, stage, mask.clone())?,
+        log: StageLog::open(job, stage, values.mask())?,
         values,
         env,
-    };
-    match stage {
-        Stage::Publishing => publishing::publish(&part, blocks).await,
-        Stage::Bootstrapping => bootstrapping::bootstrap(&part, blocks).await,
-        Stage::Verifying => verifying::verify(part, blocks).await,
-        Stage::Preparing | Stage::Planning | Stage::Applying => {
-            Err(Failure::new("this stage does not follow an apply"))
-        }
-    }
+    })
 }
 
 /// What a stage says while it is at work: for whoever watches, and for later. Without secrets.

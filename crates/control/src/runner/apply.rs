@@ -16,7 +16,7 @@ use super::limit::Limit;
 use super::plan::{file_path, initialise};
 use super::seal::Void;
 use super::workspace::{Scratch, Workspace, write_private};
-use super::{Failure, Job, check, failed, inputs, seal};
+use super::{Failure, Job, after, check, failed, inputs, seal};
 use crate::backends;
 use crate::kept_aside::{self, Leftovers};
 use crate::left_behind;
@@ -85,6 +85,7 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
         }
     }
     job.holds_its_lanes().await?;
+    after::before_destroy(job).await?;
     kept_aside::note_applying(job.control, left);
     let call = EngineCall::Apply {
         plan: &scratch.plan(),

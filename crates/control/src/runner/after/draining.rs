@@ -1,0 +1,94 @@
+//! Before a cluster is destroyed: what it made outside of itself goes first, since nobody else knows of it.
+
+use std::time::Duration;
+
+use model::drain::{DrainEnd, DrainReport, clusters};
+use model::run::Stage;
+use model::stage::StageBlock;
+use serde_json::json;
+
+use super::{Failure, Job, count, part_of};
+use crate::bootstrap::Ground;
+use crate::drain::{self, Progress};
+
+/// How long load balancers and disks may take to go.
+const LIMIT: Duration = Duration::from_mins(15);
+
+/// Drains the clusters that the stack's `bootstrap` blocks name, if it is to be destroyed.
+pub(in crate::runner) async fn before_destroy(job: &Job<'_>) -> Result<(), Failure> {
+    let blocks: Vec<StageBlock> = job
+        .spec
+        .stack
+        .stages
+        .bootstrap
+        .iter()
+        .filter_map(cluster_of)
+        .collect();
+    if !job.spec.destroy || blocks.is_empty() {
+        return Ok(());
+    }
+    let mut interrupts = job.interrupts.lock().await;
+    tokio::select! {
+        drained = drain_all(job, &blocks) => drained,
+        () = interrupts.next() => Err(Failure::interrupted()),
+    }
+}
+
+/// Of a block only where its cluster is: nothing else is needed any more.
+fn cluster_of(block: &StageBlock) -> Option<StageBlock> {
+    let kubeconfig = block.attrs.get_key_value("kubeconfig")?;
+    Some(StageBlock {
+        attrs: [(kubeconfig.0.clone(), kubeconfig.1.clone())].into(),
+        blocks: Vec::new(),
+        ..block.clone()
+    })
+}
+
+async fn drain_all(job: &Job<'_>, blocks: &[StageBlock]) -> Result<(), Failure> {
+    let part = part_of(job, Stage::Bootstrapping, blocks).await?;
+    let resolved = match part.values.resolve(blocks) {
+        Ok(resolved) => resolved,
+        // What was never applied, or only in part, made no cluster that could be reached.
+        Err(err) => {
+            job.warn(&format!("no cluster was drained: {err}"));
+            return Ok(());
+        }
+    };
+    let configs = clusters(&resolved)
+        .map_err(|err| Failure::because("could not work out where the cluster is", &err))?;
+    let ground = Ground {
+        source: part.root,
+        env: &part.env,
+        cache: &job.control.cache,
+    };
+    for config in &configs {
+        let mut said = |progress: Progress<'_>| {
+            part.log.say(&match progress {
+                Progress::Suspended(object) => format!("no longer reconciled: {object}"),
+                Progress::ScaledDown(object) => format!("scaled down: {object}"),
+                Progress::Deleted(object) => format!("deleted: {object}"),
+                Progress::Waiting(left) => format!("waits for {} to go", count(left.len(), "object")),
+            });
+        };
+        let report = drain::run(config, ground, LIMIT, &mut said).await;
+        match &report.end {
+            DrainEnd::Empty => {}
+            DrainEnd::Unreachable { why } => job.warn(&format!(
+                "`{}` was not drained, it does not answer: {why}; look for load balancers and disks that it left",
+                report.server
+            )),
+            DrainEnd::TimedOut => return Err(stays(&report, "something in the cluster does not go")),
+            DrainEnd::Failed { why } => return Err(stays(&report, why)),
+        }
+    }
+    Ok(())
+}
+
+fn stays(report: &DrainReport, why: &str) -> Failure {
+    let mut lines = vec![format!("nothing was destroyed: {why}")];
+    lines.extend(report.remaining.iter().map(|left| format!("  {left}")));
+    let mut failure = Failure::new(lines.join("\n"))
+        .hint("remove what stays there, then destroy again: what it made outside would be left behind");
+    failure.report = Some(Box::new(json!(report)));
+    failure
+}
