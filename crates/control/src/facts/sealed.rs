@@ -40,6 +40,7 @@ impl SealFactsError {
                 "write a `{RULES}` at the project's root with a `creation_rules` entry for the published path"
             )),
             Self::Rule(_) => Some(format!("add a rule for that path to `{RULES}`")),
+            Self::InClear => Some("encrypt all of the place: `encrypt = \"all\"`".to_owned()),
             Self::Read(_) | Self::Rules(_) | Self::Selection(_) | Self::Encrypt(_) => None,
         }
     }
