@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# `make demo`: the quickstart project from an empty home to applied, changed and destroyed, in a
-# temporary copy. Leaves nothing behind but the engine in the user's cache.
+# `make demo`: the quickstart project from an empty home to applied, changed and destroyed, then facts and gates, in
+# temporary copies. Leaves nothing behind but the engine in the user's cache.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 repository=$PWD
@@ -13,8 +13,10 @@ cargo build --quiet --package terrane
 target=$(scripts/target-dir.sh)
 
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/terrane-demo.XXXXXX")
+server=
 cleanup() {
   cd "$repository"
+  if [ -n "$server" ]; then kill "$server" || true; fi
   rm -rf "$scratch"
 }
 trap cleanup EXIT
@@ -35,6 +37,17 @@ heading() {
   number=$((number + 1))
   printf '\n%s── %d. %s%s\n' "$bold" "$number" "$1" "$plain"
   printf '   %s\n\n' "$2"
+}
+# A port that nobody listens on now.
+free_port() {
+  local port
+  while :; do
+    port=$((20000 + RANDOM % 20000))
+    if ! (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
+      printf '%s' "$port"
+      return
+    fi
+  done
 }
 run() {
   printf '$ %s\n' "$*"
@@ -79,6 +92,38 @@ run terrane apply --auto-approve
 heading "Destroy" \
   "Backwards: apps first, foundation last."
 run terrane destroy --auto-approve
+
+heading "Applied is not done" \
+  "Another project: its stack \`edge\` publishes facts for GitOps, and gates look at the world. Nobody listens there yet."
+cp -R "$repository/examples/edge" "$scratch/edge"
+cd "$scratch/edge"
+git init --quiet --bare ../facts.git
+EDGE_PORT=$(free_port)
+export EDGE_PORT
+status=0
+run terrane apply --auto-approve || status=$?
+if [ "$status" != 5 ]; then
+  printf 'error: a gate should have failed (exit 5), not %s\n' "$status" >&2
+  exit 1
+fi
+
+heading "What was published?" \
+  "One commit on a branch that only terrane writes: the run, the state and the source are in its trailers."
+run git --git-dir ../facts.git --no-pager log --format='%B' facts
+run git --git-dir ../facts.git --no-pager show facts:clusters/local/edge.yaml
+
+heading "Mend the world, and go on" \
+  "A server listens now. The retry begins at the gate; \`site\`, which waited for it, follows."
+TERRANE_HOME=$scratch/served terrane server --listen "127.0.0.1:$EDGE_PORT" 2>"$scratch/server.log" &
+server=$!
+run terrane apply --resume --auto-approve
+
+heading "Look again, at any time" \
+  "Exit code 5 if a gate does not pass: for a schedule, or for whoever is on call."
+run terrane verify
+kill "$server"
+wait "$server" || true
+server=
 
 if find "$scratch/quickstart" -name '*.tfstate*' -print -quit | grep -q .; then
   printf 'error: a state was left in the source tree\n' >&2

@@ -118,15 +118,12 @@ pub async fn run(
         let Some(name) = started.get(&id).cloned() else {
             continue;
         };
-        let report = match done {
-            Ok((_, report)) => report,
-            Err(_) => {
-                let Some(gate) = gates.iter().find(|gate| gate.name == name) else {
-                    continue;
-                };
-                let why = "the probe itself broke: this is a mistake of terrane".to_owned();
-                never_tried(gate, Verdict::CannotLook { why })
-            }
+        let report = if let Ok((_, report)) = done { report } else {
+            let Some(gate) = gates.iter().find(|gate| gate.name == name) else {
+                continue;
+            };
+            let why = "the probe itself broke: this is a mistake of terrane".to_owned();
+            never_tried(gate, Verdict::CannotLook { why })
         };
         work.tell(GateEvent::Ended(report.clone()));
         ended.insert(name.clone(), report.verdict.clone());

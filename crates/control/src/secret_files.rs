@@ -6,6 +6,7 @@
 mod editing;
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
@@ -401,7 +402,7 @@ async fn run(
         let program = program.clone();
         return Err(SecretFileError::NoProgram { program });
     };
-    let args: Vec<_> = args.iter().map(Into::into).collect();
+    let args: Vec<OsString> = args.iter().map(OsString::from).collect();
     let started = process::start_in_front(&found, &args, dir, env, &[]);
     let mut running = started.map_err(|source| SecretFileError::Run {
         program: program.clone(),

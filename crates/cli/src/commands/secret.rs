@@ -159,7 +159,7 @@ async fn edit(
                 if !process.stdin_is_terminal {
                     return Err(shown);
                 }
-                process.report(&shown);
+                let _ = process.report(&shown);
                 report::say("Press Enter to edit it again, Ctrl-C to leave it: ")?;
                 let mut answer = String::new();
                 let read = io::stdin().lock().read_line(&mut answer);

@@ -20,7 +20,7 @@ pub fn passes(reports: &[(String, GateReport)], look: Look) -> String {
     let kind_width = widest(passed.iter().map(|(_, report)| report.kind.as_str()));
     let mut out = String::new();
     for (_, report) in passed {
-        let said = report.evidence.as_ref().map(|seen| seen.brief());
+        let said = report.evidence.as_ref().map(model::gate::Evidence::brief);
         let said = text::clean(&said.unwrap_or_default()).into_owned();
         let line = format!(
             "{} {}   {}   {said}",

@@ -85,16 +85,13 @@ pub(super) fn seal(
     whole.push(0);
     whole.extend(format!("{keys:?}").into_bytes());
     let (digest, reused) = reuse(&whole);
-    let bytes = match reused {
-        Some(bytes) => bytes,
-        None => {
-            let format = match file.format {
-                Format::Yaml => sops::Format::Yaml,
-                Format::Json => sops::Format::Json,
-            };
-            let plain = String::from_utf8_lossy(&plain);
-            sops::encrypt(&plain, format, &rule, None, now)?.into_bytes()
-        }
+    let bytes = if let Some(bytes) = reused { bytes } else {
+        let format = match file.format {
+            Format::Yaml => sops::Format::Yaml,
+            Format::Json => sops::Format::Json,
+        };
+        let plain = String::from_utf8_lossy(&plain);
+        sops::encrypt(&plain, format, &rule, None, now)?.into_bytes()
     };
     Ok(Sealed {
         bytes,

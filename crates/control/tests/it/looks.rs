@@ -117,7 +117,8 @@ async fn certificates_gateways_and_load_balancers() {
         json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.7"}]}}),
     );
     let event = json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e"}, "type": "Warning", "count": 3,
-        "reason": "Failed", "message": "the order is invalid", "involvedObject": {"kind": "Certificate", "name": "tls"}});
+        "reason": "Failed", "message": "the order is invalid", "involvedObject": {
+            "kind": "Certificate", "name": "tls", "namespace": scene.namespace}});
     scene.cluster.post(
         &format!("/api/v1/namespaces/{}/events", scene.namespace),
         &event.to_string(),

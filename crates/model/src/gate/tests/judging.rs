@@ -424,7 +424,7 @@ fn sign_ins_good_and_bad() {
         }),
         with(&|seen| {
             seen.login_failed =
-                Some("200 without a redirect from https://argocd.example.io/auth/login".to_owned())
+                Some("200 without a redirect from https://argocd.example.io/auth/login".to_owned());
         }),
         with(&|seen| {
             seen.discovery = None;
