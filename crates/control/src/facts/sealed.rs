@@ -85,7 +85,9 @@ pub(super) fn seal(
     whole.push(0);
     whole.extend(format!("{keys:?}").into_bytes());
     let (digest, reused) = reuse(&whole);
-    let bytes = if let Some(bytes) = reused { bytes } else {
+    let bytes = if let Some(bytes) = reused {
+        bytes
+    } else {
         let format = match file.format {
             Format::Yaml => sops::Format::Yaml,
             Format::Json => sops::Format::Json,

@@ -166,14 +166,13 @@ fn is_secret_name(field: &str) -> bool {
         .split(['_', '-'])
         .filter(|word| !word.is_empty())
         .collect();
-    match words[..] {
+    matches!(
+        words[..],
         [
             ..,
-            "password" | "passwd" | "passphrase" | "secret" | "token",
-        ] => true,
-        [.., "private" | "api" | "access" | "secret", "key"] => true,
-        _ => false,
-    }
+            "password" | "passwd" | "passphrase" | "secret" | "token"
+        ] | [.., "private" | "api" | "access" | "secret", "key"]
+    )
 }
 
 /// Not a name, a number, a path or an address.

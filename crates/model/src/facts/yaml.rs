@@ -80,12 +80,18 @@ fn quoted(string: &str) -> String {
             '\r' => text.push_str("\\r"),
             '\t' => text.push_str("\\t"),
             '\u{feff}' | '\u{2028}' | '\u{2029}' | '\u{fffe}' | '\u{ffff}' => {
-                text.push_str(&format!("\\u{:04x}", u32::from(c)));
+                text.extend(escaped(c));
             }
-            c if c.is_control() => text.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c if c.is_control() => text.extend(escaped(c)),
             c => text.push(c),
         }
     }
     text.push('"');
     text
+}
+
+/// By its number; all that need it have at most four digits.
+fn escaped(c: char) -> impl Iterator<Item = char> {
+    let digits: Vec<char> = format!("{:04x}", u32::from(c)).chars().collect();
+    ['\\', 'u'].into_iter().chain(digits)
 }
