@@ -204,15 +204,12 @@ fn read_value(key: &str, process: &Process) -> Result<Secret, CommandError> {
         if let Ok(shown) = &shown {
             let mut hidden = shown.clone();
             hidden.local_modes.remove(LocalModes::ECHO);
-            drop(termios::tcsetattr(
-                io::stdin(),
-                OptionalActions::Now,
-                &hidden,
-            ));
+            // Who cannot be kept from showing it is not kept from giving it.
+            termios::tcsetattr(io::stdin(), OptionalActions::Now, &hidden).ok();
         }
         let read = io::stdin().lock().read_line(&mut text);
         if let Ok(shown) = &shown {
-            drop(termios::tcsetattr(io::stdin(), OptionalActions::Now, shown));
+            termios::tcsetattr(io::stdin(), OptionalActions::Now, shown).ok();
         }
         report::say("\n")?;
         read.map_err(failed)?;

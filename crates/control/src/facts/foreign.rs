@@ -220,14 +220,14 @@ impl Job<'_> {
     fn foreign(&self, commit: Commit, files: Vec<String>, rewritten: bool) -> PublishFactsError {
         PublishFactsError::Foreign {
             place: self.place.name.clone(),
-            foreign: ForeignCommit {
+            foreign: Box::new(ForeignCommit {
                 subject: commit.message.lines().next().unwrap_or_default().to_owned(),
                 commit: commit.id,
                 author: commit.author,
                 at: commit.at,
                 files,
                 rewritten,
-            },
+            }),
         }
     }
 }

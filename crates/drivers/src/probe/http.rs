@@ -109,7 +109,9 @@ impl Probes {
         };
         if wants_body {
             let whole = timeout(deadline.left(), self.read_whole(&mut response, &mut answer)).await;
-            if let Ok(read) = whole { read? } else {
+            if let Ok(read) = whole {
+                read?;
+            } else {
                 let so_far = answer.body.len();
                 let words = format!("no whole body: {so_far} bytes, then {}", deadline.words());
                 return Err(Unanswered::TooSlow(words));

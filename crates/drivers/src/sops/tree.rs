@@ -364,7 +364,9 @@ fn put_in_map(map: &mut Map, steps: &[String], value: Node, above: &str) -> Resu
         (*name == *key).then_some((node, rest))
     });
     let at = join(above, key);
-    if let Some((node, rest)) = found { put_in(node, rest, value, &at) } else {
+    if let Some((node, rest)) = found {
+        put_in(node, rest, value, &at)
+    } else {
         let mut node = Node::Null;
         put_in(&mut node, rest, value, &at)?;
         map.push(Entry::Item(key.clone(), node));

@@ -223,10 +223,12 @@ impl Host for Given<'_> {
     }
 
     fn ask(&self, ask: Ask) -> Fetched {
-        if let Some(value) = self.resolving.values.answer(&ask) { Fetched::Given {
-            value,
-            sensitive: false,
-        } } else {
+        if let Some(value) = self.resolving.values.answer(&ask) {
+            Fetched::Given {
+                value,
+                sensitive: false,
+            }
+        } else {
             self.resolving.asks.borrow_mut().insert(ask);
             Fetched::Later
         }

@@ -170,7 +170,7 @@ fn is_secret_name(field: &str) -> bool {
         words[..],
         [
             ..,
-            "password" | "passwd" | "passphrase" | "secret" | "token"
+            "password" | "passwd" | "passphrase" | "secret" | "token",
         ] | [.., "private" | "api" | "access" | "secret", "key"]
     )
 }

@@ -1,6 +1,8 @@
 //! YAML that says the same to every reader: texts are always quoted, so that no `no`, `1e3` or `::1` turns into
 //! something else, whichever version of YAML reads it. Equal values are equal bytes.
 
+use std::fmt::Write as _;
+
 use serde_json::{Map, Value};
 
 use crate::digits;
@@ -79,19 +81,17 @@ fn quoted(string: &str) -> String {
             '\n' => text.push_str("\\n"),
             '\r' => text.push_str("\\r"),
             '\t' => text.push_str("\\t"),
-            '\u{feff}' | '\u{2028}' | '\u{2029}' | '\u{fffe}' | '\u{ffff}' => {
-                text.extend(escaped(c));
+            c if c.is_control()
+                || matches!(
+                    c,
+                    '\u{feff}' | '\u{2028}' | '\u{2029}' | '\u{fffe}' | '\u{ffff}'
+                ) =>
+            {
+                let _ = write!(text, "\\u{:04x}", u32::from(c));
             }
-            c if c.is_control() => text.extend(escaped(c)),
             c => text.push(c),
         }
     }
     text.push('"');
     text
-}
-
-/// By its number; all that need it have at most four digits.
-fn escaped(c: char) -> impl Iterator<Item = char> {
-    let digits: Vec<char> = format!("{:04x}", u32::from(c)).chars().collect();
-    ['\\', 'u'].into_iter().chain(digits)
 }

@@ -67,7 +67,9 @@ async fn drain_all(job: &Job<'_>, blocks: &[StageBlock]) -> Result<(), Failure> 
                 Progress::Suspended(object) => format!("no longer reconciled: {object}"),
                 Progress::ScaledDown(object) => format!("scaled down: {object}"),
                 Progress::Deleted(object) => format!("deleted: {object}"),
-                Progress::Waiting(left) => format!("waits for {} to go", count(left.len(), "object")),
+                Progress::Waiting(left) => {
+                    format!("waits for {} to go", count(left.len(), "object"))
+                }
             });
         };
         let report = drain::run(config, ground, LIMIT, &mut said).await;
@@ -87,8 +89,9 @@ async fn drain_all(job: &Job<'_>, blocks: &[StageBlock]) -> Result<(), Failure> 
 fn stays(report: &DrainReport, why: &str) -> Failure {
     let mut lines = vec![format!("nothing was destroyed: {why}")];
     lines.extend(report.remaining.iter().map(|left| format!("  {left}")));
-    let mut failure = Failure::new(lines.join("\n"))
-        .hint("remove what stays there, then destroy again: what it made outside would be left behind");
+    let mut failure = Failure::new(lines.join("\n")).hint(
+        "remove what stays there, then destroy again: what it made outside would be left behind",
+    );
     failure.report = Some(Box::new(json!(report)));
     failure
 }

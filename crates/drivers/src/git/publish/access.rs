@@ -304,7 +304,9 @@ fn check_branch(branch: &str) -> Result<(), AccessError> {
         && !["..", "//", "@{", "/."]
             .iter()
             .any(|bad| branch.contains(bad))
-        && !branch.split('/').any(|part| part.ends_with(".lock"));
+        && !branch
+            .split('/')
+            .any(|part| part.strip_suffix(".lock").is_some());
     if is_good {
         return Ok(());
     }

@@ -287,18 +287,18 @@ fn pages_good_and_bad() {
         json_type,
         r#"{"status":"ok","items":[{"port":8080,"a.b":true}]}"#,
     );
-    let full = object(json!({
+    let full = json!({
         "url": url,
         "expect_headers": { "content-type": "application/json" },
         "body": "\"status\":\\s*\"ok\"",
         "json": { "status": "ok", "items[0].port": "8080", "$.items[0][\"a.b\"]": true },
-    }));
-    let wrong = object(json!({
+    });
+    let wrong = json!({
         "url": url,
         "expect_headers": { "content-type": "text/plain", "x-none": "1", "set-cookie": "c" },
         "body": "down",
         "json": { "status": "down", "items[7]": 1 },
-    }));
+    });
     let moved = page(301, &[("location", "/elsewhere")], "");
     let to = "https://example.io/elsewhere?a=b";
     let said = [
