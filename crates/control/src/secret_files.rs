@@ -260,10 +260,9 @@ impl<'a> SecretFiles<'a> {
     /// What the nearest rules say of a file.
     fn rule_for(&self, file: &Place) -> Result<Rule, SecretFileError> {
         let (rules_path, rules) =
-            self.rules_for(file)?
-                .ok_or_else(|| SecretFileError::NoRules {
-                    path: file.shown.clone(),
-                })?;
+            Self::rules_for(file)?.ok_or_else(|| SecretFileError::NoRules {
+                path: file.shown.clone(),
+            })?;
         let dir = rules_path.parent().unwrap_or(Path::new("/"));
         let below = absolute(&file.path);
         let below = below.strip_prefix(dir).unwrap_or(&below).to_string_lossy();
@@ -276,11 +275,11 @@ impl<'a> SecretFiles<'a> {
     }
 
     fn layout_for(&self, file: &Place) -> Result<Layout, SecretFileError> {
-        let found = self.rules_for(file)?;
+        let found = Self::rules_for(file)?;
         Ok(found.map_or_else(Layout::default, |(_, rules)| rules.layout()))
     }
 
-    fn rules_for(&self, file: &Place) -> Result<Option<(PathBuf, Rules)>, SecretFileError> {
+    fn rules_for(file: &Place) -> Result<Option<(PathBuf, Rules)>, SecretFileError> {
         let start = absolute(&file.path);
         let candidates = start.ancestors().skip(1).map(|dir| dir.join(RULES));
         let Some(path) = candidates.into_iter().find(|path| path.is_file()) else {

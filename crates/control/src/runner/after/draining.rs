@@ -48,10 +48,15 @@ async fn drain_all(job: &Job<'_>, blocks: &[StageBlock]) -> Result<(), Failure> 
     let part = part_of(job, Stage::Bootstrapping, blocks).await?;
     let resolved = match part.values.resolve(blocks) {
         Ok(resolved) => resolved,
-        // What was never applied, or only in part, made no cluster that could be reached.
-        Err(err) => {
-            job.warn(&format!("no cluster was drained: {err}"));
+        // What was never applied made no cluster.
+        Err(_) if part.values.outputs().is_empty() => {
+            job.warn("no cluster was drained: the stack has no outputs");
             return Ok(());
+        }
+        Err(err) => {
+            let failure =
+                Failure::because("nothing was destroyed: could not find its cluster", &err);
+            return Err(failure.hint("what the cluster made outside of itself must go first"));
         }
     };
     let configs = clusters(&resolved)

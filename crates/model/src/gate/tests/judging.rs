@@ -1,3 +1,5 @@
+//! What is seen, judged.
+
 use std::collections::BTreeMap;
 
 use super::*;
