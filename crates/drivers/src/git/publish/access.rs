@@ -6,9 +6,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use base64::Engine as _;
@@ -269,6 +269,7 @@ pub(super) fn prepare(
 fn write_key(secret: &Secret, private: &Path) -> io::Result<(tempfile::TempDir, String)> {
     let dir = tempfile::Builder::new()
         .prefix("key-")
+        .permissions(Permissions::from_mode(0o700))
         .tempdir_in(private)?;
     let path = dir.path().join("key");
     let mut options = File::options();
