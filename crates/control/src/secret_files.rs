@@ -137,12 +137,12 @@ impl<'a> SecretFiles<'a> {
     ) -> Result<(String, Rule), SecretFileError> {
         let file = self.find(path)?;
         let rule = match recipients {
-            [] => self.rule_for(&file)?,
+            [] => Self::rule_for(&file)?,
             named => {
                 let parsed: Result<Vec<Recipient>, _> =
                     named.iter().map(|recipient| recipient.parse()).collect();
                 Rule {
-                    layout: self.layout_for(&file)?,
+                    layout: Self::layout_for(&file)?,
                     ..Rule::for_recipients(parsed?)
                 }
             }
@@ -155,7 +155,7 @@ impl<'a> SecretFiles<'a> {
     /// An encrypted file in clear.
     pub fn decrypt(&self, path: &Path) -> Result<Secret, SecretFileError> {
         let file = self.find(path)?;
-        let layout = self.layout_for(&file)?;
+        let layout = Self::layout_for(&file)?;
         Ok(self.open(&file)?.plain(layout))
     }
 
@@ -179,10 +179,10 @@ impl<'a> SecretFiles<'a> {
         let file = self.find(path)?;
         let (opened, rule) = if file.path.exists() {
             let opened = self.open(&file)?;
-            let rule = opened.rule(self.layout_for(&file)?)?;
+            let rule = opened.rule(Self::layout_for(&file)?)?;
             (opened, rule)
         } else {
-            (self.empty(&file)?, self.rule_for(&file)?)
+            (self.empty(&file)?, Self::rule_for(&file)?)
         };
         let mut changed = opened.clone();
         let put = match value {
@@ -203,12 +203,12 @@ impl<'a> SecretFiles<'a> {
     pub fn rotate(&self, path: &Path) -> Result<Written, SecretFileError> {
         let file = self.find(path)?;
         let opened = self.open(&file)?;
-        let rule = match self.rule_for(&file) {
+        let rule = match Self::rule_for(&file) {
             Ok(rule) => Rule {
                 recipients: rule.recipients,
-                ..opened.rule(self.layout_for(&file)?)?
+                ..opened.rule(Self::layout_for(&file)?)?
             },
-            Err(err) if err.is_no_rule() => opened.rule(self.layout_for(&file)?)?,
+            Err(err) if err.is_no_rule() => opened.rule(Self::layout_for(&file)?)?,
             Err(err) => return Err(err),
         };
         let sealed = opened.rotate(&rule, Timestamp::now());
@@ -258,7 +258,7 @@ impl<'a> SecretFiles<'a> {
     }
 
     /// What the nearest rules say of a file.
-    fn rule_for(&self, file: &Place) -> Result<Rule, SecretFileError> {
+    fn rule_for(file: &Place) -> Result<Rule, SecretFileError> {
         let (rules_path, rules) =
             Self::rules_for(file)?.ok_or_else(|| SecretFileError::NoRules {
                 path: file.shown.clone(),
@@ -274,7 +274,7 @@ impl<'a> SecretFiles<'a> {
             })
     }
 
-    fn layout_for(&self, file: &Place) -> Result<Layout, SecretFileError> {
+    fn layout_for(file: &Place) -> Result<Layout, SecretFileError> {
         let found = Self::rules_for(file)?;
         Ok(found.map_or_else(Layout::default, |(_, rules)| rules.layout()))
     }
@@ -297,7 +297,7 @@ impl<'a> SecretFiles<'a> {
 
     /// A file that is not there yet.
     fn empty(&self, file: &Place) -> Result<Opened, SecretFileError> {
-        let rule = self.rule_for(file)?;
+        let rule = Self::rule_for(file)?;
         sops::empty(file.format, &rule).map_err(|source| file.not_encrypted(source))
     }
 }

@@ -164,7 +164,7 @@ impl Current {
                 Some(git) => git.head()?,
                 None => None,
             },
-            stacks: at_one_branch(publishers(project), &places),
+            stacks: at_one_branch(&publishers(project), &places),
             places,
             outputs,
         })
@@ -191,7 +191,7 @@ impl Current {
 
 /// Two blocks that lead to one branch are one place: who publishes to either publishes there.
 fn at_one_branch(
-    publishers: BTreeMap<String, BTreeSet<String>>,
+    publishers: &BTreeMap<String, BTreeSet<String>>,
     places: &BTreeMap<String, Place>,
 ) -> BTreeMap<String, BTreeSet<String>> {
     let branch = |name: &str| {
