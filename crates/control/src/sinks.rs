@@ -26,7 +26,7 @@ pub enum SinkError {
     },
     #[error("{object} was changed by {}: {}", managers.join(", "), fields.join(", "))]
     Foreign {
-        object: ObjectRef,
+        object: Box<ObjectRef>,
         managers: Vec<String>,
         fields: Vec<String>,
     },
@@ -75,7 +75,7 @@ pub async fn put(
     })?;
     match outcome {
         ObjectOutcome::HandedOver { managers, fields } => Err(SinkError::Foreign {
-            object,
+            object: Box::new(object),
             managers,
             fields,
         }),

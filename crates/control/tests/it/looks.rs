@@ -1,6 +1,7 @@
 //! What gates see of a cluster.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 
 use control::gates::{Around, run};
 use drivers::kubernetes::{AgentObjects, ClusterLook, Clusters, Wanted};
@@ -32,6 +33,7 @@ impl Scene {
     }
 
     /// Makes an object and gives it a status.
+    #[expect(clippy::needless_pass_by_value, reason = "written where it is called")]
     fn make(&self, group: &str, plural: &str, object: Value, status: Value) {
         let path = format!("{group}/namespaces/{}/{plural}", self.namespace);
         let name = object["metadata"]["name"].as_str().unwrap().to_owned();
@@ -68,12 +70,10 @@ impl Scene {
         let mut text = String::new();
         for object in &look.objects {
             let mark = if object.is_well { "well" } else { "NOT" };
-            text += &format!(
-                "{mark} {}: {} [{}]\n",
-                object.object, object.seen, object.expected
-            );
+            let (object_name, seen, expected) = (&object.object, &object.seen, &object.expected);
+            writeln!(text, "{mark} {object_name}: {seen} [{expected}]").unwrap();
             for note in &object.notes {
-                text += &format!("    {note}\n");
+                writeln!(text, "    {note}").unwrap();
             }
         }
         text.replace(&self.namespace, "NS")
@@ -316,11 +316,11 @@ async fn gates_on_clusters_pass_and_fail_with_evidence() {
     };
     let (events, _heard) = tokio::sync::mpsc::unbounded_channel();
     let reports = run(gates, around, &events).await;
-    let told: String = reports
+    let told: Vec<String> = reports
         .iter()
-        .map(|report| format!("{}: {}\n", report.name, report.verdict.brief()))
+        .map(|report| format!("{}: {}", report.name, report.verdict.brief()))
         .collect();
-    let told = told.replace(&scene.namespace, "NS");
+    let told = told.join("\n").replace(&scene.namespace, "NS");
     insta::assert_snapshot!(told, @r"
     address: passed
     other-address: Service NS/web: status.loadBalancer.ingress[0].ip = 192.0.2.7
