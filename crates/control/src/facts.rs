@@ -116,7 +116,7 @@ pub enum PublishFactsError {
     #[error("somebody else wrote to `{place}`: {foreign}")]
     Foreign {
         place: String,
-        foreign: ForeignCommit,
+        foreign: Box<ForeignCommit>,
     },
     #[error("the branch `{branch}` of `{place}` is gone")]
     BranchGone { place: String, branch: String },

@@ -65,7 +65,7 @@ pub enum GateEvent {
         said: String,
         again_in: Duration,
     },
-    Ended(GateReport),
+    Ended(Box<GateReport>),
 }
 
 /// Runs the gates to their ends and says how each ended, in their order. Dropping this stops all of them.
@@ -99,7 +99,7 @@ pub async fn run(
                 Standing::Stopped(Stop { after }) => {
                     moved = true;
                     let report = never_tried(gate, Verdict::NotTried { after });
-                    work.tell(GateEvent::Ended(report.clone()));
+                    work.tell(GateEvent::Ended(Box::new(report.clone())));
                     ended.insert(gate.name.clone(), report.verdict.clone());
                     reports.insert(gate.name.clone(), report);
                 }
@@ -118,17 +118,16 @@ pub async fn run(
         let Some(name) = started.get(&id).cloned() else {
             continue;
         };
-        let report = match done {
-            Ok((_, report)) => report,
-            Err(_) => {
-                let Some(gate) = gates.iter().find(|gate| gate.name == name) else {
-                    continue;
-                };
-                let why = "the probe itself broke: this is a mistake of terrane".to_owned();
-                never_tried(gate, Verdict::CannotLook { why })
-            }
+        let report = if let Ok((_, report)) = done {
+            report
+        } else {
+            let Some(gate) = gates.iter().find(|gate| gate.name == name) else {
+                continue;
+            };
+            let why = "the probe itself broke: this is a mistake of terrane".to_owned();
+            never_tried(gate, Verdict::CannotLook { why })
         };
-        work.tell(GateEvent::Ended(report.clone()));
+        work.tell(GateEvent::Ended(Box::new(report.clone())));
         ended.insert(name.clone(), report.verdict.clone());
         reports.insert(name, report);
     }

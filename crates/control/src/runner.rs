@@ -223,12 +223,15 @@ impl Failure {
             message: clean(&self.message),
             diagnostics,
             serial,
-            hint: self.hint,
+            hint: self.hint.as_deref().map(clean),
             refused: self.refused,
             interrupted: self.interrupted,
             policy: *self.policy,
             left: self.left,
-            report: self.report,
+            report: self.report.map(|mut report| {
+                mask.mask_value(&mut report);
+                report
+            }),
         }
     }
 }

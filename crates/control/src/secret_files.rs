@@ -6,6 +6,7 @@
 mod editing;
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
@@ -34,7 +35,10 @@ pub enum SecretFileError {
     #[error("could not read the rules in `{}`", path.display())]
     Rules { path: PathBuf, source: RulesError },
     #[error("no rule of `{}` can be used", path.display())]
-    Rule { path: PathBuf, source: RuleError },
+    Rule {
+        path: PathBuf,
+        source: Box<RuleError>,
+    },
     #[error("nothing says for whom to encrypt `{}`: there is no `{RULES}` beside or above it", path.display())]
     NoRules { path: PathBuf },
     #[error(transparent)]
@@ -42,9 +46,15 @@ pub enum SecretFileError {
     #[error("could not read the private keys")]
     Identities(#[from] IdentityError),
     #[error("could not decrypt `{}`", path.display())]
-    Decrypt { path: PathBuf, source: DecryptError },
+    Decrypt {
+        path: PathBuf,
+        source: Box<DecryptError>,
+    },
     #[error("could not encrypt `{}`", path.display())]
-    Encrypt { path: PathBuf, source: EncryptError },
+    Encrypt {
+        path: PathBuf,
+        source: Box<EncryptError>,
+    },
     #[error("`{}` has no value at `{key}`", path.display())]
     NoKey { path: PathBuf, key: String },
     #[error("`{key}` cannot be set in `{}`", path.display())]
@@ -66,6 +76,15 @@ pub enum SecretFileError {
 }
 
 impl SecretFileError {
+    /// Whether nothing says how a file is encrypted.
+    fn is_no_rule(&self) -> bool {
+        match self {
+            Self::NoRules { .. } => true,
+            Self::Rule { source, .. } => matches!(**source, RuleError::NoneMatches { .. }),
+            _ => false,
+        }
+    }
+
     /// The next step, where there is one.
     pub fn hint(&self) -> Option<String> {
         match self {
@@ -75,16 +94,15 @@ impl SecretFileError {
             Self::NoRules { .. } => Some(format!(
                 "write a `{RULES}` with `creation_rules`, or name somebody: `--recipient age1…`"
             )),
-            Self::Decrypt { source, .. } => match source {
+            Self::Decrypt { source, .. } => match &**source {
                 DecryptError::Metadata(_) => Some(
                     "`terrane secret encrypt FILE --in-place` encrypts a plain file".to_owned(),
                 ),
                 _ => source.hint(),
             },
-            Self::Encrypt {
-                source: EncryptError::Reserved,
-                ..
-            } => Some("`terrane secret edit` changes a file that is encrypted".to_owned()),
+            Self::Encrypt { source, .. } if matches!(**source, EncryptError::Reserved) => {
+                Some("`terrane secret edit` changes a file that is encrypted".to_owned())
+            }
             Self::NoKey { .. } => {
                 Some("paths are written with dots: `database.password`, `hosts.0.key`".to_owned())
             }
@@ -190,13 +208,7 @@ impl<'a> SecretFiles<'a> {
                 recipients: rule.recipients,
                 ..opened.rule(self.layout_for(&file)?)?
             },
-            Err(
-                SecretFileError::NoRules { .. }
-                | SecretFileError::Rule {
-                    source: RuleError::NoneMatches { .. },
-                    ..
-                },
-            ) => opened.rule(self.layout_for(&file)?)?,
+            Err(err) if err.is_no_rule() => opened.rule(self.layout_for(&file)?)?,
             Err(err) => return Err(err),
         };
         let sealed = opened.rotate(&rule, Timestamp::now());
@@ -229,7 +241,7 @@ impl<'a> SecretFiles<'a> {
         sops::decrypt(text.expose(), file.format, &identities).map_err(|source| {
             SecretFileError::Decrypt {
                 path: file.shown.clone(),
-                source,
+                source: Box::new(source),
             }
         })
     }
@@ -248,10 +260,9 @@ impl<'a> SecretFiles<'a> {
     /// What the nearest rules say of a file.
     fn rule_for(&self, file: &Place) -> Result<Rule, SecretFileError> {
         let (rules_path, rules) =
-            self.rules_for(file)?
-                .ok_or_else(|| SecretFileError::NoRules {
-                    path: file.shown.clone(),
-                })?;
+            Self::rules_for(file)?.ok_or_else(|| SecretFileError::NoRules {
+                path: file.shown.clone(),
+            })?;
         let dir = rules_path.parent().unwrap_or(Path::new("/"));
         let below = absolute(&file.path);
         let below = below.strip_prefix(dir).unwrap_or(&below).to_string_lossy();
@@ -259,16 +270,16 @@ impl<'a> SecretFiles<'a> {
             .for_path(&below)
             .map_err(|source| SecretFileError::Rule {
                 path: rules_path.clone(),
-                source,
+                source: Box::new(source),
             })
     }
 
     fn layout_for(&self, file: &Place) -> Result<Layout, SecretFileError> {
-        let found = self.rules_for(file)?;
+        let found = Self::rules_for(file)?;
         Ok(found.map_or_else(Layout::default, |(_, rules)| rules.layout()))
     }
 
-    fn rules_for(&self, file: &Place) -> Result<Option<(PathBuf, Rules)>, SecretFileError> {
+    fn rules_for(file: &Place) -> Result<Option<(PathBuf, Rules)>, SecretFileError> {
         let start = absolute(&file.path);
         let candidates = start.ancestors().skip(1).map(|dir| dir.join(RULES));
         let Some(path) = candidates.into_iter().find(|path| path.is_file()) else {
@@ -331,7 +342,7 @@ impl Place {
     fn not_encrypted(&self, source: EncryptError) -> SecretFileError {
         SecretFileError::Encrypt {
             path: self.shown.clone(),
-            source,
+            source: Box::new(source),
         }
     }
 
@@ -401,7 +412,7 @@ async fn run(
         let program = program.clone();
         return Err(SecretFileError::NoProgram { program });
     };
-    let args: Vec<_> = args.iter().map(Into::into).collect();
+    let args: Vec<OsString> = args.iter().map(OsString::from).collect();
     let started = process::start_in_front(&found, &args, dir, env, &[]);
     let mut running = started.map_err(|source| SecretFileError::Run {
         program: program.clone(),

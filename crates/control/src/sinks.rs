@@ -21,7 +21,7 @@ pub enum SinkError {
     Values(#[from] SinkValuesError),
     #[error("could not reach the cluster of {object}")]
     Cluster {
-        object: ObjectRef,
+        object: Box<ObjectRef>,
         source: Box<KubernetesError>,
     },
     #[error("{object} was changed by {}: {}", managers.join(", "), fields.join(", "))]
@@ -70,7 +70,7 @@ pub async fn put(
         apply::apply_one(&client, &manifest, take_over).await
     };
     let outcome = work.await.map_err(|source| SinkError::Cluster {
-        object: object.clone(),
+        object: Box::new(object.clone()),
         source: Box::new(source),
     })?;
     match outcome {
@@ -97,7 +97,7 @@ pub async fn compare(
         client.get_ref(&object).await
     };
     let live = work.await.map_err(|source| SinkError::Cluster {
-        object: object.clone(),
+        object: Box::new(object.clone()),
         source: Box::new(source),
     })?;
     let Some(live) = live else {
@@ -134,7 +134,7 @@ pub async fn withdraw(sink: &Sink, ground: Ground<'_>) -> Result<bool, SinkError
         Ok(true)
     };
     work.await.map_err(|source| SinkError::Cluster {
-        object: object.clone(),
+        object: Box::new(object.clone()),
         source: Box::new(source),
     })
 }

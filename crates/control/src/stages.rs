@@ -192,7 +192,21 @@ async fn secret(reference: &str, side: &Side<'_>) -> Result<Secret, StageValuesE
     };
     let found = match reference.parse::<Reference>().map_err(failed)? {
         Reference::Env(name) => side.asker.env().get(&name).map(Secret::new),
-        Reference::File(_) | Reference::Sops { .. } => side.asker.file(reference),
+        // Whoever asks for a run brings them along; who looks by hand reads them here.
+        Reference::File(path) => match side.asker.file(reference) {
+            Some(secret) => Some(secret),
+            None => {
+                let home = side.asker.env().get("HOME").map(Path::new);
+                Some(secrets::read_file(&path, side.root, home).map_err(failed)?)
+            }
+        },
+        Reference::Sops { path, key } => match side.asker.file(reference) {
+            Some(secret) => Some(secret),
+            None => {
+                let env = side.asker.env();
+                Some(secrets::read_sops(&path, &key, side.root, env).map_err(failed)?)
+            }
+        },
         Reference::Command(words) => {
             let said = secrets::run_command(&words, side.root, side.env).await;
             Some(said.map_err(failed)?)

@@ -65,9 +65,15 @@ pub enum SecretError {
     #[error("the name of `{path}` does not say its format")]
     Format { path: String },
     #[error("could not read the private keys for `{path}`")]
-    Identities { path: String, source: IdentityError },
+    Identities {
+        path: String,
+        source: Box<IdentityError>,
+    },
     #[error("could not decrypt `{path}`")]
-    Decrypt { path: String, source: DecryptError },
+    Decrypt {
+        path: String,
+        source: Box<DecryptError>,
+    },
     #[error("`{path}` has no value at `{key}`")]
     NoSuchValue { path: String, key: String },
     #[error("could not run the secret command `{program}`")]
@@ -177,10 +183,12 @@ pub fn read_sops(
     let text = read_file(path, root, asker.get("HOME").map(Path::new))?;
     let identities = Identities::from_environment(asker).map_err(|source| {
         let path = path.to_owned();
+        let source = Box::new(source);
         SecretError::Identities { path, source }
     })?;
     let opened = sops::decrypt(text.expose(), format, &identities).map_err(|source| {
         let path = path.to_owned();
+        let source = Box::new(source);
         SecretError::Decrypt { path, source }
     })?;
     opened.value(key).ok_or_else(|| SecretError::NoSuchValue {

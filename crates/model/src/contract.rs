@@ -294,7 +294,7 @@ impl Contract {
     fn expected(&self, node: &Value, failed: Option<&ValidationErrorKind>) -> String {
         let node = self.resolve(node);
         if let Some(options) = node.get("enum").and_then(Value::as_array) {
-            let options: Vec<String> = options.iter().map(|option| shown(option)).collect();
+            let options: Vec<String> = options.iter().map(shown).collect();
             return format!("one of {}", options.join(", "));
         }
         if let Some(words) = node.get("description").and_then(Value::as_str) {

@@ -77,9 +77,12 @@ pub struct ResolvedBlock {
 
 impl std::fmt::Debug for ResolvedBlock {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let shown = |(key, value): (&String, &Value)| match self.sensitive.contains(key) {
-            true => format!("{key} = [sensitive]"),
-            false => format!("{key} = {value}"),
+        let shown = |(key, value): (&String, &Value)| {
+            if self.sensitive.contains(key) {
+                format!("{key} = [sensitive]")
+            } else {
+                format!("{key} = {value}")
+            }
         };
         let attrs: Vec<String> = self.attrs.iter().map(shown).collect();
         f.debug_struct("ResolvedBlock")

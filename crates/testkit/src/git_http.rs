@@ -126,10 +126,8 @@ impl Served {
         let mut text = format!("HTTP/1.1 {}\r\n", status.unwrap_or("200 OK"));
         others.for_each(|line| text.extend([line, "\r\n"]));
         let content = content.get(4..).unwrap_or_default();
-        text.push_str(&format!(
-            "Content-Length: {}\r\nConnection: close\r\n\r\n",
-            content.len()
-        ));
+        let length = content.len().to_string();
+        text.extend(["Content-Length: ", &length, "\r\nConnection: close\r\n\r\n"]);
         stream.write_all(text.as_bytes())?;
         stream.write_all(content)
     }

@@ -252,7 +252,7 @@ fn difference(stack: &StackName, compared: &Compared) -> String {
         ],
     ));
     if let Some(foreign) = &compared.foreign {
-        text.push_str(&format!("  ! {foreign}\n"));
+        text.extend(["  ! ", &foreign.to_string(), "\n"]);
     }
     text
 }

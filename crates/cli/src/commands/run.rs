@@ -51,7 +51,7 @@ pub(crate) async fn run(
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
     match args.command {
-        RunCommand::Logs(args) => logs::logs(&args, global, process).await,
+        RunCommand::Logs(args) => Box::pin(logs::logs(&args, global, process)).await,
         RunCommand::Cancel(args) => cancel::cancel(&args, global, process).await,
         RunCommand::Imports(args) => imports::imports(&args, global, process).await,
         RunCommand::List(args) => list::list(&args, global, process).await,

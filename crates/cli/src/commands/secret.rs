@@ -159,7 +159,7 @@ async fn edit(
                 if !process.stdin_is_terminal {
                     return Err(shown);
                 }
-                process.report(&shown);
+                let _ = process.report(&shown);
                 report::say("Press Enter to edit it again, Ctrl-C to leave it: ")?;
                 let mut answer = String::new();
                 let read = io::stdin().lock().read_line(&mut answer);
@@ -204,15 +204,12 @@ fn read_value(key: &str, process: &Process) -> Result<Secret, CommandError> {
         if let Ok(shown) = &shown {
             let mut hidden = shown.clone();
             hidden.local_modes.remove(LocalModes::ECHO);
-            drop(termios::tcsetattr(
-                io::stdin(),
-                OptionalActions::Now,
-                &hidden,
-            ));
+            // Who cannot be kept from showing it is not kept from giving it.
+            termios::tcsetattr(io::stdin(), OptionalActions::Now, &hidden).ok();
         }
         let read = io::stdin().lock().read_line(&mut text);
         if let Ok(shown) = &shown {
-            drop(termios::tcsetattr(io::stdin(), OptionalActions::Now, shown));
+            termios::tcsetattr(io::stdin(), OptionalActions::Now, shown).ok();
         }
         report::say("\n")?;
         read.map_err(failed)?;

@@ -223,9 +223,10 @@ impl Watch {
     }
 
     fn hear(&mut self, stack: &StackName, event: GateEvent) {
-        let (GateEvent::Began { gate }
-        | GateEvent::Looked { gate, .. }
-        | GateEvent::Ended(GateReport { name: gate, .. })) = &event;
+        let gate = match &event {
+            GateEvent::Began { gate } | GateEvent::Looked { gate, .. } => gate,
+            GateEvent::Ended(report) => &report.name,
+        };
         let Some((at, began)) = self.rows.get_mut(&(stack.clone(), gate.clone())) else {
             return;
         };

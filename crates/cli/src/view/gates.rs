@@ -20,7 +20,7 @@ pub fn passes(reports: &[(String, GateReport)], look: Look) -> String {
     let kind_width = widest(passed.iter().map(|(_, report)| report.kind.as_str()));
     let mut out = String::new();
     for (_, report) in passed {
-        let said = report.evidence.as_ref().map(|seen| seen.brief());
+        let said = report.evidence.as_ref().map(model::gate::Evidence::brief);
         let said = text::clean(&said.unwrap_or_default()).into_owned();
         let line = format!(
             "{} {}   {}   {said}",
@@ -72,7 +72,7 @@ pub fn failure(stack: &str, report: &GateReport, look: Look) -> String {
 }
 
 fn push_miss(out: &mut String, miss: &Miss, since: &str, look: Look) {
-    out.push_str(&format!("    {}\n", text::clean(&miss.subject)));
+    out.extend(["    ", &*text::clean(&miss.subject), "\n"]);
     row(out, "expected", &miss.expected, look);
     row(out, "seen", &format!("{}{since}", miss.seen), look);
     if let Some(also) = &miss.also {
@@ -89,7 +89,7 @@ fn row(out: &mut String, word: &str, words: &str, look: Look) {
     };
     for (at, line) in text::wrap(&text::clean(words), room).iter().enumerate() {
         let word = if at == 0 { word } else { "" };
-        out.push_str(&format!("      {}   {line}\n", text::pad(word, width)));
+        out.extend(["      ", &*text::pad(word, width), "   ", line, "\n"]);
     }
 }
 

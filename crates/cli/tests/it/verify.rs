@@ -123,16 +123,54 @@ fn the_world_is_as_the_outputs_say_and_then_it_is_not() {
     let (dns, page) = (Dns::start(ZONE), Page::start(200));
     let test = applied(GATES, &dns, &page);
     let passed = test.cli(&["verify"]).expect(0);
-    assert_snapshot!(steady(&passed, &dns, &page), @"");
+    assert_snapshot!(steady(&passed, &dns, &page), @"
+    ✓ address         equal     2 values are 203.0.113.7
+    ✓ page            http      200 from http://PAGE/health
+    ✓ script          command   sh: exit code 0
+    ✓ wildcard-dev    dns       *.dev.example.io: 203.0.113.7
+    ✓ wildcard-prod   dns       *.prod.example.io: 203.0.113.8
+    5 of 5 gates passed
+    ── stderr
+    gates of `app`
+    ");
 
     dns.change("*.dev A 203.0.113.7\n*.prod A 198.51.100.4");
     let failed = test.cli(&["verify", "app", "--once"]).expect(5);
-    assert_snapshot!(steady(&failed, &dns, &page), @"");
+    assert_snapshot!(steady(&failed, &dns, &page), @"
+    ✓ address        equal     2 values are 203.0.113.7
+    ✓ script         command   sh: exit code 0
+    ✓ wildcard-dev   dns       *.dev.example.io: 203.0.113.7
+    ── stderr
+    gates of `app`
+    ✗ gate `page` (http) on app was not tried: it comes after `wildcard-prod`
+    ✗ gate `wildcard-prod` (dns) on app, after TIME (1 look)
+        *.prod.example.io
+          expected   203.0.113.8
+          seen       198.51.100.4 from RESOLVER, TTL 300
+          see also   dig @127.0.0.1 -p PORT any-label.prod.example.io A
+    error: not verified: 2 of 5 gates did not pass
+    hint: mend what was seen, then look again: `terrane verify`
+    [exit 5]
+    ");
 
     dns.change(ZONE);
     page.answers(503);
     let failed = test.cli(&["verify", "--gate", "page", "--once"]).expect(5);
-    assert_snapshot!(steady(&failed, &dns, &page), @"");
+    assert_snapshot!(steady(&failed, &dns, &page), @r#"
+    ✓ wildcard-dev    dns   *.dev.example.io: 203.0.113.7
+    ✓ wildcard-prod   dns   *.prod.example.io: 203.0.113.8
+    ── stderr
+    gates of `app`
+    ✗ gate `page` (http) on app, after TIME (1 look)
+        status
+          expected   200
+          seen       503
+          also       the page says: {"status":"fine"}
+          see also   curl --include --header 'Authorization: …' http://PAGE/health
+    error: not verified: 1 of 3 gates did not pass
+    hint: mend what was seen, then look again: `terrane verify`
+    [exit 5]
+    "#);
     for said in [passed, failed, test.cli(&["verify", "--once", "--json"])] {
         let all = format!("{}{}", said.stdout, said.stderr);
         assert!(!all.contains("s3cr3t"), "{all}");
@@ -159,7 +197,62 @@ fn evidence_as_data() {
         }
     }
     let text = serde_json::to_string_pretty(&document).unwrap();
-    assert_snapshot!(text.replace(&page.address, "PAGE"), @"");
+    assert_snapshot!(text.replace(&page.address, "PAGE"), @r#"
+    {
+      "gates": 2,
+      "passed": 1,
+      "stacks": [
+        {
+          "stack": "app",
+          "gates": [
+            {
+              "name": "address",
+              "kind": "equal",
+              "verdict": "failed",
+              "misses": [
+                {
+                  "subject": "value 2",
+                  "expected": "203.0.113.7 (value 1)",
+                  "seen": "203.0.113.9"
+                }
+              ],
+              "tries": 1,
+              "began": "TIME",
+              "ended": "TIME",
+              "since": "TIME",
+              "evidence": {
+                "kind": "equal",
+                "values": [
+                  {
+                    "label": "value 1",
+                    "value": "203.0.113.7"
+                  },
+                  {
+                    "label": "value 2",
+                    "value": "203.0.113.9"
+                  }
+                ]
+              }
+            },
+            {
+              "name": "port",
+              "kind": "tcp",
+              "verdict": "passed",
+              "tries": 1,
+              "began": "TIME",
+              "ended": "TIME",
+              "evidence": {
+                "kind": "tcp",
+                "address": "PAGE",
+                "peer": "PAGE",
+                "took_ms": 0
+              }
+            }
+          ]
+        }
+      ]
+    }
+    "#);
 }
 
 #[test]

@@ -243,6 +243,8 @@ fn here(
     let mut spec = spec.clone();
     spec.engine.program = engine.program.to_string_lossy().into_owned();
     spec.root = open.root.to_string_lossy().into_owned();
+    // It was planned for review, and is applied now, with all that follows.
+    spec.review = false;
     Ok(spec)
 }
 

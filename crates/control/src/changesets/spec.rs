@@ -81,7 +81,6 @@ pub(super) fn spec(
         settled: false,
         review: wanted.action == Action::Plan,
         facts: facts_of(project, stack),
-        publishers: publishers(project, stack),
         relied: crate::contracts::reliance(project, name),
         destroy: wanted.destroy || wanted.action == Action::Destroy,
         refresh_only: wanted.refresh_only,
@@ -98,23 +97,6 @@ fn facts_of(project: &Project, stack: &Stack) -> BTreeMap<String, FactsPlace> {
     let places = places.filter_map(|block| project.facts.get_key_value(&block.name));
     places
         .map(|(name, place)| (name.clone(), place.clone()))
-        .collect()
-}
-
-/// By place that a stack publishes to: all stacks that do.
-fn publishers(project: &Project, stack: &Stack) -> BTreeMap<String, BTreeSet<String>> {
-    let publishes = |other: &Stack, place: &str| {
-        let mut blocks = other.stages.publish.iter();
-        blocks.any(|block| block.name == place)
-    };
-    let all = |place: &str| {
-        let stacks = project.stacks.values();
-        let there = stacks.filter(|other| publishes(other, place));
-        there.map(|other| other.name.to_string()).collect()
-    };
-    let places = stack.stages.publish.iter();
-    places
-        .map(|block| (block.name.clone(), all(&block.name)))
         .collect()
 }
 

@@ -178,7 +178,7 @@ impl Job<'_> {
         let seen = self.look(&publisher).await?;
         let foreign = match self.judge(&publisher, &seen, &digester).await {
             Ok(()) => None,
-            Err(PublishFactsError::Foreign { foreign, .. }) => Some(foreign),
+            Err(PublishFactsError::Foreign { foreign, .. }) => Some(*foreign),
             Err(err) => return Err(err),
         };
         let sealed = self.seal(&seen, &digester).await?;

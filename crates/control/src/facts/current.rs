@@ -154,7 +154,6 @@ impl Current {
             asker: asker.clone(),
             stack: stack.clone(),
             state_name: declared.state.clone(),
-            places,
             blocks,
             state: head.as_ref().map(|head| StateMark {
                 serial: head.serial,
@@ -165,7 +164,8 @@ impl Current {
                 Some(git) => git.head()?,
                 None => None,
             },
-            stacks: publishers(project),
+            stacks: at_one_branch(publishers(project), &places),
+            places,
             outputs,
         })
     }
@@ -187,6 +187,26 @@ impl Current {
             take_over,
         }
     }
+}
+
+/// Two blocks that lead to one branch are one place: who publishes to either publishes there.
+fn at_one_branch(
+    publishers: BTreeMap<String, BTreeSet<String>>,
+    places: &BTreeMap<String, Place>,
+) -> BTreeMap<String, BTreeSet<String>> {
+    let branch = |name: &str| {
+        let place = places.get(name)?;
+        Some((place.repository.as_str(), place.branch.as_str()))
+    };
+    let together = |name: &String| {
+        let same = publishers
+            .iter()
+            .filter(|(other, _)| *other == name || branch(other) == branch(name));
+        same.flat_map(|(_, stacks)| stacks.iter().cloned())
+            .collect()
+    };
+    let names = publishers.keys();
+    names.map(|name| (name.clone(), together(name))).collect()
 }
 
 /// By place, the stacks of a project that publish there.

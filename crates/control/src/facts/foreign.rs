@@ -10,7 +10,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use drivers::git::publish::{Commit, Publisher};
+use drivers::git::publish::{Commit, PublishError, Publisher};
 use jiff::Timestamp;
 use model::facts::{MANIFEST, Manifest, TRAILER_PROJECT, foreign_files, trailer};
 use model::project::Owns;
@@ -161,6 +161,17 @@ impl Job<'_> {
             let past = store
                 .fact_file_history(self.project(), &self.key, path)
                 .await?;
+            if now.is_none()
+                && let Some(there) = in_the_way(publisher, tip, path)
+                    .await
+                    .map_err(|err| self.git(err))?
+            {
+                let git = |err| self.git(err);
+                publisher.fetch(true).await.map_err(git)?;
+                let id = publisher.last_touched(tip, &there).await.map_err(git)?;
+                let commit = publisher.commit_read(id.as_ref().unwrap_or(tip)).await;
+                return Err(self.foreign(commit.map_err(git)?, vec![there], false));
+            }
             let is_ours = match (&now, past.is_empty()) {
                 (None, true) => true,
                 (Some(_), true) => self.says_it_is_ours(publisher, tip, path).await?,
@@ -220,14 +231,14 @@ impl Job<'_> {
     fn foreign(&self, commit: Commit, files: Vec<String>, rewritten: bool) -> PublishFactsError {
         PublishFactsError::Foreign {
             place: self.place.name.clone(),
-            foreign: ForeignCommit {
+            foreign: Box::new(ForeignCommit {
                 subject: commit.message.lines().next().unwrap_or_default().to_owned(),
                 commit: commit.id,
                 author: commit.author,
                 at: commit.at,
                 files,
                 rewritten,
-            },
+            }),
         }
     }
 }
@@ -238,4 +249,20 @@ fn is_as_we_left_it(past: &[PastFact], now: Option<&str>) -> bool {
     let valid = &past[..certain.map_or(past.len(), |at| at + 1)];
     let is_now = |past: &PastFact| past.digest.bytes == now.unwrap_or_default();
     valid.iter().any(is_now) || (certain.is_none() && now.is_none())
+}
+
+/// A file of others that a path would replace: one where it wants a directory, or below where it wants a file.
+async fn in_the_way(
+    publisher: &Publisher,
+    tip: &str,
+    path: &str,
+) -> Result<Option<String>, PublishError> {
+    let is_inside = |outer: &str, inner: &str| {
+        inner
+            .strip_prefix(outer)
+            .is_some_and(|rest| rest.starts_with('/'))
+    };
+    let there = publisher.list(tip).await?;
+    let mut there = there.into_iter();
+    Ok(there.find(|other| is_inside(other, path) || is_inside(path, other)))
 }

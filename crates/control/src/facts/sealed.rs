@@ -7,6 +7,7 @@ use std::path::Path;
 use drivers::sops::{self, EncryptError, RuleError, RulesError, Selection, SelectionError};
 use jiff::Timestamp;
 use model::facts::{Encrypt, FactFile, Format, render};
+use serde_json::{Map, Value};
 
 use super::branch::Sealed;
 
@@ -15,6 +16,8 @@ const RULES: &str = ".sops.yaml";
 
 #[derive(Debug, thiserror::Error)]
 pub enum SealFactsError {
+    #[error("a sensitive value would stand in it in clear")]
+    InClear,
     #[error("the project has no `{RULES}`")]
     NoRules,
     #[error("could not read `{RULES}`")]
@@ -37,6 +40,7 @@ impl SealFactsError {
                 "write a `{RULES}` at the project's root with a `creation_rules` entry for the published path"
             )),
             Self::Rule(_) => Some(format!("add a rule for that path to `{RULES}`")),
+            Self::InClear => Some("encrypt all of the place: `encrypt = \"all\"`".to_owned()),
             Self::Read(_) | Self::Rules(_) | Self::Selection(_) | Self::Encrypt(_) => None,
         }
     }
@@ -57,7 +61,7 @@ pub(super) fn seal(
                 plain: None,
             });
         }
-        Encrypt::Leaves(pointers) => Some(key_names(pointers)),
+        Encrypt::Leaves(pointers) => Some(key_names(&file.values, pointers)),
         Encrypt::All => None,
     };
     let text = match std::fs::read_to_string(root.join(RULES)) {
@@ -85,17 +89,21 @@ pub(super) fn seal(
     whole.push(0);
     whole.extend(format!("{keys:?}").into_bytes());
     let (digest, reused) = reuse(&whole);
-    let bytes = match reused {
-        Some(bytes) => bytes,
-        None => {
-            let format = match file.format {
-                Format::Yaml => sops::Format::Yaml,
-                Format::Json => sops::Format::Json,
-            };
-            let plain = String::from_utf8_lossy(&plain);
-            sops::encrypt(&plain, format, &rule, None, now)?.into_bytes()
-        }
+    let bytes = if let Some(bytes) = reused {
+        bytes
+    } else {
+        let format = match file.format {
+            Format::Yaml => sops::Format::Yaml,
+            Format::Json => sops::Format::Json,
+        };
+        let plain = String::from_utf8_lossy(&plain);
+        sops::encrypt(&plain, format, &rule, None, now)?.into_bytes()
     };
+    if let Encrypt::Leaves(pointers) = &file.encrypt
+        && is_in_clear(&file.values, pointers, &bytes)
+    {
+        return Err(SealFactsError::InClear);
+    }
     Ok(Sealed {
         bytes,
         plain: Some(digest),
@@ -103,17 +111,33 @@ pub(super) fn seal(
 }
 
 /// SOPS chooses by the name of a key: the nearest one above each leaf.
-fn key_names(pointers: &BTreeSet<String>) -> BTreeSet<String> {
-    let is_index = |part: &&str| part.bytes().all(|byte| byte.is_ascii_digit());
-    pointers
-        .iter()
-        .filter_map(|pointer| {
-            pointer
-                .split('/')
-                .skip(1)
-                .filter(|part| !is_index(part))
-                .last()
-        })
-        .map(|part| part.replace("~1", "/").replace("~0", "~"))
-        .collect()
+fn key_names(values: &Map<String, Value>, pointers: &BTreeSet<String>) -> BTreeSet<String> {
+    let nearest = |pointer: &String| {
+        let parts = pointer.split('/').skip(1);
+        let mut at = parts.map(|part| part.replace("~1", "/").replace("~0", "~"));
+        let first = at.next()?;
+        let mut value = values.get(&first)?;
+        let mut key = first;
+        for part in at {
+            // A number is the place in a list, or the name of a key, as the value has it.
+            value = match value {
+                Value::Object(fields) => {
+                    key.clone_from(&part);
+                    fields.get(&part)?
+                }
+                Value::Array(items) => items.get(part.parse::<usize>().ok()?)?,
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return None,
+            };
+        }
+        Some(key)
+    };
+    pointers.iter().filter_map(nearest).collect()
+}
+
+/// Whether a text that must be hidden stands in a file as it is to be published.
+fn is_in_clear(values: &Map<String, Value>, pointers: &BTreeSet<String>, sealed: &[u8]) -> bool {
+    let whole = Value::Object(values.clone());
+    let sealed = String::from_utf8_lossy(sealed);
+    let mut hidden = pointers.iter().filter_map(|at| whole.pointer(at)?.as_str());
+    hidden.any(|text| text.len() >= 6 && sealed.contains(text))
 }

@@ -74,10 +74,19 @@ async fn keeps_contracts(
     if breaks.is_empty() {
         return Ok(());
     }
-    let said = format!("others rely on it: {}", breaks.lines().join("\n"));
-    Err(Failure::new(said)
-        .hint("keep the output, or change those who use it first")
-        .refused())
+    let (what, hint) = if breaks.narrowed.is_empty() {
+        (
+            "outputs would break what they promise",
+            "mend the outputs, or name what may be missing for now in `partial`",
+        )
+    } else {
+        (
+            "others rely on what it takes away",
+            "keep the output, or change those who use it first",
+        )
+    };
+    let said = format!("{what}: {}", breaks.lines().join("\n"));
+    Err(Failure::new(said).hint(hint).refused())
 }
 
 /// Before the engine starts. Who overrides policies leaves a record of it.

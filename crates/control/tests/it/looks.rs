@@ -33,8 +33,7 @@ impl Scene {
     }
 
     /// Makes an object and gives it a status.
-    #[expect(clippy::needless_pass_by_value, reason = "written where it is called")]
-    fn make(&self, group: &str, plural: &str, object: Value, status: Value) {
+    fn make(&self, group: &str, plural: &str, object: &Value, status: &Value) {
         let path = format!("{group}/namespaces/{}/{plural}", self.namespace);
         let name = object["metadata"]["name"].as_str().unwrap().to_owned();
         self.cluster.post(&path, &object.to_string());
@@ -70,10 +69,13 @@ impl Scene {
         let mut text = String::new();
         for object in &look.objects {
             let mark = if object.is_well { "well" } else { "NOT" };
-            let (object_name, seen, expected) = (&object.object, &object.seen, &object.expected);
-            writeln!(text, "{mark} {object_name}: {seen} [{expected}]").unwrap();
+            let _ = writeln!(
+                text,
+                "{mark} {}: {} [{}]",
+                object.object, object.seen, object.expected
+            );
             for note in &object.notes {
-                writeln!(text, "    {note}").unwrap();
+                let _ = writeln!(text, "    {note}");
             }
         }
         text.replace(&self.namespace, "NS")
@@ -98,23 +100,23 @@ async fn certificates_gateways_and_load_balancers() {
     scene.make(
         "/apis/cert-manager.io/v1",
         "certificates",
-        json!({"apiVersion": "cert-manager.io/v1", "kind": "Certificate", "metadata": {"name": "tls"},
+        &json!({"apiVersion": "cert-manager.io/v1", "kind": "Certificate", "metadata": {"name": "tls"},
             "spec": {"secretName": "tls", "dnsNames": ["example.io"], "issuerRef": {"name": "a"}}}),
-        json!({"conditions": [condition("Ready", "False", "waiting for the order")]}),
+        &json!({"conditions": [condition("Ready", "False", "waiting for the order")]}),
     );
     scene.make(
         "/apis/gateway.networking.k8s.io/v1",
         "gateways",
-        json!({"apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway", "metadata": {"name": "edge"}, "spec": {
+        &json!({"apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway", "metadata": {"name": "edge"}, "spec": {
             "gatewayClassName": "a", "listeners": [{"name": "tls", "port": 443, "protocol": "TLS"}]}}),
-        json!({"listeners": [{"name": "tls", "attachedRoutes": 0, "supportedKinds": [], "conditions": [condition("Programmed", "True", "")]}]}),
+        &json!({"listeners": [{"name": "tls", "attachedRoutes": 0, "supportedKinds": [], "conditions": [condition("Programmed", "True", "")]}]}),
     );
     scene.make(
         "/api/v1",
         "services",
-        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": {"type": "LoadBalancer",
+        &json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": {"type": "LoadBalancer",
             "ports": [{"port": 443}], "selector": {"app": "web"}}}),
-        json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.7"}]}}),
+        &json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.7"}]}}),
     );
     let event = json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e"}, "type": "Warning", "count": 3,
         "reason": "Failed", "message": "the order is invalid", "involvedObject": {
@@ -159,18 +161,18 @@ async fn a_workload_comes_with_its_pods() {
     scene.make(
         "/apis/apps/v1",
         "deployments",
-        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {"selector": {
+        &json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {"selector": {
             "matchLabels": {"app": "web"}}, "template": {"metadata": {"labels": {"app": "web"}},
                 "spec": {"containers": [{"name": "c", "image": "i"}]}}}}),
-        json!({"observedGeneration": 1, "conditions": [
+        &json!({"observedGeneration": 1, "conditions": [
             {"type": "Available", "status": "False", "reason": "Min", "message": "none is available"}]}),
     );
     scene.make(
         "/api/v1",
         "pods",
-        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web-1", "labels": {"app": "web"}},
+        &json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web-1", "labels": {"app": "web"}},
             "spec": {"containers": [{"name": "c", "image": "i"}]}}),
-        json!({"phase": "Pending", "containerStatuses": [{"name": "c", "image": "i", "imageID": "", "ready": false,
+        &json!({"phase": "Pending", "containerStatuses": [{"name": "c", "image": "i", "imageID": "", "ready": false,
             "restartCount": 2, "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}]}),
     );
     let told = scene
@@ -210,9 +212,9 @@ async fn applications_and_sets_of_argo_cd() {
         scene.make(
             "/apis/argoproj.io/v1alpha1",
             "applications",
-            json!({"apiVersion": "argoproj.io/v1alpha1", "kind": "Application", "metadata": {"name": name}, "spec": {
+            &json!({"apiVersion": "argoproj.io/v1alpha1", "kind": "Application", "metadata": {"name": name}, "spec": {
                 "project": "default", "destination": {}, "source": {"repoURL": "https://example.io/a.git"}}}),
-            json!({"sync": {"status": sync, "comparedTo": {"destination": {}, "source": {"repoURL": "a"}}},
+            &json!({"sync": {"status": sync, "comparedTo": {"destination": {}, "source": {"repoURL": "a"}}},
                 "health": {"status": health}, "resources": [
                     {"kind": "Deployment", "namespace": "web", "name": name, "status": sync,
                         "health": {"status": health, "message": "no image"}}]}),
@@ -243,16 +245,16 @@ async fn kustomizations_and_releases_of_flux() {
     scene.make(
         "/apis/kustomize.toolkit.fluxcd.io/v1",
         "kustomizations",
-        json!({"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization", "metadata": {"name": "all"},
+        &json!({"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization", "metadata": {"name": "all"},
             "spec": {"interval": "10m", "prune": true, "sourceRef": {"kind": "GitRepository", "name": "all"}}}),
-        json!({"observedGeneration": 1, "conditions": [condition("Ready", "True", "applied")]}),
+        &json!({"observedGeneration": 1, "conditions": [condition("Ready", "True", "applied")]}),
     );
     scene.make(
         "/apis/helm.toolkit.fluxcd.io/v2",
         "helmreleases",
-        json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "metadata": {"name": "web"},
+        &json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "metadata": {"name": "web"},
             "spec": {"interval": "10m", "chartRef": {"kind": "OCIRepository", "name": "web"}}}),
-        json!({"observedGeneration": 1, "conditions": [condition("Ready", "False", "upgrade failed")]}),
+        &json!({"observedGeneration": 1, "conditions": [condition("Ready", "False", "upgrade failed")]}),
     );
     let told = scene.agent(AgentObjects::Flux, &[]).await;
     insta::assert_snapshot!(told, @r"
@@ -268,9 +270,9 @@ async fn gates_on_clusters_pass_and_fail_with_evidence() {
     scene.make(
         "/api/v1",
         "services",
-        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"},
+        &json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"},
             "spec": {"type": "LoadBalancer", "ports": [{"port": 443}]}}),
-        json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.7"}]}}),
+        &json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.7"}]}}),
     );
     let block = |kind: &str, name: &str, attrs: Value| {
         let mut attrs = attrs.as_object().unwrap().clone();
@@ -316,11 +318,11 @@ async fn gates_on_clusters_pass_and_fail_with_evidence() {
     };
     let (events, _heard) = tokio::sync::mpsc::unbounded_channel();
     let reports = run(gates, around, &events).await;
-    let told: Vec<String> = reports
-        .iter()
-        .map(|report| format!("{}: {}", report.name, report.verdict.brief()))
-        .collect();
-    let told = told.join("\n").replace(&scene.namespace, "NS");
+    let mut told = String::new();
+    for report in &reports {
+        let _ = writeln!(told, "{}: {}", report.name, report.verdict.brief());
+    }
+    let told = told.replace(&scene.namespace, "NS");
     insta::assert_snapshot!(told, @r"
     address: passed
     other-address: Service NS/web: status.loadBalancer.ingress[0].ip = 192.0.2.7

@@ -12,6 +12,7 @@ use model::engine::Flavor;
 
 use super::Engine;
 use crate::process::Environment;
+use crate::snapshot::hex;
 
 /// Everything that `init` depends on.
 #[derive(Clone, Copy, Debug)]
@@ -114,12 +115,4 @@ impl PluginCache {
 pub struct PluginCacheError {
     dir: PathBuf,
     source: io::Error,
-}
-
-pub(super) fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }

@@ -11,7 +11,7 @@ use aws_lc_rs::signature::{
 };
 use base64::Engine as _;
 
-use super::init::hex;
+use crate::snapshot::hex;
 
 /// Checks a detached signature over `data`, made by the key with this fingerprint (40 hex digits) or by
 /// one of its signing subkeys. `keys` and `signature` may be armored or not.

@@ -12,10 +12,10 @@ use model::engine::{EngineRequirement, Flavor};
 use semver::Version;
 use serde::Deserialize;
 
-use super::init::hex;
 use super::install::Progress;
 use super::locate::allows;
 use super::openpgp;
+use crate::snapshot::hex;
 
 /// Where the releases of one flavor are.
 #[derive(Clone, Debug, PartialEq, Eq)]

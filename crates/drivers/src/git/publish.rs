@@ -326,7 +326,7 @@ impl Publisher {
 
     /// Contents of objects by name, in the order asked; None for what is not here or no file or commit.
     async fn objects(&self, names: &[String]) -> Result<Vec<Option<Vec<u8>>>, PublishError> {
-        let asked: String = names.iter().map(|name| format!("{name}\n")).collect();
+        let asked = names.join("\n") + "\n";
         let called = self.git(&["cat-file", "--batch"], asked.as_bytes()).await?;
         self.said(&called, "read the cache of")?;
         read_batch(&called.stdout, names.len()).ok_or(PublishError::Answer {

@@ -17,6 +17,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::{Deadline, io_words};
+use crate::snapshot::hex;
 
 /// Until a question over UDP is asked again.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -100,8 +101,7 @@ fn random_label() -> String {
     let mut bytes = [0; 6];
     // Without randomness a fixed label still is nobody's.
     let _ = rand::fill(&mut bytes);
-    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("terrane-{hex}")
+    format!("terrane-{}", hex(&bytes))
 }
 
 /// Whom to ask: the one that is named, else the system's, in their order.

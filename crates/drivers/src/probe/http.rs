@@ -109,13 +109,12 @@ impl Probes {
         };
         if wants_body {
             let whole = timeout(deadline.left(), self.read_whole(&mut response, &mut answer)).await;
-            match whole {
-                Ok(read) => read?,
-                Err(_) => {
-                    let so_far = answer.body.len();
-                    let words = format!("no whole body: {so_far} bytes, then {}", deadline.words());
-                    return Err(Unanswered::TooSlow(words));
-                }
+            if let Ok(read) = whole {
+                read?;
+            } else {
+                let so_far = answer.body.len();
+                let words = format!("no whole body: {so_far} bytes, then {}", deadline.words());
+                return Err(Unanswered::TooSlow(words));
             }
         } else {
             // For the record only: what it does not say in time is not waited for.

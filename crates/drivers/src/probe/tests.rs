@@ -14,7 +14,7 @@ use model::stage::ResolvedBlock;
 use serde_json::Value;
 
 /// Long enough for a busy machine, where an answer is expected.
-const LONG: std::time::Duration = std::time::Duration::from_secs(60);
+const LONG: std::time::Duration = std::time::Duration::from_mins(1);
 /// Where none is expected.
 const SHORT: std::time::Duration = std::time::Duration::from_millis(300);
 

@@ -24,6 +24,7 @@ use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::{Deadline, Probes, io_words, tcp};
+use crate::snapshot::hex;
 
 /// More certificates are no chain.
 const LONGEST_CHAIN: usize = 10;
@@ -144,11 +145,7 @@ fn certificate(der: &CertificateDer<'_>) -> Option<CertificateSeen> {
         names: names.filter_map(general_name).collect(),
         not_before: at(parsed.validity().not_before.timestamp()),
         not_after: at(parsed.validity().not_after.timestamp()),
-        fingerprint: fingerprint
-            .as_ref()
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect(),
+        fingerprint: hex(fingerprint.as_ref()),
     })
 }
 

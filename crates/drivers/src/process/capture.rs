@@ -98,9 +98,14 @@ pub async fn capture(call: Capture<'_>) -> Result<Captured, CaptureError> {
     let (dir, env, stdin) = (call.dir.to_owned(), call.env.clone(), call.stdin.to_vec());
     let (timeout, limit) = (call.timeout, call.limit);
     let name = call.program.display().to_string();
-    let abandoned = Abandoned::default();
-    let given_up = Arc::clone(&abandoned.0);
+    let given_up = Arc::new(AtomicBool::new(false));
+    let (ends, ended) = mpsc::channel::<()>();
+    let _abandoned = Abandoned {
+        given_up: Arc::clone(&given_up),
+        ended,
+    };
     let work = tokio::task::spawn_blocking(move || {
+        let _ends = ends; // with this
         let call = Capture {
             program: &program,
             args: &args,
@@ -120,15 +125,23 @@ pub async fn capture(call: Capture<'_>) -> Result<Captured, CaptureError> {
     })
 }
 
-/// Says, when it is dropped, that nobody waits any more.
-#[derive(Default)]
-struct Abandoned(Arc<AtomicBool>);
+/// Says, when it is dropped, that nobody waits any more, and sees the helper's end: nothing of it may outlive who
+/// asked for it.
+struct Abandoned {
+    given_up: Arc<AtomicBool>,
+    ended: mpsc::Receiver<()>,
+}
 
 impl Drop for Abandoned {
     fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.given_up.store(true, Ordering::Relaxed);
+        // Nothing is ever sent: the other side goes away when the helper is gone.
+        let _ = self.ended.recv_timeout(PATIENCE);
     }
 }
+
+/// A helper that was put down is gone long before.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Runs a helper to its end and keeps what it said, whatever its exit code.
 pub fn capture_blocking(call: &Capture<'_>) -> Result<Captured, CaptureError> {

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use model::secret::Secret;
+use std::fmt::Write as _;
 
 use super::*;
 
@@ -156,7 +157,7 @@ fn nothing_secret_is_in_errors_or_debug_output() {
     ];
     for text in broken {
         let err = encrypt(&text, Format::Yaml, &rule(&keys), None, now()).unwrap_err();
-        said.push_str(&format!("{err} {err:?}"));
+        write!(said, "{err} {err:?}").unwrap();
     }
     for text in [
         format!("{{\"a\": \"{MARK}\""),
@@ -164,11 +165,11 @@ fn nothing_secret_is_in_errors_or_debug_output() {
         format!("{{\"a\": {MARK}}}"),
     ] {
         let err = encrypt(&text, Format::Json, &rule(&keys), None, now()).unwrap_err();
-        said.push_str(&format!("{err} {err:?}"));
+        write!(said, "{err} {err:?}").unwrap();
     }
     let wrong = Secret::new(format!("AGE-SECRET-KEY-{MARK}"));
-    said.push_str(&format!("{:?}", Identities::from_text(&wrong).unwrap_err()));
-    said.push_str(&format!("{:?}", Identities::from_text(&Secret::new(KEY))));
+    write!(said, "{:?}", Identities::from_text(&wrong).unwrap_err()).unwrap();
+    write!(said, "{:?}", Identities::from_text(&Secret::new(KEY))).unwrap();
     assert!(!said.contains(MARK), "{said}");
     assert!(!said.contains("48151623"), "{said}");
     assert!(!said.contains("QGN768"), "{said}");
@@ -204,7 +205,7 @@ fn rules_are_found_by_path_and_foreign_keys_refused() {
     let rules = rules(&text).unwrap();
     let talos = rules.for_path("talos/a.yaml").unwrap();
     assert!(talos.mac_only_encrypted);
-    assert_eq!(talos.recipients, [keys.recipient.clone()]);
+    assert_eq!(talos.recipients, std::slice::from_ref(&keys.recipient));
     assert_eq!(talos.layout.yaml, 2);
     let k8s = rules.for_path("k8s/a.yaml").unwrap();
     assert_eq!(

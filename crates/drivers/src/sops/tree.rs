@@ -364,14 +364,13 @@ fn put_in_map(map: &mut Map, steps: &[String], value: Node, above: &str) -> Resu
         (*name == *key).then_some((node, rest))
     });
     let at = join(above, key);
-    match found {
-        Some((node, rest)) => put_in(node, rest, value, &at),
-        None => {
-            let mut node = Node::Null;
-            put_in(&mut node, rest, value, &at)?;
-            map.push(Entry::Item(key.clone(), node));
-            Ok(())
-        }
+    if let Some((node, rest)) = found {
+        put_in(node, rest, value, &at)
+    } else {
+        let mut node = Node::Null;
+        put_in(&mut node, rest, value, &at)?;
+        map.push(Entry::Item(key.clone(), node));
+        Ok(())
     }
 }
 

@@ -47,7 +47,7 @@ impl Place {
     /// What the official tool opens a text of ours to.
     fn opened_by_official(&self, sealed: &str, name: &str, args: &[&str]) -> String {
         fs::write(self.dir.path().join(name), sealed).unwrap();
-        let args = [&["--decrypt"], args, &[name]].concat();
+        let args = [&["--decrypt"][..], args, &[name][..]].concat();
         self.official.run(self.dir.path(), &args)
     }
 

@@ -37,11 +37,11 @@ pub enum ResolveError {
     Value {
         block: String,
         attribute: String,
-        at: Location,
+        at: Box<Location>,
         source: EvaluateError,
     },
     #[error("`for_each` of `{block}` ({}:{}) is neither an object nor a list of strings", at.file, at.line)]
-    Each { block: String, at: Location },
+    Each { block: String, at: Box<Location> },
 }
 
 /// The blocks that one block stands for: itself, or one for each entry of its `for_each`.
@@ -83,7 +83,7 @@ impl Resolving<'_> {
             _ => {
                 return Err(ResolveError::Each {
                     block: title(block),
-                    at: block.at.clone(),
+                    at: Box::new(block.at.clone()),
                 });
             }
         };
@@ -162,7 +162,7 @@ impl Resolving<'_> {
             Err(source) => Err(ResolveError::Value {
                 block: title(block),
                 attribute: attribute.to_owned(),
-                at: block.at.clone(),
+                at: Box::new(block.at.clone()),
                 source,
             }),
         }
@@ -223,15 +223,14 @@ impl Host for Given<'_> {
     }
 
     fn ask(&self, ask: Ask) -> Fetched {
-        match self.resolving.values.answer(&ask) {
-            Some(value) => Fetched::Given {
+        if let Some(value) = self.resolving.values.answer(&ask) {
+            Fetched::Given {
                 value,
                 sensitive: false,
-            },
-            None => {
-                self.resolving.asks.borrow_mut().insert(ask);
-                Fetched::Later
             }
+        } else {
+            self.resolving.asks.borrow_mut().insert(ask);
+            Fetched::Later
         }
     }
 

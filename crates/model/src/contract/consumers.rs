@@ -128,7 +128,7 @@ fn is_word(line: &str, field: &[String]) -> bool {
         && line.match_indices(&word).any(|(at, _)| {
             let before = line[..at].chars().next_back();
             let after = line[at + word.len()..].chars().next();
-            !before.is_some_and(|c| is_name(c)) && !after.is_some_and(|c| is_name(c) || c == '-')
+            !before.is_some_and(is_name) && !after.is_some_and(|c| is_name(c) || c == '-')
         })
 }
 

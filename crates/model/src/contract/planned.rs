@@ -72,11 +72,10 @@ impl Planned {
 }
 
 fn asks_for_names_only(kind: &ValidationErrorKind) -> bool {
-    let context = match kind {
-        ValidationErrorKind::AnyOf { context } | ValidationErrorKind::OneOfNotValid { context } => {
-            context
-        }
-        _ => return false,
+    let (ValidationErrorKind::AnyOf { context } | ValidationErrorKind::OneOfNotValid { context }) =
+        kind
+    else {
+        return false;
     };
     context
         .iter()

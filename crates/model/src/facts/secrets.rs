@@ -30,8 +30,8 @@ pub(super) fn leaves_of(
     hidden
 }
 
-/// Leaves of mapped values that hold a sensitive output. `marked`: something sensitive is known to be in there; if it
-/// cannot be found again, all of it counts.
+/// Leaves of mapped values that hold a sensitive output. `marked`: something sensitive is known to be in there, so that
+/// all counts which is not an output in clear.
 pub(super) fn sensitive_leaves(
     values: &Map<String, Value>,
     outputs: Outputs<'_>,
@@ -61,11 +61,24 @@ pub(super) fn sensitive_leaves(
             hidden.insert(at.to_owned(), None);
         }
     });
-    if marked && hidden.is_empty() {
-        each_leaf(&whole, &mut String::new(), &mut |at, _| {
-            hidden.insert(at.to_owned(), None);
-        });
+    if !marked {
+        return hidden;
     }
+    // Something in there was made of a secret, and may look like none any more: only what is an output that everybody
+    // may see stays in clear.
+    let mut plain = BTreeSet::new();
+    for (name, value) in outputs.values {
+        if !outputs.sensitive.contains(name) {
+            each_leaf(value, &mut String::new(), &mut |_, text| {
+                plain.insert(text);
+            });
+        }
+    }
+    each_leaf(&whole, &mut String::new(), &mut |at, text| {
+        if !plain.contains(&text) && !hidden.contains_key(at) {
+            hidden.insert(at.to_owned(), None);
+        }
+    });
     hidden
 }
 
@@ -166,14 +179,13 @@ fn is_secret_name(field: &str) -> bool {
         .split(['_', '-'])
         .filter(|word| !word.is_empty())
         .collect();
-    match words[..] {
+    matches!(
+        words[..],
         [
             ..,
             "password" | "passwd" | "passphrase" | "secret" | "token",
-        ] => true,
-        [.., "private" | "api" | "access" | "secret", "key"] => true,
-        _ => false,
-    }
+        ] | [.., "private" | "api" | "access" | "secret", "key"]
+    )
 }
 
 /// Not a name, a number, a path or an address.

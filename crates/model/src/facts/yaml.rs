@@ -1,6 +1,8 @@
 //! YAML that says the same to every reader: texts are always quoted, so that no `no`, `1e3` or `::1` turns into
 //! something else, whichever version of YAML reads it. Equal values are equal bytes.
 
+use std::fmt::Write as _;
+
 use serde_json::{Map, Value};
 
 use crate::digits;
@@ -79,10 +81,14 @@ fn quoted(string: &str) -> String {
             '\n' => text.push_str("\\n"),
             '\r' => text.push_str("\\r"),
             '\t' => text.push_str("\\t"),
-            '\u{feff}' | '\u{2028}' | '\u{2029}' | '\u{fffe}' | '\u{ffff}' => {
-                text.push_str(&format!("\\u{:04x}", u32::from(c)));
+            c if c.is_control()
+                || matches!(
+                    c,
+                    '\u{feff}' | '\u{2028}' | '\u{2029}' | '\u{fffe}' | '\u{ffff}'
+                ) =>
+            {
+                let _ = write!(text, "\\u{:04x}", u32::from(c));
             }
-            c if c.is_control() => text.push_str(&format!("\\u{:04x}", u32::from(c))),
             c => text.push(c),
         }
     }

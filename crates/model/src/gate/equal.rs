@@ -179,7 +179,7 @@ fn misses(seen: &EqualSeen) -> Vec<Miss> {
 /// a list of one as that one.
 fn compared(value: &Value) -> String {
     if let Some(text) = plain(value) {
-        return folded(text.trim());
+        return alike(text.trim());
     }
     match value {
         Value::Array(items) => {
@@ -187,6 +187,17 @@ fn compared(value: &Value) -> String {
             Vec::from_iter(items).join(", ")
         }
         other => digits::write(&sorted(other)),
+    }
+}
+
+/// Addresses and host names as DNS compares them; any other text as it is.
+fn alike(text: &str) -> String {
+    let in_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '*' | '_');
+    let is_name = text.contains('.') && text.chars().all(in_name);
+    if is_name || text.parse::<std::net::IpAddr>().is_ok() {
+        folded(text)
+    } else {
+        text.to_owned()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{GateReport, Verdict};
+use super::{Asked, GateReport, Verdict};
 use crate::masking::{MASKED, Mask, is_maskable};
 use crate::secret::Secret;
 use crate::stage::ResolvedBlock;
@@ -27,6 +27,10 @@ pub(super) fn mask_of(block: &ResolvedBlock) -> Mask {
 
 /// Whether a mask is not enough, because what is compared is short.
 pub(super) fn is_unmaskable(block: &ResolvedBlock) -> bool {
+    // Two of them may be one secret in different forms.
+    if block.kind == "equal" && (block.sensitive.contains("values") || asks_for_a_secret(block)) {
+        return true;
+    }
     let compared = COMPARED.into_iter();
     let compared = secrets(
         block,
@@ -34,6 +38,19 @@ pub(super) fn is_unmaskable(block: &ResolvedBlock) -> bool {
     );
     let mut compared = compared.iter().map(Secret::expose);
     compared.any(|text| !text.is_empty() && !is_maskable(text))
+}
+
+/// Whether a field of a cluster's Secret is compared.
+fn asks_for_a_secret(block: &ResolvedBlock) -> bool {
+    let values = match block.attrs.get("values") {
+        Some(Value::Array(items)) => items.iter().collect::<Vec<_>>(),
+        Some(Value::Object(fields)) => fields.values().collect(),
+        _ => Vec::new(),
+    };
+    values.into_iter().any(|value| match Asked::read(value) {
+        Some(Asked::Kubernetes { object, .. }) => object.to_lowercase().starts_with("secret/"),
+        Some(Asked::Dns { .. }) | None => false,
+    })
 }
 
 /// The report without what these masks hide. What cannot be masked for sure is left out.

@@ -52,7 +52,3 @@ fn shown(look: &Look) -> String {
 fn at(text: &str) -> jiff::Timestamp {
     text.parse().unwrap()
 }
-
-fn object(value: Value) -> Value {
-    json!(value)
-}

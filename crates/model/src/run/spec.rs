@@ -59,9 +59,6 @@ pub struct RunSpec {
     /// The places it publishes facts to, by name.
     #[serde(default)]
     pub facts: BTreeMap<String, FactsPlace>,
-    /// By such a place: the stacks of the project that publish there.
-    #[serde(default)]
-    pub publishers: BTreeMap<String, BTreeSet<String>>,
     /// Who relies on its outputs and facts.
     #[serde(default)]
     pub relied: Reliance,

@@ -48,7 +48,6 @@ fn spec(name: &str, upstreams: &[&str]) -> RunSpec {
     RunSpec {
         review: false,
         facts: BTreeMap::new(),
-        publishers: BTreeMap::new(),
         relied: model::contract::Reliance::default(),
         exec: None,
         policies: Vec::new(),

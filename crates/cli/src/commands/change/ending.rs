@@ -185,8 +185,11 @@ async fn result(watcher: &Watcher<'_>, run: &Run) -> Result<StackResult, Command
         }
         Outcome::NotDone { problem, .. } => {
             let mut failure = failure(watcher, run, problem).await?;
-            let retry = format!("`terrane run retry {}` goes on there", run.id);
-            failure.lines.push(retry);
+            // What destroys is not opened again: the same command goes on.
+            if watcher.set().request.action == Action::Apply {
+                let retry = format!("`terrane run retry {}` goes on there", run.id);
+                failure.lines.push(retry);
+            }
             StackResult::NotDone(failure)
         }
         Outcome::Unknown { kept, .. } => StackResult::Unknown(Failure {

@@ -48,10 +48,15 @@ async fn drain_all(job: &Job<'_>, blocks: &[StageBlock]) -> Result<(), Failure> 
     let part = part_of(job, Stage::Bootstrapping, blocks).await?;
     let resolved = match part.values.resolve(blocks) {
         Ok(resolved) => resolved,
-        // What was never applied, or only in part, made no cluster that could be reached.
-        Err(err) => {
-            job.warn(&format!("no cluster was drained: {err}"));
+        // What was never applied made no cluster.
+        Err(_) if part.values.outputs().is_empty() => {
+            job.warn("no cluster was drained: the stack has no outputs");
             return Ok(());
+        }
+        Err(err) => {
+            let failure =
+                Failure::because("nothing was destroyed: could not find its cluster", &err);
+            return Err(failure.hint("what the cluster made outside of itself must go first"));
         }
     };
     let configs = clusters(&resolved)
@@ -67,7 +72,9 @@ async fn drain_all(job: &Job<'_>, blocks: &[StageBlock]) -> Result<(), Failure> 
                 Progress::Suspended(object) => format!("no longer reconciled: {object}"),
                 Progress::ScaledDown(object) => format!("scaled down: {object}"),
                 Progress::Deleted(object) => format!("deleted: {object}"),
-                Progress::Waiting(left) => format!("waits for {} to go", count(left.len(), "object")),
+                Progress::Waiting(left) => {
+                    format!("waits for {} to go", count(left.len(), "object"))
+                }
             });
         };
         let report = drain::run(config, ground, LIMIT, &mut said).await;
@@ -87,8 +94,9 @@ async fn drain_all(job: &Job<'_>, blocks: &[StageBlock]) -> Result<(), Failure> 
 fn stays(report: &DrainReport, why: &str) -> Failure {
     let mut lines = vec![format!("nothing was destroyed: {why}")];
     lines.extend(report.remaining.iter().map(|left| format!("  {left}")));
-    let mut failure = Failure::new(lines.join("\n"))
-        .hint("remove what stays there, then destroy again: what it made outside would be left behind");
+    let mut failure = Failure::new(lines.join("\n")).hint(
+        "remove what stays there, then destroy again: what it made outside would be left behind",
+    );
     failure.report = Some(Box::new(json!(report)));
     failure
 }

@@ -1,10 +1,13 @@
 //! Publishing: the stack's facts, at every place its `publish` blocks name. Of a stack that was destroyed they are
 //! withdrawn.
 
+use std::collections::BTreeMap;
+
 use drivers::git::Git;
 use model::facts::{FileChange, Publish, StateMark};
 use model::sink::Sink;
 use model::stage::{ResolvedBlock, StageBlock};
+use model::state::Contents;
 use serde_json::json;
 
 use super::{Failure, Part, Report, count};
@@ -28,6 +31,14 @@ pub(super) async fn publish(part: &Part<'_>, blocks: &[StageBlock]) -> Result<Re
     let state = job.control.state_name(&spec.stack.state);
     let head = job.control.store.state_head(&state).await;
     let head = head.map_err(|err| Failure::because("could not read the state", &err))?;
+    let has_resources = head
+        .as_ref()
+        .is_some_and(|head| head.contents != Contents::Nothing);
+    if !spec.destroy && !has_resources && part.values.outputs().is_empty() {
+        return Err(
+            Failure::new("nothing was published: the stack has nothing applied any more").refused(),
+        );
+    }
     let mark = head.as_ref().map(|head| StateMark {
         serial: head.serial,
         lineage: head.lineage.clone(),
@@ -44,7 +55,8 @@ pub(super) async fn publish(part: &Part<'_>, blocks: &[StageBlock]) -> Result<Re
         at: head.map_or(job.set.created_at, |head| head.created_at),
         outputs: part.values.outputs(),
         blocks: &blocks,
-        stacks: &spec.publishers,
+        // Only who reads the whole project as it is now knows which stacks are gone: `facts publish`.
+        stacks: &BTreeMap::new(),
         take_over: None,
     };
     let published = facts::publish(job.control, &publication)
@@ -90,7 +102,14 @@ async fn put(
     let mut said = Vec::new();
     for block in resolved {
         let path = block.attrs.get("path").and_then(|path| path.as_str());
-        let mut there = files.get(&block.name).into_iter().flatten();
+        let name = match &block.each {
+            Some(key) => block
+                .name
+                .strip_suffix(key)
+                .and_then(|it| it.strip_suffix('-')),
+            None => Some(block.name.as_str()),
+        };
+        let mut there = name.and_then(|name| files.get(name)).into_iter().flatten();
         let Some(file) = there.find(|file| Some(file.path.as_str()) == path) else {
             continue;
         };

@@ -6,9 +6,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use base64::Engine as _;
@@ -269,6 +269,7 @@ pub(super) fn prepare(
 fn write_key(secret: &Secret, private: &Path) -> io::Result<(tempfile::TempDir, String)> {
     let dir = tempfile::Builder::new()
         .prefix("key-")
+        .permissions(Permissions::from_mode(0o700))
         .tempdir_in(private)?;
     let path = dir.path().join("key");
     let mut options = File::options();
@@ -303,7 +304,9 @@ fn check_branch(branch: &str) -> Result<(), AccessError> {
         && !["..", "//", "@{", "/."]
             .iter()
             .any(|bad| branch.contains(bad))
-        && !branch.split('/').any(|part| part.ends_with(".lock"));
+        && !branch
+            .split('/')
+            .any(|part| part.strip_suffix(".lock").is_some());
     if is_good {
         return Ok(());
     }

@@ -107,6 +107,9 @@ async fn round_trip(place: &Place, url: &str, credential: Option<&str>) {
     );
     let tip = publisher.fetch(false).await.unwrap();
     assert_eq!(tip, second);
+    // Of a branch that was never seen only its end came; the way there comes when it is asked for.
+    assert_eq!(publisher.between(&first, &tip).await.unwrap(), None);
+    assert_eq!(publisher.fetch(true).await.unwrap(), second);
     let between = publisher.between(&first, &tip).await.unwrap();
     assert_eq!(between, Some(vec![second.clone()]));
     assert_eq!(publisher.list(&tip).await.unwrap(), ["a/b c.yaml"]);

@@ -39,7 +39,7 @@ async fn good_and_bad_in_each_way() {
     let (alone, alone_pem) = self_signed(HOST);
     let alone = servers::tls(alone, &[]).await;
     let untrusted_and_over = theirs.sign("*.example.net", |one| {
-        one.not_after = date_time_ymd(2021, 1, 1)
+        one.not_after = date_time_ymd(2021, 1, 1);
     });
     let said = [
         ask(ca.clone(), good).await,

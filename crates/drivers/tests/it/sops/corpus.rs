@@ -108,7 +108,7 @@ pub(crate) fn yaml(dice: &mut Dice) -> String {
 fn map(dice: &mut Dice, indent: usize, depth: usize, goes_on: bool, out: &mut String) {
     let mut keys: Vec<&str> = KEYS.to_vec();
     let mut first = goes_on;
-    for _ in 0..1 + dice.roll(4) {
+    for _ in 0..=dice.roll(4) {
         let key = keys.remove(dice.roll(keys.len()));
         if !first {
             if dice.roll(4) == 0 {
@@ -144,7 +144,7 @@ fn map(dice: &mut Dice, indent: usize, depth: usize, goes_on: bool, out: &mut St
 }
 
 fn list(dice: &mut Dice, indent: usize, depth: usize, out: &mut String) {
-    for _ in 0..1 + dice.roll(3) {
+    for _ in 0..=dice.roll(3) {
         if dice.roll(4) == 0 {
             comment(dice, indent, out);
         }
@@ -210,7 +210,7 @@ fn json_map(dice: &mut Dice, depth: usize, out: &mut String) {
     ];
     out.push('{');
     let mut keys: Vec<&str> = KEYS.to_vec();
-    for position in 0..1 + dice.roll(5) {
+    for position in 0..=dice.roll(5) {
         if position > 0 {
             out.push(',');
         }

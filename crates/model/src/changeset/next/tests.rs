@@ -13,6 +13,8 @@ use crate::project::Wait;
 use crate::run::{PlanRecord, Preview, Problem, Stage, Upstream, advance};
 use crate::seal::Seal;
 
+mod stages;
+
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 /// Nobody holds anything or has approved anything.
 const AROUND: Around<'static> = Around {
@@ -631,85 +633,6 @@ fn only_what_a_push_started_is_superseded() {
     );
     let asked = set(9, Origin::Person, &["a"], Status::Planning);
     assert!(changeset::superseded(&asked, &open).is_empty());
-}
-
-#[test]
-fn applied_is_not_done() {
-    let (mut set, mut runs) = change_set(Action::Apply, &["a", "b<a:x"]);
-    set.request.auto_approve = true;
-    set.status = Status::Confirmed;
-    assert_eq!(settle(&mut set, &mut runs), ["plan a"]);
-    happen(&mut runs, "a", said(&["x"]));
-    assert_eq!(settle(&mut set, &mut runs), ["apply a"]);
-    happen(&mut runs, "a", applied_before(Stage::Publishing));
-    assert_eq!(settle(&mut set, &mut runs), ["publishing a"]);
-    happen(
-        &mut runs,
-        "a",
-        staged(Stage::Publishing, Some(Stage::Verifying)),
-    );
-    assert_eq!(settle(&mut set, &mut runs), ["verifying a"]);
-    // Its runner dies: a gate may be looked at as often as one likes.
-    let lost = RunEvent::RunnerLost {
-        kept: None,
-        left: None,
-    };
-    happen(&mut runs, "a", lost);
-    assert_eq!(settle(&mut set, &mut runs), ["verifying a"]);
-    let failed = RunEvent::Failed { problem: problem() };
-    happen(&mut runs, "a", failed);
-    assert_eq!(settle(&mut set, &mut runs), [""; 0] as [&str; 0]);
-    assert_eq!(words(&runs), "a not verified, b skipped");
-    assert!(matches!(set.status, Status::Stopped { .. }));
-
-    // A retry goes on at the gate, and takes those along that waited for it.
-    let again = changeset::reopen(&set, &runs, Reopen::Run(RunId(1))).unwrap();
-    assert_eq!(again, [RunId(1), RunId(2)]);
-    for stack in ["a", "b"] {
-        happen(&mut runs, stack, RunEvent::Reopened);
-    }
-    set.status = Status::Confirmed;
-    assert_eq!(settle(&mut set, &mut runs), ["verifying a"]);
-    happen(&mut runs, "a", staged(Stage::Verifying, None));
-    assert_eq!(settle(&mut set, &mut runs), ["plan b"]);
-}
-
-#[test]
-fn who_waits_for_the_apply_alone_does_not_wait_for_gates() {
-    let (mut set, mut runs) = change_set(Action::Apply, &["a", "b<a:x"]);
-    runs[1].upstreams[0].wait = Wait::Applied;
-    set.request.auto_approve = true;
-    set.status = Status::Confirmed;
-    settle(&mut set, &mut runs);
-    happen(&mut runs, "a", said(&["x"]));
-    settle(&mut set, &mut runs);
-    happen(&mut runs, "a", applied_before(Stage::Verifying));
-    assert_eq!(settle(&mut set, &mut runs), ["verifying a", "plan b"]);
-    let failed = RunEvent::Failed { problem: problem() };
-    happen(&mut runs, "a", failed);
-    happen(&mut runs, "b", said(&[]));
-    assert_eq!(settle(&mut set, &mut runs), ["apply b"]);
-    happen(&mut runs, "b", applied());
-    settle(&mut set, &mut runs);
-    assert_eq!(words(&runs), "a not verified, b applied");
-}
-
-#[test]
-fn facts_and_gates_of_what_did_not_change_need_nobodys_word() {
-    let (mut set, mut runs) = change_set(Action::Apply, &["a"]);
-    assert_eq!(settle(&mut set, &mut runs), ["plan a"]);
-    let nothing = RunEvent::NothingToChange {
-        consumed: None,
-        serial: None,
-        then: Some(Stage::Verifying),
-    };
-    happen(&mut runs, "a", nothing);
-    assert_eq!(settle(&mut set, &mut runs), ["verifying a"]);
-    assert!(set.status.holds_lanes());
-    happen(&mut runs, "a", staged(Stage::Verifying, None));
-    settle(&mut set, &mut runs);
-    assert_eq!(words(&runs), "a unchanged");
-    assert_eq!(set.status, Status::Finished);
 }
 
 proptest! {

@@ -1,3 +1,5 @@
+//! Blocks of a small project, resolved in a small world.
+
 use serde_json::{Value, json};
 
 use super::*;

@@ -41,24 +41,14 @@ fn the_example_has_nothing_wrong() {
     insta::assert_snapshot!(rendered(&load_tree(&example())), @r#"
 note not-yet-effective: not yet effective: `history` blocks
   terrane.hcl:5:3 checked, but it does nothing so far
-note not-yet-effective: not yet effective: `gitops` blocks
-  terrane.hcl:11:3 checked, but it does nothing so far
 note not-yet-effective: not yet effective: `files` of `context` blocks
   terrane.hcl:29:3 checked, but it does nothing so far
 note not-yet-effective: not yet effective: `hook` blocks
   terrane.hcl:30:3 checked, but it does nothing so far
-note not-yet-effective: not yet effective: `facts` blocks
-  terrane.hcl:55:1 checked, but it does nothing so far
 note not-yet-effective: not yet effective: `artifacts` of `stack` blocks
   terrane.hcl:94:3 checked, but it does nothing so far
 note not-yet-effective: not yet effective: `render` of `stack` blocks
   terrane.hcl:95:3 checked, but it does nothing so far
-note not-yet-effective: not yet effective: `publish` blocks
-  terrane.hcl:101:3 checked, but it does nothing so far
-note not-yet-effective: not yet effective: `bootstrap` blocks
-  terrane.hcl:107:3 checked, but it does nothing so far
-note not-yet-effective: not yet effective: `gate` blocks
-  terrane.hcl:118:3 checked, but it does nothing so far
 note not-yet-effective: not yet effective: `drift` blocks
   terrane.hcl:133:3 checked, but it does nothing so far
 note not-yet-effective: not yet effective: `render` blocks

@@ -99,8 +99,6 @@ error missing-attribute: `stack` has no `target`
 error missing-attribute: `stack` has no `layer`
   terrane.hcl:26:1 `layer` is required
   hint: add `layer = …`: the layer it belongs to
-note not-yet-effective: not yet effective: `gate` blocks
-  terrane.hcl:23:3 checked, but it does nothing so far
 "#);
 }
 
@@ -355,8 +353,6 @@ error unknown-name: there is no writer `githb`
   hint: did you mean `github`?
 note not-yet-effective: not yet effective: `render` of `stack` blocks
   terrane.hcl:15:3 checked, but it does nothing so far
-note not-yet-effective: not yet effective: `publish` blocks
-  terrane.hcl:18:3 checked, but it does nothing so far
 "#);
 }
 
@@ -472,14 +468,6 @@ error unknown-name: there is no facts `g`
   hint: there is `f`
 error wrong-type: `status` wants a whole number from 0
   terrane.hcl:31:16 this is a string
-note not-yet-effective: not yet effective: `facts` blocks
-  terrane.hcl:8:1 checked, but it does nothing so far
-note not-yet-effective: not yet effective: `publish` blocks
-  terrane.hcl:13:3 checked, but it does nothing so far
-note not-yet-effective: not yet effective: `bootstrap` blocks
-  terrane.hcl:18:3 checked, but it does nothing so far
-note not-yet-effective: not yet effective: `gate` blocks
-  terrane.hcl:22:3 checked, but it does nothing so far
 "#);
 }
 

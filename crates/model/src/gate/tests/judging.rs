@@ -1,3 +1,5 @@
+//! What is seen, judged.
+
 use std::collections::BTreeMap;
 
 use super::*;
@@ -287,18 +289,18 @@ fn pages_good_and_bad() {
         json_type,
         r#"{"status":"ok","items":[{"port":8080,"a.b":true}]}"#,
     );
-    let full = object(json!({
+    let full = json!({
         "url": url,
         "expect_headers": { "content-type": "application/json" },
         "body": "\"status\":\\s*\"ok\"",
         "json": { "status": "ok", "items[0].port": "8080", "$.items[0][\"a.b\"]": true },
-    }));
-    let wrong = object(json!({
+    });
+    let wrong = json!({
         "url": url,
         "expect_headers": { "content-type": "text/plain", "x-none": "1", "set-cookie": "c" },
         "body": "down",
         "json": { "status": "down", "items[7]": 1 },
-    }));
+    });
     let moved = page(301, &[("location", "/elsewhere")], "");
     let to = "https://example.io/elsewhere?a=b";
     let said = [
@@ -424,7 +426,7 @@ fn sign_ins_good_and_bad() {
         }),
         with(&|seen| {
             seen.login_failed =
-                Some("200 without a redirect from https://argocd.example.io/auth/login".to_owned())
+                Some("200 without a redirect from https://argocd.example.io/auth/login".to_owned());
         }),
         with(&|seen| {
             seen.discovery = None;

@@ -1,3 +1,5 @@
+//! Settings of gates, read from their blocks.
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
