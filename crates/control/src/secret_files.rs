@@ -182,7 +182,7 @@ impl<'a> SecretFiles<'a> {
             let rule = opened.rule(Self::layout_for(&file)?)?;
             (opened, rule)
         } else {
-            (self.empty(&file)?, Self::rule_for(&file)?)
+            (Self::empty(&file)?, Self::rule_for(&file)?)
         };
         let mut changed = opened.clone();
         let put = match value {
@@ -296,7 +296,7 @@ impl<'a> SecretFiles<'a> {
     }
 
     /// A file that is not there yet.
-    fn empty(&self, file: &Place) -> Result<Opened, SecretFileError> {
+    fn empty(file: &Place) -> Result<Opened, SecretFileError> {
         let rule = Self::rule_for(file)?;
         sops::empty(file.format, &rule).map_err(|source| file.not_encrypted(source))
     }

@@ -247,7 +247,7 @@ impl Watch {
                 row.text = report.verdict.brief();
                 *began = None;
                 self.frame.done += 1;
-                self.ended.push((stack.to_string(), report));
+                self.ended.push((stack.to_string(), *report));
             }
         }
     }

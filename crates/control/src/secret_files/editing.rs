@@ -26,7 +26,7 @@ impl SecretFiles<'_> {
     /// Opens a file for editing; one that is not there yet is empty.
     pub fn edit(&self, path: &Path) -> Result<Editing, SecretFileError> {
         let file = self.find(path)?;
-        let layout = self.layout_for(&file)?;
+        let layout = Self::layout_for(&file)?;
         let (opened, rule, before) = if file.path.exists() {
             let opened = self.open(&file)?;
             let rule = opened.rule(layout)?;
@@ -38,8 +38,8 @@ impl SecretFiles<'_> {
                 Format::Yaml | Format::Dotenv | Format::Ini => "",
             };
             (
-                self.empty(&file)?,
-                self.rule_for(&file)?,
+                Self::empty(&file)?,
+                Self::rule_for(&file)?,
                 Secret::new(nothing),
             )
         };
