@@ -51,8 +51,8 @@ pub(crate) async fn run(
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
     match args.command {
-        RunCommand::Logs(args) => Box::pin(logs::logs(&args, global, process)).await,
-        RunCommand::Cancel(args) => cancel::cancel(&args, global, process).await,
+        RunCommand::Logs(args) => logs::logs(&args, global, process).await,
+        RunCommand::Cancel(args) => Box::pin(cancel::cancel(&args, global, process)).await,
         RunCommand::Imports(args) => imports::imports(&args, global, process).await,
         RunCommand::List(args) => list::list(&args, global, process).await,
         RunCommand::Show(args) => show::show(&args, global, process).await,
