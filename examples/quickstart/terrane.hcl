@@ -2,7 +2,7 @@
 # project needs no provider, no account and no network; the values that flow are real.
 
 project "quickstart" {
-  id = "q7k3st" # ties clones and worktrees to one home; `terrane init` writes another for your project
+  id = "q7k3st"                         # ties clones and worktrees to one home; `terrane init` writes another for your project
   engine "tofu" { version = "~> 1.11" } # "terraform" works as well
 }
 

@@ -34,7 +34,6 @@ fn a_plan_is_told_as_events() {
     outcome: change_set exit stacks
     plan: plan reason stack status
     plan: plan stack status
-    plan: reason stack status
     run: run stack state
     ");
     assert_eq!(last(&said.stdout), ("outcome".to_owned(), 0));

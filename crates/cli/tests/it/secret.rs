@@ -72,14 +72,14 @@ fn a_file_is_encrypted_and_opened() {
     let none = ["secret", "decrypt", "s.yaml", "--key", "database.port"];
     insta::assert_snapshot!(test.cli(&none).expect(1).stderr, @r"
     error: `s.yaml` has no value at `database.port`
-      hint: paths are written with dots: `database.password`, `hosts.0.key`
+    hint: paths are written with dots: `database.password`, `hosts.0.key`
     ");
 
     let again = test.cli(&["secret", "encrypt", "s.yaml"]).expect(1).stderr;
     insta::assert_snapshot!(again, @r"
     error: could not encrypt `s.yaml`
-      cause: it has a key that SOPS keeps for itself, so it may be encrypted already
-      hint: `terrane secret edit` changes a file that is encrypted
+           it has a key that SOPS keeps for itself, so it may be encrypted already
+    hint: `terrane secret edit` changes a file that is encrypted
     ");
     let _ = test
         .cli(&["secret", "decrypt", "s.yaml", "--in-place"])
@@ -240,21 +240,22 @@ fn what_cannot_be_opened_is_named_and_left_alone() {
     let changed = sealed.replace("token: ENC", "tokens: ENC");
     insta::assert_snapshot!(try_set(&changed), @r"
     error: could not decrypt `s.yaml`
-      cause: the value of `tokens` cannot be used: it was changed, or moved here from another place
-      hint: bring back the last good version, for example from Git
+           the value of `tokens` cannot be used: it was changed, or moved here from another place
+    hint: bring back the last good version, for example from Git
     ");
     let torn = &sealed[..sealed.find("sops:").unwrap()];
     insta::assert_snapshot!(try_set(torn), @r"
     error: could not decrypt `s.yaml`
-      cause: it is not encrypted: there is no `sops` in it
-      hint: `terrane secret encrypt FILE --in-place` encrypts a plain file
+           it is not encrypted: there is no `sops` in it
+    hint: `terrane secret encrypt FILE --in-place` encrypts a plain file
     ");
     AgeKey::generate().save(&test.root().join("user/.config/sops/age/keys.txt"));
     let said = try_set(&sealed).replace(&key.recipient, "age1ours");
-    insta::assert_snapshot!(said, @r"
+    insta::assert_snapshot!(said, @"
     error: could not decrypt `s.yaml`
-      cause: none of 1 age keys opens it: it is encrypted for `age1ours`
-      hint: somebody who can open it adds you with `terrane secret rotate`
+           none of 1 age keys opens it: it is encrypted for
+           `age1ours`
+    hint: somebody who can open it adds you with `terrane secret rotate`
     ");
 }
 
@@ -262,8 +263,10 @@ fn what_cannot_be_opened_is_named_and_left_alone() {
 fn a_stack_takes_a_value_by_reference() {
     let (test, _) = with_key();
     let _ = sealed(&test);
-    let more = "  inputs = { word = secret(\"sops:s.yaml#database.password\") }\n";
-    test.write("terrane.hcl", &format!("{HEAD}{}", stack("app", more)))
+    let context =
+        "\ncontext \"words\" {\n  vars = { word = secret(\"sops:s.yaml#database.password\") }\n}\n";
+    let app = stack("app", "contexts = [\"words\"]");
+    test.write("terrane.hcl", &format!("{HEAD}{context}{app}"))
         .write(
             "app/main.tf",
             "variable \"word\" {\n  type      = string\n  sensitive = true\n}\noutput \"length\" {\n  value = nonsensitive(length(var.word))\n}\n",

@@ -53,6 +53,7 @@ fn the_first_page_lists_every_command() {
       apply        Plan, ask once, and apply, in the order of the graph
       destroy      Destroy what the stacks made, dependents first
       output       Show the outputs a stack last applied
+      verify       Look at the gates of stacks, now
       exec         Run a command of the engine itself on a stack, for what terrane has none of its own
       state        Look at states, and change them by hand where that is needed
       server       Serve states over HTTP to OpenTofu, Terraform and whatever speaks their protocol
@@ -61,7 +62,9 @@ fn the_first_page_lists_every_command() {
       hold         Keep a stack or a whole target from being applied for a while
       run          See what runs and why it waits; approve, confirm, try again
       policy       Ask policies about a plan that was made
+      facts        Show, compare or publish what stacks say to GitOps
       key          See which master keys a home needs, and replace one
+      secret       Work with files of secrets, compatible with SOPS
       fmt          Format the project file and the stacks
       engine       Find, install and pin engines
       completions  Print completions for a shell
@@ -80,7 +83,7 @@ fn the_first_page_lists_every_command() {
 
     Start with `terrane init` in a repository, or look at examples/quickstart.
     Exit codes: 0 done, 1 failed, 2 changes present (`plan --detailed-exitcode`), 3 waits for a person,
-    4 refused by a rule, 64 wrong usage, 130 interrupted.
+    4 refused by a rule, 5 a gate did not pass, 64 wrong usage, 130 interrupted.
     ");
     for command in COMMANDS {
         assert!(

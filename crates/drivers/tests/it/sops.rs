@@ -201,7 +201,10 @@ unicode: \"h\u{e9}llo \\U0001F600\"
                 .unwrap_or_default()
                 .to_owned(),
         });
-        lines.collect::<Vec<String>>()
+        let mut shape: Vec<String> = lines.collect();
+        // The two wrap the data key in more or fewer lines.
+        shape.dedup_by(|next, last| next.is_empty() && last.is_empty());
+        shape
     };
     assert_eq!(shape(&sealed), shape(&official));
 }
