@@ -141,3 +141,25 @@ fn is_in_clear(values: &Map<String, Value>, pointers: &BTreeSet<String>, sealed:
     let mut hidden = pointers.iter().filter_map(|at| whole.pointer(at)?.as_str());
     hidden.any(|text| text.len() >= 6 && sealed.contains(text))
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_number_is_a_key_where_the_value_has_one() {
+        let values = json!({ "1": "a", "list": [{ "0": "b" }], "plain": ["c"] });
+        let Value::Object(values) = values else {
+            panic!("an object");
+        };
+        let pointers = ["/1", "/list/0/0", "/plain/0"].map(str::to_owned);
+        let names = key_names(&values, &pointers.into());
+        assert_eq!(names, ["0", "1", "plain"].map(str::to_owned).into());
+        let hidden = BTreeSet::from(["/word".to_owned()]);
+        let word = Map::from_iter([("word".to_owned(), json!("hunter2"))]);
+        assert!(is_in_clear(&word, &hidden, b"word: hunter2"));
+        assert!(!is_in_clear(&word, &hidden, b"word: ENC[...]"));
+    }
+}

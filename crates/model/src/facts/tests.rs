@@ -218,6 +218,20 @@ fn a_sensitive_value_that_cannot_be_found_again_hides_all() {
 }
 
 #[test]
+fn what_was_made_of_a_secret_is_one() {
+    let values = json!({
+        "word": "hunter2-hunter2", "loud": "HUNTER2-HUNTER2", "zone": "example.io", "said": "of ours",
+    });
+    let mut block = publish(Some(values));
+    block.holds_sensitive = true;
+    let outputs = json!({ "word": "hunter2-hunter2", "zone": "example.io" });
+    let file = prepared(&block, &outputs, &["word"], SensitiveFacts::Encrypt).unwrap();
+    // Only what is an output that everybody may see stays in clear.
+    let hidden = ["/loud", "/said", "/word"].map(str::to_owned);
+    assert_eq!(file.encrypt, Encrypt::Leaves(hidden.into()));
+}
+
+#[test]
 fn what_looks_like_a_secret_is_refused_by_name() {
     let pem = "-----BEGIN RSA PRIVATE KEY-----\nmarked\n";
     let cases = [

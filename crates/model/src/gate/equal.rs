@@ -217,3 +217,18 @@ fn sorted(value: &Value) -> Value {
         other => other.clone(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_addresses_and_names_are_alike_in_other_letters() {
+        let same = |one: Value, other: Value| compared(&one) == compared(&other);
+        assert!(same(json!("Edge.Example.io."), json!("edge.example.io")));
+        assert!(same(json!("2001:DB8::1"), json!("2001:db8:0::1")));
+        assert!(!same(json!("Prod-Role"), json!("prod-role")));
+    }
+}
