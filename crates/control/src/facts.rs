@@ -40,7 +40,7 @@ pub use answers::{AnswerFactsError, answer, place_inputs};
 pub use branch::Compared;
 pub use current::{Current, CurrentFactsError, publishers};
 pub use foreign::ForeignCommit;
-pub use place::{Place, ReadPlaceError};
+pub use place::{Place, ReadPlaceError, own_remote};
 pub use sealed::SealFactsError;
 
 /// What is published, and where it comes from.

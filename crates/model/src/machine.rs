@@ -106,11 +106,13 @@ fn run_states() -> Vec<(String, RunState)> {
     let before = |next| RunState::Applied {
         outcome: applied(),
         next,
+        lost: 0,
     };
     let completing = |part| RunState::Completing {
         part,
         outcome: applied(),
         since: NOW,
+        lost: 0,
     };
     let states = vec![
         RunState::Queued,

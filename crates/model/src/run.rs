@@ -68,12 +68,17 @@ pub enum RunState {
     Applied {
         outcome: Box<Outcome>,
         next: Stage,
+        /// How often a runner was lost in it.
+        #[serde(default)]
+        lost: u8,
     },
     /// In a stage after the apply: publishing, bootstrapping or verifying.
     Completing {
         part: Stage,
         outcome: Box<Outcome>,
         since: Timestamp,
+        #[serde(default)]
+        lost: u8,
     },
     Finished {
         outcome: Outcome,

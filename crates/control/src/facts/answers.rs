@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use drivers::git::GitError;
 use model::config::resolve::ResolveError;
 use model::project::{FactsPlace, Input};
 use model::stage::{Ask, StageBlock};
 
-use super::{Place, PublishFactsError, ReadPlaceError, read_file};
+use super::{Place, PublishFactsError, ReadPlaceError, own_remote, read_file};
 use crate::Control;
 use crate::stages::{Side, StackValues, StageValuesError};
 
@@ -16,6 +17,8 @@ pub enum AnswerFactsError {
     Place(#[from] ReadPlaceError),
     #[error(transparent)]
     Values(#[from] StageValuesError),
+    #[error(transparent)]
+    Git(#[from] GitError),
     #[error("could not read the published facts")]
     Read(#[from] PublishFactsError),
 }
@@ -50,7 +53,11 @@ pub async fn answer(
             continue;
         };
         values.add_secrets(inputs_of(place), side).await?;
-        let place = Place::read(place, values, None)?;
+        let own = match place.repository {
+            Some(_) => None,
+            None => own_remote(side.asker.env(), side.root)?,
+        };
+        let place = Place::read(place, values, own.as_deref())?;
         let (root, env) = (side.root, side.asker.env());
         if let Some(value) = read_file(control, root, env, &place, path).await? {
             values.answer_with(ask, value);

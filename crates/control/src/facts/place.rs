@@ -1,7 +1,9 @@
 //! A place that facts are written to: a `facts` block with everything in it known.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
+use drivers::git::{Git, GitError};
 use model::config::eval::{EvaluateError, Values, evaluate};
 use model::config::resolve::StageValues;
 use model::ids::StackName;
@@ -43,6 +45,17 @@ pub enum ReadPlaceError {
     },
     #[error("`facts \"{place}\"` names no repository, and the project has no remote `origin`")]
     NoRemote { place: String },
+}
+
+/// The project's own repository, for places that name none.
+pub fn own_remote(
+    asker: &BTreeMap<String, String>,
+    root: &Path,
+) -> Result<Option<String>, GitError> {
+    match Git::new(asker).repository(root)? {
+        Some(repository) => repository.remote_url("origin"),
+        None => Ok(None),
+    }
 }
 
 impl ReadPlaceError {

@@ -15,6 +15,7 @@ use model::run::{RunEvent, Stage};
 use model::stage::{ResolvedBlock, StageBlock};
 use serde_json::{Value, json};
 
+use super::workspace::Workspace;
 use super::{Failure, Job, failed};
 use crate::facts::place_inputs;
 use crate::stages::{Side, StackValues, StageValuesError};
@@ -28,13 +29,22 @@ pub(super) use draining::before_destroy;
 
 pub(super) async fn carry_out(job: &Job<'_>, stage: Stage) -> RunEvent {
     let mut mask = Mask::default();
+    // Programs and manifests of the project come from the source that was planned, not from where people edit it.
+    let workspace = match stage {
+        Stage::Bootstrapping | Stage::Verifying => match Workspace::prepare(job).await {
+            Ok(workspace) => Some(workspace),
+            Err(failure) => return failed(failure, stage, None, &mask),
+        },
+        Stage::Preparing | Stage::Planning | Stage::Applying | Stage::Publishing => None,
+    };
+    let source = workspace.as_ref().map(Workspace::tree);
     let ended = {
         let mut interrupts = job.interrupts.lock().await;
         if interrupts.came().await {
             Err(Failure::interrupted())
         } else {
             tokio::select! {
-                ended = stage_of(job, stage, &mut mask) => ended,
+                ended = stage_of(job, stage, source, &mut mask) => ended,
                 () = interrupts.next() => Err(Failure::interrupted()),
             }
         }
@@ -80,7 +90,12 @@ impl Part<'_> {
     }
 }
 
-async fn stage_of(job: &Job<'_>, stage: Stage, mask: &mut Mask) -> Result<Report, Failure> {
+async fn stage_of(
+    job: &Job<'_>,
+    stage: Stage,
+    source: Option<&Path>,
+    mask: &mut Mask,
+) -> Result<Report, Failure> {
     let stages = &job.spec.stack.stages;
     let blocks: &[StageBlock] = match stage {
         // What is gone has no values any more.
@@ -92,10 +107,11 @@ async fn stage_of(job: &Job<'_>, stage: Stage, mask: &mut Mask) -> Result<Report
     };
     let part = part_of(job, stage, blocks).await?;
     *mask = part.values.mask();
+    let source = source.unwrap_or(part.root);
     match stage {
         Stage::Publishing => publishing::publish(&part, blocks).await,
-        Stage::Bootstrapping => bootstrapping::bootstrap(&part, blocks).await,
-        Stage::Verifying => verifying::verify(part, blocks).await,
+        Stage::Bootstrapping => bootstrapping::bootstrap(&part, source, blocks).await,
+        Stage::Verifying => verifying::verify(part, source, blocks).await,
         Stage::Preparing | Stage::Planning | Stage::Applying => {
             Err(Failure::new("this stage does not follow an apply"))
         }

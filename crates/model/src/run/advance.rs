@@ -12,6 +12,9 @@ pub struct Refusal {
     event: &'static str,
 }
 
+/// A stage that took this many runners with it is not begun again by itself.
+const MOST_LOST: u8 = 3;
+
 pub fn advance(state: &RunState, event: RunEvent, now: Timestamp) -> Result<RunState, Refusal> {
     use {RunEvent as E, RunState as S};
     let finish = |outcome| S::Finished { outcome, at: now };
@@ -96,13 +99,19 @@ pub fn advance(state: &RunState, event: RunEvent, now: Timestamp) -> Result<RunS
             };
             reached(outcome, then, now)
         }
-        (S::Applied { outcome, next }, E::StageStarted { part }) if *next == part => {
-            S::Completing {
-                part,
-                outcome: outcome.clone(),
-                since: now,
-            }
-        }
+        (
+            S::Applied {
+                outcome,
+                next,
+                lost,
+            },
+            E::StageStarted { part },
+        ) if *next == part => S::Completing {
+            part,
+            outcome: outcome.clone(),
+            since: now,
+            lost: *lost,
+        },
         (
             S::Completing { part, outcome, .. },
             E::StageFinished {
@@ -116,12 +125,33 @@ pub fn advance(state: &RunState, event: RunEvent, now: Timestamp) -> Result<RunS
                 ..problem
             },
         }),
+        (
+            S::Completing {
+                part,
+                outcome,
+                lost,
+                ..
+            },
+            E::RunnerLost { .. },
+        ) if *lost + 1 >= MOST_LOST => finish(Outcome::NotDone {
+            done: outcome.clone(),
+            problem: Problem::new(*part, "its runner was lost again and again"),
+        }),
         // What these stages do, they do once however often they are carried out.
-        (S::Completing { part, outcome, .. }, E::RunnerLost { .. }) => S::Applied {
+        (
+            S::Completing {
+                part,
+                outcome,
+                lost,
+                ..
+            },
+            E::RunnerLost { .. },
+        ) => S::Applied {
             outcome: outcome.clone(),
             next: *part,
+            lost: lost + 1,
         },
-        (S::Applied { outcome, next }, E::Skipped { because }) => {
+        (S::Applied { outcome, next, .. }, E::Skipped { because }) => {
             if let Outcome::Applied { .. } = **outcome {
                 finish(Outcome::NotDone {
                     done: outcome.clone(),
@@ -140,6 +170,7 @@ pub fn advance(state: &RunState, event: RunEvent, now: Timestamp) -> Result<RunS
         ) => S::Applied {
             outcome: done.clone(),
             next: problem.stage,
+            lost: 0,
         },
         // Never repeated by itself: the way on is a fresh plan.
         (S::Applying { .. }, E::RunnerLost { kept, left }) => {
@@ -174,6 +205,7 @@ fn reached(outcome: Outcome, then: Option<Stage>, at: Timestamp) -> RunState {
         Some(next) => RunState::Applied {
             outcome: Box::new(outcome),
             next,
+            lost: 0,
         },
         None => RunState::Finished { outcome, at },
     }

@@ -1,6 +1,8 @@
 //! Bootstrapping: the cluster that the stack made is put into the hands of GitOps, or a program of the project does
 //! what it wants done.
 
+use std::path::Path;
+
 use model::bootstrap::{Bootstrap, StepEnd};
 use model::stage::StageBlock;
 use serde_json::json;
@@ -8,7 +10,11 @@ use serde_json::json;
 use super::{Failure, Part, Report, count};
 use crate::bootstrap::{self, Ground, Manner, Progress};
 
-pub(super) async fn bootstrap(part: &Part<'_>, blocks: &[StageBlock]) -> Result<Report, Failure> {
+pub(super) async fn bootstrap(
+    part: &Part<'_>,
+    source: &Path,
+    blocks: &[StageBlock],
+) -> Result<Report, Failure> {
     let resolved = part.resolve(blocks)?;
     let blocks = resolved
         .iter()
@@ -16,7 +22,7 @@ pub(super) async fn bootstrap(part: &Part<'_>, blocks: &[StageBlock]) -> Result<
         .collect::<Result<Vec<_>, _>>()
         .map_err(|err| Failure::because("could not work out a `bootstrap`", &err))?;
     let ground = Ground {
-        source: part.root,
+        source,
         env: &part.env,
         cache: &part.job.control.cache,
     };

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use drivers::git::Git;
 use model::facts::{FileChange, Publish, StateMark};
 use model::sink::Sink;
 use model::stage::{ResolvedBlock, StageBlock};
@@ -134,14 +133,8 @@ fn own_remote(part: &Part<'_>) -> Result<Option<String>, Failure> {
     if places.all(|place| place.repository.is_some()) {
         return Ok(None);
     }
-    let failed = |err: drivers::git::GitError| {
-        Failure::because("could not look for the project's own remote", &err)
-    };
-    let git = Git::new(part.job.asker.env());
-    match git.repository(part.root).map_err(failed)? {
-        Some(repository) => repository.remote_url("origin").map_err(failed),
-        None => Ok(None),
-    }
+    facts::own_remote(part.job.asker.env(), part.root)
+        .map_err(|err| Failure::because("could not look for the project's own remote", &err))
 }
 
 fn with_hint(deed: &str, err: &dyn std::error::Error, hint: Option<String>) -> Failure {

@@ -1,5 +1,7 @@
 //! Verifying: the gates of the stack, until each has passed or its time is over.
 
+use std::path::Path;
+
 use model::gate::{Gate, GateReport};
 use model::stage::StageBlock;
 use serde_json::json;
@@ -10,10 +12,14 @@ use crate::facts;
 use crate::gates::{self, Around, GateEvent};
 use crate::stages::Side;
 
-pub(super) async fn verify(mut part: Part<'_>, blocks: &[StageBlock]) -> Result<Report, Failure> {
+pub(super) async fn verify(
+    mut part: Part<'_>,
+    source: &Path,
+    blocks: &[StageBlock],
+) -> Result<Report, Failure> {
     let gates = read(&mut part, blocks).await?;
     let around = Around {
-        dir: part.root.to_owned(),
+        dir: source.to_owned(),
         env: part.env.clone(),
         mask: part.values.mask(),
         once: false,

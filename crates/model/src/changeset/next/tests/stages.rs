@@ -44,6 +44,27 @@ fn applied_is_not_done() {
 }
 
 #[test]
+fn a_stage_that_takes_every_runner_with_it_ends() {
+    let (mut set, mut runs) = change_set(Action::Apply, &["a"]);
+    set.request.auto_approve = true;
+    set.status = Status::Confirmed;
+    settle(&mut set, &mut runs);
+    happen(&mut runs, "a", said(&["x"]));
+    settle(&mut set, &mut runs);
+    happen(&mut runs, "a", applied_before(Stage::Verifying));
+    for _ in 0..3 {
+        assert_eq!(settle(&mut set, &mut runs), ["verifying a"]);
+        let lost = RunEvent::RunnerLost {
+            kept: None,
+            left: None,
+        };
+        happen(&mut runs, "a", lost);
+    }
+    settle(&mut set, &mut runs);
+    assert_eq!(words(&runs), "a not verified");
+}
+
+#[test]
 fn who_waits_for_the_apply_alone_does_not_wait_for_gates() {
     let (mut set, mut runs) = change_set(Action::Apply, &["a", "b<a:x"]);
     runs[1].upstreams[0].wait = Wait::Applied;
