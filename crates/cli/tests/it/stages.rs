@@ -61,7 +61,7 @@ fn open(story: &Story) {
 #[test]
 fn a_gate_that_fails_keeps_dependents_and_a_retry_goes_on_there() {
     for (engine, _) in engines::all() {
-        let story = story(engine, "1s");
+        let story = story(engine, "6s");
         let said = story.cli(&["apply", "--auto-approve"]).expect(5);
         let said = essence(&said).replace(&story.root().display().to_string(), "ROOT");
         insta::allow_duplicates! {
@@ -111,7 +111,7 @@ fn a_gate_that_fails_keeps_dependents_and_a_retry_goes_on_there() {
 
 #[test]
 fn every_run_asserts_facts_and_gates_again() {
-    let story = story("tofu", "1s");
+    let story = story("tofu", "6s");
     open(&story);
     drop(story.cli(&["apply", "--auto-approve"]).expect(0));
     // Nobody is asked: nothing changes.
@@ -189,7 +189,7 @@ fn a_run_that_waits_for_a_gate_can_be_cancelled() {
 #[test]
 fn a_gate_runs_the_program_that_was_planned() {
     let base = format!("{}output \"name\" {{ value = \"base\" }}\n", noted("base"));
-    let gate = "gate \"command\" \"smoke\" {\n    run     = [\"sh\", \"smoke.sh\"]\n    timeout = \"1s\"\n  }";
+    let gate = "gate \"command\" \"smoke\" {\n    run     = [\"sh\", \"smoke.sh\"]\n    timeout = \"10m\"\n  }";
     let story = Story::new("tofu").stack("base", gate, &base);
     story.write("smoke.sh", "exit 0\n");
     drop(story.cli(&["apply"]).expect(3));
