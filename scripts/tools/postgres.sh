@@ -22,19 +22,9 @@ find_postgres() {
 if find_postgres; then
   exit 0
 fi
-install="apt-get install --yes --no-install-recommends postgresql"
-if command -v apt-get > /dev/null; then
-  if [ "$(id -u)" = 0 ]; then
-    printf 'tools: %s\n' "$install" >&2
-    # Its own cluster is not wanted: tests start theirs.
-    DEBIAN_FRONTEND=noninteractive $install >&2 || true
-  elif sudo -n true 2> /dev/null; then
-    printf 'tools: sudo %s\n' "$install" >&2
-    sudo -n DEBIAN_FRONTEND=noninteractive $install >&2 || true
-  fi
-fi
+"$(dirname "${BASH_SOURCE[0]}")/apt-install.sh" postgresql
 if ! find_postgres; then
-  printf 'error: PostgreSQL is missing\nhint: install it: sudo %s\n' "$install" >&2
+  printf 'error: PostgreSQL is missing\nhint: install it: sudo apt-get install postgresql\n' >&2
   printf '      or name the directory of its programs: TERRANE_TEST_POSTGRES=/path/to/bin\n' >&2
   exit 1
 fi
