@@ -3,28 +3,25 @@
 //! Not here: the run that does it after an apply (`runner`).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use drivers::git::GitError;
 use drivers::process::engine_environment;
-use drivers::secrets::{self, Reference, SecretError, Surroundings};
 use jiff::Timestamp;
-use model::config::eval::Values;
-use model::config::resolve::{ResolveError, StageValues, resolve};
+use model::config::resolve::ResolveError;
 use model::facts::{Publish, ReadPublishError, StateMark};
 use model::ids::StackName;
-use model::project::{FactsPlace, Input, Project};
-use model::secret::Secret;
-use model::stage::Ask;
-use model::state::resources::Document;
-use serde_json::Value;
+use model::project::Project;
+use model::state::Contents;
 use store::StoreError;
 
-use super::{Place, Publication, ReadPlaceError, TakeOver};
+use super::{Place, Publication, ReadPlaceError, TakeOver, own_remote, place_inputs};
 use crate::Control;
+use crate::asker::Asker;
 use crate::changesets::is_ours;
-use crate::outputs::{Output, OutputsError, of_state};
+use crate::outputs::Output;
 use crate::projects::OpenProject;
+use crate::stages::{Side, StackValues, StageValuesError};
 
 /// Everything that a publication of one stack needs. No `Debug`: it holds secrets.
 pub struct Current {
@@ -43,20 +40,12 @@ pub struct Current {
 
 #[derive(Debug, thiserror::Error)]
 pub enum CurrentFactsError {
-    #[error("could not read the outputs of stack `{stack}`")]
-    Outputs {
-        stack: StackName,
-        source: OutputsError,
-    },
+    #[error(transparent)]
+    Values(#[from] StageValuesError),
     #[error("could not read the state of stack `{stack}`")]
     State {
         stack: StackName,
         source: StoreError,
-    },
-    #[error("could not resolve the secret `{reference}`")]
-    Secret {
-        reference: String,
-        source: SecretError,
     },
     #[error("facts of stack `{stack}` have no values")]
     Resolve {
@@ -80,9 +69,7 @@ impl CurrentFactsError {
                 Some(format!("`terrane apply {stack}` makes its outputs anew"))
             }
             Self::Git(err) => err.hint(),
-            Self::Outputs { .. } | Self::State { .. } | Self::Secret { .. } | Self::Publish(_) => {
-                None
-            }
+            Self::Values(_) | Self::State { .. } | Self::Publish(_) => None,
         }
     }
 }
@@ -99,49 +86,39 @@ impl Current {
     ) -> Result<Self, CurrentFactsError> {
         let declared = &project.stacks[stack];
         let is_ours = is_ours(project, stack);
-        let outputs = of_state(control, &declared.state, is_ours).await;
-        let outputs = outputs.map_err(|source| CurrentFactsError::Outputs {
+        let target = &project.targets[&declared.target];
+        let side = Side {
+            asker: &Asker::of_environment(asker),
+            root: &open.root,
+            env: &engine_environment(asker, target.is_open()),
+        };
+        let publish = &declared.stages.publish;
+        let mut values = StackValues::gather(control, declared, is_ours, publish, &side).await?;
+        let places = place_inputs(&project.facts);
+        values.add_secrets(places, &side).await?;
+        let state = control.state_name(&declared.state);
+        let head = control.store.state_head(&state).await;
+        let head = head.map_err(|source| CurrentFactsError::State {
             stack: stack.clone(),
             source,
         })?;
-        let failed = |source| CurrentFactsError::State {
-            stack: stack.clone(),
-            source,
-        };
-        let state = control.state_name(&declared.state);
-        let head = control.store.state_head(&state).await.map_err(failed)?;
         let head = head.filter(|head| head.is_copy() != is_ours);
-        let document = match &head {
-            Some(head) => {
-                let body = control.store.state_version_read(head).await;
-                Document::read(&body.map_err(failed)?).ok()
-            }
-            None => None,
+        let has_resources = |contents: Contents| contents != Contents::Nothing;
+        let is_applied = !values.outputs().is_empty()
+            || head
+                .as_ref()
+                .is_some_and(|head| has_resources(head.contents));
+        let mut all = project.facts.values();
+        let own = if all.all(|place| place.repository.is_some()) {
+            None
+        } else {
+            own_remote(asker, &open.root)?
         };
-        let is_applied =
-            !outputs.is_empty() || document.as_ref().is_some_and(|it| !it.instances.is_empty());
-        let secrets = read_secrets(&project.facts, &open.root, asker).await?;
-        let given = Given {
-            outputs: &outputs,
-            document: document.as_ref(),
-            asker,
-            secrets: &secrets,
-        };
-        let own_remote = match &open.git {
-            Some(git)
-                if project
-                    .facts
-                    .values()
-                    .any(|place| place.repository.is_none()) =>
-            {
-                git.remote_url("origin")?
-            }
-            Some(_) | None => None,
-        };
-        let places = Place::read_all(&project.facts, &given, own_remote.as_deref())?;
+        let places = Place::read_all(&project.facts, &values, own.as_deref())?;
         let mut blocks = Vec::new();
-        for block in declared.stages.publish.iter().filter(|_| is_applied) {
-            let resolved = resolve(block, &given).map_err(|source| CurrentFactsError::Resolve {
+        if is_applied {
+            let resolved = values.resolve(publish);
+            let resolved = resolved.map_err(|source| CurrentFactsError::Resolve {
                 stack: stack.clone(),
                 source,
             })?;
@@ -166,7 +143,7 @@ impl Current {
             },
             stacks: at_one_branch(&publishers(project), &places),
             places,
-            outputs,
+            outputs: values.outputs().clone(),
         })
     }
 
@@ -222,80 +199,4 @@ pub fn publishers(project: &Project) -> BTreeMap<String, BTreeSet<String>> {
         }
     }
     all
-}
-
-async fn read_secrets(
-    places: &BTreeMap<String, FactsPlace>,
-    root: &Path,
-    asker: &BTreeMap<String, String>,
-) -> Result<BTreeMap<String, Secret>, CurrentFactsError> {
-    let env = engine_environment(asker, true);
-    let around = Surroundings {
-        asker,
-        root,
-        env: &env,
-    };
-    let mut secrets = BTreeMap::new();
-    for place in places.values() {
-        let Some(Input::Expression(expression)) = &place.credential else {
-            continue;
-        };
-        for reference in &expression.needs.secrets {
-            let failed = |source| CurrentFactsError::Secret {
-                reference: reference.clone(),
-                source,
-            };
-            let parsed: Reference = reference.parse().map_err(failed)?;
-            let secret = secrets::resolve(&parsed, around).await.map_err(failed)?;
-            secrets.insert(reference.clone(), secret);
-        }
-    }
-    Ok(secrets)
-}
-
-struct Given<'a> {
-    outputs: &'a BTreeMap<String, Output>,
-    document: Option<&'a Document>,
-    asker: &'a BTreeMap<String, String>,
-    secrets: &'a BTreeMap<String, Secret>,
-}
-
-impl Values for Given<'_> {
-    fn output(&self, _stack: &StackName, _key: &str) -> Option<(Value, bool)> {
-        None
-    }
-
-    fn env(&self, name: &str) -> Option<String> {
-        self.asker.get(name).cloned()
-    }
-
-    fn secret(&self, reference: &str) -> Option<Secret> {
-        self.secrets.get(reference).cloned()
-    }
-}
-
-impl StageValues for Given<'_> {
-    fn output(&self, key: &str) -> Option<(Value, bool)> {
-        let output = self.outputs.get(key)?;
-        Some((output.value.clone(), output.sensitive))
-    }
-
-    fn resource(&self, address: &str) -> Option<(Value, bool)> {
-        let mut instances = self.document?.instances.iter();
-        let instance = instances.find(|instance| instance.address == address)?;
-        let is_sensitive = instance.entry().leaves.iter().any(|leaf| leaf.is_sensitive);
-        Some((instance.attributes.clone(), is_sensitive))
-    }
-
-    fn env(&self, name: &str) -> Option<String> {
-        self.asker.get(name).cloned()
-    }
-
-    fn secret(&self, reference: &str) -> Option<Secret> {
-        self.secrets.get(reference).cloned()
-    }
-
-    fn answer(&self, _ask: &Ask) -> Option<Value> {
-        None
-    }
 }
