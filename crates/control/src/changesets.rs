@@ -217,6 +217,8 @@ async fn prepare(
         .map(|name| spec::spec(open, project, &graph, engines, &source, &name, wanted))
         .collect::<Result<Vec<_>, _>>()?;
     let mut known = KnownOutputs::default();
+    let standing = crate::facts::add_standing(control, project, &mut specs).await;
+    standing.map_err(PrepareError::Standing)?;
     for spec in &mut specs {
         // One that has no upstream here was asked for itself.
         let name = &spec.stack.name;

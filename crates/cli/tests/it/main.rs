@@ -19,6 +19,7 @@ mod engines;
 mod environment;
 mod exec;
 mod facts;
+mod facts_withdrawn;
 mod failure;
 mod fmt;
 mod graph;

@@ -29,13 +29,16 @@ pub(super) use draining::before_destroy;
 
 pub(super) async fn carry_out(job: &Job<'_>, stage: Stage) -> RunEvent {
     let mut mask = Mask::default();
-    // Programs and manifests of the project come from the source that was planned, not from where people edit it.
+    // Programs, manifests, contracts and `.sops.yaml` of the project come from the source that was planned, not from where people edit it.
     let workspace = match stage {
-        Stage::Bootstrapping | Stage::Verifying => match Workspace::prepare(job).await {
-            Ok(workspace) => Some(workspace),
-            Err(failure) => return failed(failure, stage, None, &mask),
-        },
-        Stage::Preparing | Stage::Planning | Stage::Applying | Stage::Publishing => None,
+        Stage::Publishing if !publishing::reads_source(job.spec) => None,
+        Stage::Publishing | Stage::Bootstrapping | Stage::Verifying => {
+            match Workspace::prepare(job).await {
+                Ok(workspace) => Some(workspace),
+                Err(failure) => return failed(failure, stage, None, &mask),
+            }
+        }
+        Stage::Preparing | Stage::Planning | Stage::Applying => None,
     };
     let source = workspace.as_ref().map(Workspace::tree);
     let ended = {
@@ -105,11 +108,11 @@ async fn stage_of(
         Stage::Verifying => &stages.gates,
         Stage::Preparing | Stage::Planning | Stage::Applying => &[],
     };
-    let part = part_of(job, stage, blocks).await?;
+    let mut part = part_of(job, stage, blocks).await?;
     *mask = part.values.mask();
     let source = source.unwrap_or(part.root);
     match stage {
-        Stage::Publishing => publishing::publish(&part, blocks).await,
+        Stage::Publishing => publishing::publish(&mut part, source, blocks).await,
         Stage::Bootstrapping => bootstrapping::bootstrap(&part, source, blocks).await,
         Stage::Verifying => verifying::verify(part, source, blocks).await,
         Stage::Preparing | Stage::Planning | Stage::Applying => {
