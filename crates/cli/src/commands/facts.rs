@@ -309,7 +309,7 @@ fn difference(stack: &StackName, compared: &Compared) -> String {
     let words = [
         "differs from the state",
         "as in the state",
-        "no longer in the state",
+        "nothing names it any more",
     ];
     for file in &would.files {
         text.push_str(&file_line(would, file, words));
