@@ -1,6 +1,7 @@
 //! `terrane facts`: what stacks publish for GitOps, whether the branch says it, and saying it again.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 
 use control::Control;
 use control::facts::{
@@ -324,7 +325,7 @@ fn difference(stack: &StackName, compared: &Compared) -> String {
             });
         }
         for field in fields {
-            text.push_str(&format!("      {field}\n"));
+            let _ = writeln!(text, "      {field}");
         }
     }
     if let Some(foreign) = &compared.foreign {
@@ -350,7 +351,7 @@ fn elsewhere_difference(stack: &StackName, compared: &ComparedElsewhere) -> Stri
     };
     let mut text = format!("{stack} → {what}: {word}\n");
     for field in fields {
-        text.push_str(&format!("      {field}\n"));
+        let _ = writeln!(text, "      {field}");
     }
     text
 }

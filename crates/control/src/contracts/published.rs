@@ -112,15 +112,15 @@ fn fields_of(
         let Some(resolved) = foretell(block, &["values"], foretold) else {
             return declared_fields(values).map(|fields| vec![fields]);
         };
-        let fields = resolved
-            .into_iter()
-            .map(|mut one| match one.attrs.remove("values") {
-                Some(Value::Object(fields)) => Some(Planned {
-                    fields,
-                    ..Planned::default()
-                }),
-                _ => None,
-            });
+        let fields = resolved.into_iter().map(|mut one| {
+            let Some(Value::Object(fields)) = one.attrs.remove("values") else {
+                return None;
+            };
+            Some(Planned {
+                fields,
+                ..Planned::default()
+            })
+        });
         return fields.collect();
     }
     let planned = foretold.planned;

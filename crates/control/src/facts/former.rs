@@ -19,7 +19,7 @@ use crate::stages::{Side, StackValues};
 pub enum Former {
     Branch {
         key: String,
-        place: Result<Place, String>,
+        place: Result<Box<Place>, String>,
     },
     File {
         path: String,
@@ -96,7 +96,9 @@ pub async fn find_former(
                 }
                 let secrets = values.add_secrets(standing.inputs().into_iter(), searching.side);
                 let place = match secrets.await {
-                    Ok(()) => Place::read(place, values, searching.own).map_err(|err| chain(&err)),
+                    Ok(()) => Place::read(place, values, searching.own)
+                        .map(Box::new)
+                        .map_err(|err| chain(&err)),
                     Err(err) => Err(chain(&err)),
                 };
                 Former::Branch {

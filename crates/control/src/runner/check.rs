@@ -10,6 +10,7 @@ use model::contract::{self, Planned};
 use model::masking::Mask;
 use model::policy::{Approval, Point, PolicySource, Remark, Verdict, redact};
 use model::project::Backend;
+use serde_json::{Map, Value};
 use store::NewBreakGlass;
 
 use super::workspace::Workspace;
@@ -64,7 +65,7 @@ async fn keeps_contracts(
     let is_ours = spec.target.backend == Backend::Terrane;
     let known = outputs::of_state(job.control, &spec.stack.state, is_ours).await;
     let known = known.map_err(|err| Failure::because("could not read its outputs", &err))?;
-    let before = known
+    let before: Map<String, Value> = known
         .iter()
         .map(|(name, it)| (name.clone(), it.value.clone()))
         .collect();
@@ -75,7 +76,7 @@ async fn keeps_contracts(
             let sensitive = known.iter().filter(|(_, it)| it.sensitive);
             Planned {
                 sensitive: sensitive.map(|(name, _)| name.clone()).collect(),
-                ..Planned::known(Clone::clone(&before))
+                ..Planned::known(before.clone())
             }
         }
     };
