@@ -225,7 +225,7 @@ async fn prepare(
         let name = &spec.stack.name;
         let may_be =
             !wanted.in_any_case.contains(name) && !changed::reads_beyond(open, project, name);
-        if !spec.upstreams.is_empty() && may_be {
+        if !spec.upstreams.is_empty() && may_be && crate::facts::stand_as_named(spec) {
             spec.settled = settled::is_settled(control, spec, &mut known).await;
         }
     }

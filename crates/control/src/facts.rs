@@ -43,8 +43,8 @@ use crate::sinks::SinkError;
 
 pub use answers::{AnswerFactsError, answer, place_inputs};
 pub use branch::Compared;
-pub(crate) use current::add_standing;
 pub use current::{Current, CurrentFactsError, publishers, stacks_standing};
+pub(crate) use current::{add_standing, stand_as_named};
 pub(crate) use early::check;
 pub use elsewhere::{
     ClusterSink, ComparedElsewhere, Elsewhere, ReadSinkError, Standpoint, sinks_of,

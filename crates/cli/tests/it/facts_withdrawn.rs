@@ -110,6 +110,26 @@ fn a_destroyed_stack_and_one_that_the_project_lost_leave_nothing() {
     assert!(!world.file("out/facts.json"));
 }
 
+#[test]
+fn a_dependent_of_which_nothing_changed_follows_its_place() {
+    let world = World::new(
+        "variable \"zone\" {\n  type = string\n}\noutput \"address\" {\n  value = var.zone\n}\n",
+    );
+    world
+        .test
+        .write("base/main.tf", "output \"zone\" {\n  value = \"b\"\n}\n");
+    let block = publish("a.yaml", "");
+    let apply = |facts: &str| {
+        let app = format!("inputs = {{ zone = stack.base.output.zone }}\n  {block}");
+        let facts = format!("{facts}{}", stack("base", ""));
+        world.apply(&facts, &app)
+    };
+    apply(FACTS);
+    apply(&FACTS.replace(" }", "\n  branch = \"other\"\n}"));
+    assert_eq!(world.files("facts"), [MANIFEST]);
+    assert_eq!(world.files("other"), [MANIFEST, "a.yaml"]);
+}
+
 /// A stack whose kubeconfig is an output, as that of a cluster is.
 fn with_cluster(kubeconfig: &str) -> String {
     let text = kubeconfig.replace("${", "$${");

@@ -301,6 +301,18 @@ pub(crate) async fn add_standing(
     Ok(())
 }
 
+/// Whether the facts of a run's stack are on the branches that it names now, as far as the project file tells.
+pub(crate) fn stand_as_named(spec: &RunSpec) -> bool {
+    spec.standing.iter().all(|standing| match standing {
+        Standing::Branch { place, .. } => {
+            let mut named = spec.facts.values();
+            named.any(|it| it.repository == place.repository && it.branch == place.branch)
+        }
+        // Whose block is gone has another description, and is looked at for that.
+        Standing::File { .. } | Standing::Object { .. } => true,
+    })
+}
+
 /// A place that a block of the project leads to is reached as that block says.
 fn as_declared(project: &Project, standing: Standing) -> Standing {
     match standing {
