@@ -10,7 +10,9 @@ use testkit::{Kubernetes, TestTerrane};
 
 use crate::project::{HEAD, stack, terrane};
 
-const FACTS: &str = "\nfacts \"runtime\" { repository = \"../facts.git\" }\n";
+const FACTS: &str = "\nfacts \"runtime\" {\n  repository = \"../facts.git\"\n}\n";
+const OTHER: &str =
+    "\nfacts \"runtime\" {\n  repository = \"../facts.git\"\n  branch     = \"other\"\n}\n";
 
 struct World {
     test: TestTerrane,
@@ -71,8 +73,7 @@ fn the_last_block_that_goes_takes_its_files_along() {
     // Another path, then another branch, then no block, and not even the place is declared.
     world.apply(FACTS, &publish("prod/b.yaml", sink));
     assert_eq!(world.files("facts"), [MANIFEST, "prod/b.yaml"]);
-    let other = FACTS.replace(" }", "\n  branch = \"other\"\n}");
-    world.apply(&other, &publish("prod/b.yaml", ""));
+    world.apply(OTHER, &publish("prod/b.yaml", ""));
     assert_eq!(world.files("facts"), [MANIFEST]);
     assert_eq!(world.files("other"), [MANIFEST, "prod/b.yaml"]);
     assert!(!world.file("out/facts.json"));
@@ -125,7 +126,7 @@ fn a_dependent_of_which_nothing_changed_follows_its_place() {
         world.apply(&facts, &app)
     };
     apply(FACTS);
-    apply(&FACTS.replace(" }", "\n  branch = \"other\"\n}"));
+    apply(OTHER);
     assert_eq!(world.files("facts"), [MANIFEST]);
     assert_eq!(world.files("other"), [MANIFEST, "a.yaml"]);
 }
