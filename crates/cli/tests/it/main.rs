@@ -21,6 +21,7 @@ mod engines;
 mod environment;
 mod exec;
 mod facts;
+mod facts_withdrawn;
 mod failure;
 mod fmt;
 mod graph;

@@ -81,6 +81,7 @@ pub(super) fn spec(
         settled: false,
         review: wanted.action == Action::Plan,
         facts: facts_of(project, stack),
+        standing: Vec::new(),
         relied: crate::contracts::reliance(project, name),
         destroy: wanted.destroy || wanted.action == Action::Destroy,
         refresh_only: wanted.refresh_only,
