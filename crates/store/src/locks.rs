@@ -9,7 +9,7 @@ use model::lock::{LockEpoch, LockInfo};
 use model::state::{ExpectedHead, HeldLock, StateName};
 
 use crate::db::{DbError, Tx, Value};
-use crate::states::{StateRow, read_lock_info};
+use crate::states::read_lock_info;
 use crate::{Store, StoreError};
 
 mod breaking;
@@ -119,11 +119,10 @@ impl Store {
             source,
         };
         self.check_current(state).map_err(failed)?;
-        let row = self.state_ensure(state).await.map_err(failed)?;
         let state = state.clone();
-        let deed = self.db.write(move |tx| {
-            Box::pin(async move { Ok(tx.lock_acquire(&state, row, &want).await) })
-        });
+        let deed = self
+            .db
+            .write(move |tx| Box::pin(async move { Ok(tx.lock_acquire(&state, &want).await) }));
         deed.await.map_err(failed)?
     }
 
@@ -193,7 +192,6 @@ impl Tx {
     async fn lock_acquire(
         &mut self,
         state: &StateName,
-        row: StateRow,
         want: &Want,
     ) -> Result<LockEpoch, AcquireLockError> {
         let (info, run) = (&want.info, want.run);
@@ -202,6 +200,8 @@ impl Tx {
             source,
         };
         let failed_db = |err: DbError| failed(err.into());
+        // In the same transaction: a state that is new costs no commit of its own.
+        let row = self.state_ensure(state).await.map_err(failed)?;
         self.state_hold(row.id).await.map_err(failed_db)?;
         let taken = self.lock_take(row.id, want).await;
         if let Some(epoch) = taken.map_err(failed)? {

@@ -57,17 +57,16 @@ macro_rules! state_sql {
 
 const BY_NAME: &str = state_sql!("WHERE project = $1 AND name = $2");
 
+const INSERT: &str = "INSERT INTO state (project, name, created_at) VALUES ($1, $2, $3) \
+    ON CONFLICT (project, name) DO NOTHING";
+
 impl Store {
     /// The state of that name, made if it is new.
     pub async fn state_ensure(&self, state: &StateName) -> Result<StateRow, StoreError> {
-        const INSERT: &str = "INSERT INTO state (project, name, created_at) VALUES ($1, $2, $3) \
-            ON CONFLICT (project, name) DO NOTHING";
         if let Some(row) = self.state_get(state).await? {
             return Ok(row);
         }
-        let mut args = name_args(state).to_vec();
-        args.push(Timestamp::now().into());
-        self.db.execute(INSERT, &args).await?;
+        self.db.execute(INSERT, &new_args(state)).await?;
         self.state_get(state).await?.ok_or(StoreError::Interrupted)
     }
 
@@ -189,6 +188,14 @@ impl Tx {
         Ok(true)
     }
 
+    pub(crate) async fn state_ensure(&mut self, state: &StateName) -> Result<StateRow, StoreError> {
+        if let Some(row) = self.state_get(state).await? {
+            return Ok(row);
+        }
+        self.execute(INSERT, &new_args(state)).await?;
+        self.state_get(state).await?.ok_or(StoreError::Interrupted)
+    }
+
     pub(crate) async fn state_get(
         &mut self,
         state: &StateName,
@@ -220,6 +227,11 @@ impl StateRow {
             runs_only: row.int(9)? != 0,
         })
     }
+}
+
+fn new_args(state: &StateName) -> [Value; 3] {
+    let [project, name] = name_args(state);
+    [project, name, Timestamp::now().into()]
 }
 
 pub(crate) fn name_args(state: &StateName) -> [Value; 2] {
