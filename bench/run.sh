@@ -24,6 +24,10 @@ case ${BENCH_TERRAGRUNT:-auto} in
 esac
 "$target/release/xtask" bench "${options[@]}"
 
+# Files of secrets beside the official tool.
+eval "$(scripts/services.sh sops age-keygen)"
+"$target/release/xtask" bench-secrets "$target/release/terrane" "$TERRANE_TEST_SOPS" "$TERRANE_TEST_AGE_KEYGEN"
+
 # The state service beside its peers. Peers are measured if they are on PATH; the table says which are not.
 state=(--terrane "$target/release/terrane" --rounds "${BENCH_RUNS:-3}" --seconds "${BENCH_STATE_SECONDS:-3}")
 if services=$(scripts/services.sh postgres); then

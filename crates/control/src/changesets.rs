@@ -203,6 +203,7 @@ async fn prepare(
     let dependents = checks::check_downstreams(control, open, project, &graph, wanted).await?;
     let kept = source::hold_snapshots(control)?;
     let snapshot = source::keep_source(control, open, project).await?;
+    checks::no_file_twice(project, &snapshot, wanted)?;
     let source = Source {
         own: changed::own_sources(open, project, &snapshot),
         digest: snapshot.digest,

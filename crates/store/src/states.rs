@@ -8,7 +8,7 @@ use model::lock::{LockEpoch, LockInfo};
 use model::state::{HeldLock, StateName};
 
 use crate::break_glass::NewBreakGlass;
-use crate::db::{Row, Tx, Value};
+use crate::db::{DbError, Row, Tx, Value};
 use crate::{Store, StoreError};
 
 /// A state as its row has it.
@@ -188,12 +188,17 @@ impl Tx {
         Ok(true)
     }
 
-    pub(crate) async fn state_ensure(&mut self, state: &StateName) -> Result<StateRow, StoreError> {
-        if let Some(row) = self.state_get(state).await? {
-            return Ok(row);
+    /// Keeps everybody else from changing this state until the end: what is read after this holds.
+    pub(crate) async fn state_hold(&mut self, state: &StateName) -> Result<(), DbError> {
+        const HOLD: &str = "SELECT id FROM state WHERE project = $1 AND name = $2 FOR UPDATE";
+        match self {
+            Self::Sqlite(_) => Ok(()), // there is one writer
+            Self::Postgres(_) => self.fetch_all(HOLD, &name_args(state)).await.map(drop),
         }
-        self.execute(INSERT, &new_args(state)).await?;
-        self.state_get(state).await?.ok_or(StoreError::Interrupted)
+    }
+
+    pub(crate) async fn state_insert(&mut self, state: &StateName) -> Result<(), DbError> {
+        self.execute(INSERT, &new_args(state)).await.map(drop)
     }
 
     pub(crate) async fn state_get(
@@ -229,13 +234,13 @@ impl StateRow {
     }
 }
 
+pub(crate) fn name_args(state: &StateName) -> [Value; 2] {
+    [state.project.as_str().into(), state.name.as_str().into()]
+}
+
 fn new_args(state: &StateName) -> [Value; 3] {
     let [project, name] = name_args(state);
     [project, name, Timestamp::now().into()]
-}
-
-pub(crate) fn name_args(state: &StateName) -> [Value; 2] {
-    [state.project.as_str().into(), state.name.as_str().into()]
 }
 
 pub(crate) fn read_lock_info(text: &str) -> Result<LockInfo, StoreError> {

@@ -73,6 +73,15 @@ pub enum PrepareError {
         provider: String,
         at: String,
     },
+    #[error(
+        "context `{context}` gives stack `{stack}` the file `{file}`, and the source has one at `{path}`"
+    )]
+    FileTwice {
+        stack: StackName,
+        context: String,
+        file: String,
+        path: String,
+    },
     #[error("could not take a snapshot of the source")]
     Snapshot(#[from] SnapshotError),
     #[error("could not keep the snapshot of the source in `{}`", path.display())]
@@ -126,6 +135,9 @@ impl PrepareError {
             Self::Gather(GatherError::Unset { name, .. }) => {
                 Some(format!("set it: `export {name}=…`"))
             }
+            Self::FileTwice { .. } => {
+                Some("give it another name, or remove the one in the source".to_owned())
+            }
             Self::Gather(GatherError::Secret { .. })
             | Self::NoEngine { .. }
             | Self::Outputs(_)
@@ -152,6 +164,7 @@ impl PrepareError {
             | Self::Held { .. } => true,
             Self::KeptAside { source, .. } => source.is_refusal(),
             Self::NotApplied { .. }
+            | Self::FileTwice { .. }
             | Self::Gone { .. }
             | Self::NothingStopped
             | Self::NoEngine { .. }

@@ -171,8 +171,8 @@ fn target_for(project: &Project, stack: &Stack, no_state: bool) -> Target {
 /// A context with its values as they are for one stack.
 fn context_for(context: &Context, stack: &Stack) -> Context {
     let mut context = context.clone();
-    for values in [&mut context.env, &mut context.vars, &mut context.files] {
-        bind(values, stack);
+    for value in context.inputs_mut() {
+        *value = eval::for_stack(value, stack);
     }
     context
 }

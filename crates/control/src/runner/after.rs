@@ -16,7 +16,7 @@ use model::stage::{ResolvedBlock, StageBlock};
 use serde_json::{Value, json};
 
 use super::workspace::Workspace;
-use super::{Failure, Job, failed};
+use super::{Failure, Job, failed, hooks};
 use crate::facts::place_inputs;
 use crate::stages::{Side, StackValues, StageValuesError};
 
@@ -30,25 +30,27 @@ pub(super) use draining::before_destroy;
 pub(super) async fn carry_out(job: &Job<'_>, stage: Stage) -> RunEvent {
     let mut mask = Mask::default();
     // Programs and manifests of the project come from the source that was planned, not from where people edit it.
-    let workspace = match stage {
-        Stage::Bootstrapping | Stage::Verifying => match Workspace::prepare(job).await {
-            Ok(workspace) => Some(workspace),
+    let has_programs = stage != Stage::Publishing || hooks::has(job.spec, stage, None);
+    let mut workspace = None;
+    if has_programs {
+        match Workspace::prepare(job).await {
+            Ok(prepared) => workspace = Some(prepared),
             Err(failure) => return failed(failure, stage, None, &mask),
-        },
-        Stage::Preparing | Stage::Planning | Stage::Applying | Stage::Publishing => None,
-    };
-    let source = workspace.as_ref().map(Workspace::tree);
-    let ended = {
+        }
+    }
+    let source = workspace.as_ref().map(|it| it.tree().to_owned());
+    let work = async {
         let mut interrupts = job.interrupts.lock().await;
         if interrupts.came().await {
             Err(Failure::interrupted())
         } else {
             tokio::select! {
-                ended = stage_of(job, stage, source, &mut mask) => ended,
+                ended = stage_of(job, stage, source.as_deref(), &mut mask) => ended,
                 () = interrupts.next() => Err(Failure::interrupted()),
             }
         }
     };
+    let ended = hooks::around_part(job, stage, workspace.as_mut(), work).await;
     match ended {
         Ok(report) => {
             let later = |next: &&Stage| **next > stage;

@@ -74,6 +74,7 @@ fn spec(name: &str, upstreams: &[&str]) -> RunSpec {
             approval: None,
             stages: model::stage::Stages::default(),
             declared_at: model::diagnostic::Location::default(),
+            inputs_at: BTreeMap::new(),
         },
         target,
         contexts: Vec::new(),
