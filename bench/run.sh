@@ -11,6 +11,7 @@ target=$(scripts/target-dir.sh)
 
 options=(--stacks "${BENCH_STACKS:-50}" --runs "${BENCH_RUNS:-3}"
   --memory-stacks "${BENCH_MEMORY_STACKS:-200}" --reading-stacks "${BENCH_READING_STACKS:-1000}"
+  --run-stacks "${BENCH_RUN_STACKS:-200}" --stored-runs "${BENCH_STORED_RUNS:-10000}"
   --terrane "$target/release/terrane" --engine "${BENCH_ENGINE:-$TERRANE_TEST_TOFU}")
 case ${BENCH_TERRAGRUNT:-auto} in
   no) ;;
