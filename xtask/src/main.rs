@@ -8,6 +8,7 @@
 )]
 
 mod bench;
+mod bench_render;
 mod bench_state;
 mod child;
 mod docs;
@@ -22,7 +23,8 @@ const USAGE: &str = "\
 usage: cargo xtask tidy             check the rules of the house
        cargo xtask docs [--check]   write the generated pages, or compare them
        cargo xtask bench [OPTIONS]  measure terrane beside its peers (`bench/README.md`)
-       cargo xtask bench-state [OPTIONS]  measure the state service beside its peers";
+       cargo xtask bench-state [OPTIONS]  measure the state service beside its peers
+       cargo xtask bench-render [OPTIONS]  measure `terrane render` beside makejinja";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -32,6 +34,7 @@ fn main() -> ExitCode {
         ["tidy"] => tidy(&root),
         ["docs"] => write_docs(&root),
         ["docs", "--check"] => Ok(check_docs(&root)),
+        ["bench-render", options @ ..] => bench_render::main(options),
         ["bench-state", options @ ..] => bench_state::main(&root, options),
         ["bench", options @ ..] => bench::main(&root, options),
         _ => {

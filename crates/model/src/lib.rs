@@ -36,6 +36,7 @@ pub mod preview;
 pub mod project;
 pub mod proposal;
 pub mod providers;
+pub mod render;
 pub mod retention;
 pub mod run;
 pub mod seal;
