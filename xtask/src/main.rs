@@ -8,7 +8,9 @@
 )]
 
 mod bench;
+mod bench_facts;
 mod bench_render;
+mod bench_secrets;
 mod bench_state;
 mod child;
 mod docs;
@@ -23,8 +25,10 @@ const USAGE: &str = "\
 usage: cargo xtask tidy             check the rules of the house
        cargo xtask docs [--check]   write the generated pages, or compare them
        cargo xtask bench [OPTIONS]  measure terrane beside its peers (`bench/README.md`)
-       cargo xtask bench-state [OPTIONS]  measure the state service beside its peers
-       cargo xtask bench-render [OPTIONS]  measure `terrane render` beside makejinja";
+       cargo xtask bench-facts [OPTIONS]  measure the publication of facts
+       cargo xtask bench-render [OPTIONS]  measure `terrane render` beside makejinja
+       cargo xtask bench-secrets TERRANE SOPS AGE_KEYGEN  measure files of secrets beside `sops`
+       cargo xtask bench-state [OPTIONS]  measure the state service beside its peers";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -35,6 +39,10 @@ fn main() -> ExitCode {
         ["docs"] => write_docs(&root),
         ["docs", "--check"] => Ok(check_docs(&root)),
         ["bench-render", options @ ..] => bench_render::main(options),
+        ["bench-facts", options @ ..] => bench_facts::main(&root, options),
+        ["bench-secrets", terrane, sops, keygen] => {
+            bench_secrets::main(Path::new(terrane), Path::new(sops), Path::new(keygen))
+        }
         ["bench-state", options @ ..] => bench_state::main(&root, options),
         ["bench", options @ ..] => bench::main(&root, options),
         _ => {

@@ -285,7 +285,7 @@ fn text(bytes: Vec<u8>, origin: &str) -> Result<Secret, SecretError> {
 }
 
 /// Words between spaces; quotes of either kind hold one together. No other character is special.
-fn split_words(text: &str) -> Option<Vec<String>> {
+pub fn split_words(text: &str) -> Option<Vec<String>> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut quote: Option<char> = None;

@@ -8,6 +8,7 @@ mod check;
 pub(crate) mod check_modules;
 mod check_reads;
 mod check_types;
+mod contexts;
 mod cycle;
 pub mod eval;
 mod evaluator;
@@ -305,12 +306,12 @@ fn read(
             )
         })
         .collect();
-    let contexts: Contexts = outer
+    let mut contexts: Contexts = outer
         .all("context")
         .map(|item| {
             (
                 item.name().to_owned(),
-                project::read_context(reader, item, &scope),
+                contexts::read_context(reader, item, &scope),
             )
         })
         .collect();
@@ -374,7 +375,7 @@ fn read(
     let findings = &mut reader.findings;
     check::check(findings, &known, &mut drafts);
     cycle::check(findings, &drafts);
-    attach::attach(findings, &known, &contexts, &mut drafts);
+    attach::attach(findings, &known, &mut contexts, &mut drafts);
     let policies = policies::attach(findings, &known, policies, &drafts);
     let mut modules = Modules::new(reader.tree, dirs);
     modules.read_all(findings, &drafts);
