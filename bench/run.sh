@@ -32,6 +32,14 @@ esac
 eval "$(scripts/services.sh sops age-keygen)"
 "$target/release/xtask" bench-secrets "$target/release/terrane" "$TERRANE_TEST_SOPS" "$TERRANE_TEST_AGE_KEYGEN" || true
 
+# Templates beside makejinja, which comes from PyPI. A missed bar is said at once and fails the whole at its end.
+rendering=0
+if makejinja=$(scripts/tools/makejinja.sh); then
+  "$target/release/xtask" bench-render --terrane "$target/release/terrane" --makejinja "$makejinja" --rounds "${BENCH_RENDER_RUNS:-5}" || rendering=$?
+else
+  printf 'bench: makejinja could not be had, so rendering is not measured\n' >&2
+fi
+
 # The state service beside its peers. Peers are measured if they are on PATH; the table says which are not.
 state=(--terrane "$target/release/terrane" --rounds "${BENCH_RUNS:-3}" --seconds "${BENCH_STATE_SECONDS:-3}")
 if services=$(scripts/services.sh postgres); then
@@ -40,4 +48,5 @@ if services=$(scripts/services.sh postgres); then
 fi
 if peer=$(command -v terraform-backend); then state+=(--nimbolus "$peer"); fi
 if peer=$(command -v tfstated); then state+=(--tfstated "$peer"); fi
-exec "$target/release/xtask" bench-state "${state[@]}"
+"$target/release/xtask" bench-state "${state[@]}"
+exit "$rendering"
