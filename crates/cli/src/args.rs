@@ -8,9 +8,9 @@ use crate::commands::{
     apply::ApplyArgs, completions::CompletionsArgs, context::ContextArgs, destroy::DestroyArgs,
     engine::EngineArgs, exec::ExecArgs, facts::FactsArgs, fmt::FmtArgs, graph::GraphArgs,
     hold::HoldArgs, init::InitArgs, key::KeyArgs, lock::LockArgs, output::OutputArgs,
-    plan::PlanArgs, policy::PolicyArgs, run::RunArgs, runner::RunnerArgs, secret::SecretArgs,
-    server::ServerArgs, state::StateArgs, token::TokenArgs, validate::ValidateArgs,
-    verify::VerifyArgs,
+    plan::PlanArgs, policy::PolicyArgs, render::RenderArgs, run::RunArgs, runner::RunnerArgs,
+    secret::SecretArgs, server::ServerArgs, state::StateArgs, token::TokenArgs,
+    validate::ValidateArgs, verify::VerifyArgs,
 };
 use crate::{ExitStatus, Process, report};
 
@@ -93,6 +93,7 @@ pub(crate) enum Command {
     Context(ContextArgs),
     Key(KeyArgs),
     Secret(SecretArgs),
+    Render(RenderArgs),
     Fmt(FmtArgs),
     Engine(EngineArgs),
     Completions(CompletionsArgs),

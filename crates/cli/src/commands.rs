@@ -19,6 +19,7 @@ pub(crate) mod output;
 pub(crate) mod place;
 pub(crate) mod plan;
 pub(crate) mod policy;
+pub(crate) mod render;
 pub(crate) mod run;
 pub(crate) mod runner;
 pub(crate) mod secret;

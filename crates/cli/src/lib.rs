@@ -52,6 +52,7 @@ fn carry_out(args: Args, process: &Process) -> Result<ExitStatus, CommandError> 
         Command::Hold(args) => block_on(commands::hold::hold(args, global, process))?,
         Command::Run(args) => block_on(commands::run::run(args, global, process))?,
         Command::Key(args) => block_on(commands::key::key(args, global, process))?,
+        Command::Render(args) => block_on(commands::render::render(args, global, process))?,
         Command::Secret(args) => block_on(commands::secret::secret(args, global, process))?,
         Command::Runner(args) => {
             commands::runner::leave_terminal()?;

@@ -17,6 +17,7 @@ pub mod outputs;
 pub mod plan;
 pub mod policy;
 pub mod progress;
+pub(crate) mod render;
 pub(crate) mod state;
 pub mod surgery;
 pub mod table;

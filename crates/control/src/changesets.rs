@@ -181,6 +181,7 @@ async fn prepare(
 ) -> Result<Prepared, PrepareError> {
     let graph = Graph::new(project);
     checks::check_holds(control, project, wanted).await?;
+    checks::are_rendered(open, project, wanted)?;
     for name in &wanted.stacks {
         checks::may(project, &project.stacks[name], wanted)?;
         providers::check(open, project, name)?;

@@ -32,6 +32,7 @@ pub mod projects;
 pub mod proposals;
 pub mod providers;
 pub mod recovery;
+pub mod render;
 pub mod run_logs;
 pub mod runner;
 pub mod runs;

@@ -5,6 +5,7 @@
 //! where identities and rules lie on a machine (the caller passes them), and what a file is for.
 
 mod cipher;
+mod clear;
 mod crypt;
 mod dotenv;
 mod flat;
@@ -126,6 +127,11 @@ pub fn decrypt(
     identities: &Identities,
 ) -> Result<Opened, DecryptError> {
     open::open(text, format, identities)
+}
+
+/// What of a text stays in clear once it is encrypted as `rule` says.
+pub fn clear(plain: &str, format: Format, rule: &Rule) -> Result<String, EncryptError> {
+    clear::clear(plain, format, rule)
 }
 
 /// Whether a text carries the marks of an encrypted file.

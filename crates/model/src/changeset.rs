@@ -92,6 +92,17 @@ pub struct Request {
     pub dependents: Vec<Dependent>,
 }
 
+impl Request {
+    /// One run more than engines: while one ends, the next has begun, and its engine needs only to be started. One
+    /// engine at a time means one run at a time.
+    pub fn runs_at_once(&self) -> usize {
+        match self.parallelism {
+            alone @ 0..=1 => alone,
+            several => several + 1,
+        }
+    }
+}
+
 /// Where the plans of a change set were made, if not by itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BundleOrigin {

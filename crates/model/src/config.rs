@@ -25,6 +25,7 @@ mod project;
 mod reader;
 pub mod reference;
 mod references;
+mod renders;
 pub mod resolve;
 mod schema;
 pub(crate) mod shape;
@@ -63,6 +64,7 @@ pub use kinds::duration as read_duration;
 use crate::diagnostic::{Finding, Location, Severity};
 use crate::module::Module;
 use crate::project::{FactsPlace, Project, Writer};
+use crate::render::Render;
 use crate::tree::Tree;
 
 /// What a project file may ask of the place where it is loaded.
@@ -331,10 +333,13 @@ fn read(
             (place.name.clone(), place)
         })
         .collect();
-    for item in outer.items.iter().filter(|item| item.spec.word == "render") {
-        reader.fields(item.source, item.block, item.spec, &scope);
-        reader.deep_fields(item.source, item.block, item.spec, &scope, &mut |_| {});
-    }
+    let renders: BTreeMap<String, Render> = outer
+        .all("render")
+        .map(|item| {
+            let render = renders::read_render(reader, item, &scope);
+            (render.name.clone(), render)
+        })
+        .collect();
     let engine = project
         .as_ref()
         .map(|project| project.engine.clone())
@@ -390,6 +395,7 @@ fn read(
         project.policies = policies;
         project.writers = writers;
         project.facts = facts;
+        project.renders = renders;
         project.stacks = drafts
             .into_iter()
             .map(|(name, draft)| (name, draft.stack))

@@ -37,6 +37,7 @@ pub mod preview;
 pub mod project;
 pub mod proposal;
 pub mod providers;
+pub mod render;
 pub mod retention;
 pub mod run;
 pub mod seal;

@@ -14,6 +14,7 @@ use crate::diagnostic::Location;
 use crate::engine::EngineRequirement;
 use crate::ids::StackName;
 use crate::policy::Policy;
+use crate::render::Render;
 use crate::stage::Stages;
 
 pub use crate::context::Context;
@@ -35,6 +36,8 @@ pub struct Project {
     pub policies: BTreeMap<String, Policy>,
     /// The places that published facts go to, by name.
     pub facts: BTreeMap<String, FactsPlace>,
+    /// Files made from templates, by name.
+    pub renders: BTreeMap<String, Render>,
     /// Globs of the files where facts are consumed; they may lead out of the project.
     pub gitops: Vec<String>,
     /// Who counts as CI, by name.
@@ -158,6 +161,9 @@ pub struct Stack {
     pub watch: Vec<String>,
     pub include: Vec<String>,
     pub artifacts: Vec<String>,
+    /// A render whose files must be fresh before it is planned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub render: Option<String>,
     pub timeout_plan: Option<Duration>,
     pub timeout_apply: Option<Duration>,
     #[serde(default)]

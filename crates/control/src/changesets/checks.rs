@@ -14,6 +14,7 @@ use super::{PrepareError, Wanted, is_ours};
 use crate::Control;
 use crate::outputs::{self, OutputsError};
 use crate::projects::OpenProject;
+use crate::render::check_fresh;
 
 /// Whether who asks, and this machine, may do it at all.
 pub(super) fn may(project: &Project, stack: &Stack, wanted: &Wanted) -> Result<(), PrepareError> {
@@ -26,6 +27,25 @@ pub(super) fn may(project: &Project, stack: &Stack, wanted: &Wanted) -> Result<(
         return Err(PrepareError::NoHome {
             stack: stack.name.clone(),
         });
+    }
+    Ok(())
+}
+
+/// What templates make is planned only as they make it now. What is destroyed need not be what would be made.
+pub(super) fn are_rendered(
+    open: &OpenProject,
+    project: &Project,
+    wanted: &Wanted,
+) -> Result<(), PrepareError> {
+    if wanted.action == Action::Destroy || open.commit.is_some() {
+        return Ok(());
+    }
+    let mut seen = BTreeSet::new();
+    for name in &wanted.stacks {
+        let render = project.stacks[name].render.as_ref();
+        if render.is_some_and(|render| seen.insert(render)) {
+            check_fresh(&open.root, project, name)?;
+        }
     }
     Ok(())
 }

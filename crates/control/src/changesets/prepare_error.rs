@@ -12,6 +12,7 @@ use store::ChangeSetError;
 use crate::asker::GatherError;
 use crate::kept_aside::KeptAsideError;
 use crate::outputs::OutputsError;
+use crate::render::Stale;
 use crate::writers::NotAWriterError;
 
 #[derive(Debug, thiserror::Error)]
@@ -73,6 +74,8 @@ pub enum PrepareError {
         provider: String,
         at: String,
     },
+    #[error(transparent)]
+    Stale(#[from] Stale),
     #[error(
         "context `{context}` gives stack `{stack}` the file `{file}`, and the source has one at `{path}`"
     )]
@@ -116,6 +119,7 @@ impl PrepareError {
                 "`terrane destroy {stack}+` destroys its dependents first"
             )),
             Self::KeptAside { stack, source } => source.hint(stack.as_str()),
+            Self::Stale(stale) => stale.hint(),
             Self::StateFile { stack, file } => Some(format!(
                 "`terrane state import {stack} --from {file}` brings it in; if nothing of it exists any more, remove the file"
             )),
@@ -162,6 +166,7 @@ impl PrepareError {
             | Self::Provider { .. }
             | Self::StillNeeded { .. }
             | Self::StateFile { .. }
+            | Self::Stale(_)
             | Self::Rejected { .. }
             | Self::NotResumed { .. }
             | Self::Held { .. } => true,

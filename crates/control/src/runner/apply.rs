@@ -44,6 +44,7 @@ pub(super) async fn apply(job: &Job<'_>) -> RunEvent {
 }
 
 async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
+    job.take_place().await?;
     let plan = plan_of(job).await?;
     nothing_kept_aside(job).await?;
     let carried = job.carried.lock().await.take();
@@ -99,6 +100,9 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
             var_files: &var_files,
         };
         let ended = caller.call(&call, Stage::Applying, limit).await?;
+        if job.spec.target.backend == Backend::Terrane {
+            job.leave_place().await;
+        }
 
         let kept = after_the_engine(job, &access, left).await?;
         if !ended.exit.success() {

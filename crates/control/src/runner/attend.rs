@@ -75,6 +75,7 @@ pub async fn attend(
         lock: lock.file().try_clone().map_err(AttendError::Lock)?,
         interrupts: Mutex::new(interrupts),
         carried: Mutex::new(None),
+        place: Mutex::new(None),
         fence: Mutex::new(None),
         holds_lanes: false,
         auto_approve: false,

@@ -76,8 +76,8 @@ impl Board<'_> {
             .filter(|run| run.state.is_running())
             .count();
         let engines = self.runs.iter().filter(|run| run.state.uses_engine());
-        let parallelism = self.set.request.parallelism;
-        let mut places = parallelism.saturating_sub(engines.count());
+        let runs = self.set.request.runs_at_once();
+        let mut places = runs.saturating_sub(engines.count());
         for run in self.runs {
             if let RunState::Applied { next, .. } = run.state
                 && self.is_confirmed()

@@ -119,6 +119,10 @@ impl<'a> Modules<'a> {
                 );
                 let near = suggest::nearest(path, self.dirs.engine_dirs());
                 finding.hint = Some(match near {
+                    _ if draft.stack.render.is_some() => format!(
+                        "`terrane render {}` makes it",
+                        draft.stack.render.as_deref().unwrap_or_default()
+                    ),
                     Some(dir) => format!("did you mean `{dir}`?"),
                     None => "paths count from the project's root; `enabled = false` allows it to be missing".to_owned(),
                 });

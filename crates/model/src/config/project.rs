@@ -71,6 +71,7 @@ pub(crate) fn read_project(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scop
         policies: BTreeMap::new(),
         writers: BTreeMap::new(),
         facts: BTreeMap::new(),
+        renders: BTreeMap::new(),
         gitops: gitops(reader, item, scope),
         stacks: BTreeMap::new(),
     }

@@ -8,6 +8,8 @@ use super::evaluator::Refs;
 use super::stack_schema::{DISCOVER, STACK};
 use crate::context::{HookStage, When};
 use crate::policy::Point;
+use crate::render::Undefined;
+use crate::render::checks::CheckKind;
 
 /// A kind of value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -465,23 +467,102 @@ static RENDER: Block = Block {
     labels: &[NAME],
     attrs: &[
         attr("templates", Kind::Path, "directory of the templates").required(),
-        attr("data", Kind::Paths, "files that the templates read").required(),
+        attr(
+            "data",
+            Kind::Paths,
+            "YAML, TOML or JSON files that the templates read; a later one wins, and values of one that is encrypted are secret",
+        )
+        .required(),
         attr("output", Kind::Path, "directory that is written").required(),
         attr("schema", Kind::Path, "JSON schema of the data"),
+        attr("suffix", Kind::Text, "ending of templates; other files are copied").default("\".j2\""),
+        attr(
+            "undefined",
+            Kind::Word(&Undefined::WORDS),
+            "what a name that nobody defined is worth",
+        )
+        .default("\"strict\""),
+        attr(
+            "exclude",
+            Kind::Globs,
+            "files among the templates that are not written; templates may import them",
+        ),
+        attr("keep_empty", Kind::Bool, "write files that come out empty").default("false"),
+        attr("trim_blocks", Kind::Bool, "no line break after a block").default("true"),
+        attr("lstrip_blocks", Kind::Bool, "no spaces before a block").default("true"),
+        attr(
+            "keep_trailing_newline",
+            Kind::Bool,
+            "the line break at the end of a template stays",
+        )
+        .default("true"),
+        attr(
+            "defaults",
+            Kind::Map,
+            "data that stand in where the files say nothing; maps are merged",
+        ),
+        attr(
+            "values",
+            Kind::Map,
+            "more names, each a Jinja expression over the data, such as `\"nodes | length > 1\"`",
+        ),
+        attr(
+            "when",
+            Kind::Map,
+            "by glob of generated files, a Jinja expression: they are made only if it is true",
+        ),
+        attr("secrets", Kind::Map, "more names, each `secret(\"REF\")`").refs(Refs::Secrets),
+        attr(
+            "sensitive",
+            Kind::Texts,
+            "paths of values in plain data files that are secret, such as `tfstate_*`",
+        ),
     ],
-    blocks: &[one(&DELIMITERS)],
+    blocks: &[one(&DELIMITERS), many(&EACH), many(&CHECK)],
     doc: "Files made from templates: `terrane render`.",
-    later: true,
     ..PLAIN
 };
 
-static DELIMITERS: Block = Block {
+pub(crate) static DELIMITERS: Block = Block {
     word: "delimiters",
     attrs: &[
-        attr("block", Kind::Texts, "around statements"),
-        attr("variable", Kind::Texts, "around values"),
-        attr("comment", Kind::Texts, "around comments"),
+        attr("block", Kind::Texts, "around statements").default("`{%`, `%}`"),
+        attr("variable", Kind::Texts, "around values").default("`{{`, `}}`"),
+        attr("comment", Kind::Texts, "around comments").default("`{#`, `#}`"),
     ],
-    doc: "What surrounds template code.",
+    doc: "What surrounds template code: each a start and an end.",
+    ..PLAIN
+};
+
+pub(crate) static EACH: Block = Block {
+    word: "each",
+    attrs: &[
+        attr("list", Kind::Text, "name of a list in the data, such as `nodes`").required(),
+        attr(
+            "values",
+            Kind::Map,
+            "keys that an item gets unless it has them, each a Jinja expression; `item` is the item",
+        )
+        .required(),
+    ],
+    doc: "Defaults of the items of a list.",
+    ..PLAIN
+};
+
+pub(crate) static CHECK: Block = Block {
+    word: "check",
+    labels: &[Label {
+        name: "KIND",
+        words: &CheckKind::WORDS,
+    }],
+    attrs: &[
+        attr("paths", Kind::Texts, "values, such as `nodes[*].name`").required(),
+        attr(
+            "of",
+            Kind::Texts,
+            "for `inside` the networks, for `known` the values that they must be among",
+        ),
+    ],
+    doc: "What a schema cannot say: `address`, `cidr` and `mac` are forms, `unique` values are there once, `separate` networks do not overlap, `inside` lies in one of `of`, `known` is among `of`.",
     ..PLAIN
 };

@@ -216,6 +216,7 @@ fn plain(layers: &Layers<'_>, instance: &Instance<'_>, scope: &Scope) -> Stack {
         watch: layers.texts("watch"),
         include: layers.texts("include"),
         artifacts: layers.texts("artifacts"),
+        render: layers.text("render"),
         timeout_plan: None,
         timeout_apply: None,
         approval: None,

@@ -97,8 +97,7 @@ const RENDER: Attr = attr(
     "render",
     Kind::Text,
     "a render that must be fresh before it is planned",
-)
-.later();
+);
 
 pub(crate) static STACK: Block = Block {
     word: "stack",

@@ -45,6 +45,7 @@ pub(crate) fn project(lines: &str) -> Project {
         policies: BTreeMap::new(),
         writers: BTreeMap::new(),
         facts: BTreeMap::new(),
+        renders: BTreeMap::new(),
         gitops: Vec::new(),
         stacks,
     }
@@ -68,6 +69,7 @@ fn stack(name: StackName, layer: String, edges: Vec<Edge>) -> Stack {
         watch: Vec::new(),
         include: Vec::new(),
         artifacts: Vec::new(),
+        render: None,
         timeout_plan: None,
         timeout_apply: None,
         approval: None,

@@ -70,6 +70,7 @@ fn spec(name: &str, upstreams: &[&str]) -> RunSpec {
             watch: Vec::new(),
             include: Vec::new(),
             artifacts: Vec::new(),
+            render: None,
             timeout_plan: None,
             timeout_apply: None,
             approval: None,

@@ -1,0 +1,214 @@
+//! What a rendering did, or would do.
+
+use control::render::{Rendered, RenderedFile};
+use model::diagnostic::Finding;
+use model::render::decide::{Deed, Why};
+use serde_json::{Value, json};
+
+use super::diff::{self, Line};
+use super::look::{Ink, Look};
+use super::text::{clean, count};
+
+/// Lines around a change.
+const CONTEXT: usize = 3;
+/// More files than this are only counted.
+const MOST: usize = 40;
+
+/// Whether rendering may mend it: files that are not there yet.
+pub(crate) fn is_mended(finding: &Finding) -> bool {
+    matches!(
+        finding.code,
+        "missing-directory"
+            | "no-module"
+            | "missing-file"
+            | "unknown-input"
+            | "missing-input"
+            | "unknown-output"
+            | "input-type"
+    )
+}
+
+/// The page: one paragraph for each render.
+pub(crate) fn render(
+    rendered: &[Rendered],
+    with_diff: bool,
+    is_written: bool,
+    look: Look,
+) -> String {
+    let width = rendered.iter().map(|one| one.name.len()).max().unwrap_or(0);
+    let mut out = String::new();
+    for one in rendered {
+        out.push_str(&format!(
+            "{:<width$}   {}\n",
+            one.name,
+            summary(one, is_written)
+        ));
+        let changed: Vec<(&String, &RenderedFile)> = one
+            .files
+            .iter()
+            .filter(|(_, file)| file.deed != Deed::Keep)
+            .collect();
+        let shown = if with_diff { changed.len() } else { MOST };
+        for (path, file) in changed.iter().take(shown) {
+            out.push_str(&line(path, &file.deed, look));
+            if with_diff {
+                out.push_str(&difference(file, look));
+            }
+        }
+        if changed.len() > shown {
+            let more = count(changed.len() - shown, "more file");
+            out.push_str(&format!("  … and {more}\n"));
+        }
+    }
+    out
+}
+
+/// What else is worth saying.
+pub(crate) fn notes(rendered: &[Rendered], look: Look) -> String {
+    let mut out = String::new();
+    for one in rendered.iter().filter(|one| !one.not_opened.is_empty()) {
+        let number = count(one.not_opened.len(), "encrypted file");
+        let note = look.paint(Ink::Hint, "note:");
+        out.push_str(&format!(
+            "{note} {number} of `{}` compared by digest alone: there is no key here to open them\n",
+            one.name
+        ));
+    }
+    out
+}
+
+/// The same as data.
+pub(crate) fn json(rendered: &[Rendered], is_written: bool) -> Value {
+    let renders: Vec<Value> = rendered
+        .iter()
+        .map(|one| {
+            let files: Vec<Value> = one
+                .files
+                .iter()
+                .map(|(path, file)| {
+                    json!({
+                        "path": path,
+                        "action": word(&file.deed),
+                        "template": file.template,
+                        "encrypted": file.is_encrypted,
+                    })
+                })
+                .collect();
+            json!({
+                "name": one.name,
+                "differs": one.differs(),
+                "files": files,
+                "not_opened": one.not_opened,
+            })
+        })
+        .collect();
+    json!({ "renders": renders, "written": is_written })
+}
+
+/// Why a file is not replaced.
+pub(crate) fn why(why: Why) -> &'static str {
+    match why {
+        Why::Edited => "was edited since it was rendered",
+        Why::EditedAndStale => "was edited since it was rendered, and nothing makes it any more",
+        Why::NotOurs => "was there before, and agrees",
+        Why::NotOursAndDifferent => "was there before, and is different",
+    }
+}
+
+fn word(deed: &Deed) -> &'static str {
+    match deed {
+        Deed::Keep => "keep",
+        Deed::Adopt => "adopt",
+        Deed::Create => "create",
+        Deed::Change => "change",
+        Deed::Remove => "remove",
+        Deed::Forget => "forget",
+        Deed::Refuse(_) => "refuse",
+    }
+}
+
+fn summary(one: &Rendered, is_written: bool) -> String {
+    let of = |is_it: &dyn Fn(&Deed) -> bool| {
+        let files = one.files.values();
+        files.filter(|file| is_it(&file.deed)).count()
+    };
+    let words = if is_written {
+        ["created", "changed", "removed", "adopted", "refused"]
+    } else {
+        ["to create", "to change", "to remove", "to adopt", "refused"]
+    };
+    let counts = [
+        of(&|deed| *deed == Deed::Create),
+        of(&|deed| *deed == Deed::Change),
+        of(&|deed| *deed == Deed::Remove),
+        of(&|deed| *deed == Deed::Adopt),
+        of(&|deed| matches!(deed, Deed::Refuse(_))),
+    ];
+    let parts: Vec<String> = counts
+        .iter()
+        .zip(words)
+        .filter(|(number, _)| **number > 0)
+        .map(|(number, word)| format!("{number} {word}"))
+        .collect();
+    let same = of(&|deed| *deed == Deed::Keep);
+    if parts.is_empty() {
+        let list = match (one.list_changes, is_written) {
+            (false, _) => "",
+            (true, true) => "; their list is new",
+            (true, false) => "; their list is not",
+        };
+        return format!("{} as they should be{list}", count(same, "file"));
+    }
+    format!("{}, {same} unchanged", parts.join(", "))
+}
+
+fn line(path: &str, deed: &Deed, look: Look) -> String {
+    let (sign, ink, more) = match deed {
+        Deed::Create => ("+", Ink::Add, String::new()),
+        Deed::Change => ("~", Ink::Change, String::new()),
+        Deed::Remove => ("-", Ink::Remove, String::new()),
+        Deed::Forget => ("-", Ink::Faint, "   gone already".to_owned()),
+        Deed::Adopt => ("=", Ink::Good, "   agrees".to_owned()),
+        Deed::Refuse(reason) => ("!", Ink::Error, format!("   {}", why(*reason))),
+        Deed::Keep => (" ", Ink::Faint, String::new()),
+    };
+    format!("  {} {}{more}\n", look.paint(ink, sign), clean(path))
+}
+
+fn difference(file: &RenderedFile, look: Look) -> String {
+    if file.is_encrypted {
+        return "      (encrypted)\n".to_owned();
+    }
+    let text = |bytes: &Option<Vec<u8>>| {
+        let bytes = bytes.as_deref().unwrap_or_default();
+        std::str::from_utf8(bytes).map(str::to_owned).ok()
+    };
+    let (Some(before), Some(after)) = (text(&file.before), text(&file.after)) else {
+        return "      (not text)\n".to_owned();
+    };
+    let after = match file.deed {
+        Deed::Remove | Deed::Forget => String::new(),
+        _ => after,
+    };
+    let lines = diff::lines(&before, &after);
+    let is_changed = |line: &Line<'_>| !matches!(line, Line::Same(_));
+    let mut out = String::new();
+    let mut is_gap = false;
+    for (at, line) in lines.iter().enumerate() {
+        let from = at.saturating_sub(CONTEXT);
+        let to = (at + CONTEXT + 1).min(lines.len());
+        if !lines[from..to].iter().any(is_changed) {
+            is_gap = true;
+            continue;
+        }
+        if std::mem::take(&mut is_gap) && !out.is_empty() {
+            out.push_str("      …\n");
+        }
+        out.push_str(&match line {
+            Line::Same(line) => format!("        {}\n", clean(line)),
+            Line::Old(line) => look.paint(Ink::Remove, &format!("      - {}", clean(line))) + "\n",
+            Line::New(line) => look.paint(Ink::Add, &format!("      + {}", clean(line))) + "\n",
+        });
+    }
+    out
+}

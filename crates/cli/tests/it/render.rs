@@ -1,0 +1,465 @@
+//! Templates and data become files: what is written, what is refused, and what becomes of secrets.
+
+mod corpus;
+mod makejinja;
+mod secrets;
+
+use std::fs;
+
+use testkit::{Said, TestTerrane};
+
+use crate::project::{HEAD, stack, terrane};
+
+/// A project whose one stack is rendered.
+fn project(more: &str) -> TestTerrane {
+    let test = terrane();
+    test.write(
+        "terrane.hcl",
+        &format!(
+            r#"{HEAD}{}
+render "lab" {{
+  templates = "templates"
+  data      = ["cluster.yaml", "nodes.toml"]
+  output    = "."
+{more}}}
+"#,
+            stack("app", "render = \"lab\"")
+        ),
+    );
+    test.write("cluster.yaml", "name: lab\nnodes: []\n")
+        .write(
+            "nodes.toml",
+            "[[nodes]]\nname = \"n1\"\n\n[[nodes]]\nname = \"n2\"\ncores = 8\n",
+        )
+        .write(
+            "templates/app/main.tf.j2",
+            "{% for node in nodes %}\noutput \"{{ node.name }}\" {\n  value = \"{{ name }}\"\n}\n{% endfor %}\n",
+        )
+        .write("templates/docs/{name}.md", "as it is {{ name }}\n");
+    test
+}
+
+fn said(said: &Said) -> String {
+    said.to_string()
+}
+
+#[test]
+fn a_tree_is_made_kept_changed_and_cleaned() {
+    let test = project("");
+    let mut out = said(&test.cli(&["render"]).expect(0));
+    out += &said(&test.cli(&["render"]).expect(0));
+    out += &said(&test.cli(&["render", "--check"]).expect(0));
+    let list = test.read(".terrane-render.lab.json");
+    test.write("cluster.yaml", "name: home\n")
+        .write("templates/app/new.tf.j2", "# {{ nodes | length }}\n");
+    fs::remove_file(test.project().join("templates/docs/{name}.md")).unwrap();
+    out += &said(&test.cli(&["render", "--check"]).expect(2));
+    out += &said(&test.cli(&["render", "--diff"]).expect(2));
+    assert_eq!(test.read(".terrane-render.lab.json"), list);
+    out += &said(&test.cli(&["render", "lab"]).expect(0));
+    assert!(!test.project().join("docs").exists());
+    out += &test.read("app/main.tf");
+    out += &said(&test.cli(&["render", "--json"]).expect(0));
+    insta::assert_snapshot!(out, @r#"
+    lab   2 created, 0 unchanged
+      + app/main.tf
+      + docs/{name}.md
+    lab   2 files as they should be
+    lab   2 files as they should be
+    lab   to be 1 created, 1 changed, 1 removed, 0 unchanged
+      ~ app/main.tf
+      + app/new.tf
+      - docs/{name}.md
+    [exit 2]lab   to be 1 created, 1 changed, 1 removed, 0 unchanged
+      ~ app/main.tf
+            output "n1" {
+          -   value = "lab"
+          +   value = "home"
+            }
+            output "n2" {
+          -   value = "lab"
+          +   value = "home"
+            }
+      + app/new.tf
+          + # 2
+      - docs/{name}.md
+          - as it is {{ name }}
+    [exit 2]lab   1 created, 1 changed, 1 removed, 0 unchanged
+      ~ app/main.tf
+      + app/new.tf
+      - docs/{name}.md
+    output "n1" {
+      value = "home"
+    }
+    output "n2" {
+      value = "home"
+    }
+    {
+      "renders": [
+        {
+          "name": "lab",
+          "differs": false,
+          "files": [
+            {
+              "path": "app/main.tf",
+              "action": "keep",
+              "template": "templates/app/main.tf.j2",
+              "encrypted": false
+            },
+            {
+              "path": "app/new.tf",
+              "action": "keep",
+              "template": "templates/app/new.tf.j2",
+              "encrypted": false
+            }
+          ],
+          "not_opened": []
+        }
+      ],
+      "written": true
+    }
+    "#);
+}
+
+#[test]
+fn what_somebody_else_wrote_is_never_lost() {
+    let test = project("");
+    test.write("docs/{name}.md", "mine\n");
+    let mut out = said(&test.cli(&["render"]).expect(4));
+    assert!(!test.project().join("app").exists());
+    fs::remove_file(test.project().join("docs/{name}.md")).unwrap();
+    let _ = test.cli(&["render"]).expect(0);
+    test.write("app/main.tf", "# by hand\n")
+        .write("unrelated.txt", "mine\n");
+    out += &said(&test.cli(&["render"]).expect(4));
+    assert_eq!(test.read("app/main.tf"), "# by hand\n");
+    out += &said(&test.cli(&["render", "--check"]).expect(2));
+    out += &said(&test.cli(&["render", "--overwrite"]).expect(0));
+    assert!(test.read("app/main.tf").contains("output \"n2\""));
+    // Nothing makes it any more, and somebody changed it.
+    test.write("docs/{name}.md", "edited\n");
+    fs::remove_file(test.project().join("templates/docs/{name}.md")).unwrap();
+    out += &said(&test.cli(&["render"]).expect(4));
+    assert_eq!(test.read("docs/{name}.md"), "edited\n");
+    assert_eq!(test.read("unrelated.txt"), "mine\n");
+    insta::assert_snapshot!(out, @"
+    ── stderr
+    error: nothing was written: `lab` would replace what somebody else wrote
+           docs/{name}.md was there before, and is different
+    hint: `terrane render lab --diff` shows the difference, `--overwrite` replaces them
+    hint: `terrane render lab --adopt` takes over files that agree
+    [exit 4]── stderr
+    error: nothing was written: `lab` would replace what somebody else wrote
+           app/main.tf edited since it was rendered
+    hint: `terrane render lab --diff` shows the difference, `--overwrite` replaces them
+    [exit 4]lab   to be 1 decided by you, 1 unchanged
+      ! app/main.tf   edited since it was rendered
+    [exit 2]lab   1 changed, 1 unchanged
+      ~ app/main.tf
+    ── stderr
+    error: nothing was written: `lab` would replace what somebody else wrote
+           docs/{name}.md edited since it was rendered, and nothing makes it any more
+    hint: `terrane render lab --diff` shows the difference, `--overwrite` replaces them
+    [exit 4]
+    ");
+}
+
+#[test]
+fn a_tree_that_another_tool_made_is_taken_over() {
+    let test = project("");
+    let _ = test.cli(&["render"]).expect(0);
+    fs::remove_file(test.project().join(".terrane-render.lab.json")).unwrap();
+    let mut out = said(&test.cli(&["render"]).expect(4));
+    out += &said(&test.cli(&["render", "--adopt", "--check"]).expect(2));
+    test.write("docs/{name}.md", "different\n");
+    out += &said(&test.cli(&["render", "--adopt"]).expect(4));
+    assert!(!test.project().join(".terrane-render.lab.json").exists());
+    test.write("docs/{name}.md", "as it is {{ name }}\n");
+    out += &said(&test.cli(&["render", "--adopt"]).expect(0));
+    out += &said(&test.cli(&["render", "--check"]).expect(0));
+    insta::assert_snapshot!(out, @"
+    ── stderr
+    error: nothing was written: `lab` would replace what somebody else wrote
+           app/main.tf was there before, and agrees
+           docs/{name}.md was there before, and agrees
+    hint: `terrane render lab --diff` shows the difference, `--overwrite` replaces them
+    hint: `terrane render lab --adopt` takes over files that agree
+    [exit 4]lab   to be 2 adopted, 0 unchanged
+      = app/main.tf   agrees
+      = docs/{name}.md   agrees
+    [exit 2]── stderr
+    error: nothing was written: `lab` would replace what somebody else wrote
+           docs/{name}.md was there before, and is different
+    hint: `terrane render lab --diff` shows the difference, `--overwrite` replaces them
+    hint: `terrane render lab --adopt` takes over files that agree
+    [exit 4]lab   2 adopted, 0 unchanged
+      = app/main.tf   agrees
+      = docs/{name}.md   agrees
+    lab   2 files as they should be
+    ");
+}
+
+#[test]
+fn all_mistakes_are_said_at_once() {
+    let test = project(
+        r#"  schema    = "schema.json"
+  values    = { fine = "nodes | length" }
+  check "unique" { paths = ["nodes[*].name"] }
+  check "separate" { paths = ["*_cidr"] }
+  check "known" {
+    paths = ["volumes[*].node"]
+    of    = ["nodes[*].name"]
+  }
+"#,
+    );
+    test.write(
+        "schema.json",
+        r#"{"required": ["gateway"], "properties": {"name": {"type": "string", "maxLength": 2}, "nodes": {"items": {"required": ["mac"], "properties": {"mac": {"format": "mac"}}}}}}"#,
+    )
+    .write(
+        "cluster.yaml",
+        "name: lab\nnodes:\n  - { name: a, mac: nope }\n  - name: a\n    mac: bc:24:11:00:00:01\npod_cidr: 10.42.0.0/16\nsvc_cidr: 10.42.4.0/24\nvolumes:\n  - node: zz\n",
+    )
+    .write("nodes.toml", "");
+    let mut out = said(&test.cli(&["render"]).expect(1));
+    test.write("cluster.yaml", "name: [\n");
+    out += &said(&test.cli(&["render"]).expect(1));
+    test.write("cluster.yaml", "gateway: 1\nname: x\n")
+        .write("nodes.toml", "nodes = []\n")
+        .write("templates/a.j2", "x\n{{ missing }}\n")
+        .write("templates/b.j2", "{% if %}\n")
+        .write("templates/c.j2", "{{ name | nope }}\n")
+        .write("templates/d.j2", "{% include 'gone' %}\n")
+        .write("templates/cluster.yaml.j2", "over its own input\n");
+    out += &said(&test.cli(&["render"]).expect(1));
+    insta::assert_snapshot!(out, @r#"
+    ── stderr
+    error: `gateway` is a required property
+      --> terrane.hcl:16:8
+       |
+    16 | render "lab" {
+       |        ^^^^^ as the schema has it
+
+    error: `name`: `lab` is longer than 2 characters
+      --> cluster.yaml:1:7
+       |
+     1 | name: lab
+       |       ^^^ as the schema has it
+
+    error: `nodes[0].mac`: `nope` is not a `mac`
+      --> cluster.yaml:3:21
+       |
+     3 |   - { name: a, mac: nope }
+       |                     ^^^^ as the schema has it
+
+    error: `a` is there twice
+      --> cluster.yaml:3:13   `nodes[0].name`
+      --> cluster.yaml:4:11   `nodes[1].name`
+
+    error: `10.42.0.0/16` and `10.42.4.0/24` overlap
+      --> cluster.yaml:6:11   `pod_cidr`
+      --> cluster.yaml:7:11   `svc_cidr`
+
+    error: `volumes[0].node` names `zz`, which is none of `nodes[*].name`
+      --> cluster.yaml:9:11
+       |
+     9 |   - node: zz
+       |           ^^ not known
+       |
+       = hint: known are `a`, `a`
+
+    6 errors in 2 files
+    [exit 1]── stderr
+    error: this is not YAML: while parsing a node, did not find expected node content
+      --> cluster.yaml:2:1
+       |
+     2 |
+       | ^ here
+
+    1 error in cluster.yaml
+    [exit 1]── stderr
+    error: a name is not defined
+      --> templates/a.j2:2:1
+       |
+     2 | {{ missing }}
+       | ^^^^^^^^^^^^^ here
+
+    error: syntax error: unexpected end of block
+      --> templates/b.j2:1:1
+       |
+     1 | {% if %}
+       | ^^^^^^^^ here
+
+    error: there is no such filter: filter nope is unknown
+      --> templates/c.j2:1:1
+       |
+     1 | {{ name | nope }}
+       | ^^^^^^^^^^^^^^^^^ here
+
+    error: `cluster.yaml` cannot be made
+      --> templates/cluster.yaml.j2:1:1   it is read to make it
+
+    error: there is no such template: tried to include non-existing template 'gone'
+      --> templates/d.j2:1:1
+       |
+     1 | {% include 'gone' %}
+       | ^^^^^^^^^^^^^^^^^^^^ here
+
+    5 errors in 5 files
+    [exit 1]
+    "#);
+}
+
+#[test]
+fn files_may_depend_on_the_data() {
+    let test = project(
+        r#"  defaults = { proxmox = { cores = 4, memory = 8192 } }
+  values = {
+    infrastructure_enabled = "proxmox_api_url is defined and proxmox_node is defined"
+    many                   = "count > 1"
+    count                  = "nodes | length"
+  }
+  when = {
+    "infra/**"  = "infrastructure_enabled"
+    "many.txt"  = "many"
+  }
+  each {
+    list   = "nodes"
+    values = { cores = "proxmox.cores", fqdn = "item.name ~ '.' ~ name" }
+  }
+"#,
+    );
+    test.write("templates/infra/vm.tf.j2", "# {{ proxmox_node }}\n")
+        .write(
+            "templates/many.txt.j2",
+            "{% for n in nodes %}{{ n.fqdn }} {{ n.cores }} {{ proxmox.memory }}\n{% endfor %}",
+        )
+        .write("cluster.yaml", "name: lab\nproxmox: { memory: 1 }\n");
+    let _ = test.cli(&["render"]).expect(0);
+    assert!(!test.project().join("infra").exists());
+    assert_eq!(test.read("many.txt"), "n1.lab 4 1\nn2.lab 8 1\n");
+    test.write(
+        "cluster.yaml",
+        "name: lab\nproxmox_api_url: https://pve.example.io\nproxmox_node: pve\n",
+    );
+    let _ = test.cli(&["render"]).expect(0);
+    assert_eq!(test.read("infra/vm.tf"), "# pve\n");
+    test.write("cluster.yaml", "name: lab\n");
+    let _ = test.cli(&["render"]).expect(0);
+    assert!(!test.project().join("infra").exists());
+}
+
+#[test]
+fn no_link_leads_out_of_the_project() {
+    let test = project("");
+    let outside = test.root().join("outside");
+    fs::create_dir(&outside).unwrap();
+    std::os::unix::fs::symlink(&outside, test.project().join("app")).unwrap();
+    let out = said(&test.cli(&["render"]).expect(1));
+    assert!(fs::read_dir(&outside).unwrap().next().is_none());
+    fs::remove_file(test.project().join("app")).unwrap();
+    fs::write(outside.join("secret"), "x").unwrap();
+    std::os::unix::fs::symlink(
+        outside.join("secret"),
+        test.project().join("templates/stolen"),
+    )
+    .unwrap();
+    let out = out + &said(&test.cli(&["render"]).expect(1));
+    insta::assert_snapshot!(out, @"
+    ── stderr
+    error: `app` is a link, and links are not followed here
+    [exit 1]── stderr
+    error: `templates/stolen` leads out of the project
+    [exit 1]
+    ");
+}
+
+#[test]
+fn a_file_has_one_owner() {
+    let test = project("");
+    let file = test.read("terrane.hcl");
+    let other = r#"
+render "other" {
+  templates = "others"
+  data      = []
+  output    = "app"
+}
+"#;
+    test.write("terrane.hcl", &format!("{file}{other}"))
+        .write("others/main.tf", "# other\n");
+    let mut out = said(&test.cli(&["render"]).expect(1));
+    let _ = test.cli(&["render", "lab"]).expect(0);
+    out += &said(&test.cli(&["render", "other", "--overwrite"]).expect(1));
+    out += &said(&test.cli(&["render", "nobody"]).expect(64));
+    insta::assert_snapshot!(out, @"
+    ── stderr
+    error: `app/main.tf` is made by `lab` and by `other`
+    hint: a file belongs to one `render` block; `when` or `exclude` keeps it out of the other
+    [exit 1]── stderr
+    error: `app/main.tf` is made by `lab` and by `other`
+    hint: a file belongs to one `render` block; `when` or `exclude` keeps it out of the other
+    [exit 1]── stderr
+    error: there is no render `nobody`
+    hint: there are `lab`, `other`
+    [exit 64]
+    ");
+}
+
+#[test]
+fn a_crash_in_between_leaves_nothing_that_looks_edited() {
+    let test = project("");
+    let _ = test.cli(&["render"]).expect(0);
+    let list = test.read(".terrane-render.lab.json");
+    // As it is between the first list and the last: a new list of what comes, some files old, some new.
+    test.write("cluster.yaml", "name: second\n");
+    let _ = test.cli(&["render"]).expect(0);
+    let digest = |text: &str| -> String {
+        let list: serde_json::Value = serde_json::from_str(text).unwrap();
+        list["files"]["app/main.tf"].as_str().unwrap().to_owned()
+    };
+    let new = digest(&test.read(".terrane-render.lab.json"));
+    let mut half: serde_json::Value = serde_json::from_str(&list).unwrap();
+    half["writing"] = serde_json::json!({ "app/main.tf": new });
+    test.write(".terrane-render.lab.json", &half.to_string())
+        .write("cluster.yaml", "name: third\n");
+    let said = test.cli(&["plan"]).expect(4);
+    assert!(said.stderr.contains("did not end"), "{said}");
+    let _ = test.cli(&["render"]).expect(0);
+    assert!(test.read("app/main.tf").contains("third"));
+    assert!(!test.read(".terrane-render.lab.json").contains("writing"));
+}
+
+#[test]
+fn a_stack_is_planned_only_as_its_templates_are() {
+    let test = project("");
+    let mut out = said(&test.cli(&["plan"]).expect(1));
+    let _ = test.cli(&["render"]).expect(0);
+    let _ = test.cli(&["plan"]).expect(0);
+    test.write("cluster.yaml", "name: changed\n");
+    out += &said(&test.cli(&["plan"]).expect(4));
+    let _ = test.cli(&["render"]).expect(0);
+    let _ = test.cli(&["plan"]).expect(0);
+    test.write("app/main.tf", "# by hand\n");
+    out += &said(&test.cli(&["apply", "--auto-approve"]).expect(4));
+    insta::assert_snapshot!(out, @r#"
+    ── stderr
+    error: there is no directory `app`
+      --> terrane.hcl:10:12
+       |
+    10 |   path   = "app"
+       |            ^^^^^ stack `app` should be here
+       |
+       = hint: `terrane render lab` makes it
+
+    1 error in terrane.hcl
+    [exit 1]── stderr
+    error: stack `app` is made by `render "lab"`, and its templates or data changed since it was
+           rendered
+    hint: `terrane render lab` renders it, `terrane render lab --diff` shows what changes
+    [exit 4]── stderr
+    error: stack `app` is made by `render "lab"`, and `app/main.tf` was changed by hand since it was
+           rendered
+    hint: `terrane render lab` renders it, `terrane render lab --diff` shows what changes
+    [exit 4]
+    "#);
+}

@@ -1,0 +1,368 @@
+//! Template features, one file each, rendered by makejinja and by us: not a byte may differ, but for what is
+//! listed as different on purpose.
+
+/// The data of all of them.
+pub(super) const DATA: &str = r#"name: lab
+title: the "home" lab & more
+empty: ""
+none: ~
+yes_value: yes
+off_value: off
+port: 5432
+ratio: 0.25
+whole: 3.0
+huge: 1.0e+20
+tiny: 0.00001
+mode: 0755
+started: 12:30
+mac: 52:54:10:12:34:56
+version: 1.11.4
+lines: |
+  first
+  second
+    third
+unicode: "grün ✓ <tag>"
+tags: [kubernetes, linux, talos]
+numbers: [3, 1, 2, 3]
+nested: { b: 2, a: { x: [1, { y: deep }] } }
+cidr: 10.0.0.0/24
+cidr6: 2001:db8::/64
+nodes:
+  - { name: n1, address: 10.0.0.11, role: controller, cores: 4, disk: { size: 100 }, enabled: true }
+  - { name: n2, address: 10.0.0.12, role: worker, cores: 8, disk: { size: 200 }, enabled: false }
+  - { name: n3, address: 10.0.0.13, role: worker, cores: 2, disk: { size: 50 }, enabled: true }
+"#;
+
+/// Files that others use.
+pub(super) const SHARED: &[(&str, &str)] = &[
+    (
+        "macros.j2",
+        "#% macro greet(who, times=1) %#hello #{ who }# x#{ times }# in #{ name }##% endmacro %#\n#% set answer = 42 %#\n",
+    ),
+    (
+        "base.j2",
+        "#| base #|<head>#% block head %#base head#% endblock %#</head>\n<body>#% block body %##% endblock %#</body>\n",
+    ),
+    (
+        "partial.inc",
+        "included by #{ name }#: #{ loop_name | default('nobody') }#\n",
+    ),
+];
+
+pub(super) const FEATURES: &[(&str, &str)] = &[
+    ("variable", "name: #{ name }#\nport: #{ port }#\n"),
+    (
+        "attributes",
+        "#{ nested.a.x[1].y }# #{ nested['b'] }# #{ nested.a['x'][0] }#\n",
+    ),
+    (
+        "python-scalars",
+        "#{ yes_value }# #{ off_value }# #{ none }# #{ ratio }# #{ whole }# #{ huge }# #{ tiny }# #{ mode }# #{ version }#\n",
+    ),
+    ("python-lists", "#{ tags }# #{ numbers }# #{ nested }#\n"),
+    ("comment", "a#| not here #|b\n#| a whole line #|\nc\n"),
+    (
+        "if-else",
+        "#% if port > 5000 %#\nhigh\n#% elif port > 1000 %#\nmiddle\n#% else %#\nlow\n#% endif %#\n",
+    ),
+    ("inline-if", "#{ 'on' if yes_value else 'off' }#|\n"),
+    (
+        "for",
+        "#% for node in nodes %#\n- #{ node.name }#: #{ node.address }#\n#% endfor %#\n",
+    ),
+    (
+        "for-else",
+        "#% for x in [] %#\n#{ x }#\n#% else %#\nnone\n#% endfor %#\n",
+    ),
+    (
+        "for-if",
+        "#% for node in nodes if node.enabled %#\n#{ loop.index }#/#{ loop.length }# #{ node.name }#\n#% endfor %#\n",
+    ),
+    (
+        "loop-variables",
+        "#% for t in tags %##{ loop.index0 }##{ loop.revindex }##{ loop.first }##{ loop.last }# #{ loop.previtem | default('-') }# #{ loop.nextitem | default('-') }#\n#% endfor %#\n",
+    ),
+    (
+        "loop-cycle",
+        "#% for t in tags %##{ loop.cycle('odd', 'even') }# #% endfor %#\n",
+    ),
+    (
+        "loop-changed",
+        "#% for n in [1, 1, 2] %##{ loop.changed(n) }# #% endfor %#\n",
+    ),
+    (
+        "loop-depth",
+        "#% for a in [1, 2] %##% for b in [3] %##{ loop.depth }##{ a }##{ b }# #% endfor %##% endfor %#\n",
+    ),
+    (
+        "loop-recursive",
+        "#% for item in [[1, [2, 3]], [4]] recursive %##% if item is iterable %#(#{ loop(item) }#)#% else %##{ item }##% endif %##% endfor %#\n",
+    ),
+    (
+        "unpacking",
+        "#% for k, v in nested.items() %##{ k }#=#{ v }#;#% endfor %#\n#% for a, b in [(1, 2), (3, 4)] %##{ a + b }# #% endfor %#\n",
+    ),
+    (
+        "set",
+        "#% set x = port + 1 %#\n#{ x }#\n#% set a, b = 1, 2 %##{ a }##{ b }#\n",
+    ),
+    (
+        "set-block",
+        "#% set text %#\n  block #{ name }#\n#% endset %#\n[#{ text }#]\n",
+    ),
+    (
+        "set-scope",
+        "#% set x = 1 %##% for i in [1, 2] %##% set x = x + i %##{ x }# #% endfor %##{ x }#\n",
+    ),
+    (
+        "namespace",
+        "#% set ns = namespace(total=0) %##% for n in numbers %##% set ns.total = ns.total + n %##% endfor %##{ ns.total }#\n",
+    ),
+    ("with", "#% with x = 1, y = 2 %##{ x + y }##% endwith %#\n"),
+    (
+        "macro",
+        "#% macro item(n, sep='-') %##{ sep }# #{ n }#\n#% endmacro %##{ item('a') }##{ item('b', sep='*') }#\n",
+    ),
+    (
+        "macro-varargs",
+        "#% macro m(a, b='x') %##{ a }##{ b }##% endmacro %##{ m(1) }# #{ m(b=2, a=1) }#\n",
+    ),
+    (
+        "macro-caller",
+        "#% macro wrap() %#<#{ caller() }#>#% endmacro %##% call wrap() %#inside #{ name }##% endcall %#\n",
+    ),
+    (
+        "macro-caller-args",
+        "#% macro each(list) %##% for x in list %##{ caller(x) }##% endfor %##% endmacro %##% call(x) each(tags) %#[#{ x }#]#% endcall %#\n",
+    ),
+    (
+        "import",
+        "#% import 'macros.j2' as m %##{ m.greet('you') }# #{ m.answer }#\n",
+    ),
+    (
+        "from-import",
+        "#% from 'macros.j2' import greet, answer as a %##{ greet('me', 2) }# #{ a }#\n",
+    ),
+    (
+        "include",
+        "#% for loop_name in ['a', 'b'] %##% include 'partial.inc' %##% endfor %#\n",
+    ),
+    (
+        "include-missing",
+        "a#% include 'no-such' ignore missing %#b#% include ['no-such', 'partial.inc'] %#\n",
+    ),
+    (
+        "extends",
+        "#% extends 'base.j2' %#\n#% block head %##{ super() }# and more#% endblock %#\n#% block body %#body of #{ name }##% endblock %#\n",
+    ),
+    (
+        "raw",
+        "#% raw %##{ not rendered }# #% nor this %##% endraw %#\n",
+    ),
+    (
+        "filter-block",
+        "#% filter upper %#loud #{ name }##% endfilter %#\n",
+    ),
+    (
+        "hcl",
+        "resource \"x\" \"y\" {\n  name = \"${var.name}-#{ name }#\"\n  list = [for k in var.keys : k if k != \"\"]\n  text = \"%{ if a }b%{ endif }\"\n}\n",
+    ),
+    (
+        "go-template",
+        "{{ .Values.name }} {% raw %} {# no comment #}\n",
+    ),
+    ("trim-blocks", "a\n  #% if true %#\n  b\n  #% endif %#\nc\n"),
+    (
+        "minus",
+        "a  \n#%- if true -%#\n   b   \n#%- endif -%#\n  c\n#{- name -}#\n d\n",
+    ),
+    ("plus", "a\n    #%+ if true %#b#% endif +%#\nc\n"),
+    ("no-newline-at-end", "no newline at the end of #{ name }#"),
+    (
+        "blank-lines",
+        "\n\na\n\n#% if true %#\n\nb\n#% endif %#\n\n\n",
+    ),
+    ("crlf", "a\r\n#% if true %#\r\nb\r\n#% endif %#\r\nc\r\n"),
+    (
+        "math",
+        "#{ 7 / 2 }# #{ 7 // 2 }# #{ 7 % 3 }# #{ 2 ** 8 }# #{ -7 // 2 }# #{ 1 + 2 * 3 }# #{ (1 + 2) * 3 }# #{ 10 / 5 }#\n",
+    ),
+    (
+        "strings",
+        "#{ 'a' ~ 1 ~ none }# #{ 'a' + 'b' }# #{ 'ab' * 3 }# #{ name[0] }# #{ name[1:] }# #{ name[::-1] }# #{ 'a' in name }#\n",
+    ),
+    (
+        "comparisons",
+        "#{ 1 < 2 }# #{ 1 == 1.0 }# #{ 'a' != 'b' }# #{ not true }# #{ true and false or true }# #{ 2 in numbers }# #{ 9 not in numbers }#\n",
+    ),
+    (
+        "literals",
+        "#{ [1, 'two', 3.5, true, none] }# #{ {'a': 1, 'b': [2]} }# #{ (1, 2) }# #{ (1,) }#\n",
+    ),
+    (
+        "slices",
+        "#{ numbers[1:3] }# #{ numbers[-1] }# #{ tags[:2] | join('+') }# #{ numbers[::2] }#\n",
+    ),
+    (
+        "tests",
+        "#{ port is number }# #{ name is string }# #{ tags is sequence }# #{ nested is mapping }# #{ missing is defined }# #{ none is none }# #{ 3 is odd }# #{ 4 is divisibleby 2 }# #{ name is eq 'lab' }# #{ 1 is in numbers }# #{ true is boolean }# #{ 1.5 is float }# #{ 1 is integer }# #{ 'a' is lower }# #{ 'A' is upper }# #{ tags is iterable }#\n",
+    ),
+    (
+        "default",
+        "#{ missing | default('fallback') }# #{ empty | default('x') }# #{ empty | default('x', true) }# #{ missing is undefined }#\n",
+    ),
+    (
+        "case-filters",
+        "#{ 'hello world' | title }# #{ 'hELLO' | capitalize }# #{ name | upper }# #{ 'ABC' | lower }# #{ \"it's one-two\" | title }#\n",
+    ),
+    (
+        "trim-replace",
+        "[#{ '  x ' | trim }#] #{ 'a-b-c' | replace('-', '_') }# #{ 'aaa' | replace('a', 'b', 2) }# #{ 'xxyxx' | trim('x') }#\n",
+    ),
+    (
+        "join",
+        "#{ tags | join(', ') }# #{ nodes | join(',', attribute='name') }# #{ numbers | join }#\n",
+    ),
+    (
+        "length",
+        "#{ tags | length }# #{ name | count }# #{ nested | length }# #{ tags | first }# #{ tags | last }#\n",
+    ),
+    (
+        "map-attribute",
+        "#{ nodes | map(attribute='name') | list }# #{ nodes | map(attribute='disk.size') | join(' ') }# #{ nodes | map(attribute='zone', default='none') | list }#\n",
+    ),
+    (
+        "map-filter",
+        "#{ tags | map('upper') | list }# #{ tags | map('replace', 'l', 'L') | join(' ') }#\n",
+    ),
+    (
+        "select",
+        "#{ numbers | select('odd') | list }# #{ numbers | reject('odd') | list }# #{ numbers | select('greaterthan', 1) | list }# #{ [0, 1, '', 'a'] | select | list }#\n",
+    ),
+    (
+        "selectattr",
+        "#{ nodes | selectattr('role', 'equalto', 'worker') | map(attribute='name') | list }# #{ nodes | rejectattr('enabled') | map(attribute='name') | list }# #{ nodes | selectattr('cores', 'ge', 4) | list | length }# #{ nodes | selectattr('zone', 'defined') | list }#\n",
+    ),
+    (
+        "groupby",
+        "#% for role, list in nodes | groupby('role') %##{ role }#: #{ list | map(attribute='name') | join(',') }#\n#% endfor %#\n",
+    ),
+    (
+        "sort",
+        "#{ numbers | sort }# #{ numbers | sort(reverse=true) }# #{ nodes | sort(attribute='cores') | map(attribute='name') | list }# #{ ['b', 'A', 'c'] | sort }# #{ ['b', 'A', 'c'] | sort(case_sensitive=true) }#\n",
+    ),
+    (
+        "unique",
+        "#{ numbers | unique | list }# #{ nodes | map(attribute='role') | unique | join(' ') }#\n",
+    ),
+    (
+        "min-max-sum",
+        "#{ numbers | min }# #{ numbers | max }# #{ numbers | sum }# #{ nodes | sum(attribute='cores') }# #{ nodes | map(attribute='cores') | max }#\n",
+    ),
+    (
+        "batch-slice",
+        "#{ numbers | batch(3) | list }# #{ numbers | batch(3, 0) | list }# #{ range(7) | slice(3) | list }#\n",
+    ),
+    (
+        "dictsort",
+        "#{ nested | dictsort }# #{ {'b': 1, 'a': 2} | dictsort(by='value') }# #{ {'b': 1, 'A': 2} | dictsort(true) }#\n",
+    ),
+    (
+        "items",
+        "#% for k, v in nested | items %##{ k }# #% endfor %##{ nested.keys() | list }# #{ {'a': 1}.values() | list }# #{ nested.get('zz', 'gone') }#\n",
+    ),
+    (
+        "indent",
+        "a:\n  #{ lines | indent(2) }#|\nb:\n#{ lines | indent(4, true) }#|\n#{ 'a\\n\\nb' | indent(2, blank=true) }#\n",
+    ),
+    (
+        "tojson",
+        "#{ nested | tojson }# #{ title | tojson }# #{ unicode | tojson }# #{ [1.5, none, true] | tojson }#\n",
+    ),
+    (
+        "tojson-indent",
+        "#{ nested | tojson(indent=2) }#\n#{ [] | tojson(indent=2) }#\n",
+    ),
+    (
+        "format",
+        "#{ '%s-%03d' | format(name, 7) }# #{ '%.2f' | format(ratio) }# #{ '%-5s|' | format('ab') }# #{ '%x' | format(255) }#\n",
+    ),
+    (
+        "numbers",
+        "#{ 42.55 | round(1) }# #{ 42.5 | round }# #{ 3.7 | round(0, 'floor') }# #{ -5 | abs }# #{ '42' | int + 1 }# #{ 'x' | int(7) }# #{ '1.5' | float }# #{ '0x1f' | int(base=16) }#\n",
+    ),
+    (
+        "urlencode",
+        "#{ 'a b/c?d=ü' | urlencode }# #{ {'a': 1, 'b': 'x y'} | urlencode }#\n",
+    ),
+    (
+        "escape",
+        "#{ '<a href=\"x\">' | e }# #{ unicode | escape }# #{ '<b>' | safe }# #{ '<b>' | forceescape }# #{ '<p>a <b>b</b></p>' | striptags }#\n",
+    ),
+    (
+        "words",
+        "#{ 'one two three' | wordcount }# #{ 'one two three four five' | truncate(12) }# #{ 'one two three four' | truncate(9, true, '!') }# #{ 'abc' | center(9) }#|\n#{ 'one two three four five six' | wordwrap(10) }#\n",
+    ),
+    (
+        "reverse",
+        "#{ tags | reverse | list }# #{ name | reverse }# #{ 'abc' | list }# #{ 5 | string | length }#\n",
+    ),
+    (
+        "filesize",
+        "#{ 1000 | filesizeformat }# #{ 1048576 | filesizeformat(true) }# #{ 10 | filesizeformat }#\n",
+    ),
+    (
+        "xmlattr",
+        "<x#{ {'a': 1, 'b': none, 'c': '<'} | xmlattr }#>\n",
+    ),
+    (
+        "string-methods",
+        "#{ name.upper() }# #{ 'a,b'.split(',') }# #{ 'x'.join(tags) }# #{ 'abc'.startswith('ab') }# #{ 'a-b'.replace('-', '') }# #{ ' x '.strip() }# #{ 'n1'.zfill(4) }# #{ 'v1.2'.removeprefix('v') }# #{ 'a.b.c'.rsplit('.', 1) }# #{ 'abc'.find('c') }# #{ '{}-{}'.format(1, 'x') }# #{ 'Ab'.swapcase() }# #{ 'ab'.ljust(4) }#|#{ 'ab'.rjust(4) }# #{ 'a=b'.partition('=') }#\n",
+    ),
+    (
+        "global-functions",
+        "#{ range(3) | list }# #{ range(1, 10, 3) | list }# #{ dict(a=1, b=2) }# #% set c = cycler('a', 'b') %##{ c.next() }##{ c.next() }##{ c.next() }# #% set j = joiner('|') %##% for t in tags %##{ j() }##{ t }##% endfor %#\n",
+    ),
+    (
+        "plugin-filters",
+        "#{ cidr | nthhost(1) }# #{ cidr | nthhost(254) }# #{ cidr6 | nthhost(10) }# #{ cidr | nthhost(999) }# #{ 'a/b/c.yaml.j2' | basename }#\n",
+    ),
+    ("empty-file", "#% if false %#\nnothing\n#% endif %#\n  \n"),
+    ("only-macros", "#% macro x() %#y#% endmacro %#\n"),
+    ("do-nothing", "plain text, no code: 100% # { } \n"),
+    ("attr", "#{ nodes | map(attribute='enabled') | list }#\n"),
+    (
+        "chained",
+        "#{ nodes | selectattr('enabled') | map(attribute='address') | map('replace', '10.0.0.', '') | map('int') | sum }#\n",
+    ),
+    ("pprint", "#{ tags | pprint }# #{ name | pprint }#\n"),
+    (
+        "quotes-in-lists",
+        "#{ [\"it's\", 'say \"x\"', 'both\\'\"', 'tab\\t', 'back\\\\slash'] }#\n",
+    ),
+    (
+        "nested-floats",
+        "#{ [1.0, 0.1, 100.0] }# #{ {'x': 2.50} }#\n",
+    ),
+    (
+        "multi-line-call",
+        "#{ nodes\n   | map(attribute='name')\n   | join(',') }#\n",
+    ),
+    (
+        "expression-statement",
+        "#% set list = [] %##% set list = list + ['a'] %##{ list }#\n",
+    ),
+];
+
+/// What differs, and why that is better so. Each is rendered by both, and the difference is kept.
+pub(super) const DIFFERENT: &[(&str, &str)] = &[
+    // Keys of maps are what everybody means; Python's attributes of a map are its methods.
+    (
+        "attr-of-map",
+        "#{ nodes[0] | attr('name') | default('no') }#\n",
+    ),
+    // A text, as whoever wrote it meant; Python's loader reads base 60.
+    ("base-sixty", "#{ started }# #{ mac }#\n"),
+    // The widest that fits, where Python breaks lines of its own accord.
+    ("long-pprint", "#{ nodes | pprint }#\n"),
+];

@@ -1,0 +1,140 @@
+//! Beside makejinja: the same templates and data, byte for byte.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use testkit::{Makejinja, TestTerrane};
+
+use super::corpus::{DATA, DIFFERENT, FEATURES, SHARED};
+use crate::project::{HEAD, stack, terrane};
+
+const SETTINGS: &str = r##"[makejinja]
+inputs = ["templates"]
+output = "theirs"
+data = ["data.yaml"]
+jinja_suffix = ".j2"
+undefined = "strict"
+import_paths = ["."]
+plugins = ["plugin:Plugin"]
+[makejinja.delimiter]
+block_start = "#%"
+block_end = "%#"
+comment_start = "#|"
+comment_end = "#|"
+variable_start = "#{"
+variable_end = "}#"
+"##;
+
+/// As the templates' authors write theirs.
+const PLUGIN: &str = r#"import ipaddress
+from pathlib import Path
+
+
+def basename(value: str) -> str:
+    return Path(value).stem
+
+
+def nthhost(value: str, query: int) -> str:
+    try:
+        network = ipaddress.ip_network(value, strict=False)
+        if 0 <= query < network.num_addresses:
+            return str(network[query])
+    except ValueError:
+        pass
+    return False
+
+
+class Plugin:
+    def filters(self):
+        return [basename, nthhost]
+"#;
+
+const RENDER: &str = r##"
+render "ours" {
+  templates = "templates"
+  data      = ["data.yaml"]
+  output    = "ours"
+  delimiters {
+    block    = ["#%", "%#"]
+    variable = ["#{", "}#"]
+    comment  = ["#|", "#|"]
+  }
+}
+"##;
+
+fn files(dir: &Path) -> BTreeMap<String, String> {
+    let mut all = BTreeMap::new();
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if !name.starts_with(".terrane-render") {
+            all.insert(name, fs::read_to_string(&path).unwrap());
+        }
+    }
+    all
+}
+
+fn both(
+    features: &[(&str, &str)],
+) -> (
+    TestTerrane,
+    BTreeMap<String, String>,
+    BTreeMap<String, String>,
+) {
+    let test = terrane();
+    test.write(
+        "terrane.hcl",
+        &format!("{HEAD}{}{RENDER}", stack("app", "")),
+    )
+    .write("app/main.tf", "")
+    .write("data.yaml", DATA)
+    .write("makejinja.toml", SETTINGS)
+    .write("plugin.py", PLUGIN);
+    for (name, text) in SHARED {
+        test.write(&format!("templates/{name}"), text);
+    }
+    for (name, text) in features {
+        test.write(&format!("templates/{name}.txt.j2"), text);
+    }
+    Makejinja::find().run(&test.project());
+    let _ = test.cli(&["render"]).expect(0);
+    let theirs = files(&test.project().join("theirs"));
+    let ours = files(&test.project().join("ours"));
+    (test, theirs, ours)
+}
+
+#[test]
+fn every_feature_gives_the_same_bytes() {
+    assert!(FEATURES.len() >= 60);
+    let (_test, theirs, ours) = both(FEATURES);
+    let mut differences = String::new();
+    for (name, their) in &theirs {
+        let our = ours.get(name);
+        if our != Some(their) {
+            differences += &format!("{name}\n  theirs {their:?}\n  ours   {our:?}\n");
+        }
+    }
+    assert_eq!(differences, "");
+    assert_eq!(
+        theirs.keys().collect::<Vec<_>>(),
+        ours.keys().collect::<Vec<_>>()
+    );
+}
+
+#[test]
+fn what_differs_does_so_on_purpose() {
+    let (_test, theirs, ours) = both(DIFFERENT);
+    let mut differences = String::new();
+    for (name, text) in DIFFERENT {
+        let file = format!("{name}.txt");
+        let (their, our) = (theirs.get(&file), ours.get(&file));
+        assert_ne!(their, our, "{name}");
+        differences += &format!(
+            "{name}: {text:?}\n  theirs {:?}\n  ours   {:?}\n",
+            their.unwrap(),
+            our.unwrap()
+        );
+    }
+    insta::assert_snapshot!(differences, @"");
+}

@@ -1,0 +1,351 @@
+//! `terrane render`: data read and checked, templates rendered, what is secret encrypted, and the generated tree
+//! brought to what came out, without touching anything that somebody else wrote.
+//!
+//! Nothing is written before everything is known: one mistake, and the tree stays as it is. Not here: the language
+//! of templates (`drivers::render`), what may be done with a file (`model::render::decide`).
+
+mod freshness;
+mod inputs;
+mod outputs;
+mod sealing;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use drivers::render::{Disk, DiskError};
+use drivers::secrets::SecretError;
+use model::diagnostic::Finding;
+use model::project::Project;
+use model::render::Render;
+use model::render::decide::{self, Deed, FileFacts, Leave, Why};
+use model::render::manifest::{Manifest, ReadManifestError};
+
+pub use self::freshness::{Stale, check_fresh};
+pub use self::sealing::SealError;
+
+/// What is asked of a rendering.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// Names of `render` blocks; none: all.
+    pub names: Vec<String>,
+    pub leave: Leave,
+    /// Nothing is written.
+    pub only_look: bool,
+}
+
+/// What became of one `render` block.
+#[derive(Debug)]
+pub struct Rendered {
+    pub name: String,
+    /// By path from the project's root.
+    pub files: BTreeMap<String, RenderedFile>,
+    /// Whether the list of digests has to be written.
+    pub list_changes: bool,
+    /// Encrypted files that were told by their digests alone, for want of a key.
+    pub not_opened: Vec<String>,
+}
+
+impl Rendered {
+    /// Whether anything is not as it should be.
+    pub fn differs(&self) -> bool {
+        self.list_changes || self.files.values().any(|file| file.deed != Deed::Keep)
+    }
+}
+
+#[derive(Debug)]
+pub struct RenderedFile {
+    pub deed: Deed,
+    /// What it is made from; none for one that nothing makes any more.
+    pub template: Option<String>,
+    pub is_encrypted: bool,
+    /// Of files that are not encrypted, for who wants to see the difference.
+    pub before: Option<Vec<u8>>,
+    pub after: Option<Vec<u8>>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum RenderError {
+    #[error("there is no render `{name}`")]
+    Unknown { name: String, known: Vec<String> },
+    #[error("this project has no `render` block")]
+    None,
+    #[error("`{name}` cannot be rendered")]
+    Wrong {
+        name: String,
+        findings: Vec<Finding>,
+        /// The files that the findings point into; those with secrets in them are left out.
+        texts: BTreeMap<String, String>,
+    },
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    #[error("could not read the list of what was rendered, `{path}`")]
+    Manifest {
+        path: String,
+        source: ReadManifestError,
+    },
+    #[error("could not resolve the secret `{name}`")]
+    Secret {
+        name: String,
+        source: Box<SecretError>,
+    },
+    #[error(transparent)]
+    Seal(#[from] SealError),
+    #[error("`{path}` is made by `{one}` and by `{other}`")]
+    Taken {
+        path: String,
+        one: String,
+        other: String,
+    },
+    #[error("nothing was written: `{name}` would replace what somebody else wrote")]
+    Refused {
+        name: String,
+        files: BTreeMap<String, Why>,
+    },
+    #[error("could not open the project in `{}`", path.display())]
+    Root { path: PathBuf, source: io::Error },
+}
+
+/// Renders, and writes unless only a look was asked for.
+pub async fn render(
+    root: &Path,
+    project: &Project,
+    env: &BTreeMap<String, String>,
+    wanted: &Wanted,
+) -> Result<Vec<Rendered>, RenderError> {
+    let disk = open(root)?;
+    let chosen = choose(project, &wanted.names)?;
+    let mut made = Vec::new();
+    for render in chosen {
+        made.push(make(&disk, project, render, env, wanted).await?);
+    }
+    let mut owners: BTreeMap<&str, &str> = BTreeMap::new();
+    for one in &made {
+        for path in one.outputs.keys() {
+            if let Some(other) = owners.insert(path, &one.render.name) {
+                return Err(RenderError::Taken {
+                    path: path.clone(),
+                    one: other.to_owned(),
+                    other: one.render.name.clone(),
+                });
+            }
+        }
+    }
+    for one in &made {
+        one.check_others(&disk, project)?;
+        if !wanted.only_look {
+            one.check_refused()?;
+        }
+    }
+    let mut rendered = Vec::new();
+    for one in made {
+        if !wanted.only_look {
+            one.write(&disk)?;
+        }
+        rendered.push(one.into_rendered());
+    }
+    Ok(rendered)
+}
+
+fn open(root: &Path) -> Result<Disk, RenderError> {
+    let real = root.canonicalize().map_err(|source| RenderError::Root {
+        path: root.to_owned(),
+        source,
+    })?;
+    Ok(Disk::new(&real))
+}
+
+fn choose<'p>(project: &'p Project, names: &[String]) -> Result<Vec<&'p Render>, RenderError> {
+    if project.renders.is_empty() {
+        return Err(RenderError::None);
+    }
+    let mut chosen = Vec::new();
+    for name in names {
+        let found = project.renders.get(name);
+        chosen.push(found.ok_or_else(|| RenderError::Unknown {
+            name: name.clone(),
+            known: project.renders.keys().cloned().collect(),
+        })?);
+    }
+    if names.is_empty() {
+        chosen.extend(project.renders.values());
+    }
+    chosen.dedup_by(|one, other| one.name == other.name);
+    Ok(chosen)
+}
+
+/// A file that is to be there.
+pub(crate) struct Output {
+    template: String,
+    bytes: Vec<u8>,
+    is_executable: bool,
+    is_encrypted: bool,
+}
+
+/// Everything about one render, before anything is written.
+struct Made<'p> {
+    render: &'p Render,
+    manifest: Option<Manifest>,
+    next: Manifest,
+    outputs: BTreeMap<String, Output>,
+    /// What lies there of `outputs` and of what the manifest lists.
+    found: BTreeMap<String, (FileFacts, Vec<u8>)>,
+    deeds: BTreeMap<String, Deed>,
+    not_opened: Vec<String>,
+}
+
+async fn make<'p>(
+    disk: &Disk,
+    project: &Project,
+    render: &'p Render,
+    env: &BTreeMap<String, String>,
+    wanted: &Wanted,
+) -> Result<Made<'p>, RenderError> {
+    let manifest = read_manifest(disk, render)?;
+    let inputs = inputs::Inputs::read(disk, project, render)?;
+    let digest = inputs.digest();
+    let known = manifest
+        .as_ref()
+        .filter(|known| wanted.only_look && known.inputs == digest);
+    let outputs::Made {
+        outputs,
+        not_opened,
+    } = outputs::make(disk, render, inputs, env, known).await?;
+    let listed = manifest.iter().flat_map(Manifest::paths);
+    let paths: BTreeSet<&str> = outputs.keys().map(String::as_str).chain(listed).collect();
+    let mut found = BTreeMap::new();
+    for path in paths {
+        if let Some(file) = disk.look(path)? {
+            found.insert(path.to_owned(), file);
+        }
+    }
+    let facts: BTreeMap<String, FileFacts> = outputs
+        .iter()
+        .map(|(path, output)| {
+            let facts = FileFacts {
+                digest: drivers::render::disk::digest(&output.bytes),
+                is_executable: output.is_executable,
+            };
+            (path.clone(), facts)
+        })
+        .collect();
+    let lie = found
+        .iter()
+        .map(|(path, (facts, _))| (path.clone(), facts.clone()))
+        .collect();
+    let deeds = decide::decide(manifest.as_ref(), &facts, &lie, wanted.leave);
+    let digests = facts
+        .into_iter()
+        .map(|(path, facts)| (path, facts.digest))
+        .collect();
+    Ok(Made {
+        next: Manifest::new(&render.name, digest, digests),
+        render,
+        manifest,
+        outputs,
+        found,
+        deeds,
+        not_opened,
+    })
+}
+
+fn read_manifest(disk: &Disk, render: &Render) -> Result<Option<Manifest>, RenderError> {
+    let path = render.manifest_path();
+    let Some((_, bytes)) = disk.look(&path)? else {
+        return Ok(None);
+    };
+    let text = String::from_utf8_lossy(&bytes);
+    match Manifest::read(&text) {
+        Ok(manifest) => Ok(Some(manifest)),
+        Err(source) => Err(RenderError::Manifest { path, source }),
+    }
+}
+
+impl Made<'_> {
+    /// No file has two owners, whoever was rendered first.
+    fn check_others(&self, disk: &Disk, project: &Project) -> Result<(), RenderError> {
+        let others = project.renders.values();
+        for other in others.filter(|other| other.name != self.render.name) {
+            let Some(manifest) = read_manifest(disk, other)? else {
+                continue;
+            };
+            if let Some(path) = self.outputs.keys().find(|path| manifest.owns(path)) {
+                return Err(RenderError::Taken {
+                    path: path.clone(),
+                    one: other.name.clone(),
+                    other: self.render.name.clone(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn check_refused(&self) -> Result<(), RenderError> {
+        let refused = self.deeds.iter().filter_map(|(path, deed)| match deed {
+            Deed::Refuse(why) => Some((path.clone(), *why)),
+            _ => None,
+        });
+        let files: BTreeMap<String, Why> = refused.collect();
+        if files.is_empty() {
+            return Ok(());
+        }
+        Err(RenderError::Refused {
+            name: self.render.name.clone(),
+            files,
+        })
+    }
+
+    /// First the list of what is coming, then the files, then the list of what is there: whatever a crash leaves,
+    /// the next rendering knows it as its own.
+    fn write(&self, disk: &Disk) -> Result<(), RenderError> {
+        let path = self.render.manifest_path();
+        if !self.list_changes() && self.deeds.values().all(|deed| *deed == Deed::Keep) {
+            return Ok(());
+        }
+        let before = self.manifest.clone().unwrap_or_default();
+        disk.write_durably(&path, before.towards(&self.next).write().as_bytes())?;
+        for (file, deed) in &self.deeds {
+            match deed {
+                Deed::Create | Deed::Change => {
+                    let output = &self.outputs[file];
+                    disk.write(file, &output.bytes, output.is_executable)?;
+                }
+                Deed::Remove => disk.remove(file, &self.render.output)?,
+                Deed::Keep | Deed::Adopt | Deed::Forget | Deed::Refuse(_) => {}
+            }
+        }
+        disk.write_durably(&path, self.next.write().as_bytes())?;
+        Ok(())
+    }
+
+    fn list_changes(&self) -> bool {
+        self.manifest.as_ref() != Some(&self.next)
+    }
+
+    fn into_rendered(mut self) -> Rendered {
+        let list_changes = self.list_changes();
+        let files = std::mem::take(&mut self.deeds);
+        let files = files.into_iter().map(|(path, deed)| {
+            let output = self.outputs.remove(&path);
+            let is_encrypted = match &output {
+                Some(output) => output.is_encrypted,
+                None => model::render::is_secret_name(&path),
+            };
+            let before = self.found.remove(&path).map(|(_, bytes)| bytes);
+            let file = RenderedFile {
+                deed,
+                is_encrypted,
+                before: before.filter(|_| !is_encrypted),
+                template: output.as_ref().map(|output| output.template.clone()),
+                after: output.map(|output| output.bytes).filter(|_| !is_encrypted),
+            };
+            (path, file)
+        });
+        Rendered {
+            name: self.render.name.clone(),
+            files: files.collect(),
+            list_changes,
+            not_opened: self.not_opened,
+        }
+    }
+}

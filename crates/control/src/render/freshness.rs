@@ -1,0 +1,103 @@
+//! Whether what was rendered is still what would be: asked before a stack is planned. Told by digests alone, so no
+//! key is needed and nothing is rendered.
+
+use std::path::Path;
+
+use model::ids::StackName;
+use model::project::Project;
+
+use super::inputs::Inputs;
+use super::{RenderError, open, read_manifest};
+
+/// Why a stack may not be planned yet.
+#[derive(Debug, thiserror::Error)]
+pub enum Stale {
+    #[error("stack `{stack}` is made by `render \"{render}\"`, and {why}")]
+    Stale {
+        stack: StackName,
+        render: String,
+        why: String,
+        is_edited: bool,
+    },
+    #[error("could not tell whether the files of stack `{stack}` are rendered")]
+    Unknown {
+        stack: StackName,
+        source: Box<RenderError>,
+    },
+}
+
+impl Stale {
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Stale {
+                render,
+                is_edited: true,
+                ..
+            } => Some(format!(
+                "`terrane render {render} --diff` shows the edit, `terrane render {render} --overwrite` takes it back"
+            )),
+            Self::Stale { render, .. } => Some(format!(
+                "`terrane render {render}` renders it, `terrane render {render} --diff` shows what changes"
+            )),
+            Self::Unknown { source, .. } => match &**source {
+                RenderError::Wrong { name, .. } => Some(format!(
+                    "`terrane render {name} --check` shows what is wrong"
+                )),
+                _ => None,
+            },
+        }
+    }
+}
+
+/// Refuses a stack whose rendering is not what its templates and data say.
+pub fn check_fresh(root: &Path, project: &Project, name: &StackName) -> Result<(), Stale> {
+    let Some(render) = project.stacks[name]
+        .render
+        .as_ref()
+        .and_then(|render| project.renders.get(render))
+    else {
+        return Ok(());
+    };
+    let look = || -> Result<Option<(String, bool)>, RenderError> {
+        let disk = open(root)?;
+        let Some(manifest) = read_manifest(&disk, render)? else {
+            return Ok(Some(("it was never rendered".to_owned(), false)));
+        };
+        if !manifest.writing.is_empty() {
+            return Ok(Some(("its last rendering did not end".to_owned(), false)));
+        }
+        if Inputs::read(&disk, project, render)?.digest() != manifest.inputs {
+            let why = "its templates or data changed since it was rendered";
+            return Ok(Some((why.to_owned(), false)));
+        }
+        for (path, digest) in &manifest.files {
+            match disk.look(path)? {
+                None => {
+                    return Ok(Some((
+                        format!("`{path}` is gone since it was rendered"),
+                        false,
+                    )));
+                }
+                Some((facts, _)) if facts.digest != *digest => {
+                    let why = format!("`{path}` was edited since it was rendered");
+                    return Ok(Some((why, true)));
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(None)
+    };
+    match look() {
+        Ok(None) => Ok(()),
+        Ok(Some((why, is_edited))) => Err(Stale::Stale {
+            stack: name.clone(),
+            render: render.name.clone(),
+            why,
+            is_edited,
+        }),
+        Err(source) => Err(Stale::Unknown {
+            stack: name.clone(),
+            source: Box::new(source),
+        }),
+    }
+}

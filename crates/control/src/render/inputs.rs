@@ -1,0 +1,222 @@
+//! What a rendering is made from: data and templates as they lie there, checked, without any secret's value.
+
+use std::collections::BTreeMap;
+
+use drivers::render::disk::{TemplateFile, digest};
+use drivers::render::{Disk, read, read_data};
+use model::diagnostic::{Finding, Location};
+use model::project::Project;
+use model::render::checks;
+use model::render::data::{Data, Node, SecretData};
+use model::render::schema::Schema;
+use model::render::{Render, Select};
+use serde_json::json;
+
+use super::RenderError;
+
+/// Raised when the same inputs give other bytes than they did.
+const GENERATION: u32 = 1;
+
+pub(super) struct Inputs {
+    pub(super) data: Node,
+    /// Encrypted data files, with their texts.
+    pub(super) sealed: Vec<(String, String)>,
+    pub(super) templates: Vec<TemplateFile>,
+    /// Texts that findings may quote.
+    pub(super) texts: BTreeMap<String, String>,
+    settings: serde_json::Value,
+    /// Paths that no output may have.
+    pub(super) own: Vec<String>,
+}
+
+impl Inputs {
+    pub(super) fn read(
+        disk: &Disk,
+        project: &Project,
+        render: &Render,
+    ) -> Result<Self, RenderError> {
+        let mut reading = Reading {
+            disk,
+            render,
+            findings: Vec::new(),
+            texts: BTreeMap::new(),
+            sealed: Vec::new(),
+        };
+        let data = reading.data()?;
+        let data_is_read = reading.findings.is_empty();
+        let schema = reading.schema()?;
+        if data_is_read {
+            if let Some(schema) = schema {
+                reading.findings.extend(schema.check(&data));
+            }
+            reading
+                .findings
+                .extend(checks::check(&render.checks, &data));
+        }
+        let Reading {
+            findings,
+            mut texts,
+            sealed,
+            ..
+        } = reading;
+        // A line of a file that holds secrets may be one of them.
+        texts.retain(|file, _| {
+            !data
+                .secrets()
+                .iter()
+                .any(|(path, _)| stands_in(&data, path, file))
+        });
+        if !findings.is_empty() {
+            return Err(RenderError::Wrong {
+                name: render.name.clone(),
+                findings,
+                texts,
+            });
+        }
+        let mut own = vec![render.manifest_path()];
+        own.extend(render.data.iter().cloned());
+        own.extend(render.schema.clone());
+        own.extend(
+            project
+                .renders
+                .values()
+                .map(Render::manifest_path)
+                .filter(|path| *path != render.manifest_path()),
+        );
+        Ok(Self {
+            data,
+            sealed,
+            templates: disk.templates(&render.templates)?,
+            texts,
+            settings: render.settings(),
+            own,
+        })
+    }
+
+    /// Changes with everything that can change what comes out, but for the values of secrets: whoever reads the
+    /// list could try passwords against it.
+    pub(super) fn digest(&self) -> String {
+        let templates: Vec<_> = self
+            .templates
+            .iter()
+            .map(|file| json!([file.path, digest(&file.bytes), file.is_executable]))
+            .collect();
+        let sealed: Vec<_> = self
+            .sealed
+            .iter()
+            .map(|(file, text)| json!([file, digest(text.as_bytes())]))
+            .collect();
+        let whole = json!({
+            "generation": GENERATION,
+            "settings": self.settings,
+            "data": self.data.outline(),
+            "sealed": sealed,
+            "templates": templates,
+        });
+        digest(whole.to_string().as_bytes())
+    }
+}
+
+/// Whether the value at a path stands in a file.
+fn stands_in(data: &Node, path: &str, file: &str) -> bool {
+    let found: Result<Select, _> = path.parse();
+    found.is_ok_and(|select| {
+        let found = select.find(data);
+        found.is_empty() || found.iter().any(|(_, node)| node.at.file == file)
+    })
+}
+
+struct Reading<'r> {
+    disk: &'r Disk,
+    render: &'r Render,
+    findings: Vec<Finding>,
+    texts: BTreeMap<String, String>,
+    sealed: Vec<(String, String)>,
+}
+
+impl Reading<'_> {
+    fn data(&mut self) -> Result<Node, RenderError> {
+        let at = self.render.declared_at.clone();
+        let mut all = Node::map(at.clone());
+        for file in &self.render.data {
+            let Some(text) = self.text(file, "data file")? else {
+                continue;
+            };
+            match read_data(file, &text) {
+                Some(Ok(data)) if read::is_sealed(&data) => {
+                    all.overlay(read::withhold(data));
+                    self.sealed.push((file.clone(), text));
+                    continue;
+                }
+                Some(Ok(data)) => all.overlay(data),
+                Some(Err(err)) => {
+                    let finding =
+                        Finding::error("unreadable-data", err.problem.clone()).at(err.at, "here");
+                    self.findings.push(finding);
+                }
+                None => {
+                    let message = format!("the name of `{file}` does not say its format");
+                    let finding = Finding::error("unreadable-data", message)
+                        .at(at.clone(), "read for this")
+                        .hint("data files end with `.yaml`, `.yml`, `.json` or `.toml`");
+                    self.findings.push(finding);
+                }
+            }
+            self.texts.insert(file.clone(), text);
+        }
+        all.fill(&self.render.defaults, &at);
+        for name in self.render.secrets.keys() {
+            let secret = Data::Secret(SecretData { value: None });
+            all.put(name, Node::new(secret, at.clone()));
+        }
+        for path in &self.render.sensitive {
+            match path.parse::<Select>() {
+                Ok(select) => all.hide(&select),
+                Err(err) => self.findings.push(
+                    Finding::error("invalid-value", err.to_string()).at(at.clone(), "`sensitive`"),
+                ),
+            }
+        }
+        Ok(all)
+    }
+
+    fn schema(&mut self) -> Result<Option<Schema>, RenderError> {
+        let Some(file) = &self.render.schema else {
+            return Ok(None);
+        };
+        let Some(text) = self.text(file, "schema")? else {
+            return Ok(None);
+        };
+        match Schema::read(&text) {
+            Ok(schema) => Ok(Some(schema)),
+            Err(err) => {
+                let at = Location {
+                    file: file.clone(),
+                    line: 1,
+                    column: 1,
+                    ..Location::default()
+                };
+                let finding = Finding::error("invalid-schema", format!("`{file}`: {err}"));
+                self.findings.push(finding.at(at, "named as `schema`"));
+                Ok(None)
+            }
+        }
+    }
+
+    fn text(&mut self, file: &str, what: &str) -> Result<Option<String>, RenderError> {
+        let at = self.render.declared_at.clone();
+        let Some(bytes) = self.disk.read(file)? else {
+            let finding = Finding::error("missing-file", format!("there is no {what} `{file}`"))
+                .at(at, "read for this")
+                .hint("paths count from the project's root");
+            self.findings.push(finding);
+            return Ok(None);
+        };
+        if let Ok(text) = String::from_utf8(bytes) {
+            return Ok(Some(text));
+        }
+        let finding = Finding::error("unreadable-data", format!("`{file}` is not UTF-8"));
+        self.findings.push(finding.at(at, "read for this"));
+        Ok(None)
+    }
+}

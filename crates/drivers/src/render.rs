@@ -1,0 +1,22 @@
+//! Templates and their data, in this process: the language of Jinja2 as makejinja's users have it.
+//!
+//! Not here: which files are made, and whether they may be written (`model::render`, `control::render`).
+
+mod alternate;
+pub mod disk;
+mod environment;
+mod files;
+mod networks;
+mod ordered;
+mod python;
+pub mod read;
+mod read_toml;
+mod read_yaml;
+pub mod templates;
+
+#[cfg(test)]
+mod tests;
+
+pub use self::disk::{Disk, DiskError, TemplateFile};
+pub use self::read::{ReadDataError, read_data};
+pub use self::templates::{Bound, Reveal, TemplateError, Templates};

@@ -1,0 +1,246 @@
+//! The files of a rendering on disk: templates found, generated files looked at and written. No link leads a write
+//! out of the project.
+
+use std::fs::{self, File, Permissions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use model::render::decide::FileFacts;
+use model::render::join;
+
+use crate::snapshot::sha256;
+
+#[derive(Debug, thiserror::Error)]
+pub enum DiskError {
+    #[error("could not read `{path}`")]
+    Read { path: String, source: io::Error },
+    #[error("could not write `{path}`")]
+    Write { path: String, source: io::Error },
+    #[error("could not remove `{path}`")]
+    Remove { path: String, source: io::Error },
+    #[error("`{path}` is a link, and links are not followed here")]
+    Link { path: String },
+    #[error("`{path}` leads out of the project")]
+    Outside { path: String },
+    #[error("`{path}` is no file")]
+    NotAFile { path: String },
+    #[error("`{path}` is no directory")]
+    NotADirectory { path: String },
+    #[error("the name of a file in `{dir}` is not UTF-8")]
+    Name { dir: String },
+}
+
+/// A file below the directory of templates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TemplateFile {
+    /// Below that directory.
+    pub path: String,
+    pub bytes: Vec<u8>,
+    pub is_executable: bool,
+}
+
+/// A project's directory.
+pub struct Disk {
+    root: PathBuf,
+}
+
+impl Disk {
+    /// `root` is without any link.
+    pub fn new(root: &Path) -> Self {
+        Self {
+            root: root.to_owned(),
+        }
+    }
+
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The bytes of a file that is read; `None` if it is not there. A link must stay inside.
+    pub fn read(&self, path: &str) -> Result<Option<Vec<u8>>, DiskError> {
+        let failed = |source| DiskError::Read {
+            path: path.to_owned(),
+            source,
+        };
+        let real = match self.root.join(path).canonicalize() {
+            Ok(real) => real,
+            Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(err) => return Err(failed(err)),
+        };
+        if !real.starts_with(&self.root) {
+            return Err(DiskError::Outside {
+                path: path.to_owned(),
+            });
+        }
+        if !real.is_file() {
+            return Err(DiskError::NotAFile {
+                path: path.to_owned(),
+            });
+        }
+        fs::read(&real).map(Some).map_err(failed)
+    }
+
+    /// All files below a directory, sorted; directories that are links are left out.
+    pub fn templates(&self, dir: &str) -> Result<Vec<TemplateFile>, DiskError> {
+        if !self.root.join(dir).is_dir() {
+            return Err(DiskError::NotADirectory {
+                path: dir.to_owned(),
+            });
+        }
+        let mut found = Vec::new();
+        self.collect(dir, "", &mut found)?;
+        found.sort_by(|one, other| one.path.cmp(&other.path));
+        Ok(found)
+    }
+
+    fn collect(
+        &self,
+        dir: &str,
+        below: &str,
+        found: &mut Vec<TemplateFile>,
+    ) -> Result<(), DiskError> {
+        let here = join(dir, below);
+        let here = here.trim_end_matches('/');
+        let failed = |source| DiskError::Read {
+            path: here.to_owned(),
+            source,
+        };
+        for entry in fs::read_dir(self.root.join(here)).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let name = entry.file_name();
+            let name = name.to_str().ok_or_else(|| DiskError::Name {
+                dir: here.to_owned(),
+            })?;
+            let path = join(below, name);
+            let kind = entry.file_type().map_err(failed)?;
+            if kind.is_dir() {
+                self.collect(dir, &path, found)?;
+                continue;
+            }
+            let full = join(here, name);
+            if kind.is_symlink() && self.root.join(&full).is_dir() {
+                continue;
+            }
+            let bytes = self
+                .read(&full)?
+                .ok_or_else(|| DiskError::Link { path: full.clone() })?;
+            let mode = fs::metadata(self.root.join(&full)).map_err(failed)?;
+            found.push(TemplateFile {
+                path,
+                bytes,
+                is_executable: mode.permissions().mode() & 0o100 != 0,
+            });
+        }
+        Ok(())
+    }
+
+    /// A generated file as it lies there, with its bytes.
+    pub fn look(&self, path: &str) -> Result<Option<(FileFacts, Vec<u8>)>, DiskError> {
+        if !self.is_reachable(path)? {
+            return Ok(None);
+        }
+        let full = self.root.join(path);
+        let failed = |source| DiskError::Read {
+            path: path.to_owned(),
+            source,
+        };
+        let known = match fs::symlink_metadata(&full) {
+            Ok(known) => known,
+            Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(err) => return Err(failed(err)),
+        };
+        if known.is_symlink() {
+            return Err(DiskError::Link {
+                path: path.to_owned(),
+            });
+        }
+        if !known.is_file() {
+            return Err(DiskError::NotAFile {
+                path: path.to_owned(),
+            });
+        }
+        let bytes = fs::read(&full).map_err(failed)?;
+        let facts = FileFacts {
+            digest: digest(&bytes),
+            is_executable: known.permissions().mode() & 0o100 != 0,
+        };
+        Ok(Some((facts, bytes)))
+    }
+
+    /// Whether every directory above a file is there; a link among them is an error.
+    fn is_reachable(&self, path: &str) -> Result<bool, DiskError> {
+        let mut here = String::new();
+        let parts: Vec<&str> = path.split('/').collect();
+        for part in &parts[..parts.len() - 1] {
+            here = join(&here, part);
+            match fs::symlink_metadata(self.root.join(&here)) {
+                Ok(known) if known.is_dir() => {}
+                Ok(known) if known.is_symlink() => return Err(DiskError::Link { path: here }),
+                Ok(_) => return Err(DiskError::NotADirectory { path: here }),
+                Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(false),
+                Err(source) => return Err(DiskError::Read { path: here, source }),
+            }
+        }
+        Ok(true)
+    }
+
+    /// The old bytes or the new ones, never a part.
+    pub fn write(&self, path: &str, bytes: &[u8], is_executable: bool) -> Result<(), DiskError> {
+        self.is_reachable(path)?;
+        let full = self.root.join(path);
+        let dir = full.parent().unwrap_or(&self.root);
+        let write = || -> io::Result<()> {
+            fs::create_dir_all(dir)?;
+            let mut file = tempfile::Builder::new()
+                .prefix(".terrane-")
+                .tempfile_in(dir)?;
+            file.write_all(bytes)?;
+            let mode = if is_executable { 0o755 } else { 0o644 };
+            file.as_file()
+                .set_permissions(Permissions::from_mode(mode))?;
+            file.persist(&full)?;
+            Ok(())
+        };
+        write().map_err(|source| DiskError::Write {
+            path: path.to_owned(),
+            source,
+        })
+    }
+
+    /// As [`Self::write`], and it outlives a power cut.
+    pub fn write_durably(&self, path: &str, bytes: &[u8]) -> Result<(), DiskError> {
+        self.write(path, bytes, false)?;
+        let full = self.root.join(path);
+        let sync = || -> io::Result<()> {
+            File::open(&full)?.sync_all()?;
+            File::open(full.parent().unwrap_or(&self.root))?.sync_all()
+        };
+        sync().map_err(|source| DiskError::Write {
+            path: path.to_owned(),
+            source,
+        })
+    }
+
+    /// Removes a file, and the directories that are empty without it, up to `stop`.
+    pub fn remove(&self, path: &str, stop: &str) -> Result<(), DiskError> {
+        self.is_reachable(path)?;
+        fs::remove_file(self.root.join(path)).map_err(|source| DiskError::Remove {
+            path: path.to_owned(),
+            source,
+        })?;
+        let mut here = path;
+        while let Some((dir, _)) = here.rsplit_once('/') {
+            // One that is not empty stays.
+            if dir == stop || fs::remove_dir(self.root.join(dir)).is_err() {
+                break;
+            }
+            here = dir;
+        }
+        Ok(())
+    }
+}
+
+pub fn digest(bytes: &[u8]) -> String {
+    format!("sha256:{}", sha256(bytes))
+}

@@ -1,0 +1,64 @@
+//! The environment that templates run in: their delimiters, what a missing name is worth, and every filter, test and
+//! function beyond what the engine brings.
+//!
+//! What is different in each run of a program (`random`, the time, the environment) is not there: the same input
+//! gives the same bytes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::ValueKind;
+use minijinja::{AutoEscape, Environment, Error, UndefinedBehavior};
+use model::render::{Render, Undefined};
+
+use super::{networks, ordered, python};
+
+/// Instructions of one template: a loop over this many never ends for whoever waits.
+const FUEL: u64 = 200_000_000;
+
+pub(super) fn environment(
+    render: &Render,
+    sources: Arc<BTreeMap<String, String>>,
+) -> Result<Environment<'static>, Error> {
+    let mut env = Environment::new();
+    let delimiters = render.delimiters.clone();
+    let syntax = SyntaxConfig::builder()
+        .block_delimiters(delimiters.block.0, delimiters.block.1)
+        .variable_delimiters(delimiters.variable.0, delimiters.variable.1)
+        .comment_delimiters(delimiters.comment.0, delimiters.comment.1)
+        .trim_blocks(render.spaces.trim_blocks)
+        .lstrip_blocks(render.spaces.lstrip_blocks)
+        .keep_trailing_newline(render.spaces.keep_trailing_newline)
+        .build()?;
+    env.set_syntax(syntax);
+    env.set_undefined_behavior(match render.undefined {
+        Undefined::Strict => UndefinedBehavior::Strict,
+        Undefined::Lenient => UndefinedBehavior::Lenient,
+        Undefined::Chainable => UndefinedBehavior::Chainable,
+    });
+    env.set_auto_escape_callback(|_| AutoEscape::None);
+    env.set_fuel(Some(FUEL));
+    env.set_loader(move |name| Ok(sources.get(name).cloned()));
+    env.set_formatter(|out, state, value| {
+        if value.kind() == ValueKind::Number && !value.is_integer() {
+            let number = f64::try_from(value.clone())?;
+            return out.write_str(&python::float(number)).map_err(Error::from);
+        }
+        minijinja::escape_formatter(out, state, value)
+    });
+    env.set_unknown_method_callback(python::method);
+    // Prints every name with its value.
+    env.remove_global("debug");
+    python::add_to(&mut env);
+    networks::add_to(&mut env);
+    ordered::add_to(&mut env);
+    Ok(env)
+}
+
+/// `has("name")`: whether the data hold it, which may be asked of a secret too.
+pub(super) fn add_has(env: &mut Environment<'static>, names: Vec<String>) {
+    env.add_function("has", move |name: &str| -> bool {
+        names.iter().any(|known| known == name)
+    });
+}

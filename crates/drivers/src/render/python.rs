@@ -1,0 +1,484 @@
+//! What Jinja2 and Python have and the template engine does not: filters, tests, methods of strings, and how numbers
+//! are written.
+//!
+//! Left out on purpose: `random`, `lipsum` (other bytes each time) and `urlize` (for web pages).
+
+use minijinja::value::{Kwargs, Rest, ValueKind};
+use minijinja::{Environment, Error, ErrorKind, State, Value};
+use minijinja_contrib::{filters, globals, pycompat};
+
+pub(super) fn add_to(env: &mut Environment<'static>) {
+    env.add_function("cycler", |items: Rest<Value>| {
+        globals::cycler(items.to_vec())
+    });
+    env.add_function("joiner", globals::joiner);
+    env.add_filter("striptags", filters::striptags);
+    env.add_filter("filesizeformat", filters::filesizeformat);
+    env.add_filter("center", |text: &str, width: Option<usize>| {
+        center(text, width.unwrap_or(80))
+    });
+    env.add_filter("wordcount", wordcount);
+    env.add_filter("wordwrap", wordwrap);
+    env.add_filter("truncate", truncate);
+    env.add_filter("forceescape", escape);
+    env.add_filter("escape", escape_value);
+    env.add_filter("e", escape_value);
+    env.add_filter("indent", indent);
+    env.add_filter("replace", replace);
+    env.add_filter("urlencode", urlencode);
+    env.add_filter("xmlattr", xmlattr);
+    env.add_filter("tojson", tojson);
+    env.add_filter("pprint", |value: &Value| repr(value));
+    env.add_test("callable", |value: &Value| value.kind() == ValueKind::Plain);
+}
+
+/// Methods of values, as Python has them.
+pub(super) fn method(
+    state: &mut State<'_, '_>,
+    value: &Value,
+    name: &str,
+    args: &[Value],
+) -> Result<Value, Error> {
+    match value.as_str().map(|text| own_method(text, name, args)) {
+        Some(Ok(Some(made))) => Ok(made),
+        Some(Err(err)) => Err(err),
+        Some(Ok(None)) | None => pycompat::unknown_method_callback(state, value, name, args),
+    }
+}
+
+fn texts(parts: &[&str]) -> Value {
+    parts
+        .iter()
+        .map(|part| Value::from(*part))
+        .collect::<Vec<_>>()
+        .into()
+}
+
+fn own_method(text: &str, name: &str, args: &[Value]) -> Result<Option<Value>, Error> {
+    let word = || {
+        args.first().and_then(Value::as_str).ok_or_else(|| {
+            Error::new(
+                ErrorKind::InvalidOperation,
+                format!("`{name}` takes a string"),
+            )
+        })
+    };
+    let width = || {
+        let arg = args.first().and_then(Value::as_usize);
+        arg.ok_or_else(|| {
+            Error::new(
+                ErrorKind::InvalidOperation,
+                format!("`{name}` takes a width"),
+            )
+        })
+    };
+    let fill = || match args.get(1).and_then(Value::as_str) {
+        Some(fill) => fill.to_owned(),
+        None => " ".to_owned(),
+    };
+    let missing = |width: usize| width.saturating_sub(text.chars().count());
+    Ok(Some(match name {
+        "zfill" => {
+            let zeros = "0".repeat(missing(width()?));
+            match text.strip_prefix(['-', '+']) {
+                Some(rest) => Value::from(format!("{}{zeros}{rest}", &text[..1])),
+                None => Value::from(format!("{zeros}{text}")),
+            }
+        }
+        "ljust" => Value::from(format!("{text}{}", fill().repeat(missing(width()?)))),
+        "rjust" => Value::from(format!("{}{text}", fill().repeat(missing(width()?)))),
+        "center" if args.len() == 1 => Value::from(center(text, width()?)),
+        "removeprefix" => Value::from(text.strip_prefix(word()?).unwrap_or(text)),
+        "removesuffix" => Value::from(text.strip_suffix(word()?).unwrap_or(text)),
+        "partition" => {
+            let by = word()?;
+            let (before, by, after) = match text.split_once(by) {
+                Some((before, after)) => (before, by, after),
+                None => (text, "", ""),
+            };
+            Value::from((before, by, after))
+        }
+        "rpartition" => {
+            let by = word()?;
+            let (before, by, after) = match text.rsplit_once(by) {
+                Some((before, after)) => (before, by, after),
+                None => ("", "", text),
+            };
+            Value::from((before, by, after))
+        }
+        "rsplit" if !args.is_empty() => {
+            let by = word()?;
+            let most = args.get(1).and_then(Value::as_usize);
+            let mut parts: Vec<&str> = match most {
+                Some(most) => text.rsplitn(most + 1, by).collect(),
+                None => text.rsplit(by).collect(),
+            };
+            parts.reverse();
+            texts(&parts)
+        }
+        "casefold" => Value::from(text.to_lowercase()),
+        "swapcase" => {
+            let turned = text.chars().flat_map(|c| {
+                let other: Vec<char> = if c.is_uppercase() {
+                    c.to_lowercase().collect()
+                } else {
+                    c.to_uppercase().collect()
+                };
+                other
+            });
+            Value::from(turned.collect::<String>())
+        }
+        _ => return Ok(None),
+    }))
+}
+
+/// A number as Python writes it.
+pub(super) fn float(number: f64) -> String {
+    if number.is_nan() {
+        return "nan".to_owned();
+    }
+    if number.is_infinite() {
+        return if number > 0.0 { "inf" } else { "-inf" }.to_owned();
+    }
+    let size = number.abs();
+    if size != 0.0 && !(1e-4..1e16).contains(&size) {
+        let written = format!("{number:e}");
+        let (digits, exponent) = written.split_once('e').unwrap_or((&written, "0"));
+        let (sign, exponent) = match exponent.strip_prefix('-') {
+            Some(exponent) => ('-', exponent),
+            None => ('+', exponent),
+        };
+        return format!("{digits}e{sign}{exponent:0>2}");
+    }
+    let written = number.to_string();
+    if written.contains('.') {
+        written
+    } else {
+        format!("{written}.0")
+    }
+}
+
+/// A value as Python shows it in a list.
+fn repr(value: &Value) -> String {
+    format!("{value:?}")
+}
+
+/// The odd space goes where Python puts it.
+fn center(text: &str, width: usize) -> String {
+    let length = text.chars().count();
+    if length >= width {
+        return text.to_owned();
+    }
+    let all = width - length;
+    let left = all / 2 + (all & width & 1);
+    format!("{}{text}{}", " ".repeat(left), " ".repeat(all - left))
+}
+
+fn wordcount(text: &str) -> usize {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_')
+        .filter(|word| !word.is_empty())
+        .count()
+}
+
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "the engine hands arguments over so"
+)]
+fn truncate(text: &str, by_place: Rest<Value>, named: Kwargs) -> Result<String, Error> {
+    let at = |index: usize| by_place.get(index).cloned();
+    let number = |index: usize| at(index).and_then(|value| value.as_usize());
+    let length = named.get::<Option<usize>>("length")?.or(number(0));
+    let killwords = named.get::<Option<bool>>("killwords")?;
+    let killwords = killwords.or(at(1).map(|value| value.is_true()));
+    let end = at(2).and_then(|value| value.as_str().map(str::to_owned));
+    let end_named = named.get::<Option<String>>("end")?;
+    let leeway = named.get::<Option<usize>>("leeway")?.or(number(3));
+    named.assert_all_used()?;
+    let length = length.unwrap_or(255);
+    let end = end_named.or(end).unwrap_or_else(|| "...".to_owned());
+    if text.chars().count() <= length + leeway.unwrap_or(5) {
+        return Ok(text.to_owned());
+    }
+    let kept: String = text
+        .chars()
+        .take(length.saturating_sub(end.chars().count()))
+        .collect();
+    if killwords.unwrap_or(false) {
+        return Ok(format!("{kept}{end}"));
+    }
+    let whole = kept
+        .rsplit_once(' ')
+        .map_or(kept.as_str(), |(before, _)| before);
+    Ok(format!("{whole}{end}"))
+}
+
+/// Each line by itself; a word that is too long is cut.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "the engine hands arguments over so"
+)]
+fn wordwrap(text: &str, width: Option<usize>, named: Kwargs) -> Result<String, Error> {
+    let width = named.get::<Option<usize>>("width")?.or(width).unwrap_or(79);
+    let cuts = named
+        .get::<Option<bool>>("break_long_words")?
+        .unwrap_or(true);
+    let between = named.get::<Option<String>>("wrapstring")?;
+    named.assert_all_used()?;
+    let between = between.as_deref().unwrap_or("\n");
+    let lines = text
+        .lines()
+        .map(|line| wrap(line, width.max(1), cuts).join(between));
+    Ok(lines.collect::<Vec<_>>().join(between))
+}
+
+fn wrap(line: &str, width: usize, cuts: bool) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut now = String::new();
+    for word in line.split(' ') {
+        let mut word = word.to_owned();
+        let has = now.chars().count();
+        if !now.is_empty() && has + 1 + word.chars().count() <= width {
+            now.push(' ');
+            now.push_str(&word);
+            continue;
+        }
+        if !now.is_empty() {
+            lines.push(std::mem::take(&mut now));
+        }
+        while cuts && word.chars().count() > width {
+            let rest = word.chars().skip(width).collect();
+            lines.push(word.chars().take(width).collect());
+            word = rest;
+        }
+        now = word;
+    }
+    if !now.is_empty() {
+        lines.push(now);
+    }
+    lines
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('\'', "&#39;")
+        .replace('"', "&#34;")
+}
+
+fn escape_value(value: &Value) -> Value {
+    if value.is_safe() {
+        return value.clone();
+    }
+    Value::from_safe_string(escape(&value.to_string()))
+}
+
+/// Lines set in, all but the first unless `first` is true; a line break at the end stays.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "the engine hands arguments over so"
+)]
+fn indent(text: &str, by_place: Rest<Value>, named: Kwargs) -> Result<String, Error> {
+    let width = named.get::<Option<Value>>("width")?;
+    let width = width.or_else(|| by_place.first().cloned());
+    let by = match &width {
+        None => " ".repeat(4),
+        Some(width) => match width.as_str() {
+            Some(by) => by.to_owned(),
+            None => " ".repeat(width.as_usize().unwrap_or(4)),
+        },
+    };
+    let is_true = |index: usize| by_place.get(index).is_some_and(Value::is_true);
+    let first = named.get::<Option<bool>>("first")?;
+    let first = first.unwrap_or_else(|| is_true(1));
+    let blank = named.get::<Option<bool>>("blank")?;
+    let blank = blank.unwrap_or_else(|| is_true(2));
+    named.assert_all_used()?;
+    let mut out = String::new();
+    for (at, line) in text.split('\n').enumerate() {
+        if at > 0 {
+            out.push('\n');
+        }
+        let is_set_in = match at {
+            0 => first,
+            _ => blank || !line.is_empty(),
+        };
+        if is_set_in {
+            out.push_str(&by);
+        }
+        out.push_str(line.strip_suffix('\r').unwrap_or(line));
+    }
+    Ok(out)
+}
+
+fn replace(text: &Value, old: &Value, new: &Value, count: Option<usize>) -> Result<String, Error> {
+    if text.is_undefined() {
+        return Err(Error::from(ErrorKind::UndefinedError));
+    }
+    let (text, old, new) = (text.to_string(), old.to_string(), new.to_string());
+    Ok(match count {
+        None => text.replace(&old, &new),
+        Some(count) => text.replacen(&old, &new, count),
+    })
+}
+
+/// A text as part of a path, a map or pairs as a query.
+fn urlencode(value: &Value) -> Result<String, Error> {
+    let pairs: Vec<(Value, Value)> = match value.kind() {
+        ValueKind::Map => value
+            .try_iter()?
+            .map(|key| Ok((key.clone(), value.get_item(&key)?)))
+            .collect::<Result<_, Error>>()?,
+        ValueKind::Seq | ValueKind::Iterable => value
+            .try_iter()?
+            .map(|pair| Ok((pair.get_item_by_index(0)?, pair.get_item_by_index(1)?)))
+            .collect::<Result<_, Error>>()?,
+        _ => return Ok(quote(&value.to_string(), false)),
+    };
+    let pairs: Vec<String> = pairs
+        .iter()
+        .map(|(key, value)| {
+            let (key, value) = (key.to_string(), value.to_string());
+            format!("{}={}", quote(&key, true), quote(&value, true))
+        })
+        .collect();
+    Ok(pairs.join("&"))
+}
+
+fn quote(text: &str, in_query: bool) -> String {
+    let mut out = String::new();
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'.' | b'-' | b'~' => {
+                out.push(char::from(byte));
+            }
+            b'/' if !in_query => out.push('/'),
+            b' ' if in_query => out.push('+'),
+            byte => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}
+
+fn xmlattr(map: &Value, space: Option<bool>) -> Result<String, Error> {
+    let mut pairs = Vec::new();
+    for key in map.try_iter()? {
+        let value = map.get_item(&key)?;
+        if !value.is_none() && !value.is_undefined() {
+            let (key, value) = (escape(&key.to_string()), escape(&value.to_string()));
+            pairs.push(format!("{key}=\"{value}\""));
+        }
+    }
+    let joined = pairs.join(" ");
+    let has_space = space.unwrap_or(true) && !joined.is_empty();
+    Ok(if has_space {
+        format!(" {joined}")
+    } else {
+        joined
+    })
+}
+
+/// As Jinja2 writes JSON: keys sorted, ASCII only, and safe inside of HTML.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "the engine hands arguments over so"
+)]
+fn tojson(value: &Value, indent: Option<usize>, named: Kwargs) -> Result<Value, Error> {
+    let indent = named.get::<Option<usize>>("indent")?.or(indent);
+    named.assert_all_used()?;
+    let mut out = String::new();
+    write_json(&mut out, value, indent, 0)?;
+    Ok(Value::from_safe_string(out))
+}
+
+fn write_json(
+    out: &mut String,
+    value: &Value,
+    indent: Option<usize>,
+    depth: usize,
+) -> Result<(), Error> {
+    let line = |out: &mut String, depth: usize| {
+        if let Some(indent) = indent {
+            out.push('\n');
+            out.push_str(&" ".repeat(indent * depth));
+        }
+    };
+    let comma = if indent.is_some() { "," } else { ", " };
+    match value.kind() {
+        ValueKind::None => out.push_str("null"),
+        ValueKind::Bool => out.push_str(if value.is_true() { "true" } else { "false" }),
+        ValueKind::Number if value.is_integer() => out.push_str(&value.to_string()),
+        ValueKind::Number => out.push_str(&float(f64::try_from(value.clone())?)),
+        ValueKind::String => write_json_text(out, value.as_str().unwrap_or_default()),
+        ValueKind::Seq | ValueKind::Iterable => {
+            out.push('[');
+            let mut is_first = true;
+            for item in value.try_iter()? {
+                if !is_first {
+                    out.push_str(comma);
+                }
+                is_first = false;
+                line(out, depth + 1);
+                write_json(out, &item, indent, depth + 1)?;
+            }
+            if !is_first {
+                line(out, depth);
+            }
+            out.push(']');
+        }
+        ValueKind::Map => {
+            let mut keys: Vec<Value> = value.try_iter()?.collect();
+            keys.sort();
+            out.push('{');
+            for (at, key) in keys.iter().enumerate() {
+                if at > 0 {
+                    out.push_str(comma);
+                }
+                line(out, depth + 1);
+                let name = match key.kind() {
+                    ValueKind::None => "null".to_owned(),
+                    ValueKind::Bool => key.is_true().to_string(),
+                    _ => key.to_string(),
+                };
+                write_json_text(out, &name);
+                out.push_str(": ");
+                write_json(out, &value.get_item(key)?, indent, depth + 1)?;
+            }
+            if !keys.is_empty() {
+                line(out, depth);
+            }
+            out.push('}');
+        }
+        // An error that stands for a value comes out when it is looked at.
+        ValueKind::Invalid => out.push_str(&value.to_string()),
+        kind => {
+            let problem = format!("{kind} cannot be written as JSON");
+            return Err(Error::new(ErrorKind::InvalidOperation, problem));
+        }
+    }
+    Ok(())
+}
+
+fn write_json_text(out: &mut String, text: &str) {
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\u{8}' => out.push_str("\\b"),
+            '\u{c}' => out.push_str("\\f"),
+            '<' | '>' | '&' | '\'' => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+            ' '..='~' => out.push(c),
+            c => {
+                let mut units = [0; 2];
+                for unit in c.encode_utf16(&mut units) {
+                    out.push_str(&format!("\\u{unit:04x}"));
+                }
+            }
+        }
+    }
+    out.push('"');
+}

@@ -1,0 +1,147 @@
+//! Data files, with the place of each value. Of an encrypted one, what is secret is known without any key.
+
+use std::path::Path;
+
+use model::diagnostic::Location;
+use model::render::data::{Data, Key, Node, Scalar, SecretData};
+use model::secret::Secret;
+
+use super::{read_toml, read_yaml};
+
+/// A text that is no data. Says where, and never what stands there.
+#[derive(Debug, thiserror::Error)]
+#[error("{problem}")]
+pub struct ReadDataError {
+    pub at: Location,
+    pub problem: String,
+}
+
+/// Reads YAML, TOML or JSON by the ending of the file's name; `None` for another.
+pub fn read_data(file: &str, text: &str) -> Option<Result<Node, ReadDataError>> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let places = Places::new(file, text);
+    Some(match Path::new(file).extension()?.to_str()? {
+        "yaml" | "yml" => read_yaml::read(&places, read_yaml::Plain::Yaml),
+        "json" => read_yaml::read(&places, read_yaml::Plain::Json),
+        "toml" => read_toml::read(&places),
+        _ => return None,
+    })
+}
+
+/// Where things are in a text.
+pub(super) struct Places<'t> {
+    pub(super) file: &'t str,
+    pub(super) text: &'t str,
+    lines: Vec<usize>,
+    /// Where each character begins, unless each is a byte.
+    chars: Option<Vec<usize>>,
+}
+
+impl<'t> Places<'t> {
+    fn new(file: &'t str, text: &'t str) -> Self {
+        let breaks = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
+        let chars = (!text.is_ascii()).then(|| {
+            let ends = std::iter::once(text.len());
+            text.char_indices().map(|(at, _)| at).chain(ends).collect()
+        });
+        Self {
+            file,
+            text,
+            lines: std::iter::once(0)
+                .chain(breaks.map(|(at, _)| at + 1))
+                .collect(),
+            chars,
+        }
+    }
+
+    /// The byte at which a character begins.
+    pub(super) fn byte(&self, index: usize) -> usize {
+        match &self.chars {
+            Some(chars) => chars.get(index).copied().unwrap_or(self.text.len()),
+            None => index.min(self.text.len()),
+        }
+    }
+
+    pub(super) fn at(&self, start: usize, end: usize) -> Location {
+        let line = self.lines.partition_point(|begin| *begin <= start);
+        let begin = self.lines[line.saturating_sub(1)];
+        let column = self
+            .text
+            .get(begin..start)
+            .map_or(0, |before| before.chars().count());
+        Location {
+            file: self.file.to_owned(),
+            line: line.max(1),
+            column: column + 1,
+            start,
+            end: end.max(start),
+        }
+    }
+
+    pub(super) fn problem(&self, at: Location, problem: impl Into<String>) -> ReadDataError {
+        ReadDataError {
+            at,
+            problem: problem.into(),
+        }
+    }
+}
+
+/// What SOPS begins an encrypted value with.
+const SEALED: &str = "ENC[AES256_GCM,";
+
+/// Whether data came out of a file that SOPS encrypted.
+pub fn is_sealed(data: &Node) -> bool {
+    data.get("sops").is_some_and(|own| own.get("mac").is_some())
+}
+
+/// The data of an encrypted file without its key: every encrypted value is a secret that is not known.
+#[must_use]
+pub fn withhold(mut data: Node) -> Node {
+    if let Data::Map(entries) = &mut data.data {
+        entries.retain(|entry| entry.key != Key::Text("sops".to_owned()));
+    }
+    hide_sealed(&mut data);
+    data
+}
+
+fn hide_sealed(node: &mut Node) {
+    match &mut node.data {
+        Data::Text(text) if text.starts_with(SEALED) => {
+            node.data = Data::Secret(SecretData { value: None });
+        }
+        Data::List(items) => items.iter_mut().for_each(hide_sealed),
+        Data::Map(entries) => entries
+            .iter_mut()
+            .for_each(|entry| hide_sealed(&mut entry.node)),
+        _ => {}
+    }
+}
+
+/// Gives the secrets of an encrypted file their values; `plain` is what it holds in clear.
+pub fn unseal(data: &mut Node, plain: &Node) {
+    match (&mut data.data, &plain.data) {
+        (Data::Secret(secret), value) => {
+            let known = match value {
+                Data::Text(text) => (Scalar::Text, text.clone()),
+                Data::Int(number) => (Scalar::Int, number.to_string()),
+                Data::Float(number) => (Scalar::Float, number.to_string()),
+                Data::Bool(value) => (Scalar::Bool, value.to_string()),
+                Data::Null | Data::List(_) | Data::Map(_) | Data::Secret(_) => return,
+            };
+            secret.value = Some((known.0, Secret::new(known.1)));
+        }
+        (Data::List(items), Data::List(plain)) => {
+            for (item, plain) in items.iter_mut().zip(plain) {
+                unseal(item, plain);
+            }
+        }
+        (Data::Map(entries), Data::Map(plain)) => {
+            for entry in entries {
+                if let Some(plain) = plain.iter().find(|plain| plain.key == entry.key) {
+                    unseal(&mut entry.node, &plain.node);
+                }
+            }
+        }
+        _ => {}
+    }
+}

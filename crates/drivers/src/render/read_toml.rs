@@ -1,0 +1,60 @@
+//! TOML with places. Dates and times are texts.
+
+use model::render::data::{Data, Entry, Key, Node};
+use toml::de::{DeTable, DeValue};
+
+use super::read::{Places, ReadDataError};
+
+pub(super) fn read(places: &Places<'_>) -> Result<Node, ReadDataError> {
+    let table = DeTable::parse(places.text).map_err(|err| {
+        let span = err.span().unwrap_or(0..0);
+        // Its message quotes nothing of the text.
+        let problem = format!("this is not TOML: {}", err.message());
+        places.problem(places.at(span.start, span.end), problem)
+    })?;
+    Ok(Node::new(map(places, table.get_ref()), places.at(0, 0)))
+}
+
+fn map(places: &Places<'_>, table: &DeTable<'_>) -> Data {
+    let mut entries: Vec<Entry> = table
+        .iter()
+        .map(|(key, value)| Entry {
+            key: Key::Text(key.get_ref().clone().into_owned()),
+            at: places.at(key.span().start, key.span().end),
+            node: Node::new(
+                data(places, value.get_ref()),
+                places.at(value.span().start, value.span().end),
+            ),
+        })
+        .collect();
+    // As written; the table is sorted by name.
+    entries.sort_by_key(|entry| entry.at.start);
+    Data::Map(entries)
+}
+
+fn data(places: &Places<'_>, value: &DeValue<'_>) -> Data {
+    match value {
+        DeValue::String(text) => Data::Text(text.clone().into_owned()),
+        DeValue::Integer(number) => i128::from_str_radix(number.as_str(), number.radix())
+            .map_or_else(|_| Data::Text(number.to_string()), Data::Int),
+        DeValue::Float(number) => number
+            .as_str()
+            .parse()
+            .map_or_else(|_| Data::Text(number.to_string()), Data::Float),
+        DeValue::Boolean(value) => Data::Bool(*value),
+        DeValue::Datetime(moment) => Data::Text(moment.to_string()),
+        DeValue::Array(items) => Data::List(
+            items
+                .iter()
+                .map(|item| {
+                    let span = item.span();
+                    Node::new(
+                        data(places, item.get_ref()),
+                        places.at(span.start, span.end),
+                    )
+                })
+                .collect(),
+        ),
+        DeValue::Table(table) => map(places, table),
+    }
+}

@@ -1,0 +1,467 @@
+//! Templates with their data: expressions evaluated, files rendered.
+//!
+//! **What is secret is not there.** A plain file is rendered in an environment that holds no secret: in the place of
+//! each stands an error, which looking at it raises. So nothing that a template does, in whatever way, can carry one
+//! into a plain file. Only what is encrypted afterwards is rendered with the values themselves.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use minijinja::{Environment, Error, ErrorKind, Value, context};
+use model::diagnostic::Location;
+use model::masking::Mask;
+use model::render::data::{Data, Key, Node, SecretData};
+use model::render::{Render, join};
+
+use super::environment::{add_has, environment};
+use super::{alternate, files};
+
+/// What an error says that stands for a secret; what comes after it, up to `END`, is where the secret is.
+const WITHHELD: &str = "\u{2}withheld secret \u{2}";
+const END: char = '\u{3}';
+
+/// Which secrets a rendering sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reveal {
+    Nothing,
+    Everything,
+    /// Others in their place, below [`Reveal::ALTERNATES`].
+    Alternate(usize),
+}
+
+impl Reveal {
+    pub const ALTERNATES: usize = alternate::COUNT;
+}
+
+/// Why something could not be rendered. Holds no secret.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct TemplateError {
+    pub message: String,
+    /// Where in a template.
+    pub at: Option<Location>,
+    /// The secret that it looked at, which it may not.
+    pub secret: Option<String>,
+}
+
+/// All templates of a render.
+pub struct Templates {
+    env: Environment<'static>,
+    sources: Arc<BTreeMap<String, String>>,
+    render: Render,
+    root: PathBuf,
+}
+
+impl Templates {
+    /// `sources` has the text of every file below the directory of templates, by its path there.
+    pub fn new(
+        render: &Render,
+        sources: BTreeMap<String, String>,
+        root: PathBuf,
+    ) -> Result<Self, TemplateError> {
+        let sources: BTreeMap<String, String> = sources
+            .into_iter()
+            .map(|(name, text)| (name, with_newlines(text)))
+            .collect();
+        let sources = Arc::new(sources);
+        let env = environment(render, Arc::clone(&sources)).map_err(|err| TemplateError {
+            message: format!("the delimiters cannot be used: {err}"),
+            at: None,
+            secret: None,
+        })?;
+        Ok(Self {
+            env,
+            sources,
+            render: render.clone(),
+            root,
+        })
+    }
+
+    /// The same with data in them, and with what the project file makes of those.
+    pub fn bind(&self, data: &Node, reveal: Reveal) -> Result<Bound<'_>, TemplateError> {
+        let mut bound = Bound {
+            env: self.env.clone(),
+            templates: self,
+            reveal,
+            mask: match reveal {
+                Reveal::Nothing | Reveal::Alternate(_) => Mask::default(),
+                Reveal::Everything => mask(data),
+            },
+        };
+        // Errors then know what was looked at, and keep what it was worth: never where that is secret.
+        bound.env.set_debug(reveal == Reveal::Nothing);
+        files::add_to(
+            &mut bound.env,
+            &self.root,
+            &self.render,
+            &self.sources,
+            reveal,
+        );
+        let mut names = Vec::new();
+        for entry in data.entries() {
+            if let Key::Text(name) = &entry.key {
+                let value = value(&entry.node, name, reveal);
+                bound.env.add_global(name.clone(), value);
+                names.push(name.clone());
+            }
+        }
+        add_has(&mut bound.env, names.clone());
+        let names: BTreeSet<String> = names.into_iter().collect();
+        bound.add_values(&names, reveal)?;
+        bound.add_each(data, reveal)?;
+        Ok(bound)
+    }
+}
+
+/// Templates and data, ready to be rendered.
+pub struct Bound<'t> {
+    env: Environment<'static>,
+    templates: &'t Templates,
+    reveal: Reveal,
+    mask: Mask,
+}
+
+impl Bound<'_> {
+    /// What a template makes.
+    pub fn render(&self, template: &str) -> Result<String, TemplateError> {
+        let rendered = self
+            .env
+            .get_template(template)
+            .and_then(|found| found.render(context! {}));
+        let text = rendered.map_err(|err| self.error(&err, Some(template)))?;
+        // A list or a map that holds one is printed without looking at each value.
+        if let Some(secret) = withheld(&text) {
+            return Err(TemplateError {
+                message: said(&secret),
+                at: self.find(template, &secret),
+                secret: Some(secret),
+            });
+        }
+        Ok(text)
+    }
+
+    /// Whether an expression is true.
+    pub fn is_true(&self, expression: &str) -> Result<bool, TemplateError> {
+        let value = self.eval(expression, context! {});
+        let value = value.map_err(|err| self.error(&err, None))?;
+        Ok(value.is_true())
+    }
+
+    fn eval(&self, expression: &str, with: Value) -> Result<Value, Error> {
+        let compiled = self.env.compile_expression_owned(expression.to_owned())?;
+        compiled.eval(with)
+    }
+
+    /// The names that expressions define, those that others need first.
+    fn add_values(
+        &mut self,
+        known: &BTreeSet<String>,
+        reveal: Reveal,
+    ) -> Result<(), TemplateError> {
+        let values = self.templates.render.values.clone();
+        let mut left: BTreeMap<String, String> = values
+            .into_iter()
+            .filter(|(name, _)| !known.contains(name))
+            .collect();
+        while !left.is_empty() {
+            let mut ready = None;
+            for (name, text) in &left {
+                let compiled = self.env.compile_expression_owned(text.clone());
+                let compiled = compiled.map_err(|err| self.in_block("values", name, &err))?;
+                let needs = compiled.undeclared_variables(false);
+                if !needs.iter().any(|need| left.contains_key(need)) {
+                    ready = Some(name.clone());
+                    break;
+                }
+            }
+            let Some(name) = ready else {
+                let names: Vec<String> = left.keys().map(|name| format!("`{name}`")).collect();
+                return Err(TemplateError {
+                    message: format!("{} of `values` need each other", names.join(" and ")),
+                    at: Some(self.templates.render.declared_at.clone()),
+                    secret: None,
+                });
+            };
+            let text = left.remove(&name).unwrap_or_default();
+            let value = match self.eval(&text, context! {}) {
+                Ok(value) => value,
+                Err(err) => self.or_withheld(&err, reveal, "values", &name)?,
+            };
+            self.env.add_global(name, value);
+        }
+        Ok(())
+    }
+
+    /// The keys that the items of lists get.
+    fn add_each(&mut self, data: &Node, reveal: Reveal) -> Result<(), TemplateError> {
+        for (list, keys) in self.templates.render.each.clone() {
+            let Some(Data::List(items)) = data.get(&list).map(|node| &node.data) else {
+                continue; // the schema says whether it must be there
+            };
+            let mut filled = Vec::new();
+            for (index, item) in items.iter().enumerate() {
+                let path = format!("{list}[{index}]");
+                let own = value(item, &path, reveal);
+                let mut pairs: Vec<(Value, Value)> = item
+                    .entries()
+                    .iter()
+                    .map(|entry| {
+                        let path = format!("{path}.{}", entry.key);
+                        (key(&entry.key), value(&entry.node, &path, reveal))
+                    })
+                    .collect();
+                for (name, text) in &keys {
+                    if item.get(name).is_some() {
+                        continue;
+                    }
+                    let made = self.eval(text, context! { item => own.clone() });
+                    let made = match made {
+                        Ok(made) => made,
+                        Err(err) => self.or_withheld(&err, reveal, "each", name)?,
+                    };
+                    pairs.push((Value::from(name.as_str()), made));
+                }
+                filled.push(match item.data {
+                    Data::Map(_) => Value::from_pairs(pairs),
+                    _ => own,
+                });
+            }
+            self.env.add_global(list, Value::from(filled));
+        }
+        Ok(())
+    }
+
+    /// What is made of a secret is one, too.
+    fn or_withheld(
+        &self,
+        err: &Error,
+        reveal: Reveal,
+        block: &str,
+        name: &str,
+    ) -> Result<Value, TemplateError> {
+        let secret = err.detail().and_then(withheld);
+        match (reveal, secret) {
+            (Reveal::Nothing, Some(secret)) => Ok(missing(&secret)),
+            (_, _) => Err(self.in_block(block, name, err)),
+        }
+    }
+
+    fn in_block(&self, block: &str, name: &str, err: &Error) -> TemplateError {
+        let mut shown = self.error(err, None);
+        shown.message = format!("`{name}` of `{block}`: {}", shown.message);
+        shown
+    }
+
+    /// An error as it may be shown. One without a template stands in the project file.
+    fn error(&self, err: &Error, template: Option<&str>) -> TemplateError {
+        let mut innermost = err;
+        let mut secret = err.detail().and_then(withheld);
+        let mut next = std::error::Error::source(err);
+        while let Some(source) = next {
+            if let Some(inner) = source.downcast_ref::<Error>() {
+                if inner.line().is_some() || innermost.line().is_none() {
+                    innermost = inner;
+                }
+                secret = secret.or_else(|| inner.detail().and_then(withheld));
+            }
+            next = source.source();
+        }
+        let message = match &secret {
+            Some(secret) => said(secret),
+            None => self.mask.mask_text(&self.words(innermost, template)),
+        };
+        let at = match template {
+            None => Some(self.templates.render.declared_at.clone()),
+            Some(template) => {
+                let name = innermost.name().unwrap_or(template);
+                self.place(name, innermost)
+            }
+        };
+        TemplateError {
+            message,
+            at,
+            secret,
+        }
+    }
+
+    /// The engine's own words. Where secrets are seen, only of errors that quote the template and no value.
+    fn words(&self, err: &Error, template: Option<&str>) -> String {
+        let kind = match err.kind() {
+            ErrorKind::UndefinedError => {
+                return match self.quoted(err, template) {
+                    Some(name) => format!("`{name}` is not defined"),
+                    None => "a name is not defined".to_owned(),
+                };
+            }
+            ErrorKind::TemplateNotFound => "there is no such template".to_owned(),
+            ErrorKind::UnknownFilter => "there is no such filter".to_owned(),
+            ErrorKind::UnknownTest => "there is no such test".to_owned(),
+            ErrorKind::UnknownFunction => "there is no such function".to_owned(),
+            ErrorKind::UnknownMethod => "there is no such method".to_owned(),
+            kind => kind.to_string(),
+        };
+        let quotes_no_value = matches!(
+            err.kind(),
+            ErrorKind::UnknownFilter
+                | ErrorKind::UnknownTest
+                | ErrorKind::UnknownFunction
+                | ErrorKind::UnknownMethod
+                | ErrorKind::SyntaxError
+        );
+        match err.detail() {
+            Some(detail) if quotes_no_value || self.reveal == Reveal::Nothing => {
+                format!("{kind}: {detail}")
+            }
+            _ => kind,
+        }
+    }
+
+    /// What of a template an error points at, if it is short.
+    fn quoted(&self, err: &Error, template: Option<&str>) -> Option<&str> {
+        let text = self.templates.sources.get(err.name().or(template)?)?;
+        let text = text.get(err.range()?)?.trim();
+        (!text.is_empty() && text.len() <= 60 && !text.contains('\n')).then_some(text)
+    }
+
+    /// The first place where a secret's name stands in a template.
+    fn find(&self, template: &str, secret: &str) -> Option<Location> {
+        let name = secret.split(['.', '[']).next().unwrap_or(secret);
+        let text = self.templates.sources.get(template)?;
+        let line = text.lines().position(|line| line.contains(name));
+        self.line(template, line.map_or(1, |line| line + 1))
+    }
+
+    /// What an error points at, or else its line.
+    fn place(&self, template: &str, err: &Error) -> Option<Location> {
+        let line = self.line(template, err.line().unwrap_or(1))?;
+        let text = self.templates.sources.get(template)?;
+        let Some(range) = err.range().filter(|range| {
+            range.start >= line.start && range.end <= line.end && range.start < range.end
+        }) else {
+            return Some(line);
+        };
+        let before = text.get(line.start..range.start)?;
+        Some(Location {
+            column: line.column + before.chars().count(),
+            start: range.start,
+            end: range.end,
+            ..line
+        })
+    }
+
+    /// A line of a template.
+    fn line(&self, template: &str, number: usize) -> Option<Location> {
+        let text = self.templates.sources.get(template)?;
+        let mut start = 0;
+        for (index, line) in text.split_inclusive('\n').enumerate() {
+            if index + 1 == number {
+                let body = line.trim_end();
+                let indent = body.len() - body.trim_start().len();
+                return Some(Location {
+                    file: join(&self.templates.render.templates, template),
+                    line: number,
+                    column: body[..indent].chars().count() + 1,
+                    start: start + indent,
+                    end: start + body.len(),
+                });
+            }
+            start += line.len();
+        }
+        Some(Location {
+            file: join(&self.templates.render.templates, template),
+            line: number,
+            column: 1,
+            start: text.len(),
+            end: text.len(),
+        })
+    }
+}
+
+fn said(secret: &str) -> String {
+    format!("this file is not encrypted, and it looks at the secret `{secret}`")
+}
+
+/// The secret that a text shows to be missing.
+fn withheld(text: &str) -> Option<String> {
+    let (_, after) = text.split_once(WITHHELD)?;
+    let (secret, _) = after.split_once(END)?;
+    Some(secret.to_owned())
+}
+
+/// What stands for a secret where it may not be seen.
+pub(super) fn missing(secret: &str) -> Value {
+    Value::from(refusal(secret))
+}
+
+/// What is raised where a secret may not be seen.
+pub(super) fn refusal(secret: &str) -> Error {
+    let detail = format!("{WITHHELD}{secret}{END}");
+    Error::new(ErrorKind::InvalidOperation, detail)
+}
+
+fn value(node: &Node, path: &str, reveal: Reveal) -> Value {
+    match &node.data {
+        Data::Secret(secret) => secret_value(secret, path, reveal),
+        Data::List(items) => items
+            .iter()
+            .enumerate()
+            .map(|(index, item)| value(item, &format!("{path}[{index}]"), reveal))
+            .collect::<Vec<Value>>()
+            .into(),
+        Data::Map(entries) => Value::from_pairs(entries.iter().map(|entry| {
+            let path = format!("{path}.{}", entry.key);
+            (key(&entry.key), value(&entry.node, &path, reveal))
+        })),
+        scalar => plain(scalar),
+    }
+}
+
+fn secret_value(secret: &SecretData, path: &str, reveal: Reveal) -> Value {
+    if secret.value.is_none() {
+        return missing(path);
+    }
+    match reveal {
+        Reveal::Nothing => missing(path),
+        Reveal::Everything => plain(&Node::revealed(secret)),
+        Reveal::Alternate(which) => plain(&alternate::alternate(secret, which)),
+    }
+}
+
+fn plain(data: &Data) -> Value {
+    match data {
+        Data::Bool(value) => Value::from(*value),
+        Data::Int(number) => match i64::try_from(*number) {
+            Ok(number) => Value::from(number),
+            Err(_) => Value::from(*number),
+        },
+        Data::Float(number) => Value::from(*number),
+        Data::Text(text) => Value::from(text.as_str()),
+        Data::Null | Data::List(_) | Data::Map(_) | Data::Secret(_) => Value::from(()),
+    }
+}
+
+fn key(key: &Key) -> Value {
+    match key {
+        Key::Text(text) => Value::from(text.as_str()),
+        Key::Int(number) => plain(&Data::Int(*number)),
+        Key::Bool(value) => Value::from(*value),
+        Key::Null => Value::from(()),
+    }
+}
+
+/// Hides every secret in what is said about a rendering that sees them.
+fn mask(data: &Node) -> Mask {
+    let secrets = data.secrets().into_iter();
+    let texts = secrets.filter_map(|(_, secret)| Some(secret.value.as_ref()?.1.clone()));
+    Mask::new(&texts.collect::<Vec<_>>())
+}
+
+/// Lines end as Jinja2 has it.
+fn with_newlines(text: String) -> String {
+    if text.contains('\r') {
+        text.replace("\r\n", "\n").replace('\r', "\n")
+    } else {
+        text
+    }
+}

@@ -1,0 +1,228 @@
+//! What a `render` block becomes.
+//!
+//! Not here: whether its templates and data are there (`control::render`): they may be made by somebody else.
+
+use std::collections::BTreeMap;
+use std::str::FromStr as _;
+
+use hcl_edit::structure::Block as HclBlock;
+use serde_json::Value;
+
+use super::paths;
+use super::project::Item;
+use super::reader::{Fields, Reader, Scope};
+use super::schema::{CHECK, DELIMITERS, EACH};
+use super::syntax::Source;
+use crate::diagnostic::{Finding, Location};
+use crate::project::Input;
+use crate::render::checks::{Check, CheckKind};
+use crate::render::{Delimiters, Render, Select, Spaces, Undefined};
+
+pub(crate) fn read_render(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scope) -> Render {
+    let fields = reader.fields(item.source, item.block, item.spec, scope);
+    let path = |name: &str| {
+        let written = fields.text(name)?;
+        paths::normalize(written).ok()
+    };
+    let mut secrets = BTreeMap::new();
+    for entry in fields.get("secrets").map_or(&[][..], |field| &field.items) {
+        let input = entry.input(&scope.names);
+        let is_one = matches!(&input, Input::Expression(it) if it.needs.secrets.len() == 1 && it.text.trim_start().starts_with("secret("));
+        if is_one {
+            secrets.insert(entry.key.clone(), input);
+        } else {
+            let at = item.source.location(entry.key_at.clone());
+            let message = format!("`{}` of `secrets` is no secret", entry.key);
+            reader.findings.push(
+                Finding::error("wrong-type", message)
+                    .at(at, "expected `secret(\"REF\")`")
+                    .hint("what is made of it belongs into `values`"),
+            );
+        }
+    }
+    let spaces = Spaces::default();
+    let suffix = fields.text("suffix").unwrap_or(".j2").to_owned();
+    if suffix.is_empty() || suffix.contains('/') {
+        wrong(
+            reader,
+            item.source,
+            &fields,
+            "suffix",
+            "`suffix` must be an ending such as `.j2`",
+        );
+    }
+    if path("templates").is_some_and(|path| path.is_empty()) {
+        wrong(
+            reader,
+            item.source,
+            &fields,
+            "templates",
+            "`templates` must be a directory of its own, not the project's root",
+        );
+    }
+    Render {
+        name: item.name().to_owned(),
+        templates: path("templates").unwrap_or_default(),
+        data: fields
+            .texts("data")
+            .iter()
+            .filter_map(|written| paths::normalize(written).ok())
+            .collect(),
+        output: path("output").unwrap_or_default(),
+        schema: path("schema"),
+        suffix,
+        undefined: fields
+            .text("undefined")
+            .map(Undefined::of)
+            .unwrap_or_default(),
+        exclude: fields.texts("exclude"),
+        keep_empty: fields.bool("keep_empty").unwrap_or(false),
+        spaces: Spaces {
+            trim_blocks: fields.bool("trim_blocks").unwrap_or(spaces.trim_blocks),
+            lstrip_blocks: fields.bool("lstrip_blocks").unwrap_or(spaces.lstrip_blocks),
+            keep_trailing_newline: fields
+                .bool("keep_trailing_newline")
+                .unwrap_or(spaces.keep_trailing_newline),
+        },
+        delimiters: delimiters(reader, item, scope),
+        defaults: fields
+            .get("defaults")
+            .and_then(|field| field.val.to_json())
+            .unwrap_or(Value::Null),
+        values: expressions(reader, item.source, &fields, "values"),
+        when: expressions(reader, item.source, &fields, "when"),
+        each: each(reader, item, scope),
+        secrets,
+        sensitive: fields.texts("sensitive"),
+        checks: checks(reader, item, scope),
+        declared_at: item.at(),
+    }
+}
+
+/// The entries of an object, each a text.
+fn expressions(
+    reader: &mut Reader<'_>,
+    source: &Source,
+    fields: &Fields,
+    name: &str,
+) -> BTreeMap<String, String> {
+    let items = fields.get(name).map_or(&[][..], |field| &field.items);
+    let mut all = BTreeMap::new();
+    for entry in items {
+        match entry.val.as_text() {
+            Some(text) => {
+                all.insert(entry.key.clone(), text.to_owned());
+            }
+            None => {
+                let finding = Finding::error(
+                    "wrong-type",
+                    format!("`{}` of `{name}` is {}", entry.key, entry.val.what()),
+                )
+                .at(
+                    source.location(entry.key_at.clone()),
+                    "expected a Jinja expression in quotes",
+                )
+                .hint("such as `\"proxmox_node is defined\"`; plain data go into `defaults`");
+                reader.findings.push(finding);
+            }
+        }
+    }
+    all
+}
+
+fn delimiters(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scope) -> Delimiters {
+    let mut read = Delimiters::default();
+    let Some(block) = item.block.body.get_blocks("delimiters").next() else {
+        return read;
+    };
+    let fields = reader.fields(item.source, block, &DELIMITERS, scope);
+    for (name, pair) in [
+        ("block", &mut read.block),
+        ("variable", &mut read.variable),
+        ("comment", &mut read.comment),
+    ] {
+        if fields.get(name).is_none() {
+            continue;
+        }
+        match <[String; 2]>::try_from(fields.texts(name)) {
+            Ok([start, end]) if !start.is_empty() && !end.is_empty() => *pair = (start, end),
+            _ => wrong(
+                reader,
+                item.source,
+                &fields,
+                name,
+                "delimiters are a start and an end, such as `[\"#%\", \"%#\"]`",
+            ),
+        }
+    }
+    read
+}
+
+fn each(
+    reader: &mut Reader<'_>,
+    item: Item<'_>,
+    scope: &Scope,
+) -> BTreeMap<String, BTreeMap<String, String>> {
+    let blocks: Vec<&HclBlock> = item.block.body.get_blocks("each").collect();
+    let mut all: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
+    for block in blocks {
+        let fields = reader.fields(item.source, block, &EACH, scope);
+        let values = expressions(reader, item.source, &fields, "values");
+        if let Some(list) = fields.text("list") {
+            all.entry(list.to_owned()).or_default().extend(values);
+        }
+    }
+    all
+}
+
+fn checks(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scope) -> Vec<Check> {
+    let blocks: Vec<&HclBlock> = item.block.body.get_blocks("check").collect();
+    let mut all = Vec::new();
+    for block in blocks {
+        let fields = reader.fields(item.source, block, &CHECK, scope);
+        let label = block.labels.first().map_or("", |label| label.as_str());
+        let Some(kind) = CheckKind::of(label) else {
+            continue; // said already
+        };
+        let check = Check {
+            kind,
+            paths: selects(reader, item.source, &fields, "paths"),
+            of: selects(reader, item.source, &fields, "of"),
+        };
+        if kind.wants_of() && check.of.is_empty() {
+            let message = format!("`check \"{label}\"` needs `of`");
+            let at = fields
+                .get("paths")
+                .map_or_else(|| item.at(), |field| item.source.location(field.at.clone()));
+            reader
+                .findings
+                .push(Finding::error("missing-attribute", message).at(at, "held against what?"));
+        }
+        all.push(check);
+    }
+    all
+}
+
+fn selects(
+    reader: &mut Reader<'_>,
+    source: &Source,
+    fields: &Fields,
+    name: &'static str,
+) -> Vec<Select> {
+    let mut all = Vec::new();
+    for text in fields.texts(name) {
+        match Select::from_str(&text) {
+            Ok(select) => all.push(select),
+            Err(err) => wrong(reader, source, fields, name, &err.to_string()),
+        }
+    }
+    all
+}
+
+fn wrong(reader: &mut Reader<'_>, source: &Source, fields: &Fields, name: &str, message: &str) {
+    let at = fields
+        .get(name)
+        .map_or_else(Location::default, |field| source.location(field.at.clone()));
+    let finding = Finding::error("invalid-value", message).at(at, "here");
+    reader.findings.push(finding);
+}

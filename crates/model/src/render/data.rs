@@ -1,0 +1,375 @@
+//! The data that templates read: a tree with the place of each value, and with secrets that are known to be secret.
+//!
+//! Not here: reading files (`drivers::render::read`).
+
+use std::fmt;
+
+use serde_json::Value;
+
+use super::select::{Select, Step};
+use crate::diagnostic::Location;
+use crate::secret::Secret;
+
+/// A value, and where it stands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    pub data: Data,
+    pub at: Location,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Data {
+    Null,
+    Bool(bool),
+    Int(i128),
+    Float(f64),
+    Text(String),
+    List(Vec<Node>),
+    /// In the order in which it was written.
+    Map(Vec<Entry>),
+    Secret(SecretData),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// Text, as a rule; YAML knows others.
+    pub key: Key,
+    pub at: Location,
+    pub node: Node,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Key {
+    Text(String),
+    Int(i128),
+    Bool(bool),
+    Null,
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => f.write_str(text),
+            Self::Int(number) => write!(f, "{number}"),
+            Self::Bool(value) => write!(f, "{value}"),
+            Self::Null => f.write_str("null"),
+        }
+    }
+}
+
+/// A scalar that may be shown to nobody. `value` is missing while nobody needed it.
+#[derive(Clone, PartialEq)]
+pub struct SecretData {
+    pub value: Option<(Scalar, Secret)>,
+}
+
+/// What a secret's text stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scalar {
+    Text,
+    Int,
+    Float,
+    Bool,
+}
+
+impl fmt::Debug for SecretData {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[secret]")
+    }
+}
+
+impl SecretData {
+    pub fn text(secret: Secret) -> Self {
+        Self {
+            value: Some((Scalar::Text, secret)),
+        }
+    }
+
+    /// The plain value again; null for one that is not known.
+    fn reveal(&self) -> Data {
+        let Some((kind, secret)) = &self.value else {
+            return Data::Null;
+        };
+        let text = secret.expose();
+        let parsed = match kind {
+            Scalar::Text => None,
+            Scalar::Int => text.parse().ok().map(Data::Int),
+            Scalar::Float => text.parse().ok().map(Data::Float),
+            Scalar::Bool => text.parse().ok().map(Data::Bool),
+        };
+        parsed.unwrap_or_else(|| Data::Text(text.to_owned()))
+    }
+}
+
+impl Node {
+    pub fn new(data: Data, at: Location) -> Self {
+        Self { data, at }
+    }
+
+    pub fn map(at: Location) -> Self {
+        Self::new(Data::Map(Vec::new()), at)
+    }
+
+    pub fn entries(&self) -> &[Entry] {
+        match &self.data {
+            Data::Map(entries) => entries,
+            _ => &[],
+        }
+    }
+
+    pub fn get(&self, key: &str) -> Option<&Self> {
+        let mut entries = self.entries().iter();
+        let found = entries.find(|entry| matches!(&entry.key, Key::Text(text) if text == key))?;
+        Some(&found.node)
+    }
+
+    /// Puts a value at a key of a map, in place of what was there.
+    pub fn put(&mut self, key: &str, node: Self) {
+        let Data::Map(entries) = &mut self.data else {
+            return;
+        };
+        let is_it = |entry: &&mut Entry| matches!(&entry.key, Key::Text(text) if text == key);
+        match entries.iter_mut().find(is_it) {
+            Some(entry) => {
+                entry.at = node.at.clone();
+                entry.node = node;
+            }
+            None => entries.push(Entry {
+                key: Key::Text(key.to_owned()),
+                at: node.at.clone(),
+                node,
+            }),
+        }
+    }
+
+    /// Lays another file's data over these: its keys of the outermost level win, whole.
+    pub fn overlay(&mut self, other: Self) {
+        let Data::Map(others) = other.data else {
+            return;
+        };
+        for entry in others {
+            match &entry.key {
+                Key::Text(key) => {
+                    let key = key.clone();
+                    self.put(&key, entry.node);
+                }
+                Key::Int(_) | Key::Bool(_) | Key::Null => {
+                    if let Data::Map(entries) = &mut self.data {
+                        entries.retain(|own| own.key != entry.key);
+                        entries.push(entry);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Fills in what is missing, maps inside of maps too.
+    pub fn fill(&mut self, defaults: &Value, at: &Location) {
+        let (Data::Map(_), Value::Object(defaults)) = (&self.data, defaults) else {
+            return;
+        };
+        for (key, default) in defaults {
+            match &mut self.data {
+                Data::Map(entries) => {
+                    let is_it =
+                        |entry: &&mut Entry| matches!(&entry.key, Key::Text(text) if text == key);
+                    match entries.iter_mut().find(is_it) {
+                        Some(entry) => entry.node.fill(default, at),
+                        None => entries.push(Entry {
+                            key: Key::Text(key.clone()),
+                            at: at.clone(),
+                            node: of_json(default, at),
+                        }),
+                    }
+                }
+                _ => return,
+            }
+        }
+    }
+
+    /// Makes every scalar at a path secret.
+    pub fn hide(&mut self, path: &Select) {
+        self.hide_steps(path.steps());
+    }
+
+    fn hide_steps(&mut self, steps: &[Step]) {
+        let Some((step, rest)) = steps.split_first() else {
+            return self.hide_all();
+        };
+        match &mut self.data {
+            Data::Map(entries) => {
+                for entry in entries {
+                    if step.takes_key(&entry.key) {
+                        entry.node.hide_steps(rest);
+                    }
+                }
+            }
+            Data::List(items) => {
+                for (index, item) in items.iter_mut().enumerate() {
+                    if step.takes_index(index) {
+                        item.hide_steps(rest);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn hide_all(&mut self) {
+        let (kind, text) = match &mut self.data {
+            Data::List(items) => return items.iter_mut().for_each(Self::hide_all),
+            Data::Map(entries) => {
+                return entries.iter_mut().for_each(|entry| entry.node.hide_all());
+            }
+            Data::Null | Data::Secret(_) => return,
+            Data::Bool(value) => (Scalar::Bool, value.to_string()),
+            Data::Int(value) => (Scalar::Int, value.to_string()),
+            Data::Float(value) => (Scalar::Float, value.to_string()),
+            Data::Text(value) => (Scalar::Text, std::mem::take(value)),
+        };
+        self.data = Data::Secret(SecretData {
+            value: Some((kind, Secret::new(text))),
+        });
+    }
+
+    /// Every secret in it, with where it is in the data.
+    pub fn secrets(&self) -> Vec<(String, &SecretData)> {
+        let mut found = Vec::new();
+        self.collect_secrets(&mut String::new(), &mut found);
+        found
+    }
+
+    fn collect_secrets<'n>(&'n self, path: &mut String, found: &mut Vec<(String, &'n SecretData)>) {
+        let before = path.len();
+        match &self.data {
+            Data::Secret(secret) => found.push((path.clone(), secret)),
+            Data::Map(entries) => {
+                for entry in entries {
+                    if before > 0 {
+                        path.push('.');
+                    }
+                    path.push_str(&entry.key.to_string());
+                    entry.node.collect_secrets(path, found);
+                    path.truncate(before);
+                }
+            }
+            Data::List(items) => {
+                for (index, item) in items.iter().enumerate() {
+                    path.push_str(&format!("[{index}]"));
+                    item.collect_secrets(path, found);
+                    path.truncate(before);
+                }
+            }
+            Data::Null | Data::Bool(_) | Data::Int(_) | Data::Float(_) | Data::Text(_) => {}
+        }
+    }
+
+    /// The value at a JSON pointer, or the nearest above it that is there.
+    pub fn nearest(&self, pointer: &[String]) -> &Self {
+        let Some((first, rest)) = pointer.split_first() else {
+            return self;
+        };
+        let child = match &self.data {
+            Data::Map(entries) => entries
+                .iter()
+                .find(|entry| entry.key.to_string() == *first)
+                .map(|entry| &entry.node),
+            Data::List(items) => first.parse().ok().and_then(|at: usize| items.get(at)),
+            _ => None,
+        };
+        child.map_or(self, |child| child.nearest(rest))
+    }
+
+    /// As JSON, for schemas: secrets as what they are.
+    pub(super) fn to_json(&self) -> Value {
+        match &self.data {
+            Data::Secret(secret) => Self::new(secret.reveal(), self.at.clone()).to_json(),
+            _ => self.json_with(&|_| Value::Null),
+        }
+    }
+
+    /// As JSON without any secret: `null` stands for each.
+    pub fn public_json(&self) -> Value {
+        self.json_with(&|_| Value::Null)
+    }
+
+    /// As text without any secret, in which every difference shows, the order of keys too.
+    pub fn outline(&self) -> String {
+        let mut out = String::new();
+        self.write_outline(&mut out);
+        out
+    }
+
+    fn write_outline(&self, out: &mut String) {
+        match &self.data {
+            Data::List(items) => {
+                out.push('[');
+                for item in items {
+                    item.write_outline(out);
+                    out.push(',');
+                }
+                out.push(']');
+            }
+            Data::Map(entries) => {
+                out.push('{');
+                for entry in entries {
+                    out.push_str(&format!("{:?}:", entry.key));
+                    entry.node.write_outline(out);
+                    out.push(',');
+                }
+                out.push('}');
+            }
+            scalar => out.push_str(&format!("{scalar:?}")),
+        }
+    }
+
+    /// As JSON for a schema.
+    pub(super) fn json_with(&self, secret: &dyn Fn(&SecretData) -> Value) -> Value {
+        match &self.data {
+            Data::Null => Value::Null,
+            Data::Bool(value) => Value::Bool(*value),
+            Data::Int(value) => i64::try_from(*value)
+                .map(Value::from)
+                .or_else(|_| u64::try_from(*value).map(Value::from))
+                .unwrap_or_else(|_| Value::String(value.to_string())),
+            Data::Float(value) => Value::from(*value),
+            Data::Text(text) => Value::String(text.clone()),
+            Data::List(items) => items.iter().map(|item| item.json_with(secret)).collect(),
+            Data::Map(entries) => entries
+                .iter()
+                .map(|entry| (entry.key.to_string(), entry.node.json_with(secret)))
+                .collect(),
+            Data::Secret(data) => secret(data),
+        }
+    }
+
+    /// The secret as it is.
+    pub fn revealed(secret: &SecretData) -> Data {
+        secret.reveal()
+    }
+}
+
+/// Data of the project file; all of it stands at one place.
+pub fn of_json(value: &Value, at: &Location) -> Node {
+    let data = match value {
+        Value::Null => Data::Null,
+        Value::Bool(value) => Data::Bool(*value),
+        Value::Number(number) => match number.as_i64() {
+            Some(int) => Data::Int(int.into()),
+            None => Data::Float(number.as_f64().unwrap_or_default()),
+        },
+        Value::String(text) => Data::Text(text.clone()),
+        Value::Array(items) => Data::List(items.iter().map(|item| of_json(item, at)).collect()),
+        Value::Object(entries) => Data::Map(
+            entries
+                .iter()
+                .map(|(key, value)| Entry {
+                    key: Key::Text(key.clone()),
+                    at: at.clone(),
+                    node: of_json(value, at),
+                })
+                .collect(),
+        ),
+    };
+    Node::new(data, at.clone())
+}

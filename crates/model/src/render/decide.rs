@@ -1,0 +1,117 @@
+//! What is to be done with each file of a generated tree. Nothing that a person wrote is lost by it.
+
+use std::collections::BTreeMap;
+
+use super::manifest::Manifest;
+
+/// A file as it lies there, or is to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileFacts {
+    pub digest: String,
+    pub is_executable: bool,
+}
+
+/// What was said at the command line.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Leave {
+    /// Files that are there already and agree become ours.
+    pub adopt: bool,
+    /// What was edited by hand, or is not ours, is replaced.
+    pub overwrite: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Deed {
+    /// It is as it should be.
+    Keep,
+    /// It is as it should be, and listed from now on.
+    Adopt,
+    Create,
+    Change,
+    /// Nothing makes it any more.
+    Remove,
+    /// Nothing makes it any more, and it is gone.
+    Forget,
+    Refuse(Why),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Why {
+    /// Changed after it was rendered.
+    Edited,
+    /// Changed after it was rendered, and nothing makes it any more.
+    EditedAndStale,
+    /// It is there, equal, and on no list.
+    NotOurs,
+    /// It is there, different, and on no list.
+    NotOursAndDifferent,
+}
+
+/// Decides about every file that is to be there, and every one that the manifest lists. `found` has those of them
+/// that are there.
+pub fn decide(
+    manifest: Option<&Manifest>,
+    wanted: &BTreeMap<String, FileFacts>,
+    found: &BTreeMap<String, FileFacts>,
+    leave: Leave,
+) -> BTreeMap<String, Deed> {
+    let mut deeds = BTreeMap::new();
+    for (path, want) in wanted {
+        deeds.insert(
+            path.clone(),
+            about(path, want, found.get(path), manifest, leave),
+        );
+    }
+    for path in manifest.into_iter().flat_map(Manifest::paths) {
+        if wanted.contains_key(path) {
+            continue;
+        }
+        let deed = match found.get(path) {
+            None => Deed::Forget,
+            Some(file) => {
+                let is_made = manifest.is_some_and(|known| known.made(path, &file.digest));
+                if is_made || leave.overwrite {
+                    Deed::Remove
+                } else {
+                    Deed::Refuse(Why::EditedAndStale)
+                }
+            }
+        };
+        deeds.insert(path.to_owned(), deed);
+    }
+    deeds
+}
+
+fn about(
+    path: &str,
+    want: &FileFacts,
+    found: Option<&FileFacts>,
+    manifest: Option<&Manifest>,
+    leave: Leave,
+) -> Deed {
+    let Some(found) = found else {
+        return Deed::Create;
+    };
+    let is_ours = manifest.is_some_and(|known| known.owns(path));
+    let is_made = manifest.is_some_and(|known| known.made(path, &found.digest));
+    if found == want {
+        return match (is_ours, leave.adopt || leave.overwrite) {
+            (true, _) => Deed::Keep,
+            (false, true) => Deed::Adopt,
+            (false, false) => Deed::Refuse(Why::NotOurs),
+        };
+    }
+    if is_made || leave.overwrite || (is_ours && found.digest == want.digest) {
+        return Deed::Change;
+    }
+    if found.digest == want.digest && leave.adopt {
+        return Deed::Adopt;
+    }
+    Deed::Refuse(if is_ours {
+        Why::Edited
+    } else if found.digest == want.digest {
+        Why::NotOurs
+    } else {
+        Why::NotOursAndDifferent
+    })
+}

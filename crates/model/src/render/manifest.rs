@@ -1,0 +1,93 @@
+//! The list of what a render made: it lies in the generated tree, and says which files there are whose.
+//!
+//! It is written twice: before anything else, with the digests that are about to come (`writing`), and at the end
+//! without. So whatever a crash leaves is known to be ours.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// The form of the file, and of what makes the digest of the inputs.
+const VERSION: u32 = 1;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    terrane_render: u32,
+    pub render: String,
+    /// Of templates, data and settings: equal as long as nothing was changed that a rendering depends on.
+    pub inputs: String,
+    /// Digests of what was written, by path from the project's root.
+    pub files: BTreeMap<String, String>,
+    /// Digests of what is being written.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub writing: BTreeMap<String, String>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ReadManifestError {
+    #[error("it is no manifest of a rendering")]
+    Json(#[from] serde_json::Error),
+    #[error("it is of version {0}, which a newer terrane wrote")]
+    Newer(u32),
+}
+
+impl Manifest {
+    pub fn new(render: &str, inputs: String, files: BTreeMap<String, String>) -> Self {
+        Self {
+            terrane_render: VERSION,
+            render: render.to_owned(),
+            inputs,
+            files,
+            writing: BTreeMap::new(),
+        }
+    }
+
+    pub fn read(text: &str) -> Result<Self, ReadManifestError> {
+        let manifest: Self = serde_json::from_str(text)?;
+        if manifest.terrane_render > VERSION {
+            return Err(ReadManifestError::Newer(manifest.terrane_render));
+        }
+        Ok(manifest)
+    }
+
+    /// One line for each file, sorted.
+    pub fn write(&self) -> String {
+        let mut text = serde_json::to_string_pretty(self).unwrap_or_default();
+        text.push('\n');
+        text
+    }
+
+    /// Whether it lists a file, as made or as being made.
+    pub fn owns(&self, path: &str) -> bool {
+        self.files.contains_key(path) || self.writing.contains_key(path)
+    }
+
+    /// Whether a file with this digest is as a rendering left it.
+    pub fn made(&self, path: &str, digest: &str) -> bool {
+        let is_it =
+            |files: &BTreeMap<String, String>| files.get(path).is_some_and(|known| known == digest);
+        is_it(&self.files) || is_it(&self.writing)
+    }
+
+    /// All files that it lists.
+    pub fn paths(&self) -> impl Iterator<Item = &str> {
+        let new = self.writing.keys();
+        let new = new.filter(|path| !self.files.contains_key(*path));
+        self.files.keys().chain(new).map(String::as_str)
+    }
+
+    /// What stands in its place while `next` is being written.
+    pub fn towards(&self, next: &Self) -> Self {
+        let mut files = self.files.clone();
+        for (path, digest) in &self.writing {
+            files.entry(path.clone()).or_insert_with(|| digest.clone());
+        }
+        Self {
+            terrane_render: VERSION,
+            render: next.render.clone(),
+            inputs: String::new(),
+            files,
+            writing: next.files.clone(),
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Paths into data, as the project file writes them: `cluster.cidr`, `nodes[*].name`, `vlans.*.id`, `tfstate_*`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::data::{Data, Key, Node};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Select {
+    text: String,
+    steps: Vec<Step>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A key; `*` in it stands for anything.
+    Key(String),
+    Index(usize),
+    /// `[*]`
+    Every,
+}
+
+impl Step {
+    pub(super) fn takes_key(&self, key: &Key) -> bool {
+        match self {
+            Self::Key(pattern) => is_match(pattern, &key.to_string()),
+            Self::Index(_) | Self::Every => false,
+        }
+    }
+
+    pub(super) fn takes_index(&self, index: usize) -> bool {
+        match self {
+            Self::Key(_) => false,
+            Self::Index(wanted) => *wanted == index,
+            Self::Every => true,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is no path of data such as `cluster.cidr` or `nodes[*].name`")]
+pub struct SelectError {
+    text: String,
+}
+
+impl FromStr for Select {
+    type Err = SelectError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong = || SelectError {
+            text: text.to_owned(),
+        };
+        let mut steps = Vec::new();
+        for part in text.split('.') {
+            let (key, mut rest) = match part.find('[') {
+                Some(at) => part.split_at(at),
+                None => (part, ""),
+            };
+            if key.is_empty() || key.contains(']') {
+                return Err(wrong());
+            }
+            steps.push(Step::Key(key.to_owned()));
+            while !rest.is_empty() {
+                let (inner, after) = rest
+                    .strip_prefix('[')
+                    .and_then(|rest| rest.split_once(']'))
+                    .ok_or_else(wrong)?;
+                steps.push(match inner {
+                    "*" => Step::Every,
+                    number => Step::Index(number.parse().map_err(|_| wrong())?),
+                });
+                rest = after;
+            }
+        }
+        Ok(Self {
+            text: text.to_owned(),
+            steps,
+        })
+    }
+}
+
+impl fmt::Display for Select {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Select {
+    pub(super) fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// What is there, each with its own path. What is not there is no error: a schema says what must be.
+    pub fn find<'n>(&self, root: &'n Node) -> Vec<(String, &'n Node)> {
+        let mut found = vec![(String::new(), root)];
+        for step in &self.steps {
+            let mut next = Vec::new();
+            for (path, node) in found {
+                match &node.data {
+                    Data::Map(entries) => next.extend(
+                        entries
+                            .iter()
+                            .filter(|entry| step.takes_key(&entry.key))
+                            .map(|entry| {
+                                let dot = if path.is_empty() { "" } else { "." };
+                                (format!("{path}{dot}{}", entry.key), &entry.node)
+                            }),
+                    ),
+                    Data::List(items) => next.extend(
+                        items
+                            .iter()
+                            .enumerate()
+                            .filter(|(index, _)| step.takes_index(*index))
+                            .map(|(index, item)| (format!("{path}[{index}]"), item)),
+                    ),
+                    _ => {}
+                }
+            }
+            found = next;
+        }
+        found
+    }
+}
+
+/// `*` stands for any number of characters.
+fn is_match(pattern: &str, text: &str) -> bool {
+    let Some((before, after)) = pattern.split_once('*') else {
+        return pattern == text;
+    };
+    let Some(rest) = text.strip_prefix(before) else {
+        return false;
+    };
+    (0..=rest.len())
+        .filter(|at| rest.is_char_boundary(*at))
+        .any(|at| is_match(after, &rest[at..]))
+}

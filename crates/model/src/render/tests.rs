@@ -1,0 +1,324 @@
+//! Data, checks and decisions, as data.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use serde_json::json;
+
+use super::checks::{self, Check, CheckKind};
+use super::data::{Data, Node, of_json};
+use super::decide::{FileFacts, Leave, decide};
+use super::manifest::Manifest;
+use super::schema::Schema;
+use super::{Select, is_secret_name};
+use crate::diagnostic::{Finding, Location};
+
+fn data(value: serde_json::Value) -> Node {
+    of_json(&value, &Location::default())
+}
+
+fn select(text: &str) -> Select {
+    text.parse().unwrap()
+}
+
+fn shown(findings: &[Finding]) -> String {
+    let mut out = String::new();
+    for finding in findings {
+        _ = writeln!(out, "{}: {}", finding.code, finding.message);
+        if let Some(hint) = &finding.hint {
+            _ = writeln!(out, "  hint: {hint}");
+        }
+    }
+    out
+}
+
+fn cluster() -> Node {
+    data(json!({
+        "node_cidr": "10.0.0.0/24",
+        "pod_cidr": "10.42.0.0/16",
+        "svc_cidr": "10.42.128.0/17",
+        "v6": "2001:db8::/32",
+        "nodes": [
+            { "name": "a", "address": "10.0.0.1", "mac": "bc:24:11:00:00:01" },
+            { "name": "b", "address": "10.0.1.2", "mac": "BC-24-11-00-00-01" },
+            { "name": "a", "address": "10.0.0.300", "mac": "nope" },
+        ],
+        "volumes": [{ "node": "a" }, { "node": "c" }],
+    }))
+}
+
+#[track_caller]
+fn check(kind: &str, paths: &[&str], of: &[&str]) -> String {
+    let check = Check {
+        kind: CheckKind::of(kind).unwrap(),
+        paths: paths.iter().map(|path| select(path)).collect(),
+        of: of.iter().map(|path| select(path)).collect(),
+    };
+    shown(&checks::check(&[check.clone(), check], &cluster()))
+}
+
+#[test]
+fn what_a_schema_cannot_say() {
+    let mut out = String::new();
+    out += &check("unique", &["nodes[*].name"], &[]);
+    out += &check("unique", &["nodes[*].mac"], &[]);
+    out += &check("address", &["nodes[*].address"], &[]);
+    out += &check("mac", &["nodes[*].mac"], &[]);
+    out += &check("separate", &["*_cidr", "v6"], &[]);
+    out += &check("inside", &["nodes[*].address"], &["node_cidr"]);
+    out += &check("known", &["volumes[*].node"], &["nodes[*].name"]);
+    out += &check(
+        "known",
+        &["volumes[0].node", "missing.key"],
+        &["nodes[*].name"],
+    );
+    insta::assert_snapshot!(out, @"
+    duplicate-value: `a` is there twice
+    duplicate-value: `bc:24:11:00:00:01` is there twice
+    not-an-address: `nodes[2].address` is not an IP address: `10.0.0.300`
+      hint: such as `10.0.0.10`
+    not-an-address: `nodes[2].mac` is not a MAC address: `nope`
+      hint: such as `bc:24:11:00:00:01`
+    overlapping-networks: `10.42.0.0/16` and `10.42.128.0/17` overlap
+    outside-network: `nodes[1].address` (`10.0.1.2`) is not inside `10.0.0.0/24`
+    not-an-address: `nodes[2].address` is not an IP address: `10.0.0.300`
+      hint: such as `10.0.0.10`
+    unknown-value: `volumes[1].node` names `c`, which is none of `nodes[*].name`
+      hint: known are `a`, `b`
+    ");
+}
+
+#[test]
+fn a_secret_is_in_no_finding() {
+    let mut data = cluster();
+    data.hide(&select("nodes[*]"));
+    let checks: Vec<Check> = CheckKind::WORDS
+        .iter()
+        .map(|kind| Check {
+            kind: CheckKind::of(kind).unwrap(),
+            paths: vec![select("nodes[*].*")],
+            of: vec![select("nodes[*].address")],
+        })
+        .collect();
+    let findings = checks::check(&checks, &data);
+    assert!(findings.len() > 5);
+    let schema = Schema::read(
+        r#"{"properties": {"nodes": {"items": {"maxProperties": 1, "properties": {"mac": {"format": "mac"}, "name": {"const": "z"}}}}}}"#,
+    );
+    let mut all = shown(&findings);
+    all += &shown(&schema.unwrap().check(&data));
+    for secret in ["10.0.1", "10.0.0.300", "11:00:00", "BC-24", "nope"] {
+        assert!(!all.contains(secret), "{all}");
+    }
+    assert!(all.contains("`nodes[2].mac`: "), "{all}");
+}
+
+#[test]
+fn a_schema_says_where() {
+    let schema = Schema::read(
+        r#"{"required": ["name"], "properties": {"node_cidr": {"format": "cidr"}, "nodes": {"items": {"properties": {"mac": {"format": "mac"}, "address": {"format": "ip"}}}}}}"#,
+    );
+    insta::assert_snapshot!(shown(&schema.unwrap().check(&cluster())), @"
+    schema: `name` is a required property
+    schema: `nodes[2].mac`: `nope` is not a `mac`
+    schema: `nodes[2].address`: `10.0.0.300` is not a `ip`
+    ");
+}
+
+#[test]
+fn paths_lead_to_values() {
+    let data = cluster();
+    let found = |path: &str| -> Vec<String> {
+        let found = select(path).find(&data).into_iter();
+        found.map(|(path, _)| path).collect()
+    };
+    assert_eq!(found("nodes[1].name"), ["nodes[1].name"]);
+    assert_eq!(found("nodes[*].name").len(), 3);
+    assert_eq!(found("*_cidr"), ["node_cidr", "pod_cidr", "svc_cidr"]);
+    assert_eq!(found("nothing.at.all"), [""; 0]);
+    for wrong in ["", "a..b", "a[", "a[x]", "[0]", "a]b", "a[0"] {
+        assert!(wrong.parse::<Select>().is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn defaults_give_way_and_later_files_win() {
+    let mut first = data(json!({ "a": { "x": 1 }, "b": [1] }));
+    first.overlay(data(json!({ "b": [2], "c": "new" })));
+    first.fill(
+        &json!({ "a": { "x": 9, "y": 2 }, "b": [3], "d": true }),
+        &Location::default(),
+    );
+    assert_eq!(
+        first.public_json(),
+        json!({ "a": { "x": 1, "y": 2 }, "b": [2], "c": "new", "d": true })
+    );
+}
+
+#[test]
+fn what_is_hidden_does_not_show() {
+    let mut data = data(json!({ "token": "hunter2", "port": 5432, "on": true, "name": "x" }));
+    for path in ["token", "port", "on"] {
+        data.hide(&select(path));
+    }
+    assert!(!format!("{data:?}").contains("hunter2"));
+    assert_eq!(
+        data.public_json(),
+        json!({ "token": null, "port": null, "on": null, "name": "x" })
+    );
+    let kept: Vec<Data> = data
+        .secrets()
+        .iter()
+        .map(|(_, secret)| Node::revealed(secret))
+        .collect();
+    assert_eq!(
+        kept,
+        [
+            Data::Text("hunter2".to_owned()),
+            Data::Int(5432),
+            Data::Bool(true)
+        ]
+    );
+}
+
+#[test]
+fn names_of_encrypted_files() {
+    assert!(is_secret_name("a/b.sops.yaml"));
+    assert!(is_secret_name("b.sops.env"));
+    assert!(!is_secret_name(".sops.yaml"));
+    assert!(!is_secret_name("a/.sops.yaml"));
+    assert!(!is_secret_name("b.yaml"));
+    assert!(!is_secret_name("a.sops.d/b.yaml"));
+}
+
+#[test]
+fn nothing_that_a_person_wrote_is_lost() {
+    let facts = |digest: &str| FileFacts {
+        digest: digest.to_owned(),
+        is_executable: false,
+    };
+    let files = |pairs: &[(&str, &str)]| -> BTreeMap<String, FileFacts> {
+        let pairs = pairs.iter();
+        pairs
+            .map(|(path, digest)| ((*path).to_owned(), facts(digest)))
+            .collect()
+    };
+    let listed = [
+        ("same", "1"),
+        ("older", "1"),
+        ("edited", "1"),
+        ("stale", "1"),
+        ("stale-edited", "1"),
+        ("stale-gone", "1"),
+        ("half", "1"),
+    ];
+    let listed = listed.iter();
+    let listed = listed.map(|(path, digest)| ((*path).to_owned(), (*digest).to_owned()));
+    let mut manifest = Manifest::new("x", String::new(), listed.collect());
+    manifest.writing.insert("half".to_owned(), "2".to_owned());
+    manifest
+        .writing
+        .insert("half-new".to_owned(), "2".to_owned());
+    let wanted = files(&[
+        ("same", "1"),
+        ("older", "2"),
+        ("edited", "2"),
+        ("new", "2"),
+        ("foreign", "2"),
+        ("foreign-same", "2"),
+        ("half", "3"),
+        ("half-new", "3"),
+    ]);
+    let found = files(&[
+        ("same", "1"),
+        ("older", "1"),
+        ("edited", "9"),
+        ("stale", "1"),
+        ("stale-edited", "9"),
+        ("foreign", "9"),
+        ("foreign-same", "2"),
+        ("half", "2"),
+        ("half-new", "2"),
+        ("unrelated", "9"),
+    ]);
+    let mut out = String::new();
+    for (word, adopt, overwrite) in [
+        ("", false, false),
+        ("adopt", true, false),
+        ("overwrite", false, true),
+    ] {
+        _ = writeln!(out, "--{word}");
+        for (path, deed) in decide(Some(&manifest), &wanted, &found, Leave { adopt, overwrite }) {
+            _ = writeln!(out, "  {path}: {deed:?}");
+        }
+    }
+    insta::assert_snapshot!(out, @"
+    --
+      edited: Refuse(Edited)
+      foreign: Refuse(NotOursAndDifferent)
+      foreign-same: Refuse(NotOurs)
+      half: Change
+      half-new: Change
+      new: Create
+      older: Change
+      same: Keep
+      stale: Remove
+      stale-edited: Refuse(EditedAndStale)
+      stale-gone: Forget
+    --adopt
+      edited: Refuse(Edited)
+      foreign: Refuse(NotOursAndDifferent)
+      foreign-same: Adopt
+      half: Change
+      half-new: Change
+      new: Create
+      older: Change
+      same: Keep
+      stale: Remove
+      stale-edited: Refuse(EditedAndStale)
+      stale-gone: Forget
+    --overwrite
+      edited: Change
+      foreign: Change
+      foreign-same: Adopt
+      half: Change
+      half-new: Change
+      new: Create
+      older: Change
+      same: Keep
+      stale: Remove
+      stale-edited: Remove
+      stale-gone: Forget
+    ");
+}
+
+#[test]
+fn a_manifest_is_read_as_it_was_written() {
+    let files: BTreeMap<String, String> = [
+        ("b".to_owned(), "sha256:2".to_owned()),
+        ("a".to_owned(), "sha256:1".to_owned()),
+    ]
+    .into();
+    let manifest = Manifest::new("homelab", "sha256:0".to_owned(), files);
+    insta::assert_snapshot!(manifest.write(), @r#"
+    {
+      "terrane_render": 1,
+      "render": "homelab",
+      "inputs": "sha256:0",
+      "files": {
+        "a": "sha256:1",
+        "b": "sha256:2"
+      }
+    }
+    "#);
+    assert_eq!(Manifest::read(&manifest.write()).unwrap(), manifest);
+    let next = Manifest::new("homelab", "sha256:9".to_owned(), BTreeMap::new());
+    let between = manifest.towards(&next);
+    assert!(between.made("a", "sha256:1"));
+    assert_eq!(Manifest::read(&between.write()).unwrap(), between);
+    assert!(
+        Manifest::read(r#"{"terrane_render": 2, "render": "", "inputs": "", "files": {}}"#)
+            .is_err()
+    );
+    assert!(Manifest::read("{}").is_err());
+}
