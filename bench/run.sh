@@ -27,6 +27,9 @@ esac
 eval "$(scripts/services.sh sops age-keygen)"
 "$target/release/xtask" bench-secrets "$target/release/terrane" "$TERRANE_TEST_SOPS" "$TERRANE_TEST_AGE_KEYGEN"
 
+# Many gates at once.
+"$target/release/xtask" bench-gates --terrane "$target/release/terrane" --runs "${BENCH_RUNS:-3}"
+
 # The state service beside its peers. Peers are measured if they are on PATH; the table says which are not.
 state=(--terrane "$target/release/terrane" --rounds "${BENCH_RUNS:-3}" --seconds "${BENCH_STATE_SECONDS:-3}")
 if services=$(scripts/services.sh postgres); then

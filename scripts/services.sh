@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-all=(postgres minio azurite knot fake-gcs-server provider sshd kubernetes sops age-keygen)
+all=(postgres minio azurite knot fake-gcs-server provider sshd kubernetes sops age-keygen dex)
 
 obtain() {
   case $1 in
@@ -18,6 +18,7 @@ obtain() {
     sops) scripts/tools/go-tool.sh sops github.com/getsops/sops/v3 v3.13.3 github.com/getsops/sops/v3/cmd/sops ;;
     age-keygen) scripts/tools/go-tool.sh age-keygen filippo.io/age v1.3.2 filippo.io/age/cmd/age-keygen ;;
     sshd) scripts/tools/sshd.sh ;;
+    dex) scripts/tools/dex.sh ;;
     kubernetes) scripts/tools/kubernetes.sh ;;
     *)
       printf 'error: no service is called `%s`: %s\n' "$1" "${all[*]}" >&2

@@ -8,6 +8,7 @@
 )]
 
 mod bench;
+mod bench_gates;
 mod bench_secrets;
 mod bench_state;
 mod child;
@@ -24,7 +25,8 @@ usage: cargo xtask tidy             check the rules of the house
        cargo xtask docs [--check]   write the generated pages, or compare them
        cargo xtask bench [OPTIONS]  measure terrane beside its peers (`bench/README.md`)
        cargo xtask bench-secrets TERRANE SOPS AGE_KEYGEN  measure files of secrets beside `sops`
-       cargo xtask bench-state [OPTIONS]  measure the state service beside its peers";
+       cargo xtask bench-state [OPTIONS]  measure the state service beside its peers
+       cargo xtask bench-gates [OPTIONS]  measure what many gates cost";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -38,6 +40,7 @@ fn main() -> ExitCode {
             bench_secrets::main(Path::new(terrane), Path::new(sops), Path::new(keygen))
         }
         ["bench-state", options @ ..] => bench_state::main(&root, options),
+        ["bench-gates", options @ ..] => bench_gates::main(&root, options),
         ["bench", options @ ..] => bench::main(&root, options),
         _ => {
             eprintln!("{USAGE}");

@@ -51,6 +51,7 @@ mod seal;
 mod usage;
 mod workspace;
 
+pub use after::STILL;
 pub(crate) use ahead::path as planned_outputs;
 pub use attend::{AttendError, attend};
 pub use exec::exit_file;
@@ -122,6 +123,11 @@ impl Job<'_> {
             Err(ChangeSetError::LaneLost { .. }) => Err(lost()),
             checked => checked.map_err(|err| Failure::because("could not look at its lanes", &err)),
         }
+    }
+
+    /// Who asked for what it does.
+    fn asker_name(&self) -> &str {
+        self.set.request.asker.as_deref().unwrap_or("nobody known")
     }
 
     /// Something its asker should hear of, although nothing fails: a line beside the run's logs.

@@ -53,6 +53,7 @@ impl Scene {
             source: Path::new("/"),
             env: &self.env,
             cache: Path::new("/"),
+            held: None,
         }
     }
 

@@ -97,6 +97,7 @@ async fn put(
         source: part.root,
         env: &part.env,
         cache: &part.job.control.cache,
+        held: None,
     };
     let mut said = Vec::new();
     for block in resolved {
