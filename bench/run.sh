@@ -40,6 +40,9 @@ else
   printf 'bench: makejinja could not be had, so rendering is not measured\n' >&2
 fi
 
+# Many gates at once.
+"$target/release/xtask" bench-gates --terrane "$target/release/terrane" --runs "${BENCH_RUNS:-3}"
+
 # The state service beside its peers. Peers are measured if they are on PATH; the table says which are not.
 state=(--terrane "$target/release/terrane" --rounds "${BENCH_RUNS:-3}" --seconds "${BENCH_STATE_SECONDS:-3}")
 if services=$(scripts/services.sh postgres); then

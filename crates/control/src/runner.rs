@@ -53,6 +53,7 @@ mod seal;
 mod usage;
 mod workspace;
 
+pub use after::STILL;
 pub(crate) use ahead::path as planned_outputs;
 pub use attend::{AttendError, attend};
 pub use exec::exit_file;
@@ -127,6 +128,11 @@ impl Job<'_> {
             Err(ChangeSetError::LaneLost { .. }) => Err(lost()),
             checked => checked.map_err(|err| Failure::because("could not look at its lanes", &err)),
         }
+    }
+
+    /// Who asked for what it does.
+    fn asker_name(&self) -> &str {
+        self.set.request.asker.as_deref().unwrap_or("nobody known")
     }
 
     /// Before the first engine of a stage: waits until the change set may have one more. Whoever has a place keeps it.

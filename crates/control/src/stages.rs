@@ -55,6 +55,29 @@ pub enum StageValuesError {
 }
 
 impl StackValues {
+    /// As [`Self::gather`], with outputs and resources as they were before a destroy.
+    pub async fn gather_before_destroy(
+        control: &Control,
+        stack: &Stack,
+        is_ours: bool,
+        blocks: &[StageBlock],
+        side: &Side<'_>,
+    ) -> Result<Self, StageValuesError> {
+        let mut values = Self::gather(control, stack, is_ours, blocks, side).await?;
+        if values.outputs.is_empty() {
+            let before = outputs::before_destroy(control, &stack.state, is_ours).await;
+            let before = before.map_err(|source| StageValuesError::Outputs {
+                stack: stack.name.to_string(),
+                source,
+            })?;
+            if let Some((outputs, body)) = before {
+                values.outputs = outputs;
+                values.document = Document::read(&body).ok();
+            }
+        }
+        Ok(values)
+    }
+
     /// Reads what the given blocks of a stack may need.
     pub async fn gather(
         control: &Control,

@@ -31,6 +31,7 @@ mod schema;
 pub(crate) mod shape;
 mod stack;
 mod stack_schema;
+mod stage_check;
 pub(crate) mod suggest;
 pub(crate) mod syntax;
 mod templates;

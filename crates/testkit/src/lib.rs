@@ -3,6 +3,7 @@
 //! Not here: any stand-in. Engines that misbehave are shell scripts written by the test that needs one.
 
 mod azurite;
+mod dex;
 mod dns;
 pub mod engines;
 mod gcs;
@@ -24,6 +25,7 @@ mod terminal;
 mod terrane;
 
 pub use azurite::{AzureProxy, Azurite};
+pub use dex::Dex;
 pub use dns::Dns;
 pub use gcs::FakeGcs;
 pub use git_http::GitHttp;

@@ -164,13 +164,12 @@ fn one_that_fails_after_an_apply_leaves_it_applied_not_done() {
     ── stderr
     change set c1: apply on `local`
     ✗ app    applied, not done: a hook failed after applying, after 0 s
-        `terrane run retry r1` goes on there
         Error: hook after apply of context `announce` failed: `./scripts/announce.sh` ended with exit code 1
           unreachable
       next   skipped, poisoned by `app`
 
     error: change set c1 stopped: 1 applied, not done, 1 skipped
-    hint: fix the cause, then `terrane apply --resume c1` runs what is left
+    hint: fix the cause, then `terrane run retry r1` goes on there
     [exit 1]
     ");
     assert_eq!(noted(&test), "last apply succeeded\n");

@@ -19,6 +19,7 @@ mod destroy;
 mod dice;
 mod engines;
 mod environment;
+mod exceptions;
 mod exec;
 mod facts;
 mod facts_withdrawn;

@@ -25,6 +25,7 @@ use crate::left_behind;
 use crate::patience::insist;
 use crate::spool::Spool;
 use crate::state::StateAccess;
+use crate::upstreams;
 
 pub(super) async fn apply(job: &Job<'_>) -> RunEvent {
     let mut mask = Mask::default();
@@ -69,6 +70,10 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
     if let Err(denied) = check::at_apply(job, &plan.policy).await {
         scratch.remove();
         return Err(denied);
+    }
+    if let Err(refused) = upstreams::check(job.control, job.spec).await {
+        scratch.remove();
+        return Err(refused);
     }
     scratch.write_variables(&inputs.variables)?;
     let expected = ExpectedHead::Exactly(plan.seal.head.as_ref().map(|head| head.version));
@@ -139,7 +144,8 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
         }
         Ok(RunEvent::ApplyFinished {
             counts: plan.counts,
-            serial: now.map(|head| head.serial),
+            serial: now.as_ref().map(|head| head.serial),
+            lineage: now.map(|head| head.lineage),
             then: job.after_apply(),
         })
     });

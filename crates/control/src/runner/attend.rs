@@ -93,6 +93,7 @@ pub async fn attend(
             let read = RunEvent::NothingToChange {
                 consumed: None,
                 serial: None,
+                lineage: None,
                 then: None,
             };
             (read, Ok(exit))

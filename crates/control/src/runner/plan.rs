@@ -56,6 +56,7 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
         return Ok(RunEvent::NothingToChange {
             consumed: None,
             serial: None,
+            lineage: None,
             then: job.first_stage(),
         });
     }
@@ -109,6 +110,10 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
             .as_ref()
             .filter(|_| is_ours)
             .map(|head| seal::sealed_head(head).serial),
+        lineage: head
+            .as_ref()
+            .filter(|_| is_ours)
+            .map(|head| head.lineage.clone()),
         then: job.first_stage(),
     };
     if nothing_changes(&ended.events(), ended.exit.code()) {

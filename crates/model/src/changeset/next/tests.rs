@@ -69,6 +69,7 @@ fn change_set(action: Action, stacks: &[&str]) -> (ChangeSet, Vec<Run>) {
         asker: None,
         keeps_plans: false,
         earlier_askers: Vec::new(),
+        exceptions: None,
         goes_on_with_stages: false,
         bundle: None,
         policy_override: None,
@@ -230,6 +231,7 @@ fn unchanged() -> RunEvent {
     RunEvent::NothingToChange {
         consumed: None,
         serial: None,
+        lineage: None,
         then: None,
     }
 }
@@ -238,6 +240,7 @@ fn applied() -> RunEvent {
     RunEvent::ApplyFinished {
         counts: PlanCounts::default(),
         serial: None,
+        lineage: None,
         then: None,
     }
 }
@@ -247,6 +250,7 @@ fn applied_before(stage: Stage) -> RunEvent {
     RunEvent::ApplyFinished {
         counts: PlanCounts::default(),
         serial: None,
+        lineage: None,
         then: Some(stage),
     }
 }
