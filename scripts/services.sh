@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-all=(postgres minio azurite knot fake-gcs-server provider sshd kubernetes sops age-keygen)
+all=(postgres minio azurite knot fake-gcs-server provider sshd kubernetes sops age-keygen moto)
 
 obtain() {
   case $1 in
@@ -19,6 +19,7 @@ obtain() {
     age-keygen) scripts/tools/go-tool.sh age-keygen filippo.io/age v1.3.2 filippo.io/age/cmd/age-keygen ;;
     sshd) scripts/tools/sshd.sh ;;
     kubernetes) scripts/tools/kubernetes.sh ;;
+    moto) scripts/tools/moto.sh ;;
     *)
       printf 'error: no service is called `%s`: %s\n' "$1" "${all[*]}" >&2
       return 1

@@ -126,8 +126,8 @@ impl PrepareError {
             Self::Gather(GatherError::Unset { name, .. }) => {
                 Some(format!("set it: `export {name}=…`"))
             }
-            Self::Gather(GatherError::Secret { .. })
-            | Self::NoEngine { .. }
+            Self::Gather(GatherError::Secret { source, .. }) => source.hint(),
+            Self::NoEngine { .. }
             | Self::Outputs(_)
             | Self::Snapshot(_)
             | Self::Keep { .. }
