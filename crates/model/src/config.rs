@@ -7,6 +7,7 @@ mod attach;
 mod check;
 pub(crate) mod check_modules;
 mod check_reads;
+mod check_secrets;
 mod check_types;
 mod contexts;
 mod cycle;
@@ -377,6 +378,8 @@ fn read(
     check::check(findings, &known, &mut drafts);
     cycle::check(findings, &drafts);
     attach::attach(findings, &known, &mut contexts, &mut drafts);
+    let local = &reader.local_secrets;
+    check_secrets::check(findings, &known, &drafts, &contexts, &facts, local);
     let policies = policies::attach(findings, &known, policies, &drafts);
     let mut modules = Modules::new(reader.tree, dirs);
     modules.read_all(findings, &drafts);

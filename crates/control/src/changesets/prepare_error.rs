@@ -173,11 +173,11 @@ impl PrepareError {
             Self::Gather(GatherError::Unset { name, .. }) => {
                 Some(format!("set it: `export {name}=…`"))
             }
+            Self::Gather(GatherError::Secret { source, .. }) => source.hint(),
             Self::FileTwice { .. } => {
                 Some("give it another name, or remove the one in the source".to_owned())
             }
-            Self::Gather(GatherError::Secret { .. })
-            | Self::NoEngine { .. }
+            Self::NoEngine { .. }
             | Self::Outputs(_)
             | Self::Snapshot(_)
             | Self::Keep { .. }
