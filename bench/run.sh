@@ -23,6 +23,10 @@ case ${BENCH_TERRAGRUNT:-auto} in
 esac
 "$target/release/xtask" bench "${options[@]}"
 
+# How long a publication of facts takes. A figure above the bar is said in the table, and no reason to stop here.
+"$target/release/xtask" bench-facts --terrane "$target/release/terrane" \
+  --engine "${BENCH_ENGINE:-$TERRANE_TEST_TOFU}" --rounds "${BENCH_FACTS_ROUNDS:-15}" || true
+
 # Files of secrets beside the official tool.
 eval "$(scripts/services.sh sops age-keygen)"
 "$target/release/xtask" bench-secrets "$target/release/terrane" "$TERRANE_TEST_SOPS" "$TERRANE_TEST_AGE_KEYGEN"

@@ -89,6 +89,15 @@ impl Asker {
                     asker.take_secret(env, root, &stack, reference)?;
                 }
             }
+            // What is missing to leave a former place stops nobody.
+            for needs in former_needs_of(spec) {
+                for name in needs.env.iter().chain(&needs.env_if_set) {
+                    asker.take(env, name);
+                }
+                for reference in &needs.secrets {
+                    drop(asker.take_secret(env, root, &stack, reference));
+                }
+            }
         }
         Ok(asker)
     }
@@ -241,6 +250,17 @@ fn later_needs_of(spec: &RunSpec) -> impl Iterator<Item = &Needs> {
     let places = place_inputs(&spec.facts).filter(move |_| wanted);
     let inputs = blocks.flat_map(|block| inputs(std::slice::from_ref(block)));
     inputs.chain(places).filter_map(|input| match input {
+        Input::Known(_) => None,
+        Input::Expression(expression) => Some(&expression.needs),
+    })
+}
+
+/// What it takes to reach the places where its facts stand from before.
+fn former_needs_of(spec: &RunSpec) -> impl Iterator<Item = &Needs> {
+    let wanted = !spec.stages_after().is_empty();
+    let standing = spec.standing.iter().filter(move |_| wanted);
+    let inputs = standing.flat_map(model::facts::Standing::inputs);
+    inputs.filter_map(|input| match input {
         Input::Known(_) => None,
         Input::Expression(expression) => Some(&expression.needs),
     })

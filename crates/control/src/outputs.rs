@@ -58,7 +58,7 @@ pub async fn of_state(
         return Ok(BTreeMap::new());
     };
     let body = control.store.state_version_read(&head).await;
-    read(state, &body.map_err(wrong)?)
+    of_body(state, &body.map_err(wrong)?)
 }
 
 /// So many versions back, at most: a destroy writes one every few seconds.
@@ -85,7 +85,7 @@ pub(crate) async fn before_destroy(
     for version in versions.iter().take(BACK) {
         let body = control.store.state_version_read(version).await;
         let body = body.map_err(wrong)?;
-        let outputs = read(state, &body)?;
+        let outputs = of_body(state, &body)?;
         if !outputs.is_empty() {
             return Ok(Some((outputs, body)));
         }
@@ -93,7 +93,8 @@ pub(crate) async fn before_destroy(
     Ok(None)
 }
 
-fn read(state: &str, body: &[u8]) -> Result<BTreeMap<String, Output>, OutputsError> {
+/// The outputs that one version of a state holds.
+pub(crate) fn of_body(state: &str, body: &[u8]) -> Result<BTreeMap<String, Output>, OutputsError> {
     let known = model::state::outputs(body).map_err(|err| OutputsError::Opaque {
         state: state.to_owned(),
         why: err.to_string(),

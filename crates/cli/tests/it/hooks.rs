@@ -185,6 +185,55 @@ fn one_that_fails_after_an_apply_leaves_it_applied_not_done() {
 }
 
 #[test]
+fn they_stand_around_the_stages_after_an_apply() {
+    let test = noting("");
+    let context = format!(
+        "context \"gates\" {{\n  autoattach = [\"*\"]\n{}{}}}\n",
+        hook("before", "verify", "\"./scripts/note.sh\", \"one\""),
+        hook("after", "verify", "\"./scripts/note.sh\", \"two\""),
+    );
+    let app = |program: &str| {
+        let gate = format!(
+            "gate \"command\" \"it\" {{\n    run      = [\"{program}\"]\n    timeout  = \"1s\"\n  }}"
+        );
+        format!("{HEAD}{context}{}", stack("app", &gate))
+    };
+    test.write("terrane.hcl", &app("true"));
+    drop(test.cli(&["apply", "--auto-approve"]).expect(0));
+    assert_eq!(noted(&test), "one verify begins\ntwo verify succeeded\n");
+    fs::remove_file(test.root().join("noted")).unwrap();
+    test.write("terrane.hcl", &app("false"));
+    drop(test.cli(&["apply", "--auto-approve"]).expect(5));
+    assert_eq!(noted(&test), "one verify begins\ntwo verify failed\n");
+}
+
+#[test]
+fn one_that_runs_ends_with_a_ctrl_c() {
+    let test = noting(&format!(
+        "context \"slow\" {{\n  autoattach = [\"*\"]\n{}{}}}\n",
+        hook("before", "plan", "\"./scripts/slow.sh\""),
+        hook("after", "plan", "\"./scripts/note.sh\", \"after\""),
+    ));
+    let flag = test.root().join("flag");
+    let slow = format!(
+        "#!/bin/sh\ntouch {0}; while [ -e {0} ]; do sleep 0.1; done\n",
+        flag.display()
+    );
+    write_program(&test.project().join("scripts/slow.sh"), &slow);
+    let running = test.start("plan", &["plan"]);
+    test.wait_until("the hook runs", || flag.exists());
+    running.interrupt();
+    let said = running.wait();
+    assert!(
+        said.stdout
+            .contains("hook before plan of context `slow`: interrupted"),
+        "{said}"
+    );
+    assert_eq!(noted(&test), "after plan interrupted\n");
+    fs::remove_file(flag).unwrap();
+}
+
+#[test]
 fn those_after_a_failed_apply_are_told() {
     let test = noting(&format!(
         "context \"announce\" {{\n  autoattach = [\"*\"]\n{}}}\n",

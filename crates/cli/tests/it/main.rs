@@ -22,6 +22,7 @@ mod environment;
 mod exceptions;
 mod exec;
 mod facts;
+mod facts_withdrawn;
 mod failure;
 mod fmt;
 mod graph;

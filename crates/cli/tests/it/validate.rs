@@ -429,7 +429,7 @@ output "name" { value = "" }
 "#;
     let test = one_stack(stages, outputs);
     let file = test.read("terrane.hcl");
-    let facts = "facts \"runtime\" { repository = \"../facts.git\" }\n";
+    let facts = "facts \"runtime\" { repository = \"https://example.io/facts.git\" }\n";
     test.write("terrane.hcl", &format!("{file}{facts}"));
     let said = test.cli(&["validate"]).expect(1);
     assert_snapshot!(shown(&test, &said), @r#"

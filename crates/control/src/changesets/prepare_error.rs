@@ -107,6 +107,8 @@ pub enum PrepareError {
     Seal(#[source] store::StoreError),
     #[error("could not look after a state")]
     Reserve(#[source] store::StoreError),
+    #[error("could not read where its facts stand")]
+    Standing(#[source] store::StoreError),
     #[error(transparent)]
     Reopen(#[from] ReopenError),
     #[error("could not store the change set")]
@@ -176,6 +178,7 @@ impl PrepareError {
             | Self::Snapshot(_)
             | Self::Keep { .. }
             | Self::Seal(_)
+            | Self::Standing(_)
             | Self::Reserve(_)
             | Self::Store(_) => None,
             Self::Reopen(_) => Some("`terrane run list --all` shows them all".to_owned()),
@@ -209,6 +212,7 @@ impl PrepareError {
             | Self::Snapshot(_)
             | Self::Keep { .. }
             | Self::Seal(_)
+            | Self::Standing(_)
             | Self::Reserve(_)
             | Self::Reopen(_)
             | Self::Store(_) => false,

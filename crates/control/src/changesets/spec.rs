@@ -82,6 +82,7 @@ pub(super) fn spec(
         settled: false,
         review: wanted.action == Action::Plan,
         facts: facts_of(project, stack),
+        standing: Vec::new(),
         relied: crate::contracts::reliance(project, name),
         stands_on: match wanted.action {
             Action::Apply => upstreams::outside(project, name, &wanted.stacks),

@@ -32,10 +32,12 @@ pub(super) use draining::before_destroy;
 
 pub(super) async fn carry_out(job: &Job<'_>, stage: Stage) -> RunEvent {
     let mut mask = Mask::default();
-    // Programs and manifests of the project come from the source that was planned, not from where people edit it.
-    let has_programs = stage != Stage::Publishing || hooks::has(job.spec, stage, None);
+    // Programs, manifests, contracts and `.sops.yaml` come from the source that was planned, not from where people edit it.
+    let reads_source = stage != Stage::Publishing
+        || publishing::reads_source(job.spec)
+        || hooks::has(job.spec, stage, None);
     let mut workspace = None;
-    if has_programs {
+    if reads_source {
         match Workspace::prepare(job).await {
             Ok(prepared) => workspace = Some(prepared),
             Err(failure) => return failed(failure, stage, None, &mask),
@@ -115,11 +117,11 @@ async fn stage_of(
         Stage::Preparing | Stage::Planning | Stage::Applying => &[],
     };
     check_state(job).await?;
-    let part = part_of(job, stage, blocks).await?;
+    let mut part = part_of(job, stage, blocks).await?;
     *mask = part.values.mask();
     let source = source.unwrap_or(part.root);
     match stage {
-        Stage::Publishing => publishing::publish(&part, blocks).await,
+        Stage::Publishing => publishing::publish(&mut part, source, blocks).await,
         Stage::Bootstrapping => bootstrapping::bootstrap(&part, source, blocks).await,
         Stage::Verifying => verifying::verify(part, source, blocks).await,
         Stage::Preparing | Stage::Planning | Stage::Applying => {

@@ -109,11 +109,13 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
     };
     if nothing_changes(&ended.events(), ended.exit.code()) {
         scratch.remove();
+        check::of_nothing(job, &workspace).await?;
         return Ok(nothing);
     }
     let (plan, shown) = show(&caller, &scratch, &var_files, mask, limit).await?;
     if plan.is_empty() {
         scratch.remove();
+        check::of_nothing(job, &workspace).await?;
         return Ok(nothing);
     }
     keep_view(job, &plan).await?;

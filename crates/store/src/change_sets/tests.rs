@@ -48,6 +48,7 @@ fn spec(name: &str, upstreams: &[&str]) -> RunSpec {
     RunSpec {
         review: false,
         facts: BTreeMap::new(),
+        standing: Vec::new(),
         relied: model::contract::Reliance::default(),
         exec: None,
         policies: Vec::new(),
