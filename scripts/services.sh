@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-all=(postgres minio azurite knot fake-gcs-server provider sshd kubernetes sops age-keygen makejinja proxmox)
+all=(postgres minio azurite knot fake-gcs-server provider sshd kubernetes sops age-keygen makejinja proxmox dex moto)
 
 obtain() {
   case $1 in
@@ -20,7 +20,9 @@ obtain() {
     sshd) scripts/tools/sshd.sh ;;
     makejinja) scripts/tools/makejinja.sh ;;
     proxmox) scripts/tools/proxmox.sh ;;
+    dex) scripts/tools/dex.sh ;;
     kubernetes) scripts/tools/kubernetes.sh ;;
+    moto) scripts/tools/moto.sh ;;
     *)
       printf 'error: no service is called `%s`: %s\n' "$1" "${all[*]}" >&2
       return 1

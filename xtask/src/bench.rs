@@ -1,12 +1,13 @@
 //! Measures terrane beside its peers on the same generated project: `cargo xtask bench`.
 //!
-//! Not here: what the project looks like (`project`), how a peer is run (`subjects`), how time,
-//! processor and memory are counted (`measure`), what is printed (`table`).
+//! Not here: what the project looks like (`project`), how a peer is run (`subjects`), what runs cost beside their
+//! engines (`runs`), how time, processor and memory are counted (`measure`), what is printed (`table`).
 
 mod inputs;
 mod measure;
 mod options;
 mod project;
+mod runs;
 mod subjects;
 mod table;
 
@@ -91,6 +92,11 @@ fn run(options: &Options, scratch: &Path) -> io::Result<Report> {
         }
     };
 
+    let runs = match options.run_stacks {
+        0 => None,
+        _ => Some(runs::measure(options, scratch)?),
+    };
+
     Ok(Report {
         stacks: options.stacks,
         runs: options.runs,
@@ -99,6 +105,7 @@ fn run(options: &Options, scratch: &Path) -> io::Result<Report> {
         measured,
         memory,
         reading,
+        beside: runs,
     })
 }
 

@@ -9,6 +9,7 @@
 
 mod bench;
 mod bench_facts;
+mod bench_gates;
 mod bench_render;
 mod bench_secrets;
 mod bench_state;
@@ -28,7 +29,8 @@ usage: cargo xtask tidy             check the rules of the house
        cargo xtask bench-facts [OPTIONS]  measure the publication of facts
        cargo xtask bench-render [OPTIONS]  measure `terrane render` beside makejinja
        cargo xtask bench-secrets TERRANE SOPS AGE_KEYGEN  measure files of secrets beside `sops`
-       cargo xtask bench-state [OPTIONS]  measure the state service beside its peers";
+       cargo xtask bench-state [OPTIONS]  measure the state service beside its peers
+       cargo xtask bench-gates [OPTIONS]  measure what many gates cost";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
             bench_secrets::main(Path::new(terrane), Path::new(sops), Path::new(keygen))
         }
         ["bench-state", options @ ..] => bench_state::main(&root, options),
+        ["bench-gates", options @ ..] => bench_gates::main(&root, options),
         ["bench", options @ ..] => bench::main(&root, options),
         _ => {
             eprintln!("{USAGE}");

@@ -7,6 +7,7 @@ pub(crate) mod completions;
 pub(crate) mod context;
 pub(crate) mod destroy;
 pub(crate) mod engine;
+pub(crate) mod exceptions;
 pub(crate) mod exec;
 pub(crate) mod facts;
 pub(crate) mod fmt;
@@ -66,7 +67,19 @@ pub(crate) fn sound_project(
     global: &Global,
     process: &Process,
 ) -> Result<(OpenProject, Project), CommandError> {
-    let open = read_project(global, process)?;
+    sound_but_for(&[], global, process)
+}
+
+/// As [`sound_project`], but errors with one of these codes are somebody else's affair.
+pub(crate) fn sound_but_for(
+    codes: &[&str],
+    global: &Global,
+    process: &Process,
+) -> Result<(OpenProject, Project), CommandError> {
+    let mut open = read_project(global, process)?;
+    open.loaded
+        .findings
+        .retain(|finding| !codes.contains(&finding.code));
     let look = process.look(global);
     let worth: Vec<Finding> = open
         .loaded

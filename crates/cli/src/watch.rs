@@ -239,6 +239,7 @@ impl<'a> Watcher<'a> {
             if looked_after.elapsed() > LOOK_AFTER {
                 looked_after = Instant::now();
                 self.look_after().await?;
+                self.say_still()?;
             }
             self.look().await?;
         }
@@ -339,6 +340,24 @@ impl<'a> Watcher<'a> {
             if self.in_the_way.insert(words.clone()) {
                 self.display.print(&words)?;
             }
+        }
+        Ok(())
+    }
+
+    /// Where no picture moves: what stages still wait for, from time to time.
+    fn say_still(&mut self) -> Result<(), CommandError> {
+        let Some((_, runs)) = &self.state else {
+            return Ok(());
+        };
+        let waits = |run: &Run| matches!(run.state, RunState::Completing { .. });
+        if self.display.is_live() || self.json || !runs.iter().any(waits) {
+            return Ok(());
+        }
+        self.tails.follow(self.control, runs);
+        for (run, words) in self.tails.take_still() {
+            let of = runs.iter().find(|one| one.id == run);
+            let stack = of.map_or_else(String::new, |run| run.stack.to_string());
+            self.display.still(self.begun.elapsed(), &stack, &words)?;
         }
         Ok(())
     }

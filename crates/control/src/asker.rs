@@ -1,15 +1,20 @@
 //! What comes from the side of whoever asked: environment variables and files. It travels to runners
-//! over an inherited pipe, in memory only, and never into the store.
+//! over an inherited pipe, in memory only, and never into the store. Services that keep secrets are asked in the
+//! asker's name, with what its environment says, where a value is needed.
 
 use std::collections::BTreeMap;
+use std::io::{self, Read};
+use std::ops::Deref;
 use std::path::Path;
 
-use drivers::secrets::{self, Reference};
+use drivers::process::Environment;
+use drivers::secrets::{self, Reference, SecretError, Sources, Surroundings};
 use model::project::{Context, Input, Needs};
 use model::run::RunSpec;
-use model::secret::Secret;
+use model::secret::{Secret, is_secret_variable};
 use model::stage::inputs;
 use serde::{Deserialize, Serialize};
+use zeroize::{Zeroize, Zeroizing};
 
 use crate::facts::place_inputs;
 use crate::home::{Home, StorePlace};
@@ -18,15 +23,37 @@ use crate::keys::KeySource;
 /// No `Debug`: it holds secrets.
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub struct Asker {
-    env: BTreeMap<String, String>,
-    /// Contents of `file:` secrets, by reference.
-    files: BTreeMap<String, String>,
+    env: Wiped,
+    /// Contents of `file:`, `sops:` and `dotenv:` secrets, by reference.
+    files: Wiped,
+    /// What services answered; asked again in each process.
+    #[serde(skip)]
+    sources: Sources,
     /// The master keys, unless they lie in a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     key: Option<String>,
     /// Where the store is, unless it is a directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     store: Option<serde_json::Value>,
+}
+
+/// Texts that are overwritten when they go.
+#[derive(Clone, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+struct Wiped(BTreeMap<String, String>);
+
+impl Drop for Wiped {
+    fn drop(&mut self) {
+        self.0.values_mut().for_each(Zeroize::zeroize);
+    }
+}
+
+impl Deref for Wiped {
+    type Target = BTreeMap<String, String>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -37,7 +64,7 @@ pub enum GatherError {
     Secret {
         stack: String,
         reference: String,
-        source: secrets::SecretError,
+        source: SecretError,
     },
 }
 
@@ -45,7 +72,7 @@ impl Asker {
     /// One who is right here: all of its environment can be had.
     pub(crate) fn of_environment(env: &BTreeMap<String, String>) -> Self {
         Self {
-            env: env.clone(),
+            env: Wiped(env.clone()),
             ..Self::default()
         }
     }
@@ -102,6 +129,18 @@ impl Asker {
         Ok(asker)
     }
 
+    /// What was handed on over a pipe.
+    pub fn receive(mut from: impl Read) -> io::Result<Self> {
+        let mut bytes = Zeroizing::new(Vec::new());
+        from.read_to_end(&mut bytes)?;
+        Ok(serde_json::from_slice(&bytes)?)
+    }
+
+    /// To be handed on over a pipe.
+    pub(crate) fn to_bytes(&self) -> serde_json::Result<Zeroizing<Vec<u8>>> {
+        serde_json::to_vec(self).map(Zeroizing::new)
+    }
+
     /// Only what every engine gets, whoever asked.
     #[must_use]
     pub fn bare(&self) -> Self {
@@ -121,13 +160,50 @@ impl Asker {
         self.files.get(reference).map(Secret::new)
     }
 
-    /// The secrets among what was taken. Those that a command gives are known where it is run.
+    /// Resolves a reference in the asker's name; nothing if it belongs to the asker's machine and was not brought along.
+    /// `env` is what a command sees.
+    pub(crate) async fn secret(
+        &self,
+        reference: &str,
+        root: &Path,
+        env: &Environment,
+    ) -> Result<Option<Secret>, SecretError> {
+        let parsed = reference.parse::<Reference>()?;
+        match &parsed {
+            Reference::Env(name) => Ok(self.env.get(name).map(Secret::new)),
+            Reference::File(_) | Reference::Sops { .. } | Reference::Dotenv { .. } => {
+                Ok(self.file(reference))
+            }
+            Reference::Command(_)
+            | Reference::Vault { .. }
+            | Reference::AzureKeyVault { .. }
+            | Reference::AwsSecretsManager { .. }
+            | Reference::AwsSsm { .. } => {
+                let around = Surroundings {
+                    asker: &self.env,
+                    root,
+                    env,
+                    sources: &self.sources,
+                };
+                secrets::resolve(&parsed, around).await.map(Some)
+            }
+        }
+    }
+
+    /// The secrets among what was taken, as far as they are known before they are needed.
     pub(crate) fn secrets(&self, specs: &[RunSpec]) -> Vec<Secret> {
         let references = specs.iter().flat_map(needs_of);
         let references = references.flat_map(|needs| &needs.secrets);
         let names = references.filter_map(|reference| reference.strip_prefix("env:"));
         let values = names.filter_map(|name| self.env.get(name));
-        values.chain(self.files.values()).map(Secret::new).collect()
+        let values = values.chain(self.files.values()).map(Secret::new);
+        values.chain(self.named_secrets()).collect()
+    }
+
+    /// Variables whose name says that they hold a secret: tokens, passwords, keys.
+    pub(crate) fn named_secrets(&self) -> impl Iterator<Item = Secret> {
+        let named = self.env.iter().filter(|(name, _)| is_secret_variable(name));
+        named.map(|(_, value)| Secret::new(value))
     }
 
     /// What opens the home, if it was handed over.
@@ -170,7 +246,7 @@ impl Asker {
         let Some(value) = env.get(name) else {
             return false;
         };
-        self.env.insert(name.to_owned(), value.clone());
+        self.env.0.insert(name.to_owned(), value.clone());
         true
     }
 
@@ -186,32 +262,28 @@ impl Asker {
             reference: reference.to_owned(),
             source,
         };
-        match reference.parse::<Reference>().map_err(failed)? {
-            Reference::Env(name) => {
-                if self.take(env, &name) {
-                    Ok(())
-                } else {
-                    Err(GatherError::Unset {
-                        stack: stack.to_owned(),
-                        name,
-                    })
-                }
-            }
-            Reference::File(path) => {
-                let home = env.get("HOME").map(Path::new);
-                let secret = secrets::read_file(&path, root, home).map_err(failed)?;
-                self.files
-                    .insert(reference.to_owned(), secret.expose().to_owned());
-                Ok(())
-            }
-            Reference::Sops { path, key } => {
-                let secret = secrets::read_sops(&path, &key, root, env).map_err(failed)?;
-                self.files
-                    .insert(reference.to_owned(), secret.expose().to_owned());
-                Ok(())
-            }
-            Reference::Command(_) => Ok(()), // run where it is needed
+        let parsed = reference.parse::<Reference>().map_err(failed)?;
+        // Where its service is, and who asks.
+        for name in parsed.settings() {
+            self.take(env, name);
         }
+        if let Reference::Env(name) = parsed {
+            return if self.take(env, &name) {
+                Ok(())
+            } else {
+                Err(GatherError::Unset {
+                    stack: stack.to_owned(),
+                    name,
+                })
+            };
+        }
+        let read = secrets::read_of_asker(&parsed, env, root).map_err(failed)?;
+        // The rest is had where it is needed.
+        if let Some(secret) = read {
+            let text = secret.expose().to_owned();
+            self.files.0.insert(reference.to_owned(), text);
+        }
+        Ok(())
     }
 }
 

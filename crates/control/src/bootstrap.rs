@@ -11,6 +11,7 @@ mod command;
 mod manifests;
 mod waiting;
 
+use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -38,6 +39,8 @@ pub struct Ground<'a> {
     pub env: &'a Environment,
     /// Where what was downloaded may be kept.
     pub cache: &'a Path,
+    /// The lock of the run, which a step of the project's own holds as well: it is not begun again beside itself.
+    pub held: Option<&'a File>,
 }
 
 /// What is done about objects that others have taken over.

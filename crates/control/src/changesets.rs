@@ -10,6 +10,7 @@ use drivers::engine::Engine;
 use model::approval::{ApprovalBlock, ApprovalScope, Requirement};
 use model::changeset::{Action, ChangeSet, Origin, Reopen, Request, SetEvent, Status, reopen};
 use model::engine::EngineRequirement;
+use model::exception::Exceptions;
 use model::exec::{Exec, ExecKind};
 use model::graph::Graph;
 use model::ids::{ChangeSetId, StackName};
@@ -69,6 +70,8 @@ pub struct Wanted {
     pub may_keep_state: bool,
     /// Why what policies deny is applied all the same.
     pub policy_override: Option<String>,
+    /// What is done past the usual rules after the apply.
+    pub exceptions: Option<Exceptions>,
 }
 
 impl Wanted {
@@ -98,7 +101,8 @@ pub async fn begin(
     env: &BTreeMap<String, String>,
     wanted: &Wanted,
 ) -> Result<Begun, PrepareError> {
-    let prepared = prepare(control, open, project, engines, env, wanted).await?;
+    let none = BTreeSet::new();
+    let prepared = prepare(control, open, project, engines, env, wanted, &none).await?;
     let id = control
         .store
         .change_set_insert(&prepared.request, &prepared.specs, control.now())
@@ -116,7 +120,8 @@ pub async fn resume(
     resumed: &Resumed,
 ) -> Result<Begun, PrepareError> {
     let wanted = &resumed.wanted;
-    let prepared = prepare(control, open, project, engines, env, wanted).await?;
+    let free = checks::free_of_holds(control, resumed).await?;
+    let prepared = prepare(control, open, project, engines, env, wanted, &free).await?;
     let Prepared { request, specs, .. } = &prepared;
     let set = control
         .store
@@ -178,9 +183,11 @@ async fn prepare(
     engines: &BTreeMap<StackName, Engine>,
     env: &BTreeMap<String, String>,
     wanted: &Wanted,
+    free: &BTreeSet<StackName>,
 ) -> Result<Prepared, PrepareError> {
     let graph = Graph::new(project);
-    checks::check_holds(control, project, wanted).await?;
+    checks::check_holds(control, project, wanted, free).await?;
+    checks::check_exceptions(project, wanted)?;
     checks::are_rendered(open, project, wanted)?;
     for name in &wanted.stacks {
         checks::may(project, &project.stacks[name], wanted)?;
@@ -201,6 +208,7 @@ async fn prepare(
     if !wanted.no_state {
         checks::check_upstreams(control, project, wanted).await?;
     }
+    checks::check_upstreams_done(control, project, wanted).await?;
     let dependents = checks::check_downstreams(control, open, project, &graph, wanted).await?;
     let kept = source::hold_snapshots(control)?;
     let snapshot = source::keep_source(control, open, project).await?;
@@ -257,6 +265,7 @@ async fn prepare(
         }),
         keeps_plans: wanted.keeps_plans,
         earlier_askers: Vec::new(),
+        exceptions: wanted.exceptions.clone(),
         goes_on_with_stages: false,
         bundle: None,
         dirty: git.is_some_and(|git| git.is_dirty().unwrap_or(true)),
@@ -313,6 +322,7 @@ pub async fn find_stopped(
                 stack: run.stack.clone(),
             });
         }
+        checks::check_state(control, project, run).await?;
     }
     let stacks = set.request.stacks.iter();
     let stacks = stacks.filter(|stack| project.stacks.contains_key(*stack));
@@ -361,6 +371,7 @@ pub async fn find_same(
     sets.retain(|set| {
         set.request.action == wanted.action
             && set.request.policy_override == wanted.policy_override
+            && set.request.exceptions == wanted.exceptions
             && matches!(
                 set.status,
                 Status::Waiting | Status::Confirmed | Status::Interrupting

@@ -289,6 +289,11 @@ impl Home {
         self.run_dir(run).join("attempts")
     }
 
+    /// Who may start engines now: a lock for each place of a change set.
+    pub(crate) fn places(&self) -> PathBuf {
+        self.work.join("places")
+    }
+
     /// Where the trees of a slot are, and their locks.
     pub(crate) fn slots(&self, slot: &str) -> PathBuf {
         self.work.join("slots").join(slot)

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use drivers::process::Environment;
-use drivers::secrets::{self, Reference, SecretError, Surroundings};
+use drivers::secrets::{self, Reference, SecretError, Sources, Surroundings};
 use model::secret::Secret;
 use store::{Keyring, OpenKeyringError, OpenStoreError, Store, StoreError, Use};
 
@@ -77,6 +77,7 @@ impl KeySource {
                     asker: env,
                     root: dir,
                     env: &seen,
+                    sources: &Sources::default(),
                 };
                 let text = secrets::resolve(&reference, around).await?;
                 Keyring::from_text(&text, "what the command in `TERRANE_KEY_COMMAND` prints")?

@@ -4,6 +4,7 @@
 //! Not here: SQL (`store`), processes and Git (`drivers`), decisions (`model`), words for people (`cli`).
 
 pub mod abandoned;
+pub mod applied;
 pub mod asker;
 pub mod backends;
 pub mod bootstrap;
@@ -40,6 +41,7 @@ pub mod secret_files;
 mod settled;
 pub mod sinks;
 pub mod spool;
+mod stage_files;
 pub mod stages;
 pub mod state;
 pub mod state_export;
@@ -49,6 +51,7 @@ pub mod states;
 pub mod stragglers;
 pub mod surgery;
 pub mod tokens;
+pub mod upstreams;
 pub mod validation;
 pub mod worker;
 pub mod writers;

@@ -1,4 +1,4 @@
-//! How much freed memory a server keeps to itself.
+//! Memory: what nobody else may see of it, and how much of what is free a server keeps to itself.
 //!
 //! glibc learns from every large piece that is freed to keep the next ones of that size: after a few states of 10 MB
 //! it gives nothing back, in each of its arenas. It takes other settings from the environment alone, and only when a
@@ -7,6 +7,7 @@
 use std::path::Path;
 
 use drivers::process;
+pub use drivers::process::keep_to_ourselves;
 
 /// Pieces of more than 1 MB go back to the system when they are free. Smaller ones, most states among them, are kept
 /// at hand, 8 MB of them in a row at most.

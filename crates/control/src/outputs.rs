@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::digits;
 use model::ids::StackName;
 use model::run::OutputState;
+use model::state::Contents;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use store::{ChangeSetError, StoreError};
@@ -58,6 +59,38 @@ pub async fn of_state(
     };
     let body = control.store.state_version_read(&head).await;
     of_body(state, &body.map_err(wrong)?)
+}
+
+/// So many versions back, at most: a destroy writes one every few seconds.
+const BACK: usize = 200;
+
+/// The outputs that a state had last, and the state they were in, if all of it is gone now.
+pub(crate) async fn before_destroy(
+    control: &Control,
+    state: &str,
+    is_ours: bool,
+) -> Result<Option<(BTreeMap<String, Output>, Vec<u8>)>, OutputsError> {
+    let wrong = |source| OutputsError::State {
+        state: state.to_owned(),
+        source,
+    };
+    let versions = control
+        .store
+        .state_version_list(&control.state_name(state))
+        .await;
+    let mut versions = versions.map_err(wrong)?;
+    versions
+        .retain(|version| version.is_copy() != is_ours && version.contents == Contents::Resources);
+    versions.sort_by_key(|version| std::cmp::Reverse(version.version));
+    for version in versions.iter().take(BACK) {
+        let body = control.store.state_version_read(version).await;
+        let body = body.map_err(wrong)?;
+        let outputs = of_body(state, &body)?;
+        if !outputs.is_empty() {
+            return Ok(Some((outputs, body)));
+        }
+    }
+    Ok(None)
 }
 
 /// The outputs that one version of a state holds.

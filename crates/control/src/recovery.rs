@@ -198,6 +198,7 @@ pub(crate) async fn remove_plans(control: &Control, set: &ChangeSet, runs: &[Run
             let outputs = crate::runner::planned_outputs(&control.home.run_dir(run.id));
             drop(fs::remove_file(outputs));
         }
+        crate::runner::forget_places(&control.home, set.id);
         // What cannot be removed now is removed after the next change set with the same source.
         drop(remove_source(control, &set.request.source).await);
     }

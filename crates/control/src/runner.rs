@@ -6,7 +6,7 @@
 //!
 //! Not here: which run starts when (`worker`), the state endpoint's wire (`server`).
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::future::Future;
 use std::io::Write as _;
 use std::os::fd::AsFd as _;
@@ -32,6 +32,7 @@ use crate::patience::insist;
 use crate::state::StateAccess;
 use crate::worker::{self, Own};
 use interrupts::Interrupts;
+use places::Place;
 
 mod after;
 mod ahead;
@@ -45,17 +46,20 @@ mod inputs;
 mod interrupts;
 mod limit;
 mod logs;
+mod places;
 mod plan;
 mod preview;
 mod seal;
 mod usage;
 mod workspace;
 
+pub use after::STILL;
 pub(crate) use ahead::path as planned_outputs;
 pub use attend::{AttendError, attend};
 pub use exec::exit_file;
 pub(crate) use inputs::for_backend;
 pub(crate) use logs::{earlier_attempts, finish_lost as finish_lost_logs, hidden_in, lost_events};
+pub(crate) use places::forget as forget_places;
 pub(crate) use plan::{file_path as plan_file, view_path as plan_view};
 pub use usage::{USAGE_FILE, note_usage};
 pub(crate) use workspace::{scratch_dir, sweep_lost, write_override, write_private};
@@ -83,6 +87,8 @@ pub(crate) struct Job<'a> {
     interrupts: Mutex<Interrupts>,
     /// What the plan was made with, if the same process goes on to apply it.
     carried: Mutex<Option<Carried>>,
+    /// While its engines are at work.
+    place: Mutex<Option<Place>>,
     /// The hold of its lanes under which its present stage began.
     fence: Mutex<Option<Fence>>,
     /// Its change set holds its lanes: nobody else applies this stack meanwhile.
@@ -122,6 +128,44 @@ impl Job<'_> {
             Err(ChangeSetError::LaneLost { .. }) => Err(lost()),
             checked => checked.map_err(|err| Failure::because("could not look at its lanes", &err)),
         }
+    }
+
+    /// Who asked for what it does.
+    fn asker_name(&self) -> &str {
+        self.set.request.asker.as_deref().unwrap_or("nobody known")
+    }
+
+    /// Before the first engine of a stage: waits until the change set may have one more. Whoever has a place keeps it.
+    async fn take_place(&self) -> Result<(), Failure> {
+        let request = &self.set.request;
+        let mut place = self.place.lock().await;
+        if place.is_some() || request.runs_at_once() <= request.parallelism {
+            return Ok(());
+        }
+        let (home, engines) = (&self.control.home, request.parallelism);
+        let note = home.run_waits(self.run);
+        // Not knowing why is no reason not to wait.
+        let waits = || {
+            drop(fs::write(
+                &note,
+                format!("waits for a place: {engines} engines at once"),
+            ));
+        };
+        let mut interrupts = self.interrupts.lock().await;
+        let taken = tokio::select! {
+            () = interrupts.next() => return Err(Failure::interrupted()),
+            taken = Place::take(home, self.set.id, engines, waits) => taken,
+        };
+        drop(fs::remove_file(&note));
+        let taken =
+            taken.map_err(|err| Failure::because("could not take a place for an engine", &err))?;
+        *place = Some(taken);
+        Ok(())
+    }
+
+    /// After the last engine: what is left to do is our own, and another run's engine may start.
+    async fn leave_place(&self) {
+        drop(self.place.lock().await.take());
     }
 
     /// Something its asker should hear of, although nothing fails: a line beside the run's logs.
@@ -285,6 +329,7 @@ pub async fn run(
         lock,
         interrupts: Mutex::new(interrupts),
         carried: Mutex::new(None),
+        place: Mutex::new(None),
         fence: Mutex::new(None),
         holds_lanes: set.status.holds_lanes(),
         auto_approve: set.request.auto_approve,
@@ -295,6 +340,7 @@ pub async fn run(
         keeps_plan: set.request.keeps_plans,
         is_bundled: set.request.bundle.is_some(),
     };
+    // Boxed each: their stacks need not lie beside one another.
     loop {
         let fence = control.store.lane_fence(&set).await;
         let fence = fence.map_err(|source| RunnerError::Read { run, source })?;
@@ -302,21 +348,24 @@ pub async fn run(
         let happened = match (stage, &spec.exec) {
             (Stage::Preparing | Stage::Planning, None) => {
                 match awaits(control, run).await?.as_slice() {
-                    [] if spec.no_state => preview::without_state(&job).await,
-                    [] => plan::plan(&job).await,
-                    awaits => preview::preview(&job, awaits).await,
+                    [] if spec.no_state => Box::pin(preview::without_state(&job)).await,
+                    [] => Box::pin(plan::plan(&job)).await,
+                    awaits => Box::pin(preview::preview(&job, awaits)).await,
                 }
             }
             (Stage::Applying, _) if is_applied(control, run, &spec).await? => {
-                hooks::after_apply(&job).await
+                Box::pin(hooks::after_apply(&job)).await
             }
-            (Stage::Applying, None) => apply::apply(&job).await,
-            (Stage::Preparing | Stage::Planning, Some(_)) => exec::prepare(&job).await,
-            (Stage::Applying, Some(exec)) => exec::exec(&job, exec).await,
+            (Stage::Applying, None) => Box::pin(apply::apply(&job)).await,
+            (Stage::Preparing | Stage::Planning, Some(_)) => Box::pin(exec::prepare(&job)).await,
+            (Stage::Applying, Some(exec)) => Box::pin(exec::exec(&job, exec)).await,
             (Stage::Publishing | Stage::Bootstrapping | Stage::Verifying, _) => {
-                after::carry_out(&job, stage).await
+                Box::pin(after::carry_out(&job, stage)).await
             }
         };
+        if job.carried.lock().await.is_none() {
+            job.leave_place().await;
+        }
         let happened = cancelling::name_who_asked(control, run, happened).await;
         // What happened must not be lost because the home does not answer now.
         let commit = async || {

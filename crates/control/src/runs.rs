@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use model::approval::{Approval, Owed, owed};
 use model::break_glass::BreakGlass;
-use model::changeset::{Action, Around, ChangeSet, Front, SetEvent, Status, next, why, why_set};
+use model::changeset::{
+    Action, Around, ChangeSet, Front, SetEvent, Status, next, stage_held, why, why_set,
+};
 use model::hold::Hold;
 use model::ids::{ChangeSetId, RunId};
 use model::run::{Outcome, Run, RunEvent, RunState};
@@ -63,6 +65,17 @@ impl Explained {
         why(&self.set, &self.runs, run, &around, self.front.as_ref())
     }
 
+    /// The hold for which alone it waits: everything of it is applied, and a stage after that may not begin.
+    pub fn stage_hold(&self) -> Option<&Hold> {
+        let is_planned = |run: &Run| matches!(run.state, RunState::Planned { .. });
+        if self.set.status != Status::AwaitingConfirm || self.runs.iter().any(is_planned) {
+            return None;
+        }
+        let around = self.around();
+        let held = self.runs.iter().find_map(|run| stage_held(&around, run))?;
+        self.holds.iter().find(|hold| hold.id == held.id)
+    }
+
     /// What is owed before it may be confirmed.
     pub fn owed(&self) -> Vec<Owed> {
         owed(&self.set, &self.runs, &self.approvals, self.now)
@@ -83,6 +96,18 @@ impl Explained {
             }
             (RunState::Planned { .. }, Status::AwaitingConfirm) => "awaiting confirmation",
             (RunState::Planned { .. }, Status::Waiting) => "queued",
+            (
+                RunState::Finished {
+                    outcome: Outcome::NotDone { .. },
+                    ..
+                },
+                _,
+            ) => self.set.request.action.not_done(),
+            (state, _) if self.set.request.action == Action::Destroy => match state.word() {
+                "applying" => "destroying",
+                "applied" => "destroyed",
+                word => word,
+            },
             (state, _) => state.word(),
         }
     }

@@ -27,6 +27,8 @@ pub struct StackValues {
     document: Option<Document>,
     env: BTreeMap<String, String>,
     secrets: BTreeMap<String, Secret>,
+    /// What the asker's environment calls a secret.
+    named: Vec<Secret>,
     answers: BTreeMap<Ask, Value>,
 }
 
@@ -55,6 +57,29 @@ pub enum StageValuesError {
 }
 
 impl StackValues {
+    /// As [`Self::gather`], with outputs and resources as they were before a destroy.
+    pub async fn gather_before_destroy(
+        control: &Control,
+        stack: &Stack,
+        is_ours: bool,
+        blocks: &[StageBlock],
+        side: &Side<'_>,
+    ) -> Result<Self, StageValuesError> {
+        let mut values = Self::gather(control, stack, is_ours, blocks, side).await?;
+        if values.outputs.is_empty() {
+            let before = outputs::before_destroy(control, &stack.state, is_ours).await;
+            let before = before.map_err(|source| StageValuesError::Outputs {
+                stack: stack.name.to_string(),
+                source,
+            })?;
+            if let Some((outputs, body)) = before {
+                values.outputs = outputs;
+                values.document = Document::read(&body).ok();
+            }
+        }
+        Ok(values)
+    }
+
     /// Reads what the given blocks of a stack may need.
     pub async fn gather(
         control: &Control,
@@ -90,6 +115,7 @@ impl StackValues {
             document: None,
             env: side.asker.env().clone(),
             secrets: BTreeMap::new(),
+            named: side.asker.named_secrets().collect(),
             answers: BTreeMap::new(),
         }
     }
@@ -181,7 +207,8 @@ impl StackValues {
 
     /// Hides the secrets among them, and sensitive outputs.
     pub fn mask(&self) -> Mask {
-        let mut hidden: Vec<Secret> = self.secrets.values().cloned().collect();
+        let hidden = self.secrets.values().chain(&self.named);
+        let mut hidden: Vec<Secret> = hidden.cloned().collect();
         for output in self.outputs.values().filter(|output| output.sensitive) {
             texts(&output.value, &mut hidden);
         }
@@ -236,24 +263,16 @@ async fn secret(reference: &str, side: &Side<'_>) -> Result<Secret, StageValuesE
         reference: reference.to_owned(),
         source,
     };
-    let found = match reference.parse::<Reference>().map_err(failed)? {
-        Reference::Env(name) => side.asker.env().get(&name).map(Secret::new),
-        // Whoever asks for a run brings them along; who looks by hand reads them here.
-        Reference::File(_) | Reference::Sops { .. } if side.asker.file(reference).is_some() => {
-            side.asker.file(reference)
-        }
-        Reference::File(path) => {
-            let home = side.asker.env().get("HOME").map(Path::new);
-            Some(secrets::read_file(&path, side.root, home).map_err(failed)?)
-        }
-        Reference::Sops { path, key } => {
-            let env = side.asker.env();
-            Some(secrets::read_sops(&path, &key, side.root, env).map_err(failed)?)
-        }
-        Reference::Command(words) => {
-            let said = secrets::run_command(&words, side.root, side.env).await;
-            Some(said.map_err(failed)?)
-        }
+    let found = side.asker.secret(reference, side.root, side.env).await;
+    if let Some(secret) = found.map_err(failed)? {
+        return Ok(secret);
+    }
+    // Whoever asks for a run brings them along; who looks by hand reads them here.
+    let parsed = reference.parse().map_err(failed)?;
+    let found = if let Reference::Env(_) = parsed {
+        None
+    } else {
+        secrets::read_of_asker(&parsed, side.asker.env(), side.root).map_err(failed)?
     };
     found.ok_or_else(|| StageValuesError::SecretElsewhere {
         reference: reference.to_owned(),

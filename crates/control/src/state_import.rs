@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use drivers::process::engine_environment;
-use drivers::secrets::{self, Reference, SecretError};
+use drivers::secrets::{self, Reference, SecretError, Sources, Surroundings};
 use drivers::snapshot::sha256;
 use drivers::state_http::{HttpBackend, HttpBackendError};
 use model::ids::StackName;
@@ -379,16 +379,13 @@ pub(crate) async fn credential(
         return Ok(None);
     };
     let failed = ImportError::Credential;
-    let found = match reference.parse::<Reference>().map_err(failed)? {
-        Reference::Env(name) => env
-            .get(&name)
-            .map(Secret::new)
-            .ok_or(SecretError::Unset { name }),
-        Reference::File(path) => secrets::read_file(&path, root, env.get("HOME").map(Path::new)),
-        Reference::Sops { path, key } => secrets::read_sops(&path, &key, root, env),
-        Reference::Command(words) => {
-            secrets::run_command(&words, root, &engine_environment(env, true)).await
-        }
+    let around = Surroundings {
+        asker: env,
+        root,
+        env: &engine_environment(env, true),
+        sources: &Sources::default(),
     };
+    let reference: Reference = reference.parse().map_err(failed)?;
+    let found = secrets::resolve(&reference, around).await;
     found.map(Some).map_err(ImportError::Credential)
 }

@@ -77,7 +77,7 @@ fn words(holders: &[FileHolder], mask: Option<&Mask>) -> Option<String> {
         many => format!(" and {} more", many - 1),
     };
     Some(format!(
-        "waits for process {} (`{line}`){more}, which an engine that is gone left behind: it may still be at work; \
+        "waits for process {} (`{line}`){more}, which a runner or engine that is gone left behind: it may still be at work; \
          `kill {}` ends it",
         first.pid,
         pids.join(" ")

@@ -106,7 +106,8 @@ pub async fn turn(
         .await
         .map_err(|source| TurnError::Store { set, source })?;
     let mut own_stage = None;
-    let values = serde_json::to_vec(&asker.with_home(&control.home)).map_err(TurnError::Values)?;
+    let values = asker.with_home(&control.home).to_bytes();
+    let values = values.map_err(TurnError::Values)?;
     for (run, stage) in done.starts {
         if own == Some(run) {
             own_stage = Some(stage);

@@ -113,6 +113,7 @@ impl Engine {
             stdin,
             timeout: TIMEOUT,
             limit: LIMIT,
+            held: None,
         })
         .await
     }

@@ -19,6 +19,7 @@ mod capture;
 mod environment;
 mod holders;
 mod keeper;
+mod memory;
 #[cfg(test)]
 mod tests;
 
@@ -39,6 +40,7 @@ pub use capture::{Capture, CaptureError, Captured, capture, capture_blocking};
 pub use environment::{Environment, engine_environment};
 pub use holders::{FileHolder, has_open, holders};
 pub use keeper::{Keeper, kill_when_gone, remove_when_gone};
+pub use memory::keep_to_ourselves;
 
 /// Prepares a child with its own directory, exactly the given environment, and a process group of
 /// its own, so that a Ctrl-C in the terminal reaches us and not the child.

@@ -26,10 +26,14 @@ pub enum Act {
     PolicyOverridden,
     /// Facts were published over what others wrote there.
     FactsTakenOver,
+    /// A stack counted as done without this gate.
+    GateSkipped,
+    /// A bootstrap took back what others held.
+    Reinstalled,
 }
 
 impl Act {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::LockBroken,
         Self::StatePushed,
         Self::StateRolledBack,
@@ -39,6 +43,8 @@ impl Act {
         Self::EngineKilled,
         Self::PolicyOverridden,
         Self::FactsTakenOver,
+        Self::GateSkipped,
+        Self::Reinstalled,
     ];
 
     pub fn as_str(self) -> &'static str {
@@ -52,6 +58,8 @@ impl Act {
             Self::EngineKilled => "engine_killed",
             Self::PolicyOverridden => "policy_overridden",
             Self::FactsTakenOver => "facts_taken_over",
+            Self::GateSkipped => "gate_skipped",
+            Self::Reinstalled => "reinstalled",
         }
     }
 
@@ -67,6 +75,8 @@ impl Act {
             Self::EngineKilled => "engine killed",
             Self::PolicyOverridden => "policy overridden",
             Self::FactsTakenOver => "facts taken over",
+            Self::GateSkipped => "gate skipped",
+            Self::Reinstalled => "bootstrap reinstalled",
         }
     }
 }

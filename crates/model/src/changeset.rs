@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::approval::{Approval, Requirement};
+use crate::exception::Exceptions;
 use crate::exec::Exec;
 use crate::hold::Hold;
 use crate::identity::Identity;
@@ -21,7 +22,7 @@ mod why;
 pub use advance::{Refusal, SetEvent, advance};
 pub use hear::{HearError, Say, hear};
 pub use needed::{Dependent, still_needed};
-pub use next::{Step, next};
+pub use next::{Step, next, stage_held};
 pub use reopen::{Reopen, ReopenError, reopen};
 pub use supersede::superseded;
 pub use why::{Front, why, why_set};
@@ -70,6 +71,9 @@ pub struct Request {
     /// Why what policies deny is applied all the same.
     #[serde(default)]
     pub policy_override: Option<String>,
+    /// What is done past the usual rules after the apply.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exceptions: Option<Exceptions>,
     /// Who asked for it before it was resumed: they stay its authors.
     #[serde(default)]
     pub earlier_askers: Vec<String>,
@@ -90,6 +94,17 @@ pub struct Request {
     /// Of a destroy: who stands on its stacks and is no part of it.
     #[serde(default)]
     pub dependents: Vec<Dependent>,
+}
+
+impl Request {
+    /// One run more than engines: while one ends, the next has begun, and its engine needs only to be started. One
+    /// engine at a time means one run at a time.
+    pub fn runs_at_once(&self) -> usize {
+        match self.parallelism {
+            alone @ 0..=1 => alone,
+            several => several + 1,
+        }
+    }
 }
 
 /// Where the plans of a change set were made, if not by itself.
@@ -160,6 +175,14 @@ impl Action {
             Self::Apply => "apply",
             Self::Destroy => "destroy",
             Self::Exec => "exec",
+        }
+    }
+
+    /// What is said of a run whose stages after it did not pass.
+    pub fn not_done(self) -> &'static str {
+        match self {
+            Self::Destroy => "destroyed, not done",
+            Self::Plan | Self::Apply | Self::Exec => "applied, not done",
         }
     }
 }

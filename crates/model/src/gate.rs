@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::diagnostic::Location;
 use crate::masking::Mask;
-use crate::stage::ResolvedBlock;
+use crate::stage::{ResolvedBlock, StageBlock};
 
 pub use asked::{Asked, NotAsked};
 pub use cluster::{AgentGate, ClusterSeen, KubernetesGate, ObjectSeen, Want};
@@ -112,6 +112,11 @@ impl Gate {
         } else {
             Err(wrong)
         }
+    }
+
+    /// What is wrong with a gate by what its block says itself, whatever the values will be that come later.
+    pub fn check_known(block: &StageBlock) -> Vec<SettingError> {
+        settings::check_known(block)
     }
 
     /// `dns`, `tls`, …, as the project file says it.

@@ -18,6 +18,7 @@ pub mod digits;
 pub mod drain;
 pub mod engine;
 pub mod engine_event;
+pub mod exception;
 pub mod exec;
 pub mod facts;
 pub mod gate;

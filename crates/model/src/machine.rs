@@ -198,6 +198,7 @@ fn run_events() -> Vec<(&'static str, RunEvent)> {
             RunEvent::NothingToChange {
                 consumed: None,
                 serial: None,
+                lineage: None,
                 then: None,
             },
         ),
@@ -206,6 +207,7 @@ fn run_events() -> Vec<(&'static str, RunEvent)> {
             RunEvent::NothingToChange {
                 consumed: None,
                 serial: None,
+                lineage: None,
                 then: Some(Stage::Publishing),
             },
         ),
@@ -228,6 +230,7 @@ fn run_events() -> Vec<(&'static str, RunEvent)> {
             RunEvent::ApplyFinished {
                 counts: PlanCounts::default(),
                 serial: None,
+                lineage: None,
                 then: None,
             },
         ),
@@ -236,6 +239,7 @@ fn run_events() -> Vec<(&'static str, RunEvent)> {
             RunEvent::ApplyFinished {
                 counts: PlanCounts::default(),
                 serial: None,
+                lineage: None,
                 then: Some(Stage::Publishing),
             },
         ),

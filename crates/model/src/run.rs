@@ -307,6 +307,13 @@ impl Problem {
     }
 }
 
+impl Problem {
+    /// Whether its stage may be tried again as it is, rather than after a fresh plan.
+    pub fn can_go_on(&self) -> bool {
+        !self.refused
+    }
+}
+
 /// What happened to a run. Stored in `run_event.body`: variants are only added.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
@@ -330,6 +337,8 @@ pub enum RunEvent {
         /// The state it was planned from.
         #[serde(default)]
         serial: Option<i64>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        lineage: Option<String>,
         /// The stage that comes now, if one does.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         then: Option<Stage>,
@@ -362,7 +371,10 @@ pub enum RunEvent {
     },
     ApplyFinished {
         counts: PlanCounts,
+        /// The state that it left.
         serial: Option<i64>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        lineage: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         then: Option<Stage>,
     },

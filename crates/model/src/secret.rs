@@ -2,14 +2,18 @@
 
 use std::fmt;
 
+use serde::de::{Deserialize, Deserializer, Error as _};
+use zeroize::Zeroizing;
+
 /// A value that may not reach a log, an error, a fact or a screen. No `Display`, no `Serialize`:
-/// leaking one does not compile.
+/// leaking one does not compile. What held it is overwritten when it goes: memory that is given back may be
+/// shown to the next who gets it.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
+pub struct Secret(Zeroizing<String>);
 
 impl Secret {
     pub fn new(value: impl Into<String>) -> Self {
-        Self(value.into())
+        Self(Zeroizing::new(value.into()))
     }
 
     /// The only way out: `rg 'expose\(\)'` is the audit.
@@ -18,18 +22,68 @@ impl Secret {
     }
 }
 
-/// What held it is overwritten: memory that is given back may be shown to the next who gets it.
-impl Drop for Secret {
-    fn drop(&mut self) {
-        let mut bytes = std::mem::take(&mut self.0).into_bytes();
-        bytes.fill(0);
-        // What nobody reads again need not be written: so somebody reads it.
-        std::hint::black_box(&bytes);
-    }
-}
-
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("[secret]")
+    }
+}
+
+/// Read out of an answer without a copy that stays behind. An error does not repeat what was there instead.
+impl<'de> Deserialize<'de> for Secret {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match String::deserialize(deserializer) {
+            Ok(text) => Ok(Self::new(text)),
+            Err(_) => Err(D::Error::custom("not a text")),
+        }
+    }
+}
+
+/// Whether the name of an environment variable says that its value is a secret.
+pub fn is_secret_variable(name: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    let words: Vec<&str> = name.split('_').collect();
+    match words[..] {
+        [
+            ..,
+            "PASSWORD" | "PASSWD" | "PASSPHRASE" | "SECRET" | "TOKEN" | "JWT" | "PAT",
+        ] => true,
+        [
+            ..,
+            "API" | "ACCESS" | "ACCOUNT" | "MASTER" | "PRIVATE" | "SECRET",
+            "KEY",
+        ] => true,
+        [.., "SECRET", "ID"] | [.., "IDENTITY", "HEADER"] | [.., "SAS", "URL"] => true,
+        _ => name.ends_with("PASSWORD"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_secret_variables() {
+        for name in [
+            "VAULT_TOKEN",
+            "VAULT_SECRET_ID",
+            "AWS_SECRET_ACCESS_KEY",
+            "AWS_SESSION_TOKEN",
+            "ARM_CLIENT_SECRET",
+            "ARM_ACCESS_KEY",
+            "PGPASSWORD",
+            "github_token",
+        ] {
+            assert!(is_secret_variable(name), "{name}");
+        }
+        for name in [
+            "AWS_ACCESS_KEY_ID",
+            "AWS_REGION",
+            "ARM_CLIENT_ID",
+            "TOKEN_FILE",
+            "KEY",
+            "TF_VAR_ssh_public_key",
+        ] {
+            assert!(!is_secret_variable(name), "{name}");
+        }
     }
 }

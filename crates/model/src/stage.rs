@@ -33,6 +33,13 @@ impl Stages {
         let later = self.bootstrap.iter().chain(&self.gates);
         self.publish.iter().chain(later)
     }
+
+    /// The gates that are looked at after an apply, or after a destroy.
+    pub fn gates_when(&self, destroyed: bool) -> Vec<StageBlock> {
+        let gates = self.gates.iter();
+        let meant = gates.filter(|gate| gate.is_after_destroy() == destroyed);
+        meant.cloned().collect()
+    }
 }
 
 /// A `publish`, `bootstrap` or `gate` block, or one inside it.
@@ -48,6 +55,20 @@ pub struct StageBlock {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blocks: Vec<StageBlock>,
     pub at: Location,
+}
+
+impl StageBlock {
+    /// Whether a name means it: its own, or that of one of its `for_each`.
+    pub fn is_named(&self, name: &str) -> bool {
+        let rest = name.strip_prefix(self.name.as_str());
+        rest.is_some_and(|rest| rest.is_empty() || self.for_each.is_some() && rest.starts_with('-'))
+    }
+
+    /// Whether a gate proves that something is gone: `when = "destroyed"`.
+    pub fn is_after_destroy(&self) -> bool {
+        let when = self.attrs.get("when");
+        matches!(when, Some(Input::Known(Value::String(word))) if word == "destroyed")
+    }
 }
 
 /// All values in blocks, whether they are known or not.

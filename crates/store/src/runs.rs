@@ -5,7 +5,7 @@
 use jiff::Timestamp;
 use model::changeset::{ChangeSet, Request};
 use model::ids::{ChangeSetId, RunId, StackName};
-use model::run::{Run, RunEvent, RunSpec, RunState, advance};
+use model::run::{Outcome, Run, RunEvent, RunSpec, RunState, advance};
 
 use crate::change_sets::{ChangeSetError, expect_row, from_json, timestamp, to_json};
 use crate::db::{Row, Tx};
@@ -104,6 +104,30 @@ impl Store {
             consumed: row.opt_text(2)?.map(str::to_owned),
             serial: row.opt_int(3)?,
         }))
+    }
+
+    /// The run that last applied a stack, or found it as it should be, whatever became of the stages after it.
+    pub async fn run_last_applied(
+        &self,
+        project: &str,
+        stack: &StackName,
+    ) -> Result<Option<Run>, ChangeSetError> {
+        let row = self
+            .db
+            .fetch_optional(
+                "SELECT r.id, r.change_set, r.stack, r.state, r.upstreams, r.settled, r.stages
+                 FROM run AS r JOIN change_set AS c ON c.id = r.change_set
+                 WHERE c.project = $1 AND r.stack = $2 AND c.action IN ('apply', 'destroy')
+                 AND (r.state LIKE '{\"stage\":\"applied\"%' OR r.state LIKE '{\"stage\":\"completing\"%'
+                 OR r.state LIKE '{\"stage\":\"finished\",\"outcome\":{\"kind\":\"applied\"%'
+                 OR r.state LIKE '{\"stage\":\"finished\",\"outcome\":{\"kind\":\"unchanged\"%'
+                 OR r.state LIKE '{\"stage\":\"finished\",\"outcome\":{\"kind\":\"untouched\"%'
+                 OR r.state LIKE '{\"stage\":\"finished\",\"outcome\":{\"kind\":\"not_done\"%')
+                 ORDER BY r.updated_at DESC, r.id DESC LIMIT 1",
+                &[project.into(), stack.as_str().into()],
+            )
+            .await?;
+        row.as_ref().map(read).transpose()
     }
 
     /// Late runs of a project whose engine left something that no state knows, and whose stack was not applied
@@ -249,6 +273,16 @@ pub(crate) async fn record(
         &[id.into(), to_json(&run.state, "a run")?.into(), at.into()],
     )
     .await?;
+    let is_done = matches!(
+        &run.state,
+        RunState::Finished {
+            outcome: Outcome::Applied { .. } | Outcome::Unchanged | Outcome::Untouched,
+            ..
+        }
+    );
+    if is_done {
+        close_exceptions(tx, id, now).await?;
+    }
     match (&before, &event) {
         (
             _,
@@ -291,7 +325,23 @@ async fn settle(
          AND EXISTS (SELECT 1 FROM run r JOIN change_set c ON c.id = r.change_set
                      WHERE r.id = $1 AND c.action = 'apply' AND c.project = break_glass.project
                      AND r.state_name = break_glass.state
+                     AND break_glass.act NOT IN ('gate_skipped', 'reinstalled')
                      AND c.request NOT LIKE '%\"policy_override\":\"%')",
+        &[run.into(), now.as_microsecond().into()],
+    )
+    .await?;
+    Ok(())
+}
+
+/// A run of the normal kind is done, its gates included: what was skipped before is caught up with.
+async fn close_exceptions(tx: &mut Tx, run: RunId, now: Timestamp) -> Result<(), ChangeSetError> {
+    tx.execute(
+        "UPDATE break_glass SET closed_at = $2 WHERE closed_at IS NULL AND reason IS NOT NULL
+         AND act IN ('gate_skipped', 'reinstalled')
+         AND EXISTS (SELECT 1 FROM run r JOIN change_set c ON c.id = r.change_set
+                     WHERE r.id = $1 AND c.action = 'apply' AND c.project = break_glass.project
+                     AND r.state_name = break_glass.state
+                     AND c.request NOT LIKE '%\"exceptions\":{%')",
         &[run.into(), now.as_microsecond().into()],
     )
     .await?;

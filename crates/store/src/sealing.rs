@@ -90,6 +90,11 @@ impl Store {
         .await
     }
 
+    /// Makes the key that pieces of this scope are sealed with, if it is new: whoever seals later waits for no disk.
+    pub async fn seal_prepare(&self, scope: &Scope) -> Result<(), StoreError> {
+        self.data_key(scope).await.map(drop)
+    }
+
     /// The data key, made if this is its first use. One that is gone although something was sealed with it is
     /// not replaced: that would only hide the loss.
     pub(crate) async fn data_key(&self, scope: &Scope) -> Result<Arc<DataKey>, StoreError> {

@@ -3,6 +3,7 @@
 //! Not here: any stand-in. Engines that misbehave are shell scripts written by the test that needs one.
 
 mod azurite;
+mod dex;
 mod dns;
 pub mod engines;
 mod gcs;
@@ -12,10 +13,12 @@ mod issuer;
 mod kubernetes;
 mod makejinja;
 mod minio;
+mod moto;
 mod postgres;
 mod program;
 mod provider;
 mod proxmox;
+mod recorded;
 pub mod said;
 mod service;
 mod sops;
@@ -24,6 +27,7 @@ mod terminal;
 mod terrane;
 
 pub use azurite::{AzureProxy, Azurite};
+pub use dex::Dex;
 pub use dns::Dns;
 pub use gcs::FakeGcs;
 pub use git_http::GitHttp;
@@ -32,8 +36,10 @@ pub use issuer::{Issuer, Signed, Token};
 pub use kubernetes::Kubernetes;
 pub use makejinja::Makejinja;
 pub use minio::Minio;
+pub use moto::Moto;
 pub use postgres::Postgres;
 pub use program::{copy_program, write_program};
+pub use recorded::{Asked, Recorded};
 pub use said::Said;
 pub use sops::{AgeKey, Sops, ssh_key};
 pub use sshd::Sshd;

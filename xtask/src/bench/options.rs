@@ -14,6 +14,10 @@ pub(crate) struct Options {
     pub(crate) memory_stacks: usize,
     /// 0: not measured.
     pub(crate) reading_stacks: usize,
+    /// Stacks of the project on which runs are measured beside their engines; 0: not measured.
+    pub(crate) run_stacks: usize,
+    /// Runs in the home before the last measurement; 0: not measured.
+    pub(crate) stored_runs: usize,
     pub(crate) terrane: PathBuf,
     /// A file called `tofu` or `terraform`.
     pub(crate) engine: PathBuf,
@@ -29,6 +33,8 @@ impl Options {
             jobs: std::thread::available_parallelism().map_or(2, std::num::NonZero::get),
             memory_stacks: 200,
             reading_stacks: 1000,
+            run_stacks: 200,
+            stored_runs: 10_000,
             terrane: root.join("target/release/terrane"),
             engine: PathBuf::new(),
             terragrunt: None,
@@ -54,6 +60,8 @@ impl Options {
                 "--jobs" => options.jobs = number()?,
                 "--memory-stacks" => options.memory_stacks = number()?,
                 "--reading-stacks" => options.reading_stacks = number()?,
+                "--run-stacks" => options.run_stacks = number()?,
+                "--stored-runs" => options.stored_runs = number()?,
                 "--terrane" => options.terrane = value.into(),
                 "--engine" => options.engine = value.into(),
                 "--terragrunt" => options.terragrunt = Some(value.into()),

@@ -45,11 +45,28 @@ pub(crate) struct Subject<'a> {
     peer: Peer,
     options: &'a Options,
     dir: &'a Path,
+    /// Of terrane.
+    home: PathBuf,
 }
 
 impl<'a> Subject<'a> {
     pub(crate) fn new(peer: Peer, options: &'a Options, dir: &'a Path) -> Self {
-        Self { peer, options, dir }
+        Self {
+            peer,
+            options,
+            dir,
+            home: dir.join("data"),
+        }
+    }
+
+    /// The same with a home elsewhere.
+    pub(crate) fn with_home(self, home: &Path) -> Self {
+        let home = home.to_owned();
+        Self { home, ..self }
+    }
+
+    pub(crate) fn home(&self) -> &Path {
+        &self.home
     }
 
     /// One apply of everything; the second one on the same copy finds nothing to change.
@@ -106,7 +123,7 @@ impl<'a> Subject<'a> {
 
     fn terrane(&self, args: &[&str]) -> Command {
         let mut command = self.command(&self.options.terrane);
-        command.args(args).arg("--data").arg(self.dir.join("data"));
+        command.args(args).arg("--data").arg(&self.home);
         command
     }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::Spread;
 use super::measure::Sample;
+use super::runs::{Figures, Runs};
 use super::subjects::Peer;
 
 pub(crate) struct Report {
@@ -16,6 +17,7 @@ pub(crate) struct Report {
     /// Stacks, and bytes at the peak.
     pub(crate) memory: Option<(usize, u64)>,
     pub(crate) reading: Option<(usize, Vec<Sample>)>,
+    pub(crate) beside: Option<Runs>,
 }
 
 pub(crate) struct Measured {
@@ -58,8 +60,15 @@ pub(crate) fn render(report: &Report) -> String {
             figure(Spread::of(&measured.unchanged, |sample| sample.cpu)),
         );
     }
+    if let Some(runs) = &report.beside {
+        text.push_str(&figures_table(runs));
+    }
     text.push_str("\n| bar | seen | at most | |\n|---|---:|---:|---|\n");
-    for (what, seen, bar, unit) in bars(report) {
+    let beside = report
+        .beside
+        .iter()
+        .flat_map(|runs| runs_bars(runs, report));
+    for (what, seen, bar, unit) in bars(report).into_iter().chain(beside) {
         let verdict = match seen {
             None => "not measured",
             Some(seen) if seen <= bar => "ok",
@@ -72,7 +81,9 @@ pub(crate) fn render(report: &Report) -> String {
 }
 
 /// What is promised: name, what was seen, the bar, the unit.
-fn bars(report: &Report) -> Vec<(String, Option<f64>, f64, &'static str)> {
+type Bar = (String, Option<f64>, f64, &'static str);
+
+fn bars(report: &Report) -> Vec<Bar> {
     use {Peer as P, Turn as T};
     let mut bars = vec![
         (
@@ -132,6 +143,110 @@ fn bars(report: &Report) -> Vec<(String, Option<f64>, f64, &'static str)> {
         ));
     }
     bars
+}
+
+/// What runs cost beside their engines, as measured.
+fn figures_table(runs: &Runs) -> String {
+    let mut text = format!(
+        "\n{} stacks, by runs in the home\n\n\
+         | | few | {} |\n|---|---:|---:|\n",
+        runs.stacks, runs.stored
+    );
+    let rows: [(&str, fn(&Figures) -> &[Sample]); 3] = [
+        ("nothing changed, wall", |seen| &seen.unchanged),
+        ("until the first engine, nothing changed", |seen| {
+            &seen.first_engine
+        }),
+        ("until the first engine, one leaf changed", |seen| {
+            &seen.leaf
+        }),
+    ];
+    for (what, of) in rows {
+        let wall = |seen| figure(Spread::of(of(seen), |sample| Some(sample.wall)));
+        let (few, many) = (wall(&runs.few), wall(&runs.many));
+        let _ = writeln!(text, "| {what} | {few} | {many} |");
+    }
+    let wall = |samples| figure(Spread::of(samples, |sample| Some(sample.wall)));
+    let _ = writeln!(
+        text,
+        "\nfirst apply, home on disk {}, in memory {}",
+        wall(&runs.on_disk),
+        wall(&runs.in_memory)
+    );
+    if !runs.terragrunt.is_empty() {
+        let _ = writeln!(
+            text,
+            "{} stacks, nothing changed, terragrunt {}",
+            runs.stacks,
+            wall(&runs.terragrunt)
+        );
+    }
+    text
+}
+
+fn runs_bars(runs: &Runs, report: &Report) -> Vec<Bar> {
+    let stacks = runs.stacks;
+    let (few, many) = (&runs.few, &runs.many);
+    let more = |few: &[Sample], many: &[Sample]| Some((median(many)? / median(few)? - 1.0) * 100.0);
+    let millis = |samples: &[Sample]| Some(median(samples)? * 1e3);
+    let faster = || Some(median(&few.unchanged)? / median(&runs.terragrunt)?);
+    let stored = |what: &str| format!("{what}, {} runs stored", runs.stored);
+    vec![
+        (
+            format!(
+                "durability, {} stacks: home on disk ÷ in memory",
+                report.stacks
+            ),
+            more(&runs.in_memory, &runs.on_disk),
+            8.0,
+            " %",
+        ),
+        (
+            format!("request to first engine, {stacks} stacks"),
+            millis(&few.first_engine),
+            150.0,
+            " ms",
+        ),
+        (
+            format!("one leaf of {stacks} changed: decided what to run"),
+            millis(&few.leaf),
+            200.0,
+            " ms",
+        ),
+        (
+            stored("more until the first engine"),
+            more(&few.first_engine, &many.first_engine),
+            10.0,
+            " %",
+        ),
+        (
+            stored("more until a changed leaf is decided"),
+            more(&few.leaf, &many.leaf),
+            10.0,
+            " %",
+        ),
+        (
+            stored("more for an apply with nothing changed"),
+            more(&few.unchanged, &many.unchanged),
+            10.0,
+            " %",
+        ),
+        (
+            format!("nothing changed ÷ terragrunt, {stacks} stacks"),
+            faster(),
+            0.25,
+            "×",
+        ),
+    ]
+}
+
+/// Seconds.
+fn median(samples: &[Sample]) -> Option<f64> {
+    Some(
+        Spread::of(samples, |sample| Some(sample.wall))?
+            .median
+            .as_secs_f64(),
+    )
 }
 
 fn ratio(report: &Report, turn: Turn, peer: Peer) -> Option<f64> {
@@ -211,6 +326,7 @@ mod tests {
             ],
             memory: Some((200, 61_000_000)),
             reading: Some((1000, vec![plain(120)])),
+            beside: None,
         };
         let expected = "
 50 stacks, 2 at once, OpenTofu v1.11.14, 1 runs: median (least–most)

@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 use model::changeset::{Action, ChangeSet, Reopen};
 
 use super::change::{self, Change, bundled};
+use super::exceptions::ExceptionArgs;
 use super::run::read_set;
 use crate::args::Global;
 use crate::{CommandError, ExitStatus, Process};
@@ -20,7 +21,9 @@ const NEWEST: &str = "newest";
 #[command(
     after_help = "Examples:\n  terrane apply\n  terrane apply network cluster\n  terrane apply changed:main --auto-approve\n  \
     terrane apply 'target:local & !label:stateful'\n  terrane apply --resume c42\n  \
-    terrane apply plan.terrane   # what `terrane plan --out plan.terrane` planned"
+    terrane apply plan.terrane   # what `terrane plan --out plan.terrane` planned\n  \
+    terrane apply k8s-prod --skip-gate k8s-prod/sso --reason \"the probe is wrong, see the ticket\"",
+    group(clap::ArgGroup::new("emergency").multiple(true))
 )]
 pub(crate) struct ApplyArgs {
     /// Stacks to apply, or the file that `terrane plan --out FILE` wrote: `NAME`, `web-*`, `target:T`, `layer:L`, `label:L`, `changed:REF`, `+NAME`, `NAME+`, `!NAME`
@@ -39,10 +42,12 @@ pub(crate) struct ApplyArgs {
     #[arg(long)]
     full: bool,
     /// Go past what policies deny, as an emergency: it stays on the record, with the reason
-    #[arg(long, requires = "reason")]
+    #[arg(long, requires = "reason", group = "emergency")]
     override_policy: bool,
+    #[command(flatten)]
+    exceptions: ExceptionArgs,
     /// Why, in a sentence
-    #[arg(long, value_name = "TEXT", requires = "override_policy")]
+    #[arg(long, value_name = "TEXT", requires = "emergency")]
     reason: Option<String>,
     /// Engines at once [default: the project's `parallelism`, else the number of cores]
     #[arg(short = 'j', long = "jobs", value_name = "N", value_parser = change::jobs)]
@@ -54,7 +59,9 @@ pub(crate) async fn apply(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
+    let exceptions = args.exceptions.read(args.reason.as_deref())?;
     let change = Change {
+        exceptions,
         selectors: args.selectors,
         all: args.all,
         auto_approve: args.auto_approve,

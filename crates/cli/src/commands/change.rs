@@ -12,11 +12,14 @@ use control::home::Settings;
 use control::projects::OpenProject;
 use control::{Control, engines, recovery, worker, writers};
 use model::changeset::{Action, ChangeSet, Reopen, Status};
+use model::exception::Exceptions;
 use model::ids::{ChangeSetId, StackName};
 use model::project::{Backend, Project};
 use model::run::Run;
 
-use super::{destroy, open_home, refuse_new_key, run, say_abandoned, selection, sound_project};
+use super::{
+    destroy, exceptions, open_home, refuse_new_key, run, say_abandoned, selection, sound_project,
+};
 use crate::args::Global;
 use crate::view::{Look, errors};
 use crate::watch::{Rest, Watcher};
@@ -45,6 +48,8 @@ pub(crate) struct Change {
     pub(crate) jobs: Option<NonZeroUsize>,
     /// Why what policies deny is applied all the same.
     pub(crate) policy_override: Option<String>,
+    /// What is done past the usual rules after the apply.
+    pub(crate) exceptions: Option<Exceptions>,
     pub(crate) destroying: Destroying,
     /// Where a plan is written, to be applied later.
     pub(crate) out: Option<PathBuf>,
@@ -127,6 +132,7 @@ pub(crate) async fn carry_out(
         exec: None,
         may_keep_state: !settings.is_ci || settings.named_home.is_some(),
         policy_override: change.policy_override.clone(),
+        exceptions: change.exceptions.clone(),
         stacks,
     };
     let mut watcher = start(&control, &open, &project, &wanted, global, process).await?;
@@ -138,6 +144,9 @@ pub(crate) async fn carry_out(
         report::say(
             "Policies were overridden; what they denied stays in `terrane run list --open`.\n",
         )?;
+    }
+    if change.exceptions.is_some() && !global.json {
+        exceptions::say_open(&control, watcher.runs()).await?;
     }
     if status.is_ok() {
         recovery::tidy_after(&control, watcher.set(), watcher.runs()).await;
@@ -420,6 +429,19 @@ async fn waits_for_others(
     let id = watcher.set().id;
     let explained = control::runs::explain(watcher.control(), id).await;
     let explained = explained.map_err(|err| CommandError::from_error(&err))?;
+    if let Some(hold) = explained.stage_hold() {
+        if global.json {
+            ending::say_outcome(watcher, ExitStatus::Waits)?;
+            return Ok(Some(ExitStatus::Waits));
+        }
+        let (on, words) = (&hold.on, hold.words());
+        let said = format!("change set {id} waits: {} is {words}", on.words());
+        let hint = format!(
+            "`terrane hold release {}` ends it, and it goes on",
+            on.name()
+        );
+        return Err(CommandError::new(said).hint(hint).status(ExitStatus::Waits));
+    }
     let owed = explained.owed();
     if owed.is_empty() {
         return Ok(None);
@@ -552,6 +574,7 @@ pub(crate) async fn go_on_with(
     let who = writers::identify(&project, &stacks, &process.env, &process.actor()).await;
     let wanted = Wanted {
         policy_override: change.policy_override.clone(),
+        exceptions: change.exceptions.clone(),
         action: set.request.action,
         in_any_case: stacks.clone(),
         auto_approve: change.auto_approve,
@@ -582,10 +605,14 @@ pub(crate) async fn go_on_with(
     }
     let change = Change {
         full: change.full,
+        exceptions: change.exceptions.clone(),
         ..Change::of(resumed.wanted.action)
     };
     let mut watcher = Watcher::drive(&control, begun, global, process);
     let status = follow(&mut watcher, &change, &project, global, process).await;
+    if change.exceptions.is_some() && !global.json {
+        exceptions::say_open(&control, watcher.runs()).await?;
+    }
     if status.is_ok() {
         recovery::tidy_after(&control, watcher.set(), watcher.runs()).await;
     }
@@ -610,6 +637,7 @@ impl Change {
             destroying: Destroying::default(),
             out: None,
             policy_override: None,
+            exceptions: None,
         }
     }
 }

@@ -79,6 +79,7 @@ pub(crate) async fn exec(
     let wanted = Wanted {
         keeps_plans: false,
         policy_override: None,
+        exceptions: None,
         action: Action::Exec,
         in_any_case: stacks.clone(),
         auto_approve: exec.kind == ExecKind::Write,

@@ -120,11 +120,10 @@ impl Asked<'_> {
     /// The stacks that are meant and publish anything, or did.
     async fn stacks(&self, words: &[String]) -> Result<Vec<StackName>, CommandError> {
         let all = &self.project.stacks;
+        let mut stacks = selection::resolve(words, &self.open, &self.project, self.process, None)?;
         if !words.is_empty() {
-            let stacks = selection::resolve(words, &self.open, &self.project, self.process, None)?;
             return Ok(stacks.into_iter().collect());
         }
-        let mut stacks = selection::resolve(words, &self.open, &self.project, self.process, None)?;
         let standing = self.standing().await?;
         stacks.retain(|stack| {
             !all[stack].stages.publish.is_empty() || standing.contains(stack.as_str())

@@ -59,7 +59,7 @@ pub(crate) async fn run(
         RunCommand::Approve(args) => approve::approve(args, global, process).await,
         RunCommand::Reject(args) => reject::reject(&args, global, process).await,
         RunCommand::Confirm(args) => Box::pin(confirm::confirm(&args, global, process)).await,
-        RunCommand::Retry(args) => retry::retry(&args, global, process).await,
+        RunCommand::Retry(args) => retry::retry(args, global, process).await,
         RunCommand::Discard(args) => discard::discard(&args, global, process).await,
     }
 }

@@ -1,6 +1,5 @@
 //! `terrane runner`: carries out one stage of one run. Started by terrane itself, never by a person.
 
-use std::io::Read as _;
 use std::path::PathBuf;
 
 use control::Control;
@@ -56,14 +55,8 @@ pub(crate) async fn runner(args: RunnerArgs) -> Result<ExitStatus, CommandError>
         "verify" => Stage::Verifying,
         _ => Stage::Planning,
     };
-    let mut values = Vec::new();
-    let read = |err: &dyn std::error::Error| {
-        CommandError::because("could not read the asker's values", err)
-    };
-    std::io::stdin()
-        .read_to_end(&mut values)
-        .map_err(|err| read(&err))?;
-    let asker: Asker = serde_json::from_slice(&values).map_err(|err| read(&err))?;
+    let asker = Asker::receive(std::io::stdin())
+        .map_err(|err| CommandError::because("could not read the asker's values", &err))?;
     let key = args.key.map(KeySource::File).or_else(|| asker.key());
     let key = key.ok_or_else(|| CommandError::new("no master key was handed over"))?;
     let store = args.store.map(StorePlace::Directory);

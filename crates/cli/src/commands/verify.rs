@@ -7,11 +7,12 @@ use control::gates::{self, Around, GateEvent, Problem, StackGates, StackGatesErr
 use model::diagnostic::Finding;
 use model::gate::{Gate, GateReport};
 use model::ids::StackName;
+use model::project::Stack;
 use serde_json::json;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::task::JoinSet;
 
-use super::{open_home, selection, sound_project};
+use super::{open_home, selection, sound_but_for};
 use crate::args::Global;
 use crate::view::progress::{Frame, Mark, Row};
 use crate::view::text::count;
@@ -44,7 +45,12 @@ pub(crate) async fn verify(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let (open, project) = sound_project(global, process)?;
+    // Who asks for one gate is not kept from it by the mistakes of another.
+    let others: &[&str] = match args.gates.as_slice() {
+        [] => &[],
+        [..] => &["gate-settings", "missing-file"],
+    };
+    let (open, project) = sound_but_for(others, global, process)?;
     let stacks = selection::resolve(&args.stacks, &open, &project, process, None)?;
     let stacks = stacks.iter().map(|name| &project.stacks[name]);
     let stacks: Vec<_> = stacks
@@ -55,12 +61,22 @@ pub(crate) async fn verify(
             .hint("a gate is a block of a stack: `gate \"http\" \"page\" { url = \"https://…\" }`")
             .status(ExitStatus::Usage));
     }
+    check_names(&stacks, &args.gates)?;
     let settings = process.settings(global)?;
     let control = open_home(&settings, &open, process, process.look(global)).await?;
     let mut ready: BTreeMap<StackName, StackGates> = BTreeMap::new();
     let mut wrong = Vec::new();
     for stack in stacks {
-        match gates::of_stack(&control, &project, stack, &process.env, &open.root).await {
+        match gates::of_stack(
+            &control,
+            &project,
+            stack,
+            &args.gates,
+            &process.env,
+            &open.root,
+        )
+        .await
+        {
             Ok(found) => {
                 ready.insert(stack.name.clone(), found);
             }
@@ -91,6 +107,15 @@ pub(crate) async fn verify(
         return Err(CommandError::said(ExitStatus::Failed));
     }
     pick(&mut ready, &args.gates)?;
+    if ready.is_empty() {
+        return Err(
+            CommandError::new("none of these gates can be looked at now")
+                .hint(
+                    "gates with `when = \"destroyed\"` are looked at once their stack is destroyed",
+                )
+                .status(ExitStatus::Usage),
+        );
+    }
     let mut watch = Watch::new(&ready, global, process);
     let mut running = JoinSet::new();
     let (events, mut heard) = unbounded_channel();
@@ -130,6 +155,24 @@ pub(crate) async fn verify(
     finish(&watch.ended, global, process)
 }
 
+/// Every gate that is asked for must be there.
+fn check_names(stacks: &[&Stack], wanted: &[String]) -> Result<(), CommandError> {
+    let all = || stacks.iter().flat_map(|stack| &stack.stages.gates);
+    for name in wanted {
+        if !all().any(|block| block.is_named(name)) {
+            return Err(no_gate(name, all().map(|block| block.name.as_str())));
+        }
+    }
+    Ok(())
+}
+
+fn no_gate<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> CommandError {
+    let names: Vec<String> = known.map(|name| format!("`{name}`")).collect();
+    CommandError::new(format!("there is no gate `{name}` here"))
+        .hint(format!("there are {}", names.join(", ")))
+        .status(ExitStatus::Usage)
+}
+
 /// Only the gates that were asked for, and what they come after.
 fn pick(
     ready: &mut BTreeMap<StackName, StackGates>,
@@ -143,10 +186,7 @@ fn pick(
         let mut all = ready.values().flat_map(|found| &found.gates);
         if !all.any(|gate| named(gate, name)) {
             let all = ready.values().flat_map(|found| &found.gates);
-            let names: Vec<String> = all.map(|gate| format!("`{}`", gate.name)).collect();
-            return Err(CommandError::new(format!("there is no gate `{name}` here"))
-                .hint(format!("there are {}", names.join(", ")))
-                .status(ExitStatus::Usage));
+            return Err(no_gate(name, all.map(|gate| gate.name.as_str())));
         }
     }
     for found in ready.values_mut() {

@@ -49,6 +49,9 @@ pub fn failure(stack: &str, report: &GateReport, look: Look) -> String {
                 text::clean(after)
             );
         }
+        Verdict::Skipped { .. } => {
+            return format!("{title} was {}\n", text::clean(&report.verdict.brief()));
+        }
         Verdict::Passed | Verdict::Failed { .. } | Verdict::CannotLook { .. } => {
             let tries = text::count(usize::try_from(report.tries).unwrap_or(0), "look");
             let took = human(between(report.began, report.ended));
@@ -56,7 +59,7 @@ pub fn failure(stack: &str, report: &GateReport, look: Look) -> String {
         }
     };
     match &report.verdict {
-        Verdict::Passed | Verdict::NotTried { .. } => {}
+        Verdict::Passed | Verdict::NotTried { .. } | Verdict::Skipped { .. } => {}
         Verdict::CannotLook { why } => row(&mut out, "could not look", why, look),
         Verdict::Failed { misses } => {
             let since = since(report);

@@ -57,12 +57,23 @@ pub enum StackResult {
     /// A policy objected, before or after it was planned.
     Denied(Failure),
     Failed(Failure),
-    /// Applied, but a stage after it did not pass.
-    NotDone(Failure),
+    /// Applied or destroyed, but a stage after it did not pass.
+    NotDone(NotDone),
     /// Stopped by a person.
     Interrupted(Failure),
     /// Whoever did it was lost: it may or may not have happened.
     Unknown(Failure),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotDone {
+    pub failure: Failure,
+    /// `r44`
+    pub run: String,
+    /// Somebody stopped it: nothing is broken.
+    pub is_interrupted: bool,
+    /// The stage may be tried again; else what was said about it names the way on.
+    pub can_go_on: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,7 +128,7 @@ pub fn render(outcome: &Outcome, look: Look) -> String {
     let mut out = String::new();
     for stack in &outcome.stacks {
         let name = text::pad(&clean(&stack.stack), widest.unwrap_or(0));
-        out.push_str(&stack_block(&stack.result, &name, look));
+        out.push_str(&stack_block(&stack.result, outcome.deed, &name, look));
     }
     out.push('\n');
     out.push_str(&verdict(outcome, look));
@@ -147,7 +158,7 @@ fn done(outcome: &Outcome) -> String {
 }
 
 /// A stack in a change set that did not end well; what is as it was needs no line.
-fn stack_block(result: &StackResult, name: &str, look: Look) -> String {
+fn stack_block(result: &StackResult, deed: Deed, name: &str, look: Look) -> String {
     let line = |mark: Mark, words: &str| format!("{} {name}   {words}\n", mark.painted(look));
     match result {
         StackResult::Changed
@@ -177,13 +188,16 @@ fn stack_block(result: &StackResult, name: &str, look: Look) -> String {
             line(Mark::Failed, &failure.headline("failed while"))
                 + &failure.body("the failure", look)
         }
-        StackResult::NotDone(failure) => {
+        StackResult::NotDone(not_done) => {
+            let failure = &not_done.failure;
             // In `applying` itself only the hooks after it are left.
             let how = match failure.stage.as_str() {
-                "applying" => "applied, not done: a hook failed after",
-                _ => "applied, not done: failed while",
+                _ if not_done.is_interrupted => "interrupted while",
+                "applying" => "a hook failed after",
+                _ => "failed while",
             };
-            line(Mark::Failed, &failure.headline(how)) + &failure.body("the failure", look)
+            let how = format!("{}: {how}", deed.not_done());
+            line(Mark::Failed, &failure.headline(&how)) + &failure.body("the failure", look)
         }
         StackResult::Interrupted(failure) => {
             line(Mark::Failed, &failure.headline("interrupted while"))
@@ -236,7 +250,7 @@ fn verdict(outcome: &Outcome, look: Look) -> String {
     let counts = [
         (tally.denied, "denied"),
         (tally.failed, "failed"),
-        (tally.not_done, "applied, not done"),
+        (tally.not_done, outcome.deed.not_done()),
         (tally.interrupted, "interrupted"),
         (tally.unknown, "unknown"),
         (tally.skipped, "skipped"),
@@ -270,13 +284,33 @@ fn way_on(outcome: &Outcome, tally: &Tally) -> Vec<String> {
         let stack = clean(&stack.stack);
         format!("`terrane destroy {stack}+` destroys its dependents first")
     }));
-    let command = match outcome.deed {
-        Deed::Apply => format!(
+    let not_done: Vec<&NotDone> = outcome
+        .stacks
+        .iter()
+        .filter_map(|stack| match &stack.result {
+            StackResult::NotDone(not_done) => Some(not_done),
+            _ => None,
+        })
+        .collect();
+    let others = tally.denied + tally.failed + tally.interrupted + tally.unknown;
+    let command = match (outcome.deed, not_done.as_slice()) {
+        // One run, and what waits for it, is all that is left.
+        (Deed::Apply, [only]) if others == 0 => {
+            if !only.can_go_on {
+                return hints; // what was said about it names the way on
+            }
+            format!("`terrane run retry {}` goes on there", clean(&only.run))
+        }
+        (Deed::Apply, _) => format!(
             "`terrane apply --resume {}` runs what is left",
             clean(&outcome.change_set)
         ),
-        Deed::Destroy => "the same command again destroys what is left".to_owned(),
+        (Deed::Destroy, [_, ..]) if others == 0 => {
+            "the same command again looks at what is left".to_owned()
+        }
+        (Deed::Destroy, _) => "the same command again destroys what is left".to_owned(),
     };
+    let is_broken = tally.failed > 0 || not_done.iter().any(|one| !one.is_interrupted);
     if tally.denied > 0 {
         hints.push(format!("change what is denied, then {command}"));
         let verb = match outcome.deed {
@@ -286,15 +320,22 @@ fn way_on(outcome: &Outcome, tally: &Tally) -> Vec<String> {
         hints.push(format!(
             "in an emergency, `terrane {verb} --override-policy --reason \"…\"` goes past it, on the record"
         ));
-    } else if tally.failed + tally.not_done > 0 {
+    } else if is_broken {
         hints.push(format!("fix the cause, then {command}"));
-    } else if tally.interrupted > 0 {
+    } else if tally.interrupted + tally.not_done > 0 {
         hints.push(command);
     }
     hints
 }
 
 impl Deed {
+    fn not_done(self) -> &'static str {
+        match self {
+            Self::Apply => "applied, not done",
+            Self::Destroy => "destroyed, not done",
+        }
+    }
+
     fn past(self) -> &'static str {
         match self {
             Self::Apply => "applied",

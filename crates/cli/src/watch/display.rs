@@ -1,6 +1,7 @@
 //! Where frames go: redrawn in place on a terminal, as plain lines elsewhere, nowhere for `--json`.
 
 use std::io;
+use std::time::Duration;
 
 use crate::args::Global;
 use crate::view::Look;
@@ -56,6 +57,19 @@ impl Display {
             Self::Live { live, size } => live.print(words, *size).map_err(|err| failed(&err)),
             Self::Plain(_) => report::say(words),
             Self::Silent => Ok(()),
+        }
+    }
+
+    /// Says in a log what something that is under way still waits for.
+    pub(crate) fn still(
+        &mut self,
+        elapsed: Duration,
+        stack: &str,
+        words: &str,
+    ) -> Result<(), CommandError> {
+        match self {
+            Self::Plain(plain) => report::say(&plain.still(elapsed, stack, words)),
+            Self::Live { .. } | Self::Silent => Ok(()),
         }
     }
 

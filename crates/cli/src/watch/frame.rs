@@ -174,10 +174,11 @@ fn finished(outcome: &Outcome, action: Action) -> (Mark, String) {
         }
         Outcome::NotDone { problem, .. } => {
             let first = problem.message.lines().next().unwrap_or_default();
-            (
-                Mark::Failed,
-                format!("applied, {}: {first}", outcome.word()),
-            )
+            let done = match action {
+                Action::Destroy => "destroyed",
+                Action::Plan | Action::Apply | Action::Exec => "applied",
+            };
+            (Mark::Failed, format!("{done}, {}: {first}", outcome.word()))
         }
         Outcome::Skipped {
             because: Skip::Poisoned { by, .. },

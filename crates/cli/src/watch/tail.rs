@@ -6,6 +6,7 @@ use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::PathBuf;
 
 use control::Control;
+use control::runner::STILL;
 use model::engine_event::{EngineEvent, EventKind, EventReader};
 use model::ids::RunId;
 use model::run::{Run, RunState, Stage};
@@ -20,6 +21,8 @@ struct Tail {
     now: Option<String>,
     /// Written by a stage of ours, not by an engine.
     is_ours: bool,
+    /// What it said that it still waits for, and nobody has been told yet.
+    still: Option<String>,
 }
 
 impl Tails {
@@ -55,6 +58,14 @@ impl Tails {
         }
     }
 
+    /// What runs said since the last call that they still wait for.
+    pub(super) fn take_still(&mut self) -> Vec<(RunId, String)> {
+        let tails = self.0.iter_mut();
+        tails
+            .filter_map(|(run, tail)| Some((*run, tail.still.take()?)))
+            .collect()
+    }
+
     /// What the engine of a run is busy with.
     pub(super) fn now(&self, run: RunId) -> Option<&str> {
         self.0.get(&run)?.now.as_deref()
@@ -66,6 +77,7 @@ impl Tail {
         Self {
             path,
             is_ours,
+            still: None,
             read: 0,
             reader: EventReader::default(),
             now: None,
@@ -87,6 +99,9 @@ impl Tail {
         }
         self.read += new.len() as u64;
         for event in self.reader.push(&new) {
+            if self.is_ours && matches!(&event.kind, EventKind::Other(kind) if kind == STILL) {
+                self.still = Some(event.message.clone());
+            }
             if let Some(words) = describe(&event, self.is_ours) {
                 self.now = Some(words);
             }

@@ -36,6 +36,22 @@ fn one_job_means_one_engine_at_a_time() {
 }
 
 #[test]
+fn two_jobs_mean_two_engines_though_a_third_run_has_begun() {
+    // Whoever finds two others at work fails.
+    let one_of_two = resource(
+        "one_of_two",
+        "",
+        "for n in 1 2; do if mkdir ROOT/busy$n; then sleep 0.1; rmdir ROOT/busy$n; exit 0; fi; done; exit 1",
+    );
+    let story = ["a", "b", "c", "d", "e", "f"]
+        .into_iter()
+        .fold(Story::new("tofu"), |story, name| {
+            story.stack(name, "", &one_of_two)
+        });
+    let _ = story.cli(&["apply", "--auto-approve", "-j", "2"]).expect(0);
+}
+
+#[test]
 fn a_chain_hands_its_values_on() {
     let story = Story::new("tofu")
         .stack("third", &takes("second"), &link("third"))

@@ -231,7 +231,7 @@ fn what_an_engine_left_behind_is_named_by_who_waits_for_it() {
     story.wait_until("the reason", || {
         second
             .stderr_so_far()
-            .contains("which an engine that is gone left behind")
+            .contains("which a runner or engine that is gone left behind")
     });
     let list = story.cli(&["run", "list"]).expect(0);
     assert!(list.stdout.contains("waits for process"), "{list}");

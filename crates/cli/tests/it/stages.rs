@@ -77,11 +77,10 @@ fn a_gate_that_fails_keeps_dependents_and_a_retry_goes_on_there() {
                     seen       exit code 1
                   see also: test -e ROOT/open
                 `terrane verify base` looks again at any time
-                `terrane run retry r1` goes on there
               top    skipped, poisoned by `base`
 
             error: change set c1 stopped: 1 applied, not done, 1 skipped
-            hint: fix the cause, then `terrane apply --resume c1` runs what is left
+            hint: fix the cause, then `terrane run retry r1` goes on there
             [exit 5]
             ");
         }
@@ -175,13 +174,12 @@ fn a_run_that_waits_for_a_gate_can_be_cancelled() {
     change set c1: apply on `local`
       top    skipped, poisoned by `base`
     ✗ base   applied, not verified: cancelled by WHO: later
-    ✗ base   applied, not done: failed while verifying, after 0 s
+    ✗ base   applied, not done: interrupted while verifying, after 0 s
         cancelled by WHO: later
-        `terrane run retry r1` goes on there
       top    skipped, poisoned by `base`
 
     error: change set c1 stopped: 1 applied, not done, 1 skipped
-    hint: fix the cause, then `terrane apply --resume c1` runs what is left
+    hint: `terrane run retry r1` goes on there
     [exit 130]
     ");
 }
@@ -209,4 +207,140 @@ fn who_waits_for_the_apply_alone_goes_on() {
         .stack("top", &text, &link("top"));
     drop(story.cli(&["apply", "--auto-approve"]).expect(5));
     assert_eq!(story.made(), ["base", "top"]);
+}
+
+/// A stack with an address of its own, whose absence is proven after its destroy.
+fn vanishing(address: &str) -> Story {
+    let base = format!(
+        "{}output \"address\" {{ value = \"{address}\" }}\n",
+        noted("base")
+    );
+    let gates = r#"
+  gate "tcp" "up" {
+    address  = output.address
+    failures = 1
+  }
+  gate "tcp" "gone" {
+    address  = output.address
+    absent   = true
+    when     = "destroyed"
+    failures = 1
+  }"#;
+    Story::new("tofu").stack("base", gates, &base)
+}
+
+#[test]
+fn a_destroy_is_done_when_what_was_there_is_gone() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let story = vanishing(&address);
+    let port = address.rsplit_once(':').unwrap().1.to_owned();
+    let level = |text: String| text.replace(&address, "ADDRESS").replace(&port, "PORT");
+    drop(story.cli(&["apply", "--auto-approve"]).expect(0));
+    // While it is there, only what must be there is looked at.
+    let said = story.cli(&["verify"]).expect(0);
+    assert_snapshot!(level(said.stdout), @"
+    ✓ up   tcp   ADDRESS listens
+    1 of 1 gate passed
+    ");
+    let said = story.cli(&["destroy", "--auto-approve"]).expect(5);
+    assert_snapshot!(level(essence(&said)), @"
+    change set c2: destroy on `local`
+    ✗ base   destroyed, not verified: 0 of 1 gate passed
+    ✗ base   destroyed, not done: failed while verifying, after 0 s
+        0 of 1 gate passed
+        gate `gone` (tcp)
+          ADDRESS
+            expected   no listener
+            seen       ADDRESS listens
+          see also: nc -vz 127.0.0.1 PORT
+        `terrane verify base` looks again at any time
+
+    error: change set c2 stopped: 1 destroyed, not done
+    hint: fix the cause, then the same command again looks at what is left
+    [exit 5]
+    ");
+    let said = story.cli(&["run", "list", "--all"]).expect(0);
+    let lines = said.stdout.lines().filter(|line| line.contains("r2"));
+    assert_snapshot!(level(lines.collect()), @"
+    c2    r2    base    destroyed, not done     –   not verified: 0 of 1 gate passed
+    ");
+    drop(story.cli(&["verify"]).expect(5));
+
+    drop(listener);
+    let said = story.cli(&["verify"]).expect(0);
+    assert_snapshot!(level(said.stdout), @"
+    ✓ gone   tcp   no listener: connection refused
+    1 of 1 gate passed
+    ");
+    // The values are those from before, however often it is looked at.
+    let said = story.cli(&["destroy", "--auto-approve"]).expect(0);
+    assert_snapshot!(level(essence(&said)), @"
+    change set c3: destroy on `local`
+      base   no changes
+    Done: 1 stack unchanged in 0 s.
+    [exit 0]
+    ");
+}
+
+#[test]
+fn without_a_terminal_it_is_said_what_is_missing() {
+    let story = story("tofu", "10m");
+    let apply = story.start("apply", &["apply", "base", "--auto-approve"]);
+    story.wait_until("a word about the gate", || {
+        let logs = files(&story.home()).into_iter();
+        let mut logs = logs.filter(|path| path.ends_with("r1/verify.jsonl"));
+        logs.any(|log| fs::read_to_string(log).is_ok_and(|log| log.contains("still waits")))
+    });
+    // Whoever watches reads it within a second; what they print is seen when all is over.
+    story.wait_until("what is said", || {
+        fs::read_to_string(story.root().join("apply.err")).is_ok_and(|said| said.contains("still"))
+    });
+    open(&story);
+    let said = apply.wait().expect(0);
+    let line = said
+        .stderr
+        .lines()
+        .find(|line| line.contains("still waits"));
+    let line = line.unwrap_or_default();
+    assert!(
+        line.contains("● base   still waits after"),
+        "{}",
+        said.stderr
+    );
+    assert!(
+        line.ends_with("for `open` (test: exit code 1)"),
+        "{}",
+        said.stderr
+    );
+}
+
+#[test]
+fn a_step_whose_runner_is_killed_does_not_run_beside_its_repetition() {
+    let base = format!("{}output \"name\" {{ value = \"base\" }}\n", noted("base"));
+    let step = "bootstrap \"command\" { run = [\"sh\", \"step.sh\"] }";
+    let story = Story::new("tofu").stack("base", step, &base);
+    let root = story.root().display().to_string();
+    // Two at once would leave `twice`; the first one goes on only when it is told to.
+    story.write(
+        "step.sh",
+        &format!(
+            "cd {root} || exit 1\nmkdir busy || touch twice\necho began >> steps\n\
+             while [ -d {root} ] && [ ! -e step.go ]; do sleep 0.05; done\nrmdir busy\n"
+        ),
+    );
+    let steps = || fs::read_to_string(story.root().join("steps")).unwrap_or_default();
+    let apply = story.start("apply", &["apply", "--auto-approve"]);
+    story.wait_until("the step", || steps().lines().count() == 1);
+    testkit::kill(story.runner("r1"));
+    // Everybody who looks sees who is in the way, and nobody begins it again.
+    story.wait_until("what is in the way", || {
+        let said = story.cli(&["run", "list"]);
+        said.stdout.contains("waits for process")
+    });
+    assert_eq!(steps(), "began\n");
+    story.open("step");
+    drop(apply.wait().expect(0));
+    assert_eq!(steps(), "began\nbegan\n");
+    assert!(!story.root().join("twice").exists());
 }

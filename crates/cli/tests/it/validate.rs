@@ -395,3 +395,117 @@ fn a_written_value_must_fit_the_type_of_its_variable() {
     [exit 1]
     ");
 }
+
+#[test]
+fn stages_that_can_never_work_are_found_before_anything_is_applied() {
+    let stages = r#"
+  bootstrap "argocd" {
+    kubeconfig = output.kubeconfig
+    version    = "v3.5.6"
+    manifests  = ["bootstrap/install.yaml"]
+    digest     = "sha256:123"
+    timeout    = "0s"
+  }
+  gate "dns" "zone" {
+    names    = ["www.example.io"]
+    expect   = "203.0.113.300"
+    interval = "0s"
+  }
+  gate "tcp" "ssh" { address = "bastion.example.io:99999" }
+  gate "http" "page" {
+    url   = "ftp://www.example.io"
+    body  = "("
+    after = ["shop"]
+  }
+  gate "http" "shop" {
+    url   = output.url
+    after = ["page"]
+  }
+  gate "command" "smoke" { run = ["./scripts/smoke.sh"] }
+  gate "equal" "published" { values = [output.name, fact.runtime["nobody.yaml"].name] }"#;
+    let outputs = r#"output "kubeconfig" { value = "" }
+output "url" { value = "" }
+output "name" { value = "" }
+"#;
+    let test = one_stack(stages, outputs);
+    let file = test.read("terrane.hcl");
+    let facts = "facts \"runtime\" { repository = \"https://example.io/facts.git\" }\n";
+    test.write("terrane.hcl", &format!("{file}{facts}"));
+    let said = test.cli(&["validate"]).expect(1);
+    assert_snapshot!(shown(&test, &said), @r#"
+    ── stderr
+    error: there is no file or directory `bootstrap/install.yaml`
+      --> terrane.hcl:14:3
+       |
+    14 |   bootstrap "argocd" {
+       |   ^^^^^^^^^^^^^^^^^^ this bootstrap uses it
+
+    error: `sha256:123` is not a digest
+      --> terrane.hcl:18:18
+       |
+    18 |     digest     = "sha256:123"
+       |                  ^^^^^^^^^^^^ `digest` wants a digest such as `sha256:…`
+
+    error: a step without time cannot end well
+      --> terrane.hcl:19:18
+       |
+    19 |     timeout    = "0s"
+       |                  ^^^^ here
+       |
+       = hint: leave it out for the usual limits, or write one such as `15m`
+
+    error: gate `zone`: `expect` `203.0.113.300` is no address
+      --> terrane.hcl:23:16
+       |
+    23 |     expect   = "203.0.113.300"
+       |                ^^^^^^^^^^^^^^^ here
+
+    error: gate `zone`: `interval` wants at least `1s`
+      --> terrane.hcl:24:16
+       |
+    24 |     interval = "0s"
+       |                ^^^^ here
+
+    error: gate `ssh`: `address` wants `host:port`, this is `bastion.example.io:99999`
+      --> terrane.hcl:26:32
+       |
+    26 |   gate "tcp" "ssh" { address = "bastion.example.io:99999" }
+       |                                ^^^^^^^^^^^^^^^^^^^^^^^^^^ here
+
+    error: gate `page`: `url` wants `https://HOST/…` or `http://HOST/…`, this is `ftp://www.example.io`
+      --> terrane.hcl:28:13
+       |
+    28 |     url   = "ftp://www.example.io"
+       |             ^^^^^^^^^^^^^^^^^^^^^^ here
+
+    error: gate `page`: `body` `(` is not a pattern
+      --> terrane.hcl:29:13
+       |
+    29 |     body  = "("
+       |             ^^^ here
+
+    error: gates wait for each other: `page` after `shop` after `page`
+      --> terrane.hcl:30:13   `page` waits here
+      --> terrane.hcl:34:13   `shop` waits here
+      = hint: leave one of them out of `after`
+
+    error: there is no program `./scripts/smoke.sh`
+      --> terrane.hcl:36:3
+       |
+    36 |   gate "command" "smoke" { run = ["./scripts/smoke.sh"] }
+       |   ^^^^^^^^^^^^^^^^^^^^^^ this block runs it
+       |
+       = hint: a program of the project is named by its path, from the project's root
+
+    warning: no stack of this project publishes `nobody.yaml` to `runtime`
+      --> terrane.hcl:37:53
+       |
+    37 |   gate "equal" "published" { values = [output.name, fact.runtime["nobody.yaml"].name] }
+       |                                                     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ read here
+
+    10 errors and 1 warning in terrane.hcl
+    [exit 1]
+    "#);
+    // A plan says the same, and does not begin.
+    drop(test.cli(&["plan"]).expect(1));
+}

@@ -284,6 +284,18 @@ fn gates_that_cannot_be_looked_at() {
        |
        = hint: it declares no outputs
 
+    error: gate `certificate`: `port` wants a port, from 1 to 65535
+      --> terrane.hcl:21:12
+       |
+    21 |     port = 70000
+       |            ^^^^^ here
+
+    error: gate `port`: `address` wants `host:port`, this is `www.example.io`
+      --> terrane.hcl:24:15
+       |
+    24 |     address = "www.example.io"
+       |               ^^^^^^^^^^^^^^^^ here
+
     error: there is no gate `nothing` in stack `app`
       --> terrane.hcl:25:15
        |
@@ -292,7 +304,7 @@ fn gates_that_cannot_be_looked_at() {
        |
        = hint: there are `certificate`, `names` and `port`
 
-    2 errors in terrane.hcl
+    4 errors in terrane.hcl
     [exit 1]
     "#);
     assert_snapshot!(one_stack("", "").cli(&["verify"]).expect(64), @r#"
@@ -301,4 +313,33 @@ fn gates_that_cannot_be_looked_at() {
     hint: a gate is a block of a stack: `gate "http" "page" { url = "https://…" }`
     [exit 64]
     "#);
+}
+
+#[test]
+fn one_gate_is_looked_at_whatever_is_wrong_with_others() {
+    let gates = r#"
+  gate "command" "fine" { run = ["true"] }
+  gate "command" "first" { run = ["true"] }
+  gate "command" "second" {
+    run   = ["true"]
+    after = ["first"]
+  }
+  gate "tcp" "nonsense" { address = "nowhere" }
+  gate "tcp" "missing" { address = output.ports.ssh }"#;
+    let test = one_stack("", "output \"ports\" { value = {} }\n");
+    drop(test.cli(&["apply", "--auto-approve"]).expect(0));
+    let file = test.read("terrane.hcl");
+    let at = file.rfind('}').unwrap();
+    test.write("terrane.hcl", &format!("{}{gates}\n}}\n", &file[..at]));
+    drop(test.cli(&["verify"]).expect(1));
+    let said = test
+        .cli(&["verify", "--gate", "second", "--gate", "fine"])
+        .expect(0);
+    assert_snapshot!(said.stdout, @"
+    ✓ fine     command   true: exit code 0
+    ✓ first    command   true: exit code 0
+    ✓ second   command   true: exit code 0
+    3 of 3 gates passed
+    ");
+    drop(test.cli(&["verify", "--gate", "nonsense"]).expect(1));
 }

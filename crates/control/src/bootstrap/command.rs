@@ -1,17 +1,16 @@
 //! A step of the project's own: a program with outputs in its environment.
 
 use std::ffi::OsString;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use drivers::process::{Capture, capture, find_program};
+use drivers::process::{Capture, Keeper, capture, find_program, remove_when_gone};
 use model::bootstrap::CommandStep;
 use model::masking::Mask;
 use model::secret::Secret;
-use tempfile::NamedTempFile;
 
 use super::{Done, Failure, Ground, told};
+use crate::runner::write_private;
 
 /// As much of what it says is kept, of its end.
 const KEPT_LINES: usize = 20;
@@ -28,9 +27,9 @@ pub(super) async fn run(
     for (name, value) in &step.env {
         env.set_secret(name, value.clone());
     }
-    let file = kubeconfig.map(in_memory).transpose()?;
+    let file = kubeconfig.map(InMemory::new).transpose()?;
     if let Some(file) = &file {
-        env.set("KUBECONFIG", file.path().to_string_lossy());
+        env.set("KUBECONFIG", file.path.to_string_lossy());
     }
     let (name, args) = step
         .run
@@ -45,6 +44,7 @@ pub(super) async fn run(
     let call = Capture {
         timeout: limit,
         limit: MAX_SAID,
+        held: ground.held,
         ..Capture::new(&program, &args, ground.source, &env)
     };
     let said = capture(call)
@@ -73,28 +73,42 @@ fn locate(name: &str, path: &str, source: &Path) -> Option<PathBuf> {
     Some(source.join(name)).filter(|program| program.is_file())
 }
 
-/// Programs want a kubeconfig as a file: one that only we may read, in memory, and gone with the step.
-fn in_memory(kubeconfig: &Secret) -> Result<NamedTempFile, Failure> {
-    let place = Path::new("/dev/shm");
-    let refused = |why: String| Failure {
-        hint: Some(
-            "hand it to the program in `env`, without `kubeconfig`, and let it keep it".to_owned(),
-        ),
-        ..Failure::new(why)
-    };
-    if !place.is_dir() {
-        return Err(refused(
-            "this machine has no place in memory for the kubeconfig".to_owned(),
-        ));
+/// Programs want a kubeconfig as a file: one that only we may read, in memory, and gone with the step, or with us if we
+/// are killed.
+struct InMemory {
+    path: PathBuf,
+    _keeper: Keeper,
+}
+
+impl InMemory {
+    fn new(kubeconfig: &Secret) -> Result<Self, Failure> {
+        let place = Path::new("/dev/shm");
+        let refused = |why: String| Failure {
+            hint: Some(
+                "hand it to the program in `env`, without `kubeconfig`, and let it keep it"
+                    .to_owned(),
+            ),
+            ..Failure::new(why)
+        };
+        if !place.is_dir() {
+            return Err(refused(
+                "this machine has no place in memory for the kubeconfig".to_owned(),
+            ));
+        }
+        let written = || {
+            let dir = tempfile::Builder::new()
+                .prefix("terrane-")
+                .tempdir_in(place)?;
+            let keeper = remove_when_gone(dir.path())?;
+            let path = dir.keep().join("kubeconfig");
+            write_private(&path, kubeconfig.expose().as_bytes())?;
+            Ok::<_, std::io::Error>(Self {
+                path,
+                _keeper: keeper,
+            })
+        };
+        written().map_err(|err| refused(format!("could not keep the kubeconfig in memory: {err}")))
     }
-    let written = || {
-        let mut file = tempfile::Builder::new()
-            .prefix("terrane-")
-            .tempfile_in(place)?;
-        file.write_all(kubeconfig.expose().as_bytes())?;
-        Ok::<_, std::io::Error>(file)
-    };
-    written().map_err(|err| refused(format!("could not keep the kubeconfig in memory: {err}")))
 }
 
 fn end_of(text: &str) -> Vec<String> {

@@ -1,6 +1,6 @@
 //! A change set whose plans were made elsewhere: put together from a bundle, and checked as any other.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::io;
 
@@ -132,7 +132,9 @@ pub async fn begin_bundled(
         let stack = stack.clone();
         return Err(BeginBundleError::NoStack { stack });
     }
-    checks::check_holds(control, project, wanted).await?;
+    checks::check_holds(control, project, wanted, &BTreeSet::new()).await?;
+    checks::check_exceptions(project, wanted)?;
+    checks::check_upstreams_done(control, project, wanted).await?;
     for name in &wanted.stacks {
         let stack = &project.stacks[name];
         checks::may(project, stack, wanted)?;
@@ -195,6 +197,7 @@ async fn insert(
         exec: None,
         keeps_plans: false,
         bundle: Some(bundle.origin.clone()),
+        exceptions: wanted.exceptions.clone(),
         origin: Origin::Person,
         approvals: approvals(project, wanted),
         ..bundle.request.clone()
@@ -266,6 +269,7 @@ fn events(planned: &Planned, confirmed: bool) -> Vec<RunEvent> {
             RunEvent::NothingToChange {
                 consumed: None,
                 serial: None,
+                lineage: None,
                 then: None,
             },
         ],
@@ -289,7 +293,7 @@ async fn see_outputs(
     specs: &[RunSpec],
 ) -> Result<(), BeginBundleError> {
     let needed = specs.iter().flat_map(|spec| spec.output_states.keys());
-    let needed: std::collections::BTreeSet<&StackName> = needed.collect();
+    let needed: BTreeSet<&StackName> = needed.collect();
     for stack in needed {
         let Some(upstream) = project.stacks.get(stack) else {
             continue;

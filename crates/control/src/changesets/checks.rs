@@ -3,18 +3,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use drivers::snapshot::Snapshot;
-use model::changeset::{Action, Dependent};
+use model::changeset::{Action, Dependent, reopen};
 use model::graph::Graph;
 use model::hold::HoldOn;
 use model::ids::StackName;
 use model::project::{Backend, EdgeKind, Project, Stack};
+use model::run::{Outcome, Run, RunState, Stage};
 use model::state::{Contents, StateFacts};
 
-use super::{PrepareError, Wanted, is_ours};
-use crate::Control;
+use super::{PrepareError, Resumed, Wanted, is_ours};
+use crate::applied::{self, LookError};
 use crate::outputs::{self, OutputsError};
 use crate::projects::OpenProject;
 use crate::render::check_fresh;
+use crate::{Control, upstreams};
 
 /// Whether who asks, and this machine, may do it at all.
 pub(super) fn may(project: &Project, stack: &Stack, wanted: &Wanted) -> Result<(), PrepareError> {
@@ -93,11 +95,12 @@ fn in_the_way(paths: &BTreeSet<&str>, dir: &str, file: &str) -> Option<String> {
     found.or_else(first_below)
 }
 
-/// Nothing is applied where a person said not to.
+/// Nothing is applied where a person said not to. `free`: stacks of which nothing is written.
 pub(super) async fn check_holds(
     control: &Control,
     project: &Project,
     wanted: &Wanted,
+    free: &BTreeSet<StackName>,
 ) -> Result<(), PrepareError> {
     if !wanted.changes() {
         return Ok(());
@@ -107,7 +110,7 @@ pub(super) async fn check_holds(
         .store
         .hold_list_active(control.home.project(), control.now());
     let hold = active.await?.into_iter().find(|hold| match &hold.on {
-        HoldOn::Stack(stack) => wanted.stacks.contains(stack),
+        HoldOn::Stack(stack) => wanted.stacks.contains(stack) && !free.contains(stack),
         HoldOn::Lane(lane) => lanes.contains(lane),
     });
     match hold {
@@ -116,6 +119,107 @@ pub(super) async fn check_holds(
         }),
         None => Ok(()),
     }
+}
+
+/// The stacks of a change set that is opened again whose holds do not matter: nothing of them is begun, or only their
+/// gates are looked at.
+pub(super) async fn free_of_holds(
+    control: &Control,
+    resumed: &Resumed,
+) -> Result<BTreeSet<StackName>, PrepareError> {
+    let runs = control.store.run_list(resumed.set.id).await?;
+    let again = reopen(&resumed.set, &runs, resumed.what)?;
+    let writes = |run: &Run| match &run.state {
+        RunState::Finished {
+            outcome: Outcome::NotDone { problem, .. },
+            ..
+        } => problem.stage != Stage::Verifying,
+        _ => true,
+    };
+    let free = runs
+        .iter()
+        .filter(|run| !again.contains(&run.id) || !writes(run));
+    Ok(free.map(|run| run.stack.clone()).collect())
+}
+
+/// A stage is tried again on the state that its run left, and on no other.
+pub(super) async fn check_state(
+    control: &Control,
+    project: &Project,
+    run: &Run,
+) -> Result<(), PrepareError> {
+    let is_applied = matches!(
+        run.state,
+        RunState::Finished {
+            outcome: Outcome::NotDone { .. },
+            ..
+        }
+    );
+    if !is_applied {
+        return Ok(());
+    }
+    let state = control.state_name(&project.stacks[&run.stack].state);
+    match applied::moved(control, run.id, &run.stack, &state).await {
+        Ok(None) => Ok(()),
+        Ok(Some(moved)) => Err(PrepareError::StateMoved(Box::new(moved))),
+        Err(LookError::History(err)) => Err(err.into()),
+        Err(LookError::State(err)) => Err(PrepareError::Reserve(err)),
+    }
+}
+
+/// What is skipped or taken back as an emergency must be there.
+pub(super) fn check_exceptions(project: &Project, wanted: &Wanted) -> Result<(), PrepareError> {
+    let Some(exceptions) = &wanted.exceptions else {
+        return Ok(());
+    };
+    for skipped in &exceptions.skip_gates {
+        let stack = project.stacks.get(&skipped.stack);
+        let stack = stack.filter(|stack| wanted.stacks.contains(&stack.name));
+        let Some(stack) = stack else {
+            return Err(PrepareError::NoSuchGate {
+                gate: skipped.clone(),
+                known: Vec::new(),
+            });
+        };
+        let gates = &stack.stages.gates;
+        if !gates.iter().any(|gate| gate.is_named(&skipped.gate)) {
+            return Err(PrepareError::NoSuchGate {
+                gate: skipped.clone(),
+                known: gates.iter().map(|gate| gate.name.clone()).collect(),
+            });
+        }
+    }
+    let installs = |name: &StackName| {
+        let mut blocks = project.stacks[name].stages.bootstrap.iter();
+        blocks.any(|block| block.kind != "command")
+    };
+    if exceptions.reinstall && !wanted.stacks.iter().any(installs) {
+        return Err(PrepareError::NothingToReinstall);
+    }
+    Ok(())
+}
+
+/// Nothing is applied onto a stack whose gates did not pass.
+pub(super) async fn check_upstreams_done(
+    control: &Control,
+    project: &Project,
+    wanted: &Wanted,
+) -> Result<(), PrepareError> {
+    if wanted.action != Action::Apply {
+        return Ok(());
+    }
+    for name in &wanted.stacks {
+        let outside = upstreams::outside(project, name, &wanted.stacks);
+        let undone = upstreams::undone(control, &outside).await?;
+        // One that somebody is at may be done when it is this one's turn: then it is looked at again.
+        if let Some(undone) = undone.filter(|undone| undone.rests) {
+            return Err(PrepareError::UpstreamNotDone {
+                stack: name.clone(),
+                undone: Box::new(undone),
+            });
+        }
+    }
+    Ok(())
 }
 
 /// Where not anyone may apply, only runs write the state: a server on this home refuses its clients. Where anyone may

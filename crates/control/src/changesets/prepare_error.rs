@@ -5,14 +5,17 @@ use std::path::PathBuf;
 
 use drivers::snapshot::SnapshotError;
 use model::changeset::ReopenError;
+use model::exception::GateOfStack;
 use model::hold::Hold;
 use model::ids::{ChangeSetId, StackName};
 use store::ChangeSetError;
 
+use crate::applied::StateMovedError;
 use crate::asker::GatherError;
 use crate::kept_aside::KeptAsideError;
 use crate::outputs::OutputsError;
 use crate::render::Stale;
+use crate::upstreams::Undone;
 use crate::writers::NotAWriterError;
 
 #[derive(Debug, thiserror::Error)]
@@ -29,6 +32,20 @@ pub enum PrepareError {
         upstream: StackName,
         output: String,
     },
+    #[error("stack `{stack}` is not applied: {}", undone.words())]
+    UpstreamNotDone {
+        stack: StackName,
+        undone: Box<Undone>,
+    },
+    #[error(transparent)]
+    StateMoved(#[from] Box<StateMovedError>),
+    #[error("there is no gate `{gate}` here")]
+    NoSuchGate {
+        gate: GateOfStack,
+        known: Vec<String>,
+    },
+    #[error("none of these stacks has a `bootstrap` that installs something")]
+    NothingToReinstall,
     #[error("stack `{by}` still stands on `{stack}`: it is applied, and not part of this")]
     StillNeeded { stack: StackName, by: StackName },
     #[error("stack `{stack}` may not be applied now")]
@@ -109,6 +126,21 @@ impl PrepareError {
             Self::NoHome { .. } => {
                 Some("name a home that outlives the job: `--data DIR` or `TERRANE_HOME`".to_owned())
             }
+            Self::UpstreamNotDone { undone, .. } => Some(undone.way_on.clone()),
+            Self::StateMoved(moved) => Some(moved.hint()),
+            Self::NoSuchGate { gate, known } => Some(match known.as_slice() {
+                [] => format!("`{}` is no stack of this with a gate", gate.stack),
+                known => {
+                    let names: Vec<String> = known
+                        .iter()
+                        .map(|name| format!("`{}/{name}`", gate.stack))
+                        .collect();
+                    format!("there is {}", names.join(", "))
+                }
+            }),
+            Self::NothingToReinstall => {
+                Some("name the stack that has it: `terrane apply STACK --reinstall`".to_owned())
+            }
             Self::NotApplied { stack, .. } => Some(format!(
                 "`terrane apply +{stack}` applies what it needs first"
             )),
@@ -141,11 +173,11 @@ impl PrepareError {
             Self::Gather(GatherError::Unset { name, .. }) => {
                 Some(format!("set it: `export {name}=…`"))
             }
+            Self::Gather(GatherError::Secret { source, .. }) => source.hint(),
             Self::FileTwice { .. } => {
                 Some("give it another name, or remove the one in the source".to_owned())
             }
-            Self::Gather(GatherError::Secret { .. })
-            | Self::NoEngine { .. }
+            Self::NoEngine { .. }
             | Self::Outputs(_)
             | Self::Snapshot(_)
             | Self::Keep { .. }
@@ -161,6 +193,8 @@ impl PrepareError {
     pub fn is_refusal(&self) -> bool {
         match self {
             Self::NotAWriter(_)
+            | Self::UpstreamNotDone { .. }
+            | Self::StateMoved(_)
             | Self::ExecAgain { .. }
             | Self::NoHome { .. }
             | Self::Provider { .. }
@@ -173,6 +207,8 @@ impl PrepareError {
             Self::KeptAside { source, .. } => source.is_refusal(),
             Self::NotApplied { .. }
             | Self::FileTwice { .. }
+            | Self::NoSuchGate { .. }
+            | Self::NothingToReinstall
             | Self::Gone { .. }
             | Self::NothingStopped
             | Self::NoEngine { .. }

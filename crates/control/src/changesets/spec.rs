@@ -15,6 +15,7 @@ use model::run::{DeclaredVariable, EnginePin, OutputState, RunSpec, Upstream};
 use super::source::Source;
 use super::{PrepareError, Wanted};
 use crate::projects::OpenProject;
+use crate::upstreams;
 use crate::writers::Who;
 
 pub(super) fn spec(
@@ -83,6 +84,10 @@ pub(super) fn spec(
         facts: facts_of(project, stack),
         standing: Vec::new(),
         relied: crate::contracts::reliance(project, name),
+        stands_on: match wanted.action {
+            Action::Apply => upstreams::outside(project, name, &wanted.stacks),
+            Action::Plan | Action::Destroy | Action::Exec => BTreeSet::new(),
+        },
         destroy: wanted.destroy || wanted.action == Action::Destroy,
         refresh_only: wanted.refresh_only,
         pinned: wanted.pinned.filter(|_| wanted.action == Action::Plan),
@@ -124,6 +129,7 @@ pub(crate) fn spec_alone(
         exec: None,
         may_keep_state: false,
         policy_override: None,
+        exceptions: None,
     };
     let graph = Graph::new(project);
     let source = Source::default();

@@ -255,6 +255,7 @@ impl Current {
                 source: &self.root,
                 env: &self.env,
                 cache: &self.cache,
+                held: None,
             },
             is_destroyed: !self.is_applied,
             stacks: &self.stacks,

@@ -213,6 +213,7 @@ fn ground(env: &Environment) -> Ground<'_> {
         source: Path::new("/"),
         env,
         cache: Path::new("/"),
+        held: None,
     }
 }
 

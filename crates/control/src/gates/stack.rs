@@ -1,6 +1,6 @@
 //! The gates of a stack, with the values that its state and the asker's environment give them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use drivers::process::engine_environment;
@@ -8,8 +8,10 @@ use model::config::resolve::{self, ResolveError};
 use model::diagnostic::Location;
 use model::gate::{Asked, Gate, RecordKind, SettingError};
 use model::masking::Mask;
-use model::project::{Project, Stack};
+use model::project::{Input, Project, Stack};
 use model::stage::{Ask, StageBlock};
+use model::state::Contents;
+use serde_json::Value;
 
 use crate::asker::Asker;
 use crate::facts::{self, AnswerFactsError};
@@ -48,15 +50,31 @@ pub struct Problem {
     pub at: Location,
 }
 
-/// The gates of a stack as it was last applied. `env` is the asker's, `root` the project's.
+/// The gates of a stack as it was last applied; if it was destroyed since, those that prove its absence. `wanted`: only
+/// these, and what they come after; none: all. `env` is the asker's, `root` the project's.
 pub async fn of_stack(
     control: &Control,
     project: &Project,
     stack: &Stack,
+    wanted: &[String],
     env: &BTreeMap<String, String>,
     root: &Path,
 ) -> Result<StackGates, StackGatesError> {
-    let blocks = &stack.stages.gates;
+    let state = control.state_name(&stack.state);
+    let head = control.store.state_head(&state).await;
+    let head = head.map_err(|source| StageValuesError::State {
+        stack: stack.name.to_string(),
+        source,
+    })?;
+    let is_gone = head.is_some_and(|head| head.contents == Contents::Nothing);
+    let absence = stack.stages.gates_when(true);
+    let is_gone = is_gone && !absence.is_empty();
+    let blocks = if is_gone {
+        absence
+    } else {
+        stack.stages.gates_when(false)
+    };
+    let blocks = &picked(blocks, wanted);
     let asker = Asker::of_environment(env);
     let side = Side {
         asker: &asker,
@@ -64,7 +82,11 @@ pub async fn of_stack(
         env: &engine_environment(env, project.targets[&stack.target].is_open()),
     };
     let is_ours = changesets::is_ours(project, &stack.name);
-    let mut values = StackValues::gather(control, stack, is_ours, blocks, &side).await?;
+    let mut values = if is_gone {
+        StackValues::gather_before_destroy(control, stack, is_ours, blocks, &side).await?
+    } else {
+        StackValues::gather(control, stack, is_ours, blocks, &side).await?
+    };
     facts::answer(control, &side, &project.facts, blocks, &mut values).await?;
     match read(blocks, &mut values) {
         Ok(gates) => Ok(StackGates {
@@ -77,6 +99,28 @@ pub async fn of_stack(
             is_bare: values.outputs().is_empty(),
         }),
     }
+}
+
+/// Those that are asked for by name, and what they come after: the mistakes of others are not in their way.
+fn picked(blocks: Vec<StageBlock>, wanted: &[String]) -> Vec<StageBlock> {
+    if wanted.is_empty() {
+        return blocks;
+    }
+    let mut names = wanted.to_vec();
+    let mut kept = BTreeSet::new();
+    while let Some(name) = names.pop() {
+        for block in blocks.iter().filter(|block| block.is_named(&name)) {
+            if kept.insert(block.name.clone())
+                && let Some(Input::Known(Value::Array(after))) = block.attrs.get("after")
+            {
+                let after = after.iter().filter_map(Value::as_str);
+                names.extend(after.map(str::to_owned));
+            }
+        }
+    }
+    let mut blocks = blocks;
+    blocks.retain(|block| kept.contains(&block.name));
+    blocks
 }
 
 /// The gates that blocks stand for, or everything that is wrong with them. What the world must be asked for,

@@ -1,6 +1,6 @@
 //! Gates carried out against real listeners.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpListener;
 
 use drivers::process::Environment;
@@ -32,6 +32,7 @@ fn around(once: bool) -> Around {
         env: Environment::from_iter([("PATH", "/usr/bin:/bin")]),
         mask: Mask::default(),
         once,
+        skipped: BTreeMap::new(),
     }
 }
 

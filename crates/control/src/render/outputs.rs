@@ -6,7 +6,7 @@ use std::path::Path;
 use drivers::process::Environment;
 use drivers::render::disk::TemplateFile;
 use drivers::render::{Bound, Disk, Reveal, TemplateError, Templates, read, read_data};
-use drivers::secrets::{self, Reference, Surroundings};
+use drivers::secrets::{self, Reference, Sources, Surroundings};
 use drivers::sops::{self, Format, Identities};
 use globset::{GlobBuilder, GlobMatcher};
 use model::diagnostic::{Finding, Location};
@@ -124,13 +124,14 @@ async fn reveal(
             unseal_from(data, &plain, file);
         }
     }
-    let programs: Environment = env.iter().collect();
+    let (programs, sources): (Environment, _) = (env.iter().collect(), Sources::default());
     for (name, input) in &render.secrets {
         let reference = reference(input).unwrap_or_default();
         let around = Surroundings {
             asker: env,
             root: disk.root(),
             env: &programs,
+            sources: &sources,
         };
         let failed = |source| RenderError::Secret {
             name: name.clone(),

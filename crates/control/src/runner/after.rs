@@ -9,14 +9,17 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use drivers::process::{Environment, engine_environment};
+use model::break_glass::Act;
 use model::masking::Mask;
 use model::project::Backend;
 use model::run::{RunEvent, Stage};
 use model::stage::{ResolvedBlock, StageBlock};
 use serde_json::{Value, json};
+use store::{NewBreakGlass, StoreError};
 
 use super::workspace::Workspace;
 use super::{Failure, Job, failed, hooks};
+use crate::applied;
 use crate::facts::place_inputs;
 use crate::stages::{Side, StackValues, StageValuesError};
 
@@ -67,6 +70,9 @@ pub(super) async fn carry_out(job: &Job<'_>, stage: Stage) -> RunEvent {
     }
 }
 
+/// The type of a log's line that says what a stage still waits for.
+pub const STILL: &str = "still";
+
 /// What a stage leaves for people.
 #[derive(Debug, serde::Serialize)]
 struct Report {
@@ -101,14 +107,16 @@ async fn stage_of(
     mask: &mut Mask,
 ) -> Result<Report, Failure> {
     let stages = &job.spec.stack.stages;
+    let gates = stages.gates_when(job.spec.destroy);
     let blocks: &[StageBlock] = match stage {
+        Stage::Verifying => &gates,
         // What is gone has no values any more.
         _ if job.spec.destroy => &[],
         Stage::Publishing => &stages.publish,
         Stage::Bootstrapping => &stages.bootstrap,
-        Stage::Verifying => &stages.gates,
         Stage::Preparing | Stage::Planning | Stage::Applying => &[],
     };
+    check_state(job).await?;
     let mut part = part_of(job, stage, blocks).await?;
     *mask = part.values.mask();
     let source = source.unwrap_or(part.root);
@@ -120,6 +128,40 @@ async fn stage_of(
             Err(Failure::new("this stage does not follow an apply"))
         }
     }
+}
+
+/// A stage speaks of the state that its run left, and of no other: it may have waited for a person meanwhile.
+async fn check_state(job: &Job<'_>) -> Result<(), Failure> {
+    let state = job.control.state_name(&job.spec.stack.state);
+    match applied::moved(job.control, job.run, &job.spec.stack.name, &state).await {
+        Ok(None) => Ok(()),
+        Ok(Some(moved)) => Err(Failure::new(moved.to_string()).hint(moved.hint()).refused()),
+        Err(err) => Err(Failure::because("could not look at the state", &err)),
+    }
+}
+
+/// Records an emergency act, once however often the stage begins.
+async fn record_act(job: &Job<'_>, act: Act, detail: String) -> Result<(), Failure> {
+    let failed = |err: &StoreError| Failure::because("could not record an emergency act", err);
+    let Some(exceptions) = &job.set.request.exceptions else {
+        return Ok(());
+    };
+    let state = job.control.state_name(&job.spec.stack.state);
+    let store = &job.control.store;
+    let known = store.break_glass_list(&state).await;
+    let mut known = known.map_err(|err| failed(&err))?.into_iter();
+    if known.any(|one| one.closed_at.is_none() && one.act == act && one.detail == detail) {
+        return Ok(());
+    }
+    let record = NewBreakGlass {
+        act,
+        state: &state,
+        actor: job.asker_name(),
+        reason: Some(&exceptions.reason),
+        detail,
+    };
+    let opened = store.break_glass_open(&record).await;
+    opened.map(drop).map_err(|err| failed(&err))
 }
 
 /// What the stage works with: the values that these blocks may need.
@@ -137,8 +179,13 @@ async fn part_of<'a>(
     };
     let is_ours = job.spec.target.backend == Backend::Terrane;
     let failed = |err: StageValuesError| Failure::because("could not get its values", &err);
-    let gathered = StackValues::gather(job.control, &job.spec.stack, is_ours, blocks, &side);
-    let mut values = gathered.await.map_err(failed)?;
+    let (control, stack) = (job.control, &job.spec.stack);
+    let gathered = if job.spec.destroy && stage == Stage::Verifying {
+        StackValues::gather_before_destroy(control, stack, is_ours, blocks, &side).await
+    } else {
+        StackValues::gather(control, stack, is_ours, blocks, &side).await
+    };
+    let mut values = gathered.map_err(failed)?;
     if stage == Stage::Publishing {
         let places = place_inputs(&job.spec.facts);
         values.add_secrets(places, &side).await.map_err(failed)?;
@@ -171,11 +218,20 @@ impl StageLog {
 
     /// One line, as engines write theirs.
     fn say(&self, words: &str) {
+        self.line("log", words);
+    }
+
+    /// What is still missing, for those who see no moving picture.
+    fn still(&self, words: &str) {
+        self.line(STILL, words);
+    }
+
+    fn line(&self, kind: &str, words: &str) {
         let line = json!({
             "@level": "info",
             "@message": self.mask.mask_text(words),
             "@timestamp": jiff::Timestamp::now().to_string(),
-            "type": "log",
+            "type": kind,
         });
         // A line that cannot be written now is not worth a failure.
         drop(writeln!(&self.file, "{line}"));

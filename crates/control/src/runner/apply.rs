@@ -25,6 +25,7 @@ use crate::left_behind;
 use crate::patience::insist;
 use crate::spool::Spool;
 use crate::state::StateAccess;
+use crate::upstreams;
 
 pub(super) async fn apply(job: &Job<'_>) -> RunEvent {
     let mut mask = Mask::default();
@@ -44,6 +45,7 @@ pub(super) async fn apply(job: &Job<'_>) -> RunEvent {
 }
 
 async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
+    job.take_place().await?;
     let plan = plan_of(job).await?;
     nothing_kept_aside(job).await?;
     let carried = job.carried.lock().await.take();
@@ -68,6 +70,10 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
     if let Err(denied) = check::at_apply(job, &plan.policy).await {
         scratch.remove();
         return Err(denied);
+    }
+    if let Err(refused) = upstreams::check(job.control, job.spec).await {
+        scratch.remove();
+        return Err(refused);
     }
     scratch.write_variables(&inputs.variables)?;
     let expected = ExpectedHead::Exactly(plan.seal.head.as_ref().map(|head| head.version));
@@ -99,6 +105,9 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
             var_files: &var_files,
         };
         let ended = caller.call(&call, Stage::Applying, limit).await?;
+        if job.spec.target.backend == Backend::Terrane {
+            job.leave_place().await;
+        }
 
         let kept = after_the_engine(job, &access, left).await?;
         if !ended.exit.success() {
@@ -135,7 +144,8 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
         }
         Ok(RunEvent::ApplyFinished {
             counts: plan.counts,
-            serial: now.map(|head| head.serial),
+            serial: now.as_ref().map(|head| head.serial),
+            lineage: now.map(|head| head.lineage),
             then: job.after_apply(),
         })
     });

@@ -75,6 +75,7 @@ pub async fn attend(
         lock: lock.file().try_clone().map_err(AttendError::Lock)?,
         interrupts: Mutex::new(interrupts),
         carried: Mutex::new(None),
+        place: Mutex::new(None),
         fence: Mutex::new(None),
         holds_lanes: false,
         auto_approve: false,
@@ -92,6 +93,7 @@ pub async fn attend(
             let read = RunEvent::NothingToChange {
                 consumed: None,
                 serial: None,
+                lineage: None,
                 then: None,
             };
             (read, Ok(exit))

@@ -19,6 +19,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::interrupts::Interrupts;
 use super::limit::Limit;
 use super::logs::LogCopy;
+use super::places::Place;
 use super::workspace::Workspace;
 use super::{Failure, Job};
 use crate::state::StateAccess;
@@ -152,7 +153,7 @@ impl<'a> Caller<'a> {
         let (dir, env) = (&self.workspace.dir, &self.environment);
         let mut running = self
             .engine
-            .start_in_front(call, dir, env, &self.inherited())
+            .start_in_front(call, dir, env, &self.inherited(None))
             .map_err(|err| failed(&err))?;
         loop {
             tokio::select! {
@@ -163,13 +164,15 @@ impl<'a> Caller<'a> {
     }
 
     /// Locks that are free only when the engine is gone, too.
-    fn inherited(&self) -> [BorrowedFd<'_>; 3] {
+    fn inherited<'p>(&'p self, place: Option<&'p Place>) -> Vec<BorrowedFd<'p>> {
         let locks = &self.workspace.locks;
-        [
+        let place = place.map(|place| place.file().as_fd());
+        let locks = [
             self.job.lock.as_fd(),
             locks.tree.as_fd(),
             locks.stack.as_fd(),
-        ]
+        ];
+        locks.into_iter().chain(place).collect()
     }
 
     /// Calls the engine for a document, which goes to a file of its own and into no log.
@@ -203,7 +206,8 @@ impl<'a> Caller<'a> {
         let mut complaints =
             LogCopy::new(home.engine_complaints_raw(run), &copy, self.mask.clone())
                 .map_err(|err| Failure::because("could not begin a log", &err))?;
-        let inherit = self.inherited();
+        let place = self.job.place.lock().await;
+        let inherit = self.inherited(place.as_ref());
         let site = CallSite {
             dir: &self.workspace.dir,
             env: environment,
@@ -291,7 +295,7 @@ async fn supervise(
         }
     };
     tokio::pin!(deadline);
-    let mut ticks = tokio::time::interval(COPY);
+    let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + COPY, COPY);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut timed_out = false;
     loop {

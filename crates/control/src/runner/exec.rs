@@ -149,6 +149,7 @@ async fn try_exec(job: &Job<'_>, exec: &Exec, mask: &mut Mask) -> Result<RunEven
         Ok(RunEvent::ApplyFinished {
             counts: PlanCounts::default(),
             serial: serial(job).await?,
+            lineage: None,
             then: job.after_apply(),
         })
     });

@@ -197,45 +197,7 @@ impl<'a> Hooks<'a> {
         }
         let said = log.finish();
         let ended = ended.map_err(|err| failed(&err))?;
-        self.judge(&name, hook, ended, &said)
-    }
-
-    fn judge(
-        &self,
-        name: &str,
-        hook: &ReadyHook,
-        ended: Ended,
-        said: &[String],
-    ) -> Result<(), Failure> {
-        let (message, interrupted) = match ended {
-            Ended::Exit(Exit::Code(0)) => return Ok(()),
-            Ended::Exit(exit) => (
-                format!("{name} failed: `{}` ended with {exit}", hook.run[0]),
-                false,
-            ),
-            Ended::TimedOut => {
-                let seconds = hook.limit.as_secs();
-                (
-                    format!("{name} failed: it did not end within {seconds} s"),
-                    false,
-                )
-            }
-            Ended::Interrupted => (format!("{name}: interrupted"), true),
-        };
-        let mut failure = Failure::new(message.clone());
-        failure.interrupted = interrupted;
-        let lines = &said[said.len().saturating_sub(SHOWN_LINES)..];
-        if !lines.is_empty() {
-            failure.diagnostics.push(EngineDiagnostic {
-                severity: "error".to_owned(),
-                summary: message,
-                detail: lines.join("\n"),
-                address: None,
-                file: None,
-                line: None,
-            });
-        }
-        Err(failure)
+        judge(&name, hook, &ended, &said)
     }
 
     /// That of the engine, what the hook adds, and where it is.
@@ -290,6 +252,39 @@ impl<'a> Hooks<'a> {
         })?;
         Ok((program, args.iter().map(OsString::from).collect()))
     }
+}
+
+/// What came of a hook; its last words go with its failure.
+fn judge(name: &str, hook: &ReadyHook, ended: &Ended, said: &[String]) -> Result<(), Failure> {
+    let (message, interrupted) = match ended {
+        Ended::Exit(Exit::Code(0)) => return Ok(()),
+        Ended::Exit(exit) => (
+            format!("{name} failed: `{}` ended with {exit}", hook.run[0]),
+            false,
+        ),
+        Ended::TimedOut => {
+            let seconds = hook.limit.as_secs();
+            (
+                format!("{name} failed: it did not end within {seconds} s"),
+                false,
+            )
+        }
+        Ended::Interrupted => (format!("{name}: interrupted"), true),
+    };
+    let mut failure = Failure::new(message.clone());
+    failure.interrupted = interrupted;
+    let lines = &said[said.len().saturating_sub(SHOWN_LINES)..];
+    if !lines.is_empty() {
+        failure.diagnostics.push(EngineDiagnostic {
+            severity: "error".to_owned(),
+            summary: message,
+            detail: lines.join("\n"),
+            address: None,
+            file: None,
+            line: None,
+        });
+    }
+    Err(failure)
 }
 
 enum Ended {

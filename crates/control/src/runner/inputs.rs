@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use drivers::process::{Environment, engine_environment};
-use drivers::secrets::{self, Reference};
 use model::backend::credential_variable;
 use model::config::eval::{self, Values};
 use model::digits;
@@ -16,7 +15,7 @@ use model::plan::words::words;
 use model::preview::{Partly, Unknowns};
 use model::project::{Backend, Context, Input, Needs};
 use model::run::RunSpec;
-use model::secret::Secret;
+use model::secret::{Secret, is_secret_variable};
 use serde_json::{Map, Value};
 
 use super::ahead::Ahead;
@@ -201,6 +200,9 @@ fn environment(spec: &RunSpec, asker: &Asker, known: &Known<'_>) -> Result<Envir
     let mut environment = engine_environment(asker.env(), spec.target.is_open());
     for context in &spec.contexts {
         for (name, value) in asker.passed(context) {
+            if is_secret_variable(name) {
+                known.hidden.borrow_mut().push(Secret::new(value));
+            }
             environment.set(name, value);
         }
         for (name, input) in &context.env {
@@ -227,6 +229,7 @@ fn settings(
         let text = text_of(&value);
         match credential_variable(kind, name) {
             Some(variable) => {
+                known.hidden.borrow_mut().push(Secret::new(&text));
                 environment.set_secret(variable.to_owned(), Secret::new(text));
             }
             None => {
@@ -409,21 +412,17 @@ async fn resolve<'a>(
 }
 
 async fn secret(spec: &RunSpec, asker: &Asker, reference: &str) -> Result<Secret, Failure> {
-    let failed = |err: secrets::SecretError| {
-        Failure::because(&format!("could not resolve the secret `{reference}`"), &err)
-    };
-    match reference.parse::<Reference>().map_err(failed)? {
-        Reference::Env(name) => asker.env().get(&name).map(Secret::new),
-        Reference::File(_) | Reference::Sops { .. } => asker.file(reference),
-        Reference::Command(words) => {
-            let env = engine_environment(asker.env(), spec.target.is_open());
-            let root = Path::new(&spec.root);
-            return secrets::run_command(&words, root, &env)
-                .await
-                .map_err(failed);
+    let env = engine_environment(asker.env(), spec.target.is_open());
+    let found = asker.secret(reference, Path::new(&spec.root), &env).await;
+    let found = found.map_err(|err| {
+        let failure =
+            Failure::because(&format!("could not resolve the secret `{reference}`"), &err);
+        match err.hint() {
+            Some(hint) => failure.hint(hint),
+            None => failure,
         }
-    }
-    .ok_or_else(|| {
+    })?;
+    found.ok_or_else(|| {
         Failure::new(format!(
             "needs the secret `{reference}` from the asker's side"
         ))

@@ -44,6 +44,7 @@ pub(super) async fn plan(job: &Job<'_>) -> RunEvent {
 
 async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
     logs::begin_attempt(job)?;
+    job.take_place().await?;
     let access = read_state(job).await?;
     let head = access.pinned().cloned();
     let is_ours = job.spec.target.backend == Backend::Terrane;
@@ -55,6 +56,7 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
         return Ok(RunEvent::NothingToChange {
             consumed: None,
             serial: None,
+            lineage: None,
             then: job.first_stage(),
         });
     }
@@ -77,7 +79,15 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
             mode: mode(job.spec),
             var_files: &var_files,
         });
-        let ended = caller.call(&call, Stage::Planning, limit).await?;
+        // The key of a new state comes into being while the engine works, not after. What fails here fails again there.
+        let prepare = async {
+            if head.is_none() {
+                let scope = Scope::State(job.control.state_name(&job.spec.stack.state));
+                drop(job.control.store.seal_prepare(&scope).await);
+            }
+        };
+        let (ended, ()) = tokio::join!(caller.call(&call, Stage::Planning, limit), prepare);
+        let ended = ended?;
         if !matches!(ended.exit.code(), Some(0 | 2)) {
             return Err(ended.failure("could not plan"));
         }
@@ -100,6 +110,10 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
             .as_ref()
             .filter(|_| is_ours)
             .map(|head| seal::sealed_head(head).serial),
+        lineage: head
+            .as_ref()
+            .filter(|_| is_ours)
+            .map(|head| head.lineage.clone()),
         then: job.first_stage(),
     };
     if nothing_changes(&ended.events(), ended.exit.code()) {

@@ -79,6 +79,7 @@ struct Looked {
 
 async fn look(job: &Job<'_>, awaits: &[Awaited], mask: &mut Mask) -> Result<Looked, Failure> {
     logs::begin_attempt(job)?;
+    job.take_place().await?;
     let access = read_state(job).await?;
     let head = access.pinned().cloned();
     let ahead = Ahead::of(job, awaits).await?;

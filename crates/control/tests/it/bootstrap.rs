@@ -110,6 +110,7 @@ impl Scene {
             source: self.source.path(),
             env,
             cache: self.source.path(),
+            held: None,
         };
         run(&bootstrap, ground, manner, &mut |_: Progress<'_>| {}).await
     }
@@ -334,6 +335,7 @@ async fn all_of_argo_cd_is_installed_from_its_own_manifest() {
         source: scene.source.path(),
         env: &env,
         cache: scene.source.path(),
+        held: None,
     };
     let (said, mut heard) = tokio::sync::mpsc::unbounded_channel();
     let mut tell = move |progress: Progress<'_>| {

@@ -101,6 +101,7 @@ async fn a_cluster_is_drained_and_what_remains_is_named() {
         source: Path::new("/"),
         env: &env,
         cache: Path::new("/"),
+        held: None,
     };
     // Nobody takes the finalizers off.
     let limit = Duration::from_secs(10);
@@ -184,6 +185,7 @@ async fn a_cluster_that_is_gone_is_said_to_be() {
         source: Path::new("/"),
         env: &env,
         cache: Path::new("/"),
+        held: None,
     };
     let report = run(&config, ground, Duration::from_secs(1), &mut |_| {}).await;
     let DrainEnd::Unreachable { why } = report.end else {

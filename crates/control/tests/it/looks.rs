@@ -1,6 +1,6 @@
 //! What gates see of a cluster.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use control::gates::{Around, run};
@@ -315,6 +315,7 @@ async fn gates_on_clusters_pass_and_fail_with_evidence() {
         env: Environment::new(),
         mask: Mask::default(),
         once: true,
+        skipped: BTreeMap::new(),
     };
     let (events, _heard) = tokio::sync::mpsc::unbounded_channel();
     let reports = run(gates, around, &events).await;

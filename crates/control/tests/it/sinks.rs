@@ -61,6 +61,7 @@ impl Scene {
             source: Path::new("/"),
             env: &self.env,
             cache: Path::new("/"),
+            held: None,
         }
     }
 

@@ -9,6 +9,8 @@ use tokio::time::{Instant, timeout};
 
 use super::{Deadline, io_words};
 
+const UNRESOLVED: &str = "the name did not resolve in time";
+
 pub async fn look(gate: &TcpGate, limit: Duration) -> Look {
     let began = Instant::now();
     let address = gate.address();
@@ -19,6 +21,8 @@ pub async fn look(gate: &TcpGate, limit: Duration) -> Look {
             took_ms: Some(u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX)),
             failed: None,
         },
+        // Whoever cannot say where it would be has not seen that it is gone.
+        Err(why) if gate.absent && why == UNRESOLVED => return Look::impossible(why),
         Err(why) => TcpSeen {
             address,
             peer: None,
@@ -36,7 +40,7 @@ pub(super) async fn connect(
 ) -> Result<(TcpStream, SocketAddr), String> {
     let found = timeout(deadline.left(), tokio::net::lookup_host(place)).await;
     let addresses: Vec<SocketAddr> = match found {
-        Err(_) => return Err("the name did not resolve in time".to_owned()),
+        Err(_) => return Err(UNRESOLVED.to_owned()),
         Ok(Err(_)) => return Err("the name does not resolve".to_owned()),
         Ok(Ok(addresses)) => addresses.collect(),
     };

@@ -39,6 +39,7 @@ fn shown(look: &Look) -> String {
     match &look.verdict {
         Verdict::Passed => "passed".to_owned(),
         Verdict::CannotLook { why } => format!("cannot look: {why}"),
+        Verdict::Skipped { by, reason } => format!("skipped by {by}: {reason}"),
         Verdict::NotTried { after } => format!("not tried, after {after}"),
         Verdict::Failed { misses } => {
             let line =

@@ -3,7 +3,9 @@
 //! Not here: engines that change anything; they are started and waited for.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::{self, Read, Write as _};
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use super::{Environment, Exit, SPAWNING, command, signal_group};
+use super::{Environment, Exit, SPAWNING, command, pass_on, signal_group};
 
 /// How soon it is noticed that nobody waits any more.
 const ATTENTION: Duration = Duration::from_millis(250);
@@ -30,6 +32,8 @@ pub struct Capture<'a> {
     pub timeout: Duration,
     /// Bytes of stdout; stderr gets the same.
     pub limit: usize,
+    /// A lock that the helper holds as well: whoever waits for it waits for both of us.
+    pub held: Option<&'a File>,
 }
 
 impl<'a> Capture<'a> {
@@ -48,6 +52,7 @@ impl<'a> Capture<'a> {
             stdin: &[],
             timeout: Duration::from_secs(30),
             limit: 16 << 20,
+            held: None,
         }
     }
 }
@@ -98,6 +103,11 @@ pub async fn capture(call: Capture<'_>) -> Result<Captured, CaptureError> {
     let (dir, env, stdin) = (call.dir.to_owned(), call.env.clone(), call.stdin.to_vec());
     let (timeout, limit) = (call.timeout, call.limit);
     let name = call.program.display().to_string();
+    let held = call.held.map(File::try_clone).transpose();
+    let held = held.map_err(|source| CaptureError::Spawn {
+        program: name.clone(),
+        source,
+    })?;
     let given_up = Arc::new(AtomicBool::new(false));
     let (ends, ended) = mpsc::channel::<()>();
     let _abandoned = Abandoned {
@@ -114,6 +124,7 @@ pub async fn capture(call: Capture<'_>) -> Result<Captured, CaptureError> {
             stdin: &stdin,
             timeout,
             limit,
+            held: held.as_ref(),
         };
         capture_until(&call, &given_up)
     });
@@ -246,6 +257,8 @@ fn spawn(call: &Capture<'_>) -> io::Result<Child> {
         command.stdin(Stdio::piped());
     }
     let _turn = SPAWNING.lock().unwrap_or_else(PoisonError::into_inner);
+    let held: Vec<BorrowedFd<'_>> = call.held.iter().map(|held| held.as_fd()).collect();
+    let _passed_on = pass_on(&held)?;
     command.spawn()
 }
 

@@ -1,6 +1,8 @@
 //! Secrets from the environment, from files and from commands.
 
+use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 
 use super::*;
 
@@ -31,26 +33,46 @@ fn references() {
     );
     check(
         "sops:a/b.yaml",
-        "`sops:a/b.yaml` does not say which value: `sops:FILE#KEY.PATH`",
+        "`sops:a/b.yaml` is not written as `sops:FILE#KEY.PATH`",
     );
     check("env:", "`env:` names nothing after its `:`");
     check(
-        "vault:kv/a#b",
-        "secrets from `vault:` are not supported yet",
+        "dotenv:.env.local#TOKEN",
+        r#"Dotenv { path: ".env.local", name: "TOKEN" }"#,
     );
     check(
-        "TOKEN",
-        "`TOKEN` is not a secret reference: it begins with none of `env:`, `file:`, `sops:`, `command:`",
+        "vault:kv/team/app#key.part",
+        r#"Vault { mount: "kv", path: "team/app", key: "key.part" }"#,
     );
     check(
-        "evn:TOKEN",
-        "`evn:TOKEN` is not a secret reference: it begins with none of `env:`, `file:`, `sops:`, `command:`",
+        "vault:kv#key",
+        "`vault:kv#key` is not written as `vault:MOUNT/PATH#KEY`",
     );
+    check(
+        "azure-keyvault:corp/db/0123",
+        r#"AzureKeyVault { vault: "corp", name: "db", version: Some("0123") }"#,
+    );
+    check(
+        "azure-keyvault:corp",
+        "`azure-keyvault:corp` is not written as `azure-keyvault:VAULT/NAME`",
+    );
+    check(
+        "aws-secretsmanager:arn:aws:secretsmanager:eu-west-1:1:secret:db-x#user",
+        r#"AwsSecretsManager { name: "arn:aws:secretsmanager:eu-west-1:1:secret:db-x", key: Some("user") }"#,
+    );
+    check("aws-ssm:/app/db", r#"AwsSsm { name: "/app/db" }"#);
+    let none = "is not a secret reference: it begins with none of `env:`, `file:`, `sops:`, `dotenv:`, `command:`, \
+                `vault:`, `azure-keyvault:`, `aws-secretsmanager:`, `aws-ssm:`";
+    check("TOKEN", &format!("`TOKEN` {none}"));
+    check("evn:TOKEN", &format!("`evn:TOKEN` {none}"));
 }
 
 async fn resolved(raw: &str, root: &Path) -> String {
     let asker = BTreeMap::from([
         ("TOKEN".to_owned(), "from the environment".to_owned()),
+        ("AWS_EC2_METADATA_DISABLED".to_owned(), "true".to_owned()),
+        ("AWS_ACCESS_KEY_ID".to_owned(), "AKIDEXAMPLE".to_owned()),
+        ("AWS_SECRET_ACCESS_KEY".to_owned(), "hush".to_owned()),
         ("HOME".to_owned(), root.join("home").display().to_string()),
     ]);
     let path = std::env::var("PATH").unwrap();
@@ -59,6 +81,7 @@ async fn resolved(raw: &str, root: &Path) -> String {
         asker: &asker,
         root,
         env: &env,
+        sources: &Sources::default(),
     };
     match resolve(&raw.parse().unwrap(), around).await {
         Ok(secret) => format!("= {}", secret.expose()),
@@ -76,6 +99,12 @@ async fn each_source_gives_its_value() {
     assert_eq!(resolved("env:TOKEN", root).await, "= from the environment");
     assert_eq!(resolved("file:~/key", root).await, "= at home");
     assert_eq!(resolved("file:key", root).await, "= two\nlines\n");
+    let lines =
+        "# ours\nexport A=one # not this\nB = 'two # this'\nC=\"th\\nree\\\"\"\nA=last\nD=\n";
+    fs::write(root.join(".env"), lines).unwrap();
+    assert_eq!(resolved("dotenv:.env#A", root).await, "= last");
+    assert_eq!(resolved("dotenv:.env#B", root).await, "= two # this");
+    assert_eq!(resolved("dotenv:.env#C", root).await, "= th\nree\"");
     assert_eq!(
         resolved("command:printf '%s\\n' 'a  b'", root).await,
         "= a  b"
@@ -90,6 +119,8 @@ async fn failures_say_where_not_what() {
     let root = root.path();
     fs::write(root.join("empty"), "\n").unwrap();
     fs::write(root.join("binary"), b"\xff\xfe-hush").unwrap();
+    fs::write(root.join(".env"), "EMPTY=\nOPEN=\"hush\n").unwrap();
+    fs::write(root.join("broken.env"), "A=1\nhush\n").unwrap();
     fs::write(root.join("big"), vec![b'x'; LARGEST + 1]).unwrap();
     let mut lines = Vec::new();
     for raw in [
@@ -101,6 +132,12 @@ async fn failures_say_where_not_what() {
         "command:sh -c 'echo hush; echo hush >&2; exit 3'",
         "command:no-such-program-here x",
         "command:true",
+        "dotenv:.env#MISSING",
+        "dotenv:.env#EMPTY",
+        "dotenv:.env#OPEN",
+        "dotenv:broken.env#A",
+        "vault:kv/app#key",
+        "aws-ssm:/app/key",
     ] {
         lines.push(resolved(raw, root).await);
     }
@@ -115,5 +152,11 @@ async fn failures_say_where_not_what() {
     the secret command `sh` ended with exit code 3
     could not run the secret command `no-such-program-here`
     the secret from the command `true` is empty
+    `.env` has no value at `MISSING`
+    the secret from `dotenv:.env#EMPTY` is empty
+    line 2 of `.env` is not `NAME=VALUE`
+    line 2 of `broken.env` is not `NAME=VALUE`
+    Vault does not know where to ask: `VAULT_ADDR` is not set
+    AWS does not know where to ask: `AWS_REGION` is not set
     ");
 }

@@ -6,3 +6,4 @@
 )]
 
 mod sops;
+mod sources;

@@ -32,6 +32,7 @@ fn set(rule: ApprovalRule) -> (ChangeSet, Vec<Run>) {
         dirty: false,
         keeps_plans: false,
         earlier_askers: Vec::new(),
+        exceptions: None,
         goes_on_with_stages: false,
         bundle: None,
         asker: Some("ada".to_owned()),

@@ -1,6 +1,6 @@
 //! What a person's word does to a change set: the steps it leads to, or why it may not be said now.
 
-use super::next::is_held;
+use super::next::{is_held, stage_held};
 use super::{Around, ChangeSet, SetEvent, Status, Step, advance};
 use crate::approval::{self, Owed, owed};
 use crate::hold::Hold;
@@ -84,6 +84,21 @@ fn confirm(set: &ChangeSet, runs: &[Run], around: &Around<'_>) -> Result<Vec<Ste
         .copied()
         .filter(|run| approval::is_free(&owed, run))
         .collect();
+    // What is applied already and whose stages nobody may begin waits for the hold, not for a yes.
+    let goes_on = |run: &&Run| matches!(run.state, RunState::Applied { .. });
+    let held = runs
+        .iter()
+        .filter(goes_on)
+        .map(|run| stage_held(around, run));
+    if ready.is_empty()
+        && let Some(held) = held.collect::<Option<Vec<_>>>()
+        && let Some(hold) = held.first()
+    {
+        return Err(HearError::Held {
+            set: set.id,
+            hold: Box::new((*hold).clone()),
+        });
+    }
     let may_start = free.iter().any(|run| is_held(around, &run.stack).is_none());
     if !ready.is_empty() && !may_start {
         let hold = free.iter().find_map(|run| is_held(around, &run.stack));

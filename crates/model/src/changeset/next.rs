@@ -49,6 +49,24 @@ pub(super) fn is_held<'a>(around: &Around<'a>, stack: &StackName) -> Option<&'a 
     })
 }
 
+/// The hold that keeps a stage after an apply from beginning.
+pub fn stage_held<'a>(around: &Around<'a>, run: &Run) -> Option<&'a Hold> {
+    match run.state {
+        RunState::Applied {
+            next: Stage::Publishing | Stage::Bootstrapping,
+            ..
+        } => is_held(around, &run.stack),
+        RunState::Applied { .. }
+        | RunState::Queued
+        | RunState::Planning { .. }
+        | RunState::Deferred { .. }
+        | RunState::Planned { .. }
+        | RunState::Applying { .. }
+        | RunState::Completing { .. }
+        | RunState::Finished { .. } => None,
+    }
+}
+
 struct Board<'a> {
     set: &'a ChangeSet,
     runs: &'a [Run],
@@ -76,11 +94,12 @@ impl Board<'_> {
             .filter(|run| run.state.is_running())
             .count();
         let engines = self.runs.iter().filter(|run| run.state.uses_engine());
-        let parallelism = self.set.request.parallelism;
-        let mut places = parallelism.saturating_sub(engines.count());
+        let runs = self.set.request.runs_at_once();
+        let mut places = runs.saturating_sub(engines.count());
         for run in self.runs {
             if let RunState::Applied { next, .. } = run.state
                 && self.is_confirmed()
+                && self.may_go_on(run)
             {
                 steps.push(Step::StartStage(run.id, next));
             }
@@ -172,7 +191,7 @@ impl Board<'_> {
         }
         let counts = [
             (failed, "failed"),
-            (not_done, "applied, not done"),
+            (not_done, self.set.request.action.not_done()),
             (unknown, "unknown"),
             (skipped, "skipped"),
         ];
@@ -213,7 +232,8 @@ impl Board<'_> {
                 .iter()
                 .any(|run| matches!(run.state, RunState::Deferred { .. }));
         // Facts and gates of what is as it should be need nobody's word.
-        let is_applied = |run: &Run| matches!(run.state, RunState::Applied { .. });
+        let is_applied =
+            |run: &Run| matches!(run.state, RunState::Applied { .. }) && self.may_go_on(run);
         let only_stages = ready.peek().is_none() && self.runs.iter().any(is_applied);
         let may_start = ready.peek().is_some()
             && ready.clone().all(is_said)
@@ -236,6 +256,11 @@ impl Board<'_> {
             }
         );
         is_said && approval::is_free(&self.owed, run) && is_held(self.around, &run.stack).is_none()
+    }
+
+    /// Whether nobody holds the stack of a run whose next stage writes something; gates only look.
+    fn may_go_on(&self, run: &Run) -> bool {
+        stage_held(self.around, run).is_none()
     }
 
     fn is_confirmed(&self) -> bool {

@@ -1,6 +1,6 @@
 //! Why something waits, in words: nobody should have to guess.
 
-use super::next::is_held;
+use super::next::{is_held, stage_held};
 use super::{Around, ChangeSet, Status};
 use crate::approval::owed;
 use crate::hold::Hold;
@@ -79,6 +79,10 @@ fn waits_for_a_person(set: &ChangeSet, runs: &[Run], around: &Around<'_>) -> Str
         .iter()
         .filter(|run| matches!(run.state, RunState::Planned { .. }));
     let held = ready.find_map(|run| is_held(around, &run.stack).map(|hold| (&run.stack, hold)));
+    let held = held.or_else(|| {
+        let mut runs = runs.iter();
+        runs.find_map(|run| stage_held(around, run).map(|hold| (&run.stack, hold)))
+    });
     if let Some(one) = owed.first() {
         let what = match one.run {
             Some(run) => format!("{} for {run}", one.words()),
@@ -121,8 +125,10 @@ pub fn why(
                 let names: Vec<String> = on.iter().map(|one| format!("`{}`", one.stack)).collect();
                 Some(format!("known after {}", names.join(", ")))
             }
-            Outcome::Failed { problem } | Outcome::NotDone { problem, .. } => {
-                problem.message.lines().next().map(str::to_owned)
+            Outcome::Failed { problem } => problem.message.lines().next().map(str::to_owned),
+            Outcome::NotDone { problem, .. } => {
+                let first = problem.message.lines().next().unwrap_or_default();
+                Some(format!("{}: {first}", outcome.word()))
             }
             Outcome::Skipped { because } => Some(because.words()),
             Outcome::Unknown {
@@ -159,12 +165,12 @@ fn waits_inside(set: &ChangeSet, runs: &[Run], run: &Run, around: &Around<'_>) -
         RunState::Planned { .. } if set.status == Status::Planning => {
             "waits for the plans of the others".to_owned()
         }
+        RunState::Applied { next, .. } => format!("{} begins", next.word()),
         RunState::Queued
         | RunState::Planning { .. }
         | RunState::Deferred { .. }
         | RunState::Planned { .. }
         | RunState::Applying { .. }
-        | RunState::Applied { .. }
         | RunState::Completing { .. }
         | RunState::Finished { .. } => format!(
             "waits for a place: {} engines at once",

@@ -87,12 +87,8 @@ pub(crate) fn attach(
 }
 
 /// What attaches a context to a stack, in words of the project file.
-fn attached_by(
-    draft: &StackDraft,
-    context: &String,
-    selectors: &[(String, Selector)],
-) -> Vec<String> {
-    let is_named = draft.named_contexts.contains(context);
+fn attached_by(draft: &StackDraft, context: &str, selectors: &[(String, Selector)]) -> Vec<String> {
+    let is_named = draft.named_contexts.iter().any(|name| name == context);
     let by_name = is_named.then(|| "contexts".to_owned());
     let by_selector = selectors
         .iter()

@@ -68,6 +68,7 @@ pub(crate) fn check(findings: &mut Findings, known: &Known<'_>, drafts: &mut Dra
     }
     layers(findings, known, drafts);
     published(findings, drafts);
+    read_facts(findings, known, drafts);
 }
 
 /// A name that must be one of those that exist.
@@ -183,6 +184,34 @@ fn published(findings: &mut Findings, drafts: &Drafts) {
                 .at(first.clone(), "first here");
                 findings.push(finding);
             }
+        }
+    }
+}
+
+/// A gate that reads a file of facts which no stack publishes waits for ever, unless another project publishes it.
+fn read_facts(findings: &mut Findings, known: &Known<'_>, drafts: &Drafts) {
+    let of = |place: &str| {
+        let all = drafts.values().flat_map(|draft| &draft.published);
+        let own = all.filter(move |(facts, _, _)| facts == place);
+        own.map(|(_, path, _)| path.as_str())
+            .collect::<BTreeSet<_>>()
+    };
+    for draft in drafts.values() {
+        for (facts, path, at) in &draft.fact_files {
+            if !known.facts.contains(facts.as_str()) {
+                continue; // that is said already
+            }
+            let paths = of(facts);
+            let is_open = drafts
+                .values()
+                .any(|other| other.published_later.contains(facts));
+            if is_open || paths.contains(path.as_str()) {
+                continue;
+            }
+            let message = format!("no stack of this project publishes `{path}` to `{facts}`");
+            let mut finding = Finding::warning("unknown-fact", message).at(at.clone(), "read here");
+            finding.hint = suggest::hint(path, paths.iter().copied());
+            findings.push(finding);
         }
     }
 }

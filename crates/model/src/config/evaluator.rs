@@ -149,6 +149,8 @@ pub(crate) struct Seen {
     pub(crate) outputs: Vec<(String, String, Range<usize>)>,
     pub(crate) own_outputs: Vec<(String, Range<usize>)>,
     pub(crate) facts: Vec<(String, Range<usize>)>,
+    /// Files of facts that are read: place and path.
+    pub(crate) fact_files: Vec<(String, String, Range<usize>)>,
     pub(crate) stacks: Vec<(String, Range<usize>)>,
     pub(crate) env: BTreeSet<String>,
     /// Those that something else stands in for.
@@ -166,6 +168,7 @@ impl Seen {
         self.outputs.extend_from_slice(&other.outputs);
         self.own_outputs.extend_from_slice(&other.own_outputs);
         self.facts.extend_from_slice(&other.facts);
+        self.fact_files.extend_from_slice(&other.fact_files);
         self.stacks.extend_from_slice(&other.stacks);
         self.env.extend(other.env.iter().cloned());
         self.env_if_set.extend(other.env_if_set.iter().cloned());

@@ -285,12 +285,12 @@ pub(crate) const SECRETS: &[(&str, &str, &str)] = &[
     (
         "azure-keyvault",
         "azure-keyvault:VAULT/NAME",
-        "a secret of Azure Key Vault",
+        "a secret of Azure Key Vault; `/VERSION` may follow",
     ),
     (
         "aws-secretsmanager",
         "aws-secretsmanager:NAME#KEY",
-        "a value of AWS Secrets Manager",
+        "a value of AWS Secrets Manager; without `#KEY` its whole text",
     ),
     (
         "aws-ssm",

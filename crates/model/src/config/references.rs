@@ -84,6 +84,8 @@ impl Evaluator<'_> {
                 let Some(Late::Known(path)) = path else {
                     return Ok(Val::Unknown);
                 };
+                let file = (facts.clone(), path.clone(), span(whole));
+                self.seen.fact_files.push(file);
                 let value = self.host.ask(Ask::Fact { facts, path });
                 let value = self.fetched(value, whole)?;
                 self.walk(value, operators.get(2..).unwrap_or_default(), whole)

@@ -4,7 +4,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hcl_edit::structure::Block as HclBlock;
 use serde_json::json;
 
 use super::expand::Instance;
@@ -12,9 +11,9 @@ use super::kinds;
 use super::paths;
 use super::project::{Item, approval, engine};
 use super::reader::{Field, Reader, Scope, each_unknown};
-use super::shape::{head, inner_blocks, label_span};
-use super::stack_schema::{GATE, PUBLISH};
-use super::suggest;
+use super::shape::{inner_blocks, label_span};
+use super::stack_schema::PUBLISH;
+use super::stage_check;
 use super::value::Val;
 use crate::diagnostic::{Finding, Location};
 use crate::engine::EngineRequirement;
@@ -38,6 +37,10 @@ pub(crate) struct StackDraft {
     pub(crate) facts: Vec<(String, Location)>,
     /// Files it publishes: the facts' name, the path, where.
     pub(crate) published: Vec<(String, String, Location)>,
+    /// Places to which it publishes files whose paths are known only later.
+    pub(crate) published_later: BTreeSet<String>,
+    /// Files of facts that its gates read: place and path.
+    pub(crate) fact_files: Vec<(String, String, Location)>,
     pub(crate) var_files: Vec<(String, Location)>,
     pub(crate) render: Option<(String, Location)>,
 }
@@ -116,6 +119,8 @@ pub(crate) fn read(
         own_outputs: Vec::new(),
         facts: Vec::new(),
         published: Vec::new(),
+        published_later: BTreeSet::new(),
+        fact_files: Vec::new(),
         var_files: Vec::new(),
         render: None,
     };
@@ -293,7 +298,10 @@ fn inner(reader: &mut Reader<'_>, item: &Item<'_>, scope: &Scope, draft: &mut St
         draft.stack.approval = approval(reader, *item, scope);
     }
     let StackDraft {
-        own_outputs, facts, ..
+        own_outputs,
+        facts,
+        fact_files,
+        ..
     } = draft;
     reader.deep_fields(source, item.block, item.spec, scope, &mut |seen| {
         own_outputs.extend(
@@ -306,6 +314,10 @@ fn inner(reader: &mut Reader<'_>, item: &Item<'_>, scope: &Scope, draft: &mut St
                 .iter()
                 .map(|(name, at)| (name.clone(), source.location(at.clone()))),
         );
+        fact_files.extend(seen.fact_files.iter().map(|(name, path, at)| {
+            let at = source.location(at.clone());
+            (name.clone(), path.clone(), at)
+        }));
     });
     for block in item.block.body.get_blocks("publish") {
         let Some(label) = block.labels.first() else {
@@ -332,9 +344,11 @@ fn inner(reader: &mut Reader<'_>, item: &Item<'_>, scope: &Scope, draft: &mut St
             draft
                 .published
                 .push((label.as_str().to_owned(), path.to_owned(), at));
+        } else {
+            draft.published_later.insert(label.as_str().to_owned());
         }
     }
-    gates(reader, item, scope);
+    stage_check::gates(reader, item, scope);
     stages(reader, item, scope, &mut draft.stack.stages);
 }
 
@@ -348,87 +362,12 @@ fn stages(reader: &mut Reader<'_>, item: &Item<'_>, scope: &Scope, stages: &mut 
             "gate" => (&mut stages.gates, &own.gates),
             _ => continue,
         };
+        let written = block;
         let block = reader.stage_block(item.source, block, spec, scope);
+        stage_check::settings(reader, item.source, written, spec, &block);
         let is_replaced = spec.word == "gate" && own.iter().any(|gate| gate.name == block.name);
         if !is_replaced {
             list.push(block);
-        }
-    }
-}
-
-/// Gates have names of their own, wait for each other, and need something to compare with.
-fn gates(reader: &mut Reader<'_>, item: &Item<'_>, scope: &Scope) {
-    let mut known: BTreeMap<&str, Location> = BTreeMap::new();
-    let blocks: Vec<&HclBlock> = item
-        .block
-        .body
-        .get_blocks("gate")
-        .filter(|block| block.labels.len() == 2)
-        .collect();
-    for block in &blocks {
-        let at = item.source.location(label_span(&block.labels[1]));
-        let name = block.labels[1].as_str();
-        if let Some(first) = known.get(name) {
-            let finding = Finding::error(
-                "duplicate-name",
-                format!(
-                    "gate `{name}` stands twice in {} `{}`",
-                    item.spec.word,
-                    item.name()
-                ),
-            )
-            .at(at, "again here")
-            .at(first.clone(), "first here");
-            reader.findings.push(finding);
-        } else {
-            known.insert(name, at);
-        }
-    }
-    for block in &blocks {
-        let has = |name: &str| block.body.has_attribute(name);
-        let wanting = match block.labels[0].as_str() {
-            "dns" if !has("expect") && !has("absent") => Some("`expect` or `absent`"),
-            "kubernetes" if !has("condition") && !has("field") => {
-                Some("`condition`, or `field` with `expect`")
-            }
-            "kubernetes" if has("field") && !has("expect") => Some("`expect` beside `field`"),
-            "oidc" if has("login_url") && !has("client_id") => {
-                Some("`client_id` beside `login_url`")
-            }
-            _ => None,
-        };
-        if let Some(wanting) = wanting {
-            let finding = Finding::error(
-                "missing-attribute",
-                format!(
-                    "gate `{}` has nothing to compare with",
-                    block.labels[1].as_str()
-                ),
-            )
-            .at(
-                item.source.location(head(block)),
-                format!("it wants {wanting}"),
-            );
-            reader.findings.push(finding);
-        }
-        let fields = reader.fields(item.source, block, &GATE, &each_unknown(block, scope));
-        for after in fields.texts("after") {
-            if !known.contains_key(after.as_str()) {
-                let at = fields
-                    .get("after")
-                    .map(|field| item.source.location(field.at.clone()));
-                let mut finding = Finding::error(
-                    "unknown-gate",
-                    format!(
-                        "there is no gate `{after}` in {} `{}`",
-                        item.spec.word,
-                        item.name()
-                    ),
-                )
-                .at(at.unwrap_or_default(), "in this list");
-                finding.hint = suggest::hint(&after, known.keys().copied());
-                reader.findings.push(finding);
-            }
         }
     }
 }

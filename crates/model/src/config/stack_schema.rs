@@ -396,6 +396,7 @@ pub(crate) static GATE: Block = Block {
         attr("timeout", Kind::Duration, "time until it has failed").default("`\"5m\"`"),
         attr("failures", Kind::Count, "so many failures in a row end it sooner"),
         attr("after", Kind::Texts, "gates that must have passed before; the name of a `for_each` means all of it"),
+        attr("when", Kind::Word(&["applied", "destroyed"]), "after which of the two it is looked at; after a destroy, outputs are those from before").default("`\"applied\"`"),
     ],
     variants: &[
         Variant {
@@ -425,7 +426,10 @@ pub(crate) static GATE: Block = Block {
         },
         Variant {
             label: "tcp",
-            attrs: &[probe("address", Kind::Text, "`host:port`").required()],
+            attrs: &[
+                probe("address", Kind::Text, "`host:port`").required(),
+                probe("absent", Kind::Bool, "nothing may answer there").default("false"),
+            ],
             doc: "a port answers",
         },
         Variant {

@@ -22,7 +22,10 @@ impl Evidence {
             },
             Self::Tcp(seen) => match &seen.peer {
                 Some(peer) => format!("{peer} listens"),
-                None => "no listener".to_owned(),
+                None => match &seen.failed {
+                    Some(why) => format!("no listener: {why}"),
+                    None => "no listener".to_owned(),
+                },
             },
             Self::Http(seen) => match seen.status {
                 Some(status) => format!("{status} from {}", seen.url),

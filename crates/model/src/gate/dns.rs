@@ -95,6 +95,18 @@ impl DnsGate {
             None if expect.iter().any(|text| is_v6(text)) => RecordKind::Aaaa,
             None => RecordKind::A,
         };
+        for text in expect.iter().filter(|_| record != RecordKind::Txt) {
+            if text.parse::<IpAddr>().is_err() && is_meant_as_address(text) {
+                let message = format!("{} is no address", reader.shown("expect", text));
+                reader.wrong("expect", &message);
+            } else if text.parse::<IpAddr>().is_err()
+                && let Some(why) = unlike_a_name(text)
+            {
+                let shown = reader.shown("expect", text);
+                let message = format!("{shown} is neither an address nor a name: {why}");
+                reader.wrong("expect", &message);
+            }
+        }
         for text in &expect {
             let fits = match record {
                 RecordKind::A => !is_v6(text),
@@ -339,6 +351,12 @@ pub(super) fn folded(text: &str) -> String {
 
 fn is_v6(text: &str) -> bool {
     matches!(text.parse(), Ok(IpAddr::V6(_)))
+}
+
+/// Whether only an address can be meant: digits and dots, or colons.
+fn is_meant_as_address(text: &str) -> bool {
+    let digits = |c: char| c.is_ascii_digit() || c == '.';
+    !text.is_empty() && (text.chars().all(digits) || text.contains(':') && !text.contains('/'))
 }
 
 fn unlike_a_name(name: &str) -> Option<&'static str> {

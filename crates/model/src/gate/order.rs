@@ -27,7 +27,7 @@ impl Gate {
         let mut waits = None;
         for before in self.before(all) {
             match ended.get(&before.name) {
-                Some(verdict) if verdict.is_pass() => {}
+                Some(verdict) if verdict.lets_on() => {}
                 Some(_) => {
                     let after = before.name.clone();
                     return Standing::Stopped(Stop { after });

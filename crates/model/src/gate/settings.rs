@@ -2,7 +2,7 @@
 //!
 //! Not here: what the file may say (`config`); a value that came from an output is seen here first.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -16,8 +16,9 @@ use crate::config;
 use crate::config::suggest;
 use crate::diagnostic::Location;
 use crate::digits;
+use crate::project::Input;
 use crate::secret::Secret;
-use crate::stage::ResolvedBlock;
+use crate::stage::{ResolvedBlock, StageBlock};
 
 /// What is wrong with the settings of a gate. Never holds a value that is sensitive.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -26,6 +27,8 @@ pub struct SettingError {
     pub gate: String,
     pub message: String,
     pub hint: Option<String>,
+    /// The attribute it is about, if it is about one.
+    pub attribute: Option<String>,
     pub at: Location,
 }
 
@@ -35,6 +38,7 @@ impl SettingError {
             gate: gate.name.clone(),
             message: message.into(),
             hint: None,
+            attribute: None,
             at: gate.at.clone(),
         }
     }
@@ -92,6 +96,36 @@ pub(super) fn read(block: &ResolvedBlock) -> Result<Gate, Vec<SettingError>> {
         }),
         _ => Err(reader.wrong),
     }
+}
+
+/// Attributes that say something only beside another, which may not be known yet.
+const PAIRED: [&str; 5] = ["field", "expect", "condition", "listener", "client_id"];
+
+/// What is wrong with a gate by what its block says itself, whatever the values will be that come later.
+pub(super) fn check_known(block: &StageBlock) -> Vec<SettingError> {
+    let known = block.attrs.iter().filter_map(|(name, input)| match input {
+        Input::Known(value) => Some((name.clone(), value.clone())),
+        Input::Expression(_) => None,
+    });
+    let resolved = ResolvedBlock {
+        kind: block.kind.clone(),
+        name: block.name.clone(),
+        each: None,
+        attrs: known.collect(),
+        blocks: Vec::new(),
+        sensitive: BTreeSet::new(),
+        at: block.at.clone(),
+    };
+    let mut wrong = read(&resolved).err().unwrap_or_default();
+    let is_whole = resolved.attrs.len() == block.attrs.len();
+    let pairs = matches!(block.kind.as_str(), "kubernetes" | "oidc");
+    wrong.retain(|error| {
+        let about = error.attribute.as_deref();
+        about.is_some_and(|name| {
+            resolved.attrs.contains_key(name) && (is_whole || !pairs || !PAIRED.contains(&name))
+        })
+    });
+    wrong
 }
 
 fn group(block: &ResolvedBlock) -> String {
@@ -311,6 +345,9 @@ impl Reader<'_> {
 
     pub(super) fn wrong(&mut self, attribute: &str, message: &str) {
         self.refuse(format!("`{attribute}` {message}"), None);
+        if let Some(last) = self.wrong.last_mut() {
+            last.attribute = Some(attribute.to_owned());
+        }
     }
 
     pub(super) fn refuse(&mut self, message: String, hint: Option<String>) {
@@ -318,6 +355,7 @@ impl Reader<'_> {
             gate: self.block.name.clone(),
             message,
             hint,
+            attribute: None,
             at: self.block.at.clone(),
         });
     }

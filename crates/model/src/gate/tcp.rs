@@ -10,6 +10,8 @@ use super::{Evidence, Look, Miss, quoted};
 pub struct TcpGate {
     pub host: String,
     pub port: u16,
+    /// Nothing may answer there.
+    pub absent: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,6 +42,7 @@ impl TcpGate {
         Self {
             host: host.to_owned(),
             port: port.unwrap_or_default(),
+            absent: reader.flag("absent"),
         }
     }
 
@@ -49,10 +52,15 @@ impl TcpGate {
     }
 
     pub fn judge(&self, seen: TcpSeen) -> Look {
-        let miss = seen
-            .failed
-            .as_ref()
-            .map(|why| Miss::new(&seen.address, "a listener", why));
+        let miss = match (&seen.failed, self.absent) {
+            (Some(why), false) => Some(Miss::new(&seen.address, "a listener", why)),
+            (None, true) => {
+                let peer = seen.peer.as_deref().unwrap_or_default();
+                let seen_there = format!("{peer} listens");
+                Some(Miss::new(&seen.address, "no listener", seen_there))
+            }
+            (Some(_), true) | (None, false) => None,
+        };
         let misses = miss.into_iter().collect();
         Look::judged(Evidence::Tcp(seen), misses)
     }

@@ -33,6 +33,7 @@ fn shown(look: &Look) -> String {
         Verdict::Passed => "passed".to_owned(),
         Verdict::CannotLook { why } => format!("cannot look: {why}"),
         Verdict::NotTried { after } => format!("not tried, after {after}"),
+        Verdict::Skipped { by, reason } => format!("skipped by {by}: {reason}"),
         Verdict::Failed { misses } => {
             let line = |miss: &Miss| {
                 let also = miss.also.as_ref().map(|also| format!(" | {also}"));

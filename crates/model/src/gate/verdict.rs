@@ -24,6 +24,11 @@ pub enum Verdict {
     CannotLook {
         why: String,
     },
+    /// Never looked at: somebody said, as an emergency, that it need not pass.
+    Skipped {
+        by: String,
+        reason: String,
+    },
     /// Never looked at, because this gate did not pass.
     NotTried {
         after: String,
@@ -68,6 +73,9 @@ impl GateReport {
         let title = format!("gate `{}` ({})", self.name, self.kind);
         let mut lines = match &self.verdict {
             Verdict::Passed => vec![format!("{title} passed")],
+            Verdict::Skipped { .. } => {
+                return vec![format!("{title} was {}", self.verdict.brief())];
+            }
             Verdict::NotTried { after } => {
                 return vec![format!("{title} was not tried: it comes after `{after}`")];
             }
@@ -118,6 +126,17 @@ impl Verdict {
     pub fn is_pass(&self) -> bool {
         match self {
             Self::Passed => true,
+            Self::Failed { .. }
+            | Self::CannotLook { .. }
+            | Self::NotTried { .. }
+            | Self::Skipped { .. } => false,
+        }
+    }
+
+    /// Whether what comes after it may go on.
+    pub fn lets_on(&self) -> bool {
+        match self {
+            Self::Passed | Self::Skipped { .. } => true,
             Self::Failed { .. } | Self::CannotLook { .. } | Self::NotTried { .. } => false,
         }
     }
@@ -148,6 +167,7 @@ impl Verdict {
             },
             Self::CannotLook { why } => why.clone(),
             Self::NotTried { after } => format!("not tried: gate `{after}` did not pass"),
+            Self::Skipped { by, reason } => format!("skipped by {by}: {reason}"),
         }
     }
 }

@@ -6,12 +6,14 @@ use super::Mask;
 /// How every event of an engine's stream begins. No secret goes on beyond such a line.
 const EVENT: &[u8] = b"{\"@";
 
-/// Takes bytes as they come, gives them on masked. What could be the beginning of a secret waits for the rest
-/// of its line; a secret of several lines, for the next event.
+/// Takes bytes as they come, gives them on masked. What could be the beginning of a secret waits: for the rest of its
+/// line, and for as many lines more as it could go on.
 #[derive(Debug)]
 pub struct MaskStream {
     mask: Mask,
     rest: Vec<u8>,
+    /// Where the lines that are held back begin.
+    lines: Vec<usize>,
 }
 
 impl MaskStream {
@@ -19,29 +21,44 @@ impl MaskStream {
         Self {
             mask,
             rest: Vec::new(),
+            lines: Vec::new(),
         }
     }
 
     /// What these bytes complete, masked.
     pub fn push(&mut self, bytes: &[u8]) -> Vec<u8> {
+        // What is there already ends no line.
+        let mut seen = self.rest.len();
         self.rest.extend_from_slice(bytes);
         let mut out = Vec::new();
-        let mut begin = 0;
-        let mut line = 0;
-        while let Some(length) = self.rest[line..].iter().position(|byte| *byte == b'\n') {
-            let end = line + length + 1;
-            if self.rest[line..end].starts_with(EVENT) {
-                self.give(begin, line, &mut out);
+        while let Some(length) = self.rest[seen..].iter().position(|byte| *byte == b'\n') {
+            let end = seen + length + 1;
+            let before = &self.rest[..end - 1];
+            let line = before.iter().rposition(|byte| *byte == b'\n');
+            let line = line.map_or(0, |at| at + 1);
+            let given = if self.rest[line..end].starts_with(EVENT) {
+                self.give(0, line, &mut out);
                 self.give(line, end, &mut out);
-                begin = end;
-            } else if !self.mask.has_lines {
-                self.give(line, end, &mut out);
-                begin = end;
-            }
-            line = end;
+                end
+            } else {
+                self.lines.push(line);
+                let from = self.holds_from(end);
+                self.give(0, from, &mut out);
+                from
+            };
+            self.rest.drain(..given);
+            self.lines.retain(|line| *line >= given);
+            self.lines.iter_mut().for_each(|line| *line -= given);
+            seen = end - given;
         }
-        self.rest.drain(..begin);
         out
+    }
+
+    fn holds_from(&self, end: usize) -> usize {
+        let finder = self.mask.finder.as_ref();
+        finder.map_or(end, |finder| {
+            finder.holds_from(&self.rest[..end], &self.lines)
+        })
     }
 
     /// What was held back, when nothing more will come.
@@ -106,8 +123,21 @@ mod tests {
     #[test]
     fn a_line_is_given_on_as_soon_as_it_is_whole() {
         let mut stream = MaskStream::new(Mask::new(&[Secret::new("hunter2!")]));
-        assert_eq!(stream.push(b"one\ntw"), b"one\n");
-        assert_eq!(stream.push(b"o\n"), b"two\n");
+        assert_eq!(stream.push(b"one.\ntw"), b"one.\n");
+        assert_eq!(stream.push(b"o.\n"), b"two.\n");
+        assert_eq!(stream.finish(), b"");
+    }
+
+    #[test]
+    fn a_line_that_could_begin_a_secret_waits_for_the_next() {
+        let mut stream = MaskStream::new(Mask::new(&[Secret::new("hunter2!")]));
+        assert_eq!(stream.push(b"one.\nis it hunt\n"), b"one.\n");
+        assert_eq!(stream.push(b"  ing?\n"), b"is it hunt\n  ing?\n");
+        assert_eq!(stream.push(b"it is hunt\n"), b"");
+        assert_eq!(
+            stream.push(b"  er2!, no less.\n"),
+            b"it is (secret), no less.\n"
+        );
         assert_eq!(stream.finish(), b"");
     }
 
@@ -116,13 +146,54 @@ mod tests {
         let mut stream = MaskStream::new(Mask::new(&[Secret::new(KEY)]));
         assert_eq!(
             stream.push(b"{\"@level\":\"info\"}\nkey:\n"),
-            b"{\"@level\":\"info\"}\n"
+            b"{\"@level\":\"info\"}\nkey:\n"
         );
         assert_eq!(stream.push(KEY.as_bytes()), b"");
         assert_eq!(
             stream.push(b"\n{\"@level\":\"warn\"}\n"),
-            b"key:\n(secret)\n{\"@level\":\"warn\"}\n"
+            b"(secret)\n{\"@level\":\"warn\"}\n"
         );
+    }
+
+    /// As others write a text, by means of their own.
+    fn coated(secret: &str, before: &str, coat: usize) -> String {
+        let hex = |byte: u8| format!("{byte:02x}");
+        let percent = |byte: u8| {
+            let is_plain = byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
+            let code = format!("%{byte:02X}");
+            if is_plain {
+                char::from(byte).to_string()
+            } else {
+                code
+            }
+        };
+        let hex: String = secret.bytes().map(hex).collect();
+        let percent: String = secret.bytes().map(percent).collect();
+        let quoted = serde_json::to_string(secret).unwrap();
+        let coat = match coat {
+            0 => secret.to_owned(),
+            1 => quoted,
+            2 => serde_json::to_string(&quoted).unwrap(),
+            3 => percent,
+            4 => percent.replace("%20", "+"),
+            5 => hex.to_uppercase(),
+            6 => hex,
+            _ => return base64(format!("{before}{secret}").as_bytes()),
+        };
+        format!("{before}{coat}")
+    }
+
+    fn base64(bytes: &[u8]) -> String {
+        const ALPHABET: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+        let bits = |byte: &u8| format!("{byte:08b}");
+        let bits: String = bytes.iter().map(bits).collect();
+        let bits: Vec<char> = bits.chars().collect();
+        let six = |six: &[char]| {
+            let text: String = six.iter().collect();
+            let number = usize::from_str_radix(&format!("{text:0<6}"), 2).unwrap();
+            char::from(ALPHABET[number])
+        };
+        bits.chunks(6).map(six).collect()
     }
 
     proptest! {
@@ -147,6 +218,45 @@ mod tests {
             let whole = masked(KEY, &[&text]);
             prop_assert_eq!(&masked(KEY, &portions), &whole);
             prop_assert!(!whole.contains("BEGIN KEY"));
+        }
+
+        /// Whatever coat it comes in, wherever a read ended and wherever a line was broken.
+        #[test]
+        fn no_coat_hides_a_secret(
+            secret in "[a-zA-Z0-9/+&<>\"' é%=_.-]{12,80}",
+            coat in 0usize..8,
+            before in "[a-z ]{0,5}",
+            width in 8usize..90,
+            indent in 0usize..4,
+            cuts in proptest::collection::vec(0usize..300, 0..6),
+        ) {
+            prop_assume!(secret.trim().len() >= 12);
+            let secret = secret.trim();
+            let coated = coated(secret, &before, coat);
+            let indent = " ".repeat(indent);
+            let characters: Vec<char> = coated.chars().collect();
+            let lines: Vec<String> = characters
+                .chunks(width)
+                .map(|line| line.iter().collect())
+                .collect();
+            // A line that begins with what an indentation looks like is not joined as it was.
+            prop_assume!(!lines.iter().any(|line| line.starts_with(' ')));
+            let text = lines.join(&format!("\n{indent}")).into_bytes();
+            let mut ends: Vec<usize> = cuts.into_iter().map(|at| at.min(text.len())).collect();
+            ends.sort_unstable();
+            let mut stream = MaskStream::new(Mask::new(&[Secret::new(secret)]));
+            let mut out = Vec::new();
+            let mut begin = 0;
+            for end in ends.into_iter().chain([text.len()]) {
+                out.extend(stream.push(&text[begin..end]));
+                begin = end;
+            }
+            out.extend(stream.finish());
+            let out = String::from_utf8_lossy(&out).into_owned();
+            prop_assert!(out.contains(crate::masking::MASKED), "{coated:?} became {out:?}");
+            let joined: String = out.lines().map(str::trim_start).collect();
+            let core: String = coated.chars().skip(before.len() + 2).collect();
+            prop_assert!(!joined.contains(&core), "{coated:?} became {out:?}");
         }
     }
 }

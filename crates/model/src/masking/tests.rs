@@ -39,12 +39,42 @@ fn every_coat_is_known() {
     check(
         "a b/c?def",
         "https://x/?q=a+b%2fc%3fdef",
-        "https://x/?q=a+b%2fc%3fdef",
+        "https://x/?q=(secret)",
     );
     check(
         "a b/c?def",
         "https://x/?q=a+b%2Fc%3Fdef",
         "https://x/?q=(secret)",
+    );
+}
+
+#[test]
+fn other_encoders_are_known() {
+    check(
+        "pa/ss w$rd",
+        "mysql://u:pa%2Fss%20w$rd@h",
+        "mysql://u:(secret)@h",
+    );
+    check("Tök<en>&1", r#""T\u00f6k<en>&1""#, r#""(secret)""#);
+    check("Tök<en>&1", "Tök&lt;en&gt;&amp;1", MASKED);
+    check("it's mine", r"echo 'it'\''s mine'", "echo '(secret)'");
+    check("hunter2!", "68756e7465723221", MASKED);
+    check("Hunter-Two", "x-key: hunter-two", "x-key: (secret)");
+}
+
+#[test]
+fn a_broken_line_hides_nothing() {
+    let text = "-----\n  aHVudGVyMi1o\n  dW50ZXIyLWh1bnRlcjI=\n";
+    check("hunter2-hunter2-hunter2", text, "-----\n  (secret)I=\n");
+    check(
+        "hunter2-hunter2",
+        r#"{"m":"hunter2\\nhunter2-h\nunter2"}"#,
+        r#"{"m":"hunter2\\n(secret)"}"#,
+    );
+    check(
+        "one\ntwo-three\nfour",
+        "key: |\n    one\n    two-three\n    four\n",
+        "key: |\n    (secret)\n",
     );
 }
 

@@ -89,6 +89,7 @@ pub fn advance(state: &RunState, event: RunEvent, now: Timestamp) -> Result<RunS
                 counts,
                 serial,
                 then,
+                ..
             },
         ) => {
             let outputs = plan.outputs.clone();

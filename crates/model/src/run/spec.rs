@@ -66,6 +66,9 @@ pub struct RunSpec {
     /// Who relies on its outputs and facts.
     #[serde(default)]
     pub relied: Reliance,
+    /// Stacks outside its change set that must be done, not only applied, before it is applied.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub stands_on: BTreeSet<StackName>,
     pub destroy: bool,
     pub refresh_only: bool,
     /// The version to plan from instead of the newest: only to see what it would lead to.
@@ -101,11 +104,14 @@ impl RunSpec {
                 !stages.publish.is_empty() || !self.standing.is_empty(),
             ),
             (Stage::Bootstrapping, !stages.bootstrap.is_empty()),
-            (Stage::Verifying, !stages.gates.is_empty()),
+            (
+                Stage::Verifying,
+                !stages.gates_when(self.destroy).is_empty(),
+            ),
         ];
-        // What is destroyed has facts to withdraw, and nothing else.
+        // What is destroyed has facts to withdraw and its absence to prove, and nothing else.
         let wanted = all.into_iter().filter(|(stage, is_there)| {
-            *is_there && (!self.destroy || *stage == Stage::Publishing)
+            *is_there && (!self.destroy || *stage != Stage::Bootstrapping)
         });
         wanted.map(|(stage, _)| stage).collect()
     }

@@ -105,6 +105,7 @@ fn spec(name: &str, upstreams: &[&str]) -> RunSpec {
         outputs: BTreeSet::new(),
         own_source: String::new(),
         settled: false,
+        stands_on: BTreeSet::new(),
         destroy: false,
         refresh_only: false,
         pinned: None,
@@ -196,6 +197,7 @@ impl World {
             dirty: false,
             keeps_plans: false,
             earlier_askers: Vec::new(),
+            exceptions: None,
             goes_on_with_stages: false,
             bundle: None,
             asker: Some("ada".to_owned()),
@@ -334,6 +336,7 @@ impl World {
                 0 => RunEvent::NothingToChange {
                     consumed: Some("consumed".to_owned()),
                     serial: Some(1),
+                    lineage: None,
                     then: None,
                 },
                 1 => RunEvent::Failed { problem },
@@ -361,6 +364,7 @@ impl World {
                 _ => RunEvent::ApplyFinished {
                     counts: PlanCounts::default(),
                     serial: Some(2),
+                    lineage: None,
                     then: (how == 3).then_some(Stage::Publishing),
                 },
             }),
@@ -543,11 +547,13 @@ impl World {
                     RunState::Planning { .. } => RunEvent::NothingToChange {
                         consumed: None,
                         serial: None,
+                        lineage: None,
                         then: None,
                     },
                     RunState::Applying { .. } => RunEvent::ApplyFinished {
                         counts: PlanCounts::default(),
                         serial: None,
+                        lineage: None,
                         then: None,
                     },
                     RunState::Completing { part, .. } => RunEvent::StageFinished {
@@ -639,6 +645,7 @@ async fn who_lost_its_lanes_records_nothing_even_if_they_are_held_again() {
     let applied = || RunEvent::ApplyFinished {
         counts: PlanCounts::default(),
         serial: Some(1),
+        lineage: None,
         then: None,
     };
     let turn = async |fence: Option<&Fence>, happened| {

@@ -8,7 +8,7 @@ use crate::db::Row;
 use crate::{Store, StoreError};
 
 impl Store {
-    /// Remembers one, before or after it is so; says the same of it as before: nothing is written.
+    /// Remembers one, in the place of what was known of it before.
     pub async fn fact_standing_put(
         &self,
         project: &str,

@@ -135,6 +135,7 @@ pub(crate) async fn carry_out(
         no_state: false,
         keeps_plans: false,
         policy_override: change.policy_override.clone(),
+        exceptions: change.exceptions.clone(),
         asker: who.identity.name.clone(),
         who,
         exec: None,

@@ -13,7 +13,7 @@ use crate::args::Global;
 use crate::commands::run::imports::left_of;
 use crate::view::diagnostics::{EngineDiagnostic, EngineSource};
 use crate::view::left;
-use crate::view::outcome::{self, Deed, Failure, KeptState, StackOutcome, StackResult};
+use crate::view::outcome::{self, Deed, Failure, KeptState, NotDone, StackOutcome, StackResult};
 use crate::watch::Watcher;
 use crate::{CommandError, ExitStatus, Process, report};
 
@@ -183,15 +183,12 @@ async fn result(watcher: &Watcher<'_>, run: &Run) -> Result<StackResult, Command
                 StackResult::Failed(failure)
             }
         }
-        Outcome::NotDone { problem, .. } => {
-            let mut failure = failure(watcher, run, problem).await?;
-            // What destroys is not opened again: the same command goes on.
-            if watcher.set().request.action == Action::Apply {
-                let retry = format!("`terrane run retry {}` goes on there", run.id);
-                failure.lines.push(retry);
-            }
-            StackResult::NotDone(failure)
-        }
+        Outcome::NotDone { problem, .. } => StackResult::NotDone(NotDone {
+            failure: failure(watcher, run, problem).await?,
+            run: run.id.to_string(),
+            is_interrupted: problem.interrupted,
+            can_go_on: problem.can_go_on(),
+        }),
         Outcome::Unknown { kept, .. } => StackResult::Unknown(Failure {
             stage: "applying".to_owned(),
             after: took(watcher, run).await?,

@@ -5,14 +5,18 @@ use model::changeset::{ChangeSet, Reopen};
 use super::{Here, read_run};
 use crate::args::Global;
 use crate::commands::change::{self, Change};
+use crate::commands::exceptions::ExceptionArgs;
 use crate::{CommandError, ExitStatus, Process};
 
 /// Try a run again that did not end well, and those that it poisoned
 ///
-/// They are planned afresh, on the source as it is now. `terrane apply --resume` takes all that is left.
+/// They are planned afresh, on the source as it is now; one that is applied, not done, goes on at the stage that did not
+/// pass. `terrane apply --resume` takes all that is left.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  terrane run retry r44\n  terrane run retry r44 --auto-approve"
+    after_help = "Examples:\n  terrane run retry r44\n  terrane run retry r44 --auto-approve\n  \
+    terrane run retry r44 --skip-gate k8s-prod/sso --reason \"the probe is wrong, see the ticket\"",
+    group(clap::ArgGroup::new("emergency").multiple(true))
 )]
 pub(super) struct RetryArgs {
     /// The run, such as `r44`
@@ -20,10 +24,15 @@ pub(super) struct RetryArgs {
     /// Apply without asking
     #[arg(long)]
     auto_approve: bool,
+    #[command(flatten)]
+    exceptions: ExceptionArgs,
+    /// Why, in a sentence
+    #[arg(long, value_name = "TEXT", requires = "emergency")]
+    reason: Option<String>,
 }
 
 pub(super) async fn retry(
-    args: &RetryArgs,
+    args: RetryArgs,
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
@@ -36,7 +45,9 @@ pub(super) async fn retry(
         .request
         .action;
     drop(here);
+    let exceptions = args.exceptions.read(args.reason.as_deref())?;
     let change = Change {
+        exceptions,
         auto_approve: args.auto_approve,
         ..Change::of(action)
     };

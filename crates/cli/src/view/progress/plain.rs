@@ -1,6 +1,7 @@
 //! Frames as lines of a log: one for each change, no control characters.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::{Frame, Mark, Row};
 use crate::view::duration::clock;
@@ -42,6 +43,18 @@ impl Plain {
             }
         }
         out
+    }
+
+    /// What a stack that is under way still waits for.
+    pub fn still(&self, elapsed: Duration, stack: &str, words: &str) -> String {
+        let line = format!(
+            "{}  {} {}   {}",
+            clock(elapsed),
+            Mark::Running.sign(self.look),
+            clean(stack),
+            clean(words),
+        );
+        format!("{}\n", line.trim_end())
     }
 
     fn is_new(&mut self, row: &Row) -> bool {

@@ -3,11 +3,12 @@
 
 use std::path::Path;
 
-use model::bootstrap::{Bootstrap, StepEnd};
+use model::bootstrap::{Bootstrap, Deed, StepEnd};
+use model::break_glass::Act;
 use model::stage::StageBlock;
 use serde_json::json;
 
-use super::{Failure, Part, Report, count};
+use super::{Failure, Part, Report, count, record_act};
 use crate::bootstrap::{self, Ground, Manner, Progress};
 
 pub(super) async fn bootstrap(
@@ -25,7 +26,9 @@ pub(super) async fn bootstrap(
         source,
         env: &part.env,
         cache: &part.job.control.cache,
+        held: Some(&part.job.lock),
     };
+    let manner = manner(part, &blocks).await?;
     let mut reports = Vec::new();
     let mut steps = 0;
     for block in &blocks {
@@ -34,7 +37,7 @@ pub(super) async fn bootstrap(
             Progress::Seen(_, seen) => part.log.say(seen),
             Progress::Ended(_) => {}
         };
-        let report = bootstrap::run(block, ground, Manner::Yield, &mut said).await;
+        let report = bootstrap::run(block, ground, manner, &mut said).await;
         steps += report.steps.len();
         if let Some(last) = report.steps.last()
             && let StepEnd::Failed { why, hint } = &last.end
@@ -51,4 +54,18 @@ pub(super) async fn bootstrap(
         summary: format!("{} done", count(steps, "step")),
         details: json!(reports),
     })
+}
+
+/// What others hold by now is theirs, unless somebody wants it back, with a reason.
+async fn manner(part: &Part<'_>, blocks: &[Bootstrap]) -> Result<Manner, Failure> {
+    let exceptions = part.job.set.request.exceptions.as_ref();
+    let installs = blocks
+        .iter()
+        .any(|block| matches!(block.deed, Deed::Agent(_)));
+    if !installs || !exceptions.is_some_and(|exceptions| exceptions.reinstall) {
+        return Ok(Manner::Yield);
+    }
+    let detail = format!("run {}", part.job.run);
+    record_act(part.job, Act::Reinstalled, detail).await?;
+    Ok(Manner::Reinstall)
 }

@@ -65,6 +65,7 @@ async fn drain_all(job: &Job<'_>, blocks: &[StageBlock]) -> Result<(), Failure> 
         source: part.root,
         env: &part.env,
         cache: &job.control.cache,
+        held: None,
     };
     for config in &configs {
         let mut said = |progress: Progress<'_>| {

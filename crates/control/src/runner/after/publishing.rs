@@ -95,6 +95,7 @@ pub(super) async fn publish(
             source,
             env: &part.env,
             cache: &job.control.cache,
+            held: None,
         },
         is_destroyed: spec.destroy,
         // Only who reads the whole project as it is now knows which stacks are gone: `facts publish`.

@@ -1,15 +1,20 @@
 //! Verifying: the gates of the stack, until each has passed or its time is over.
 
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
+use model::break_glass::Act;
 use model::gate::{Gate, GateReport};
 use model::stage::StageBlock;
 use serde_json::json;
 use tokio::sync::mpsc::unbounded_channel;
+use tokio::time::{Instant, sleep_until};
 
-use super::{Failure, Part, Report, count};
+use super::{Failure, Part, Report, count, record_act};
 use crate::facts;
-use crate::gates::{self, Around, GateEvent};
+use crate::gates::{self, Around, GateEvent, Skipped};
+use crate::runner::seal;
 use crate::stages::Side;
 
 pub(super) async fn verify(
@@ -17,19 +22,37 @@ pub(super) async fn verify(
     source: &Path,
     blocks: &[StageBlock],
 ) -> Result<Report, Failure> {
+    if part.job.spec.destroy && seal::head(part.job).await?.is_none() {
+        return Ok(Report {
+            summary: "nothing was ever made".to_owned(),
+            details: json!([]),
+        });
+    }
     let gates = read(&mut part, blocks).await?;
     let around = Around {
         dir: source.to_owned(),
         env: part.env.clone(),
         mask: part.values.mask(),
         once: false,
+        skipped: skipped(&part, &gates).await?,
     };
     let (events, mut heard) = unbounded_channel();
+    let mut missing = Missing::of(&gates);
     let looking = gates::run(gates, around, &events);
     tokio::pin!(looking);
+    let mut said_in = FIRST_WORD;
+    let mut next_word = Instant::now() + said_in;
     let reports = loop {
         tokio::select! {
-            Some(event) = heard.recv() => say(&part, &event),
+            Some(event) = heard.recv() => {
+                say(&part, &event);
+                missing.hear(&event);
+            }
+            () = sleep_until(next_word) => {
+                part.log.still(&missing.words());
+                said_in = (said_in * 2).min(LAST_WORD);
+                next_word += said_in;
+            }
             reports = &mut looking => break reports,
         }
     };
@@ -39,14 +62,69 @@ pub(super) async fn verify(
     ended(&part, &reports)
 }
 
+/// When it is first said what is missing; then after twice the time, and so on.
+const FIRST_WORD: Duration = Duration::from_secs(5);
+const LAST_WORD: Duration = Duration::from_mins(5);
+/// So many gates are named.
+const NAMED: usize = 3;
+
+/// The gates that have not passed yet, and how they looked last.
+struct Missing {
+    since: Instant,
+    open: BTreeMap<String, Option<String>>,
+}
+
+impl Missing {
+    fn of(gates: &[Gate]) -> Self {
+        Self {
+            since: Instant::now(),
+            open: gates.iter().map(|gate| (gate.name.clone(), None)).collect(),
+        }
+    }
+
+    fn hear(&mut self, event: &GateEvent) {
+        match event {
+            GateEvent::Began { .. } => {}
+            GateEvent::Looked { gate, said, .. } => {
+                self.open.insert(gate.clone(), Some(said.clone()));
+            }
+            GateEvent::Ended(report) if report.verdict.lets_on() => {
+                self.open.remove(&report.name);
+            }
+            GateEvent::Ended(report) => {
+                let said = format!("failed: {}", report.verdict.brief());
+                self.open.insert(report.name.clone(), Some(said));
+            }
+        }
+    }
+
+    /// ``still waits after 40 s for `open` (test: exit code 1) and 4 more gates``
+    fn words(&self) -> String {
+        let shown = self.open.iter().take(NAMED).map(|(name, said)| match said {
+            Some(said) => format!("`{name}` ({said})"),
+            None => format!("`{name}`"),
+        });
+        let shown: Vec<String> = shown.collect();
+        let more = match self.open.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            more => format!(" and {}", count(more, "more gate")),
+        };
+        let seconds = self.since.elapsed().as_secs();
+        format!(
+            "still waits after {seconds} s for {}{more}",
+            shown.join(", ")
+        )
+    }
+}
+
 fn ended(part: &Part<'_>, reports: &[GateReport]) -> Result<Report, Failure> {
     let open: Vec<&GateReport> = reports
         .iter()
-        .filter(|report| !report.verdict.is_pass())
+        .filter(|report| !report.verdict.lets_on())
         .collect();
     if open.is_empty() {
         return Ok(Report {
-            summary: format!("{} passed", count(reports.len(), "gate")),
+            summary: summary(reports),
             details: json!(reports),
         });
     }
@@ -54,14 +132,48 @@ fn ended(part: &Part<'_>, reports: &[GateReport]) -> Result<Report, Failure> {
     for report in &open {
         lines.extend(report.lines());
     }
-    let passed = reports.len() - open.len();
-    let headline = format!("{passed} of {} passed", count(reports.len(), "gate"));
+    let passed = reports.iter().filter(|report| report.verdict.is_pass());
+    let headline = format!(
+        "{} of {} passed",
+        passed.count(),
+        count(reports.len(), "gate")
+    );
     lines.insert(0, headline);
     let stack = &part.job.spec.stack.name;
     let hint = format!("`terrane verify {stack}` looks again at any time");
     let mut failure = Failure::new(lines.join("\n")).hint(hint);
     failure.report = Some(Box::new(json!(reports)));
     Err(failure)
+}
+
+/// ``3 gates passed; `open` skipped by ada: the probe is wrong``
+fn summary(reports: &[GateReport]) -> String {
+    let passed = reports.iter().filter(|report| report.verdict.is_pass());
+    let mut words = vec![format!("{} passed", count(passed.count(), "gate"))];
+    let rest = reports.iter().filter(|report| !report.verdict.is_pass());
+    words.extend(rest.map(|report| format!("`{}` {}", report.name, report.verdict.brief())));
+    words.join("; ")
+}
+
+/// The gates that somebody wants skipped, on the record.
+async fn skipped(part: &Part<'_>, gates: &[Gate]) -> Result<BTreeMap<String, Skipped>, Failure> {
+    let job = part.job;
+    let mut skipped = BTreeMap::new();
+    let Some(exceptions) = &job.set.request.exceptions else {
+        return Ok(skipped);
+    };
+    for gate in gates {
+        if exceptions.skips(&job.spec.stack.name, gate) {
+            let detail = format!("gate `{}`, run {}", gate.name, job.run);
+            record_act(job, Act::GateSkipped, detail).await?;
+            let one = Skipped {
+                by: job.asker_name().to_owned(),
+                reason: exceptions.reason.clone(),
+            };
+            skipped.insert(gate.name.clone(), one);
+        }
+    }
+    Ok(skipped)
 }
 
 fn say(part: &Part<'_>, event: &GateEvent) {

@@ -193,3 +193,27 @@ async fn an_authority_of_its_own() {
         shown(&plain)
     );
 }
+
+#[tokio::test]
+async fn no_connection_outlives_its_look() {
+    let (ended, mut end) = tokio::sync::mpsc::unbounded_channel();
+    let server = serve(move |mut stream| {
+        let ended = ended.clone();
+        async move {
+            request_path(&mut stream).await;
+            // One that could be used again.
+            let head = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfine";
+            drop(stream.write_all(head).await);
+            drop(stream.read_to_end(&mut Vec::new()).await);
+            let _ = ended.send(());
+        }
+    })
+    .await;
+    let probes = Probes::new();
+    let attrs = json!({ "url": format!("http://{server}/"), "body": "fine" });
+    assert_eq!(shown(&look(&probes, &gate(attrs), LONG).await), "passed");
+    // Whoever looks lives on; the connection does not.
+    let hung_up = tokio::time::timeout(LONG, end.recv()).await;
+    hung_up.expect("the connection ends").unwrap();
+    drop(probes);
+}

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use model::gate::OidcGate;
 use serde_json::json;
-use testkit::Issuer;
+use testkit::{Dex, Issuer};
 
 use super::servers::{http, page};
 use super::*;
@@ -194,5 +194,35 @@ async fn issuers_that_are_set_up_badly() {
     discovery | http://127.0.0.1:ISSUER/.well-known/openid-configuration | not the document that is wanted: expected value at line 1 column 1
     passed
     discovery | ISSUER/.well-known/openid-configuration | 503
+    ");
+}
+
+/// A real provider, and an application that sends people there, or to the wrong client.
+#[tokio::test]
+async fn a_sign_in_at_dex() {
+    let dex = tokio::task::spawn_blocking(Dex::start).await.unwrap();
+    let (own, other) = (dex.sign_in("argocd"), dex.sign_in("grafana"));
+    let app = http(move |path| match path {
+        "/login" => page(302, &format!("Location: {own}\r\n"), ""),
+        "/wrong" => page(302, &format!("Location: {other}\r\n"), ""),
+        _ => page(200, "", "welcome"),
+    })
+    .await;
+    let issuer = dex.issuer();
+    let names = [("ISSUER", issuer.clone()), ("APP", format!("http://{app}"))];
+    let login = |path: &str| json!({ "issuer": issuer, "client_id": "argocd", "login_url": format!("http://{app}{path}") });
+    let said = [
+        ask(json!({ "issuer": issuer }), &names).await,
+        ask(login("/login"), &names).await,
+        ask(login("/wrong"), &names).await,
+        ask(json!({ "issuer": format!("{issuer}/") }), &names).await,
+        ask(json!({ "issuer": format!("{issuer}/elsewhere") }), &names).await,
+    ];
+    insta::assert_snapshot!(said.join("\n"), @"
+    passed
+    passed
+    client_id | argocd | grafana
+    issuer | ISSUER/ | ISSUER
+    discovery | ISSUER/elsewhere/.well-known/openid-configuration | 404
     ");
 }

@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use model::gate::{Evidence, TlsGate};
 use rcgen::date_time_ymd;
 use serde_json::json;
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio_rustls::TlsAcceptor;
 
 use super::servers::{self, Authority, self_signed, serve};
 use super::*;
@@ -193,4 +194,28 @@ async fn a_port_answers_or_not() {
         said,
         ["passed", "127.0.0.1:PORT | a listener | connection refused"]
     );
+}
+
+#[tokio::test]
+async fn no_connection_outlives_its_look() {
+    let ours = Authority::new("Our CA");
+    let acceptor = TlsAcceptor::from(servers::server_config(ours.sign(HOST, |_| {}), &[]));
+    let (ended, mut end) = tokio::sync::mpsc::unbounded_channel();
+    let server = serve(move |stream| {
+        let (acceptor, ended) = (acceptor.clone(), ended.clone());
+        async move {
+            if let Ok(mut stream) = acceptor.accept(stream).await {
+                drop(stream.read_to_end(&mut Vec::new()).await);
+                let _ = ended.send(());
+            }
+        }
+    })
+    .await;
+    let probes = Probes::new();
+    let look = look(&probes, &gate(json!({ "ca": ours.pem }), server), LONG).await;
+    assert_eq!(shown(&look), "passed");
+    // Whoever looks lives on; the connection does not.
+    let hung_up = tokio::time::timeout(LONG, end.recv()).await;
+    hung_up.expect("the connection ends").unwrap();
+    drop(probes);
 }

@@ -91,6 +91,7 @@ fn facts_and_gates_of_what_did_not_change_need_nobodys_word() {
     let nothing = RunEvent::NothingToChange {
         consumed: None,
         serial: None,
+        lineage: None,
         then: Some(Stage::Verifying),
     };
     happen(&mut runs, "a", nothing);
@@ -100,4 +101,47 @@ fn facts_and_gates_of_what_did_not_change_need_nobodys_word() {
     settle(&mut set, &mut runs);
     assert_eq!(words(&runs), "a unchanged");
     assert_eq!(set.status, Status::Finished);
+}
+
+#[test]
+fn a_hold_keeps_stages_that_write_and_lets_gates_be_looked_at() {
+    let (mut set, mut runs) = change_set(Action::Apply, &["a"]);
+    set.request.auto_approve = true;
+    set.status = Status::Confirmed;
+    settle(&mut set, &mut runs);
+    happen(&mut runs, "a", said(&[]));
+    settle(&mut set, &mut runs);
+    let holds = [held("a")];
+    let around = Around {
+        holds: &holds,
+        ..AROUND
+    };
+    for (stage, starts) in [
+        (Stage::Publishing, false),
+        (Stage::Bootstrapping, false),
+        (Stage::Verifying, true),
+    ] {
+        let mut runs = runs.clone();
+        let mut set = set.clone();
+        happen(&mut runs, "a", applied_before(stage));
+        let steps = next(&set, &runs, &around);
+        if starts {
+            assert_eq!(steps, [Step::StartStage(RunId(1), stage)]);
+            continue;
+        }
+        assert_eq!(steps, [Step::Move(SetEvent::CameToRest)]);
+        set.status = Status::AwaitingConfirm;
+        assert_eq!(next(&set, &runs, &around), []);
+        let by = "me".to_owned();
+        let refused = changeset::hear(&set, &runs, &around, Say::Confirm { by });
+        assert!(
+            matches!(refused, Err(HearError::Held { .. })),
+            "{refused:?}"
+        );
+        let why = changeset::why_set(&set, &runs, &around, None).unwrap();
+        assert!(why.starts_with("stack `a` is held by"), "{why}");
+        // When it ends, nobody has to be asked.
+        let confirmed = SetEvent::Confirmed { by: None };
+        assert_eq!(next(&set, &runs, &AROUND), [Step::Move(confirmed)]);
+    }
 }

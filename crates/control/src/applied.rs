@@ -1,0 +1,84 @@
+//! What a run applied, and whether that is still what there is: the stages after an apply speak of that state and of no
+//! other.
+
+use model::ids::{RunId, StackName};
+use model::run::RunEvent;
+use model::state::StateName;
+use store::{ChangeSetError, StoreError};
+
+use crate::Control;
+
+/// A state that is not any more the one a run left.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the state of stack `{stack}` is not any more the one that run {run} left: it was {was}, now it is {now}"
+)]
+pub struct StateMovedError {
+    pub stack: StackName,
+    pub run: RunId,
+    was: String,
+    now: String,
+}
+
+impl StateMovedError {
+    /// The way on: what there is now was never planned by that run.
+    pub fn hint(&self) -> String {
+        format!("`terrane apply {}` plans it afresh", self.stack)
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LookError {
+    #[error(transparent)]
+    History(#[from] ChangeSetError),
+    #[error(transparent)]
+    State(#[from] StoreError),
+}
+
+/// Whether the state moved since a run was applied, or found nothing to change. One that was not even planned goes by
+/// whatever there is.
+pub(crate) async fn moved(
+    control: &Control,
+    run: RunId,
+    stack: &StackName,
+    state: &StateName,
+) -> Result<Option<StateMovedError>, LookError> {
+    let events = control.store.run_events(run).await?;
+    let mark = events.iter().rev().find_map(|(_, event)| match event {
+        RunEvent::ApplyFinished {
+            serial, lineage, ..
+        }
+        | RunEvent::NothingToChange {
+            serial, lineage, ..
+        } => Some((*serial, lineage.clone())),
+        _ => None,
+    });
+    let Some((Some(serial), lineage)) = mark else {
+        return Ok(None);
+    };
+    let head = control.store.state_head(state).await?;
+    let now = head.map(|head| {
+        let serial = i64::try_from(head.serial).unwrap_or(i64::MAX);
+        (serial, head.lineage)
+    });
+    let is_same = now.as_ref().is_some_and(|(now, other)| {
+        *now == serial && lineage.as_ref().is_none_or(|lineage| lineage == other)
+    });
+    if is_same {
+        return Ok(None);
+    }
+    let (was, now) = match (now, lineage) {
+        (None, _) => (format!("serial {serial}"), "gone".to_owned()),
+        (Some((now, other)), Some(lineage)) if other != lineage => (
+            format!("serial {serial} of lineage {lineage}"),
+            format!("serial {now} of lineage {other}"),
+        ),
+        (Some((now, _)), _) => (format!("serial {serial}"), format!("serial {now}")),
+    };
+    Ok(Some(StateMovedError {
+        stack: stack.clone(),
+        run,
+        was,
+        now,
+    }))
+}

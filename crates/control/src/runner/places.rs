@@ -1,0 +1,167 @@
+//! Places for engines: as many at once as the change set may have.
+//!
+//! There is one run more than there are places (`Request::runs_at_once`). A run takes a place before its first
+//! engine and gives it up after its last, when it still has to make durable what happened; whoever waits has begun
+//! already and starts its engine at once. No processor is idle between two runs.
+//!
+//! A place is a file lock that engines inherit: those of a runner that was killed keep it. Whoever gives one up
+//! rings a bell, a named pipe, so that nobody has to look again and again.
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use model::ids::ChangeSetId;
+use rustix::fs::{CWD, Mode, OFlags, mkfifoat};
+use rustix::io::Errno;
+use tokio::net::unix::pipe;
+
+use crate::home::{Home, make_private};
+use crate::locks::try_lock;
+
+/// Who was killed rings no bell: so often it is looked all the same.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Held for as long as engines of one run are at work.
+#[derive(Debug)]
+pub(super) struct Place {
+    file: File,
+    bell: PathBuf,
+}
+
+impl Place {
+    /// Takes a place, or waits for one; says `waits` if that takes long. May be dropped while it waits.
+    pub(super) async fn take(
+        home: &Home,
+        set: ChangeSetId,
+        places: usize,
+        mut waits: impl FnMut(),
+    ) -> io::Result<Self> {
+        let dir = home.places();
+        make_private(&dir)?;
+        let bell = dir.join(format!("{set}.bell"));
+        let free = |bell: PathBuf| {
+            for number in 0..places {
+                if let Some(file) = try_lock(&dir.join(format!("{set}.{number}")))? {
+                    return Ok(Some(Self { file, bell }));
+                }
+            }
+            Ok::<_, io::Error>(None)
+        };
+        if let Some(place) = free(bell.clone())? {
+            return Ok(place);
+        }
+        // First the ears, then another look: what becomes free after it is heard of.
+        let ears = listen(&bell)?;
+        loop {
+            if let Some(place) = free(bell.clone())? {
+                return Ok(place);
+            }
+            if tokio::time::timeout(LOOK, hear(&ears)).await.is_err() {
+                waits();
+            }
+        }
+    }
+
+    /// For engines to inherit.
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // Not only closed: what an engine left running in the background must not keep the place.
+        drop(self.file.unlock());
+        ring(&self.bell);
+    }
+}
+
+/// Removes what a change set that is over needed.
+pub(crate) fn forget(home: &Home, set: ChangeSetId) {
+    let name = |name: &std::ffi::OsStr| {
+        let name = name.to_str()?.split_once('.')?.0;
+        Some(name == set.to_string())
+    };
+    let Ok(entries) = fs::read_dir(home.places()) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        if name(&entry.file_name()) == Some(true) {
+            drop(fs::remove_file(entry.path()));
+        }
+    }
+}
+
+/// Open for writing as well: it does not end when nobody rings.
+fn listen(bell: &Path) -> io::Result<pipe::Receiver> {
+    match mkfifoat(CWD, bell, Mode::RUSR | Mode::WUSR) {
+        Err(err) if err != Errno::EXIST => return Err(err.into()),
+        _ => {}
+    }
+    let mut options = File::options();
+    let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
+    let file = options.read(true).write(true).custom_flags(nonblocking);
+    pipe::Receiver::from_file_unchecked(file.open(bell)?)
+}
+
+async fn hear(ears: &pipe::Receiver) -> io::Result<()> {
+    loop {
+        ears.readable().await?;
+        match ears.try_read(&mut [0; 64]) {
+            Err(err) if err.kind() == io::ErrorKind::WouldBlock => {}
+            heard => return heard.map(drop),
+        }
+    }
+}
+
+/// Where nobody listens, nobody waits.
+fn ring(bell: &Path) {
+    let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
+    let mut options = File::options();
+    if let Ok(mut bell) = options.write(true).custom_flags(nonblocking).open(bell) {
+        drop(bell.write(b"!"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::home::StorePlace;
+    use crate::keys::KeySource;
+
+    fn home(dir: &Path) -> Home {
+        let place = StorePlace::Directory(dir.to_owned());
+        let key = KeySource::File(dir.join("key"));
+        Home::at(place, dir.to_owned(), key, "p".to_owned())
+    }
+
+    #[tokio::test]
+    async fn who_waits_goes_on_when_a_place_is_given_up() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = home(dir.path());
+        let set = ChangeSetId(7);
+        let take = || Place::take(&home, set, 2, || {});
+        let first = take().await.unwrap();
+        let _second = take().await.unwrap();
+        let mut third = Box::pin(take());
+        tokio::select! {
+            biased;
+            _ = &mut third => panic!("there are two places"),
+            () = tokio::task::yield_now() => {}
+        }
+        // As an engine that left something running: it has the descriptor still.
+        let inherited = first.file().try_clone().unwrap();
+        drop(first);
+        drop(third.await.unwrap());
+        drop(inherited);
+        // Another change set has places of its own.
+        drop(Place::take(&home, ChangeSetId(77), 1, || {}).await.unwrap());
+        forget(&home, set);
+        let left: Vec<_> = fs::read_dir(home.places()).unwrap().flatten().collect();
+        let left: Vec<_> = left.iter().map(fs::DirEntry::file_name).collect();
+        assert_eq!(left, ["c77.0"]);
+    }
+}

@@ -1,0 +1,63 @@
+//! Files that stage blocks name and the project does not have: programs of `command`, manifests of a bootstrap. Found
+//! before anything is applied, rather than after.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use model::config::Loaded;
+use model::diagnostic::Finding;
+use model::project::Input;
+use model::stage::StageBlock;
+use serde_json::Value;
+
+/// Attributes of a bootstrap that name files or directories of the project.
+const FILES: [&str; 3] = ["manifests", "values", "root"];
+
+pub(crate) fn check(loaded: &mut Loaded, root: &Path) {
+    let Some(project) = &loaded.project else {
+        return;
+    };
+    let mut found = Vec::new();
+    for stack in project.stacks.values() {
+        let stages = &stack.stages;
+        for block in stages.gates.iter().chain(&stages.bootstrap) {
+            if block.kind == "command" {
+                found.extend(program(block, root));
+            }
+        }
+        for block in &stages.bootstrap {
+            for path in FILES.iter().flat_map(|name| texts(block, name)) {
+                if !root.join(path).exists() {
+                    let message = format!("there is no file or directory `{path}`");
+                    let finding = Finding::error("missing-file", message);
+                    found.push(finding.at(block.at.clone(), "this bootstrap uses it"));
+                }
+            }
+        }
+    }
+    let files = found.iter().flat_map(|finding| &finding.places);
+    let files: BTreeSet<&String> = files.map(|place| &place.at.file).collect();
+    let text = |file: &String| Some((file.clone(), std::fs::read_to_string(root.join(file)).ok()?));
+    let texts: BTreeMap<String, String> = files.into_iter().filter_map(text).collect();
+    loaded.add(found, &texts);
+}
+
+/// A program of the project; one that is only a name is looked for where it runs.
+fn program(block: &StageBlock, root: &Path) -> Option<Finding> {
+    let name = texts(block, "run").next()?;
+    if !name.contains('/') || root.join(name).is_file() {
+        return None;
+    }
+    let message = format!("there is no program `{name}`");
+    let finding =
+        Finding::error("missing-file", message).at(block.at.clone(), "this block runs it");
+    Some(finding.hint("a program of the project is named by its path, from the project's root"))
+}
+
+fn texts<'a>(block: &'a StageBlock, name: &str) -> impl Iterator<Item = &'a str> {
+    let known = match block.attrs.get(name) {
+        Some(Input::Known(Value::Array(items))) => items.as_slice(),
+        Some(Input::Known(_) | Input::Expression(_)) | None => &[],
+    };
+    known.iter().filter_map(Value::as_str)
+}

@@ -1,0 +1,171 @@
+//! What can go wrong on the way to a secret: the deed, the cause, the remedy. Never a value, nor what opens one.
+
+use std::io;
+use std::path::PathBuf;
+
+use model::identity::UntrustedPlace;
+
+use super::LARGEST;
+use crate::process::{CaptureError, Exit};
+use crate::sops::{DecryptError, IdentityError};
+
+#[derive(Debug, thiserror::Error)]
+pub enum SecretError {
+    #[error(
+        "`{reference}` is not a secret reference: it begins with none of `env:`, `file:`, `sops:`, `dotenv:`, `command:`, `vault:`, `azure-keyvault:`, `aws-secretsmanager:`, `aws-ssm:`"
+    )]
+    NoSource { reference: String },
+    #[error("`{reference}` names nothing after its `:`")]
+    Empty { reference: String },
+    #[error("`{reference}` is not written as `{shape}`")]
+    Shape {
+        reference: String,
+        shape: &'static str,
+    },
+    #[error("`{reference}` has a quote that does not end")]
+    OpenQuote { reference: String },
+    #[error("the environment variable `{name}` is not set")]
+    Unset { name: String },
+    #[error("could not read the secret file `{}`", path.display())]
+    Read { path: PathBuf, source: io::Error },
+    #[error("`{path}` begins with `~`, and `HOME` is not set")]
+    NoHome { path: String },
+    #[error("the secret file `{}` is larger than {LARGEST} bytes", path.display())]
+    TooLarge { path: PathBuf },
+    #[error("the secret from {origin} is not UTF-8")]
+    NotText { origin: String },
+    #[error("the secret from {origin} is empty")]
+    NoValue { origin: String },
+    #[error("the name of `{path}` does not say its format")]
+    Format { path: String },
+    #[error("could not read the private keys for `{path}`")]
+    Identities {
+        path: String,
+        source: Box<IdentityError>,
+    },
+    #[error("could not decrypt `{path}`")]
+    Decrypt {
+        path: String,
+        source: Box<DecryptError>,
+    },
+    #[error("`{path}` has no value at `{key}`")]
+    NoSuchValue { path: String, key: String },
+    #[error("line {line} of `{path}` is not `NAME=VALUE`")]
+    Line { path: String, line: usize },
+    #[error("could not run the secret command `{program}`")]
+    Run {
+        program: String,
+        source: CaptureError,
+    },
+    /// What it said is left out: it may hold the secret.
+    #[error("the secret command `{program}` ended with {exit}")]
+    Failed { program: String, exit: Exit },
+    #[error("could not {deed}")]
+    Exchange {
+        deed: String,
+        source: ExchangeError,
+        remedy: Option<String>,
+    },
+    #[error("`{place}` is not JSON with fields: it has no `{key}`")]
+    NoFields { place: String, key: String },
+    #[error("`{place}` has no `{key}`")]
+    NoField { place: String, key: String },
+    #[error("{who} does not know where to ask: `{name}` is not set")]
+    NoPlace {
+        who: &'static str,
+        name: &'static str,
+    },
+    #[error("there is no way to log in to {who}")]
+    NoLogin {
+        who: &'static str,
+        ways: &'static str,
+    },
+    #[error("the profile `{profile}` of `{path}` has no keys")]
+    NoProfile { profile: String, path: String },
+    #[error("`{vault}` is not a vault of Azure: its name, or its host below `vault.azure.net`")]
+    NotAVault { vault: String },
+}
+
+/// What became of one request.
+#[derive(Debug, thiserror::Error)]
+pub enum ExchangeError {
+    #[error("could not make a client")]
+    Client(#[source] reqwest::Error),
+    #[error("could not read the certificates that `{name}` names")]
+    Certificates { name: &'static str },
+    #[error("its address holds a name or a password")]
+    Credentials,
+    #[error(transparent)]
+    Place(#[from] UntrustedPlace),
+    #[error("`{place}` could not be reached")]
+    Send {
+        place: String,
+        source: reqwest::Error,
+    },
+    #[error("`{place}` answered {status}{}", .said.as_deref().map(|said| format!(": {said}")).unwrap_or_default())]
+    Status {
+        place: String,
+        status: u16,
+        /// Its own words, without what was sent to it.
+        said: Option<String>,
+    },
+    #[error("`{place}` answered more than {LARGEST} bytes")]
+    TooLong { place: String },
+    /// Where it cannot be read is left out with what it says.
+    #[error("`{place}` did not answer what it should")]
+    Document { place: String },
+    #[error("the token of this CI job could not be had")]
+    Job(#[source] crate::oidc::FetchError),
+}
+
+impl ExchangeError {
+    /// What a service answered instead of what it was asked for.
+    pub(super) fn status(&self) -> Option<u16> {
+        match self {
+            Self::Status { status, .. } => Some(*status),
+            Self::Client(_)
+            | Self::Certificates { .. }
+            | Self::Credentials
+            | Self::Place(_)
+            | Self::Send { .. }
+            | Self::TooLong { .. }
+            | Self::Document { .. }
+            | Self::Job(_) => None,
+        }
+    }
+}
+
+impl SecretError {
+    /// The next step, where there is one.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Unset { name } => Some(format!("set it: `export {name}=…`")),
+            Self::NoPlace { name, .. } => Some(format!("set it: `export {name}=…`")),
+            Self::NoLogin { ways, .. } => Some((*ways).to_owned()),
+            Self::Exchange { remedy, .. } => remedy.clone(),
+            Self::NoProfile { .. } => Some(
+                "`aws configure export-credentials --format env` gives keys for the environment"
+                    .to_owned(),
+            ),
+            Self::NoSource { .. }
+            | Self::Empty { .. }
+            | Self::Shape { .. }
+            | Self::OpenQuote { .. }
+            | Self::Read { .. }
+            | Self::NoHome { .. }
+            | Self::TooLarge { .. }
+            | Self::NotText { .. }
+            | Self::NoValue { .. }
+            | Self::Format { .. }
+            | Self::Identities { .. }
+            | Self::Decrypt { .. }
+            | Self::NoSuchValue { .. }
+            | Self::Line { .. }
+            | Self::Run { .. }
+            | Self::Failed { .. }
+            | Self::NoFields { .. }
+            | Self::NoField { .. }
+            | Self::NotAVault { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Services that keep secrets, as one asker sees them. Each place is asked once, each login made once; both are kept in
+//! memory only, for as long as the asker's values are.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use model::secret::Secret;
+use serde_json::value::RawValue;
+use tokio::sync::Mutex;
+
+use super::aws::Aws;
+use super::azure::Azure;
+use super::exchange::Settings;
+use super::local;
+use super::vault::Vault;
+use super::{Reference, SecretError};
+
+/// Clones share what was asked. No `Debug` of its contents: they are secrets.
+#[derive(Clone, Default)]
+pub struct Sources(Arc<Mutex<Asked>>);
+
+#[derive(Default)]
+struct Asked {
+    documents: BTreeMap<Place, Secret>,
+    vault: Option<Vault>,
+    azure: Option<Azure>,
+    aws: Option<Aws>,
+}
+
+/// What one request answers.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Place {
+    Vault {
+        mount: String,
+        path: String,
+    },
+    Azure {
+        vault: String,
+        name: String,
+        version: Option<String>,
+    },
+    AwsSecret(String),
+    AwsParameter(String),
+}
+
+impl Sources {
+    /// Reads what a reference to a service names. One at a time: the second who wants the same finds it.
+    pub(super) async fn read(
+        &self,
+        reference: &Reference,
+        env: &BTreeMap<String, String>,
+    ) -> Result<Secret, SecretError> {
+        let settings = Settings(env);
+        let mut asked = self.0.lock().await;
+        match reference {
+            Reference::Vault { mount, path, key } => {
+                let place = Place::Vault {
+                    mount: mount.clone(),
+                    path: path.clone(),
+                };
+                let document = asked.document(place, settings).await?;
+                field(&document, key, &format!("vault:{mount}/{path}"))
+            }
+            Reference::AzureKeyVault {
+                vault,
+                name,
+                version,
+            } => {
+                let place = Place::Azure {
+                    vault: vault.clone(),
+                    name: name.clone(),
+                    version: version.clone(),
+                };
+                asked.document(place, settings).await
+            }
+            Reference::AwsSecretsManager { name, key } => {
+                let document = asked.document(Place::AwsSecret(name.clone()), settings);
+                let document = document.await?;
+                match key {
+                    None => Ok(document),
+                    Some(key) => field(&document, key, &format!("aws-secretsmanager:{name}")),
+                }
+            }
+            Reference::AwsSsm { name } => {
+                let place = Place::AwsParameter(name.clone());
+                asked.document(place, settings).await
+            }
+            Reference::Env(_)
+            | Reference::File(_)
+            | Reference::Sops { .. }
+            | Reference::Dotenv { .. }
+            | Reference::Command(_) => Err(SecretError::NoValue {
+                origin: "a service".to_owned(),
+            }),
+        }
+    }
+}
+
+impl Asked {
+    async fn document(
+        &mut self,
+        place: Place,
+        settings: Settings<'_>,
+    ) -> Result<Secret, SecretError> {
+        if let Some(known) = self.documents.get(&place) {
+            return Ok(known.clone());
+        }
+        let document = match &place {
+            Place::Vault { mount, path } => {
+                let vault = match &mut self.vault {
+                    Some(vault) => vault,
+                    none => none.insert(Vault::log_in(settings).await?),
+                };
+                vault.read(mount, path).await?
+            }
+            Place::Azure {
+                vault,
+                name,
+                version,
+            } => {
+                let azure = match &mut self.azure {
+                    Some(azure) => azure,
+                    none => none.insert(Azure::new(settings)?),
+                };
+                azure
+                    .read(settings, vault, name, version.as_deref())
+                    .await?
+            }
+            Place::AwsSecret(name) => self.aws(settings).await?.secret(settings, name).await?,
+            Place::AwsParameter(name) => {
+                self.aws(settings).await?.parameter(settings, name).await?
+            }
+        };
+        self.documents.insert(place, document.clone());
+        Ok(document)
+    }
+
+    async fn aws(&mut self, settings: Settings<'_>) -> Result<&Aws, SecretError> {
+        match &mut self.aws {
+            Some(aws) => Ok(aws),
+            none => Ok(none.insert(Aws::log_in(settings).await?)),
+        }
+    }
+}
+
+impl fmt::Debug for Sources {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Sources")
+    }
+}
+
+/// One field of a document: by its name, else from part to part along the dots of the key. What is no text comes as
+/// JSON.
+fn field(document: &Secret, key: &str, place: &str) -> Result<Secret, SecretError> {
+    let missing = || SecretError::NoField {
+        place: place.to_owned(),
+        key: key.to_owned(),
+    };
+    let mut rest = key;
+    let mut text = document.expose();
+    loop {
+        let fields: BTreeMap<String, &RawValue> =
+            serde_json::from_str(text).map_err(|_| SecretError::NoFields {
+                place: place.to_owned(),
+                key: key.to_owned(),
+            })?;
+        if let Some(found) = fields.get(rest) {
+            text = found.get();
+            break;
+        }
+        let (first, after) = rest.split_once('.').ok_or_else(missing)?;
+        text = fields.get(first).ok_or_else(missing)?.get();
+        rest = after;
+    }
+    let origin = format!("`{place}#{key}`");
+    match text {
+        "null" => Err(SecretError::NoValue { origin }),
+        quoted if quoted.starts_with('"') => {
+            let text: String = serde_json::from_str(quoted).map_err(|_| missing())?;
+            local::text(zeroize::Zeroizing::new(text).as_bytes(), &origin)
+        }
+        other => local::text(other.as_bytes(), &origin),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(document: &str, key: &str, expected: &str) {
+        let seen = match field(&Secret::new(document), key, "vault:kv/app") {
+            Ok(secret) => format!("= {}", secret.expose()),
+            Err(err) => err.to_string(),
+        };
+        assert_eq!(seen, expected);
+    }
+
+    #[test]
+    fn fields_by_name_and_by_path() {
+        let document = r#"{"a":"x\ny","a.b":1,"c":{"d":{"e":true}},"n":null,"z":""}"#;
+        check(document, "a", "= x\ny");
+        check(document, "a.b", "= 1");
+        check(document, "c.d.e", "= true");
+        check(document, "c.d", r#"= {"e":true}"#);
+        check(document, "c.x", "`vault:kv/app` has no `c.x`");
+        check(document, "n", "the secret from `vault:kv/app#n` is empty");
+        check(document, "z", "the secret from `vault:kv/app#z` is empty");
+        check(
+            "hunter2",
+            "a",
+            "`vault:kv/app` is not JSON with fields: it has no `a`",
+        );
+    }
+}

@@ -1,0 +1,79 @@
+//! dex for tests: an OpenID provider, one for each test process, with two clients.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::OnceLock;
+
+use crate::service::{Kept, Recipe, Service, answers, program, temp_dir};
+
+/// A running dex.
+pub struct Dex(&'static Service);
+
+/// Whose redirect goes to a page that nobody serves: a test goes no further than the provider.
+const CONFIG: &str = r#"
+issuer: http://127.0.0.1:@DOOR@/dex
+storage: { type: memory }
+web: { http: "127.0.0.1:@DOOR@" }
+frontend: { dir: "@WEB@" }
+enablePasswordDB: true
+oauth2: { skipApprovalScreen: true }
+staticClients:
+  - { id: argocd, name: Argo CD, public: true, redirectURIs: ["http://127.0.0.1/callback"] }
+  - { id: grafana, name: Grafana, public: true, redirectURIs: ["http://127.0.0.1/callback"] }
+"#;
+
+/// The server knows its own address only when its port is known.
+const START: &str = r#"sed -e "s,@DOOR@,$1,g" -e "s,@WEB@,$2,g" "$3/dex.yaml" > "$3/own.yaml" && exec "$4" serve "$3/own.yaml""#;
+
+impl Dex {
+    /// The server of this test process; it is started when first asked for, and stops with the process.
+    pub fn start() -> Self {
+        static SHARED: OnceLock<Service> = OnceLock::new();
+        Self(SHARED.get_or_init(start))
+    }
+
+    pub fn issuer(&self) -> String {
+        format!("http://127.0.0.1:{}/dex", self.0.port())
+    }
+
+    /// Where an application sends people to sign in.
+    pub fn sign_in(&self, client: &str) -> String {
+        format!(
+            "{}/auth?client_id={client}&redirect_uri=http%3A%2F%2F127.0.0.1%2Fcallback&response_type=code&scope=openid&state=abc",
+            self.issuer()
+        )
+    }
+}
+
+fn start() -> Service {
+    let at = program(
+        "dex",
+        "TERRANE_TEST_DEX",
+        &["dex/v0.0.0-20260303133905-11d2eeb52b42"],
+    );
+    let recipe = |dir: &Path| {
+        fs::write(dir.join("dex.yaml"), CONFIG).expect("a file");
+        Recipe {
+            name: "dex",
+            args: vec![
+                "bash".into(),
+                "-c".into(),
+                START.into(),
+                "dex".into(),
+                "PORT".into(),
+                at.join("web").into(),
+                dir.into(),
+                at.join("dex").into(),
+            ],
+            env: BTreeMap::new(),
+            signal: "KILL",
+        }
+    };
+    Service::start(temp_dir("dex"), Kept::Shared, recipe, |port| {
+        answers(
+            port,
+            "GET /dex/.well-known/openid-configuration HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n",
+        )
+    })
+}
