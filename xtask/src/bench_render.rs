@@ -4,6 +4,7 @@
 //! Each template goes over all nodes, as a machine configuration or a list of hosts does.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -158,13 +159,14 @@ fn write_project(dir: &Path) -> io::Result<()> {
     fs::write(dir.join("cluster.yaml"), "cluster_name: bench\n")?;
     let mut nodes = String::from("nodes:\n");
     for node in 0..NODES {
-        nodes.push_str(&format!(
+        _ = write!(
+            nodes,
             "  - name: node-{node}\n    address: 10.0.0.{node}\n    controller: {}\n    cores: {}\n    memory: {}\n    labels: [zone-{}, bench]\n",
             node % 10 == 0,
             2 + node % 7,
             1024 * (1 + node % 5),
             node % 3,
-        ));
+        );
     }
     fs::write(dir.join("nodes.yaml"), nodes)?;
     for number in 0..TEMPLATES {

@@ -14,7 +14,7 @@ impl TestTerrane {
         let mirror = mirror
             .unwrap_or_else(|| panic!("no Proxmox provider: run `make tools`, or `make test`"));
         let text = format!(
-            "provider_installation {{\n  filesystem_mirror {{\n    path    = \"{}\"\n    include = [\"*/bpg/*\"]\n  }}\n}}\n",
+            "provider_installation {{\n  filesystem_mirror {{\n    path = \"{}\"\n  }}\n}}\n",
             mirror.display()
         );
         fs::write(self.root().join("user/.tofurc"), &text).expect("a file");

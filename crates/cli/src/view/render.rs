@@ -1,5 +1,7 @@
 //! What a rendering did, or would do.
 
+use std::fmt::Write as _;
+
 use control::render::{Rendered, RenderedFile};
 use model::diagnostic::Finding;
 use model::render::decide::{Deed, Why};
@@ -38,11 +40,7 @@ pub(crate) fn render(
     let width = rendered.iter().map(|one| one.name.len()).max().unwrap_or(0);
     let mut out = String::new();
     for one in rendered {
-        out.push_str(&format!(
-            "{:<width$}   {}\n",
-            one.name,
-            summary(one, is_written)
-        ));
+        _ = writeln!(out, "{:<width$}   {}", one.name, summary(one, is_written));
         let changed: Vec<(&String, &RenderedFile)> = one
             .files
             .iter()
@@ -57,7 +55,7 @@ pub(crate) fn render(
         }
         if changed.len() > shown {
             let more = count(changed.len() - shown, "more file");
-            out.push_str(&format!("  … and {more}\n"));
+            _ = writeln!(out, "  … and {more}");
         }
     }
     out
@@ -69,10 +67,11 @@ pub(crate) fn notes(rendered: &[Rendered], look: Look) -> String {
     for one in rendered.iter().filter(|one| !one.not_opened.is_empty()) {
         let number = count(one.not_opened.len(), "encrypted file");
         let note = look.paint(Ink::Hint, "note:");
-        out.push_str(&format!(
-            "{note} {number} of `{}` compared by digest alone: there is no key here to open them\n",
+        _ = writeln!(
+            out,
+            "{note} {number} of `{}` compared by digest alone: there is no key here to open them",
             one.name
-        ));
+        );
     }
     out
 }

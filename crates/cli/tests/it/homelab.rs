@@ -39,7 +39,23 @@ fn it_is_rendered_as_makejinja_does() {
         .write("plugin.py", PLUGIN);
     Makejinja::find().run(&test.project());
     let said = test.cli(&["render"]).expect(0);
-    insta::assert_snapshot!(said.to_string(), @"");
+    insta::assert_snapshot!(said.to_string(), @"
+    homelab   14 created, 0 unchanged
+      + .sops.yaml
+      + infrastructure/README.md
+      + infrastructure/secrets.sops.yaml
+      + infrastructure/tofu/main.tf
+      + infrastructure/tofu/providers.tf
+      + infrastructure/tofu/terraform.tfvars
+      + infrastructure/tofu/variables.tf
+      + infrastructure/tofu/versions.tf
+      + kubernetes/apps/cilium/values.yaml
+      + kubernetes/flux/cluster-secrets.sops.yaml
+      + kubernetes/flux/cluster-settings.yaml
+      + talos/patches/controller/cluster.yaml
+      + talos/patches/global/machine-network.yaml
+      + talos/talconfig.yaml
+    ");
     let sops = Sops::with_key(&test.project().join("age.key"));
     let theirs = test.project().join("theirs");
     let mut all = Vec::new();
@@ -82,7 +98,7 @@ fn its_machines_are_planned_with_the_real_provider() {
     let more = "  - name: worker-2\n    address: 192.0.2.14\n    controller: false\n    disk: /dev/sda\n    mac_addr: bc:24:11:00:00:14\n    schematic_id: 376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba\n";
     test.write("nodes.yaml", &format!("{nodes}{more}"));
     let stale = test.cli(&["plan"]).expect(4);
-    insta::assert_snapshot!(stale.to_string(), @"");
+    assert!(stale.stderr.contains("`terrane render homelab`"), "{stale}");
     let _ = test.cli(&["render"]).expect(0);
     let planned = test.cli(&["plan"]).expect(0);
     assert!(planned.to_string().contains("6 to add"), "{planned}");
@@ -102,5 +118,35 @@ fn its_data_are_checked() {
         &format!("{cluster}cluster_pod_cidr: 192.0.0.0/16\n"),
     );
     let said = test.cli(&["render"]).expect(1);
-    insta::assert_snapshot!(said.to_string(), @"");
+    insta::assert_snapshot!(said.to_string(), @"
+    ── stderr
+    error: `nodes[2].mac_addr`: `bc:24:11:00:00:zz` is not a `mac`
+      --> nodes.yaml:18:15
+       |
+    18 |     mac_addr: bc:24:11:00:00:zz
+       |               ^^^^^^^^^^^^^^^^^ as the schema has it
+
+    error: `192.0.2.11` is there twice
+      --> nodes.yaml:3:14   `nodes[0].address`
+      --> nodes.yaml:9:14   `nodes[1].address`
+
+    error: `nodes[2].mac_addr` is not a MAC address: `bc:24:11:00:00:zz`
+      --> nodes.yaml:18:15
+       |
+    18 |     mac_addr: bc:24:11:00:00:zz
+       |               ^^^^^^^^^^^^^^^^^ expected a MAC address
+       |
+       = hint: such as `bc:24:11:00:00:01`
+
+    error: `192.0.2.0/24` and `192.0.0.0/16` overlap
+      --> cluster.yaml:3:12    `node_cidr`
+      --> cluster.yaml:26:19   `cluster_pod_cidr`
+
+    error: `storage_nodes[0]` names `worker-1`, which is none of `nodes[*].name`
+      --> cluster.yaml:19:17   not known
+      = hint: known are `controller-1`, `controller-2`, `worker-9`
+
+    5 errors in 2 files
+    [exit 1]
+    ");
 }

@@ -66,11 +66,11 @@ fn a_tree_is_made_kept_changed_and_cleaned() {
       + docs/{name}.md
     lab   2 files as they should be
     lab   2 files as they should be
-    lab   to be 1 created, 1 changed, 1 removed, 0 unchanged
+    lab   1 to create, 1 to change, 1 to remove, 0 unchanged
       ~ app/main.tf
       + app/new.tf
       - docs/{name}.md
-    [exit 2]lab   to be 1 created, 1 changed, 1 removed, 0 unchanged
+    [exit 2]lab   1 to create, 1 to change, 1 to remove, 0 unchanged
       ~ app/main.tf
             output "n1" {
           -   value = "lab"
@@ -145,20 +145,20 @@ fn what_somebody_else_wrote_is_never_lost() {
     insta::assert_snapshot!(out, @"
     ── stderr
     error: nothing was written: `lab` would replace what somebody else wrote
-           docs/{name}.md was there before, and is different
+           `docs/{name}.md` was there before, and is different
     hint: `terrane render lab --diff` shows the difference, `--overwrite` replaces them
     hint: `terrane render lab --adopt` takes over files that agree
     [exit 4]── stderr
     error: nothing was written: `lab` would replace what somebody else wrote
-           app/main.tf edited since it was rendered
+           `app/main.tf` was edited since it was rendered
     hint: `terrane render lab --diff` shows the difference, `--overwrite` replaces them
-    [exit 4]lab   to be 1 decided by you, 1 unchanged
-      ! app/main.tf   edited since it was rendered
+    [exit 4]lab   1 refused, 1 unchanged
+      ! app/main.tf   was edited since it was rendered
     [exit 2]lab   1 changed, 1 unchanged
       ~ app/main.tf
     ── stderr
     error: nothing was written: `lab` would replace what somebody else wrote
-           docs/{name}.md edited since it was rendered, and nothing makes it any more
+           `docs/{name}.md` was edited since it was rendered, and nothing makes it any more
     hint: `terrane render lab --diff` shows the difference, `--overwrite` replaces them
     [exit 4]
     ");
@@ -180,16 +180,16 @@ fn a_tree_that_another_tool_made_is_taken_over() {
     insta::assert_snapshot!(out, @"
     ── stderr
     error: nothing was written: `lab` would replace what somebody else wrote
-           app/main.tf was there before, and agrees
-           docs/{name}.md was there before, and agrees
+           `app/main.tf` was there before, and agrees
+           `docs/{name}.md` was there before, and agrees
     hint: `terrane render lab --diff` shows the difference, `--overwrite` replaces them
     hint: `terrane render lab --adopt` takes over files that agree
-    [exit 4]lab   to be 2 adopted, 0 unchanged
+    [exit 4]lab   2 to adopt, 0 unchanged
       = app/main.tf   agrees
       = docs/{name}.md   agrees
     [exit 2]── stderr
     error: nothing was written: `lab` would replace what somebody else wrote
-           docs/{name}.md was there before, and is different
+           `docs/{name}.md` was there before, and is different
     hint: `terrane render lab --diff` shows the difference, `--overwrite` replaces them
     hint: `terrane render lab --adopt` takes over files that agree
     [exit 4]lab   2 adopted, 0 unchanged
@@ -266,7 +266,7 @@ fn all_mistakes_are_said_at_once() {
      9 |   - node: zz
        |           ^^ not known
        |
-       = hint: known are `a`, `a`
+       = hint: known are `a`
 
     6 errors in 2 files
     [exit 1]── stderr
@@ -278,32 +278,32 @@ fn all_mistakes_are_said_at_once() {
 
     1 error in cluster.yaml
     [exit 1]── stderr
-    error: a name is not defined
-      --> templates/a.j2:2:1
+    error: `missing` is not defined
+      --> templates/a.j2:2:4
        |
      2 | {{ missing }}
-       | ^^^^^^^^^^^^^ here
+       |    ^^^^^^^ here
 
     error: syntax error: unexpected end of block
-      --> templates/b.j2:1:1
+      --> templates/b.j2:1:7
        |
      1 | {% if %}
-       | ^^^^^^^^ here
+       |       ^^ here
 
     error: there is no such filter: filter nope is unknown
-      --> templates/c.j2:1:1
+      --> templates/c.j2:1:11
        |
      1 | {{ name | nope }}
-       | ^^^^^^^^^^^^^^^^^ here
+       |           ^^^^ here
 
     error: `cluster.yaml` cannot be made
       --> templates/cluster.yaml.j2:1:1   it is read to make it
 
     error: there is no such template: tried to include non-existing template 'gone'
-      --> templates/d.j2:1:1
+      --> templates/d.j2:1:4
        |
      1 | {% include 'gone' %}
-       | ^^^^^^^^^^^^^^^^^^^^ here
+       |    ^^^^^^^^^^^^^^ here
 
     5 errors in 5 files
     [exit 1]
@@ -457,9 +457,8 @@ fn a_stack_is_planned_only_as_its_templates_are() {
            rendered
     hint: `terrane render lab` renders it, `terrane render lab --diff` shows what changes
     [exit 4]── stderr
-    error: stack `app` is made by `render "lab"`, and `app/main.tf` was changed by hand since it was
-           rendered
-    hint: `terrane render lab` renders it, `terrane render lab --diff` shows what changes
+    error: stack `app` is made by `render "lab"`, and `app/main.tf` was edited since it was rendered
+    hint: `terrane render lab --diff` shows the edit, `terrane render lab --overwrite` takes it back
     [exit 4]
     "#);
 }

@@ -63,8 +63,10 @@ fn the_first_page_lists_every_command() {
       run          See what runs and why it waits; approve, confirm, try again
       policy       Ask policies about a plan that was made
       facts        Show, compare or publish what stacks say to GitOps
+      context      Show where the values of stacks come from
       key          See which master keys a home needs, and replace one
       secret       Work with files of secrets, compatible with SOPS
+      render       Make files from templates and data, as `render` blocks of the project say
       fmt          Format the project file and the stacks
       engine       Find, install and pin engines
       completions  Print completions for a shell

@@ -174,7 +174,7 @@ struct Making<'m> {
     secret: Vec<(String, TemplateFile)>,
 }
 
-impl<'m> Making<'m> {
+impl Making<'_> {
     fn plain(&mut self, bound: &Bound<'_>, files: &[TemplateFile], own: &[String]) {
         let excluded: Vec<GlobMatcher> = self
             .render

@@ -3,6 +3,8 @@
 //!
 //! Left out on purpose: `random`, `lipsum` (other bytes each time) and `urlize` (for web pages).
 
+use std::fmt::Write as _;
+
 use minijinja::value::{Kwargs, Rest, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, State, Value};
 use minijinja_contrib::{filters, globals, pycompat};
@@ -354,7 +356,7 @@ fn quote(text: &str, in_query: bool) -> String {
             }
             b'/' if !in_query => out.push('/'),
             b' ' if in_query => out.push('+'),
-            byte => out.push_str(&format!("%{byte:02X}")),
+            byte => _ = write!(out, "%{byte:02X}"),
         }
     }
     out
@@ -470,12 +472,12 @@ fn write_json_text(out: &mut String, text: &str) {
             '\t' => out.push_str("\\t"),
             '\u{8}' => out.push_str("\\b"),
             '\u{c}' => out.push_str("\\f"),
-            '<' | '>' | '&' | '\'' => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+            '<' | '>' | '&' | '\'' => _ = write!(out, "\\u{:04x}", u32::from(c)),
             ' '..='~' => out.push(c),
             c => {
                 let mut units = [0; 2];
                 for unit in c.encode_utf16(&mut units) {
-                    out.push_str(&format!("\\u{unit:04x}"));
+                    _ = write!(out, "\\u{unit:04x}");
                 }
             }
         }

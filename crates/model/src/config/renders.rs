@@ -109,23 +109,16 @@ fn expressions(
     let items = fields.get(name).map_or(&[][..], |field| &field.items);
     let mut all = BTreeMap::new();
     for entry in items {
-        match entry.val.as_text() {
-            Some(text) => {
-                all.insert(entry.key.clone(), text.to_owned());
-            }
-            None => {
-                let finding = Finding::error(
-                    "wrong-type",
-                    format!("`{}` of `{name}` is {}", entry.key, entry.val.what()),
-                )
-                .at(
-                    source.location(entry.key_at.clone()),
-                    "expected a Jinja expression in quotes",
-                )
-                .hint("such as `\"proxmox_node is defined\"`; plain data go into `defaults`");
-                reader.findings.push(finding);
-            }
+        if let Some(text) = entry.val.as_text() {
+            all.insert(entry.key.clone(), text.to_owned());
+            continue;
         }
+        let message = format!("`{}` of `{name}` is {}", entry.key, entry.val.what());
+        let at = source.location(entry.key_at.clone());
+        let finding = Finding::error("wrong-type", message)
+            .at(at, "expected a Jinja expression in quotes")
+            .hint("such as `\"proxmox_node is defined\"`; plain data go into `defaults`");
+        reader.findings.push(finding);
     }
     all
 }

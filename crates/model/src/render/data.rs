@@ -2,7 +2,7 @@
 //!
 //! Not here: reading files (`drivers::render::read`).
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use serde_json::Value;
 
@@ -255,7 +255,7 @@ impl Node {
             }
             Data::List(items) => {
                 for (index, item) in items.iter().enumerate() {
-                    path.push_str(&format!("[{index}]"));
+                    _ = write!(path, "[{index}]");
                     item.collect_secrets(path, found);
                     path.truncate(before);
                 }
@@ -313,13 +313,13 @@ impl Node {
             Data::Map(entries) => {
                 out.push('{');
                 for entry in entries {
-                    out.push_str(&format!("{:?}:", entry.key));
+                    _ = write!(out, "{:?}:", entry.key);
                     entry.node.write_outline(out);
                     out.push(',');
                 }
                 out.push('}');
             }
-            scalar => out.push_str(&format!("{scalar:?}")),
+            scalar => _ = write!(out, "{scalar:?}"),
         }
     }
 

@@ -77,6 +77,7 @@ impl Manifest {
     }
 
     /// What stands in its place while `next` is being written.
+    #[must_use]
     pub fn towards(&self, next: &Self) -> Self {
         let mut files = self.files.clone();
         for (path, digest) in &self.writing {

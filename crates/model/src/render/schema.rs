@@ -1,5 +1,7 @@
 //! Data held against the JSON Schema that a project names.
 
+use std::fmt::Write as _;
+
 use jsonschema::{Draft, Validator};
 use serde_json::Value;
 
@@ -110,7 +112,7 @@ fn shown(pointer: &[String]) -> String {
     let mut shown = String::new();
     for part in pointer {
         if part.bytes().all(|byte| byte.is_ascii_digit()) && !shown.is_empty() {
-            shown.push_str(&format!("[{part}]"));
+            _ = write!(shown, "[{part}]");
         } else {
             if !shown.is_empty() {
                 shown.push('.');

@@ -136,5 +136,15 @@ fn what_differs_does_so_on_purpose() {
             our.unwrap()
         );
     }
-    insta::assert_snapshot!(differences, @"");
+    insta::assert_snapshot!(differences, @r##"
+    attr-of-map: "#{ nodes[0] | attr('name') | default('no') }#\n"
+      theirs "no\n"
+      ours   "n1\n"
+    base-sixty: "#{ started }# #{ mac }#\n"
+      theirs "750 41137245296\n"
+      ours   "12:30 52:54:10:12:34:56\n"
+    long-pprint: "#{ nodes | pprint }#\n"
+      theirs "[{'address': '10.0.0.11',\n  'cores': 4,\n  'disk': {'size': 100},\n  'enabled': True,\n  'name': 'n1',\n  'role': 'controller'},\n {'address': '10.0.0.12',\n  'cores': 8,\n  'disk': {'size': 200},\n  'enabled': False,\n  'name': 'n2',\n  'role': 'worker'},\n {'address': '10.0.0.13',\n  'cores': 2,\n  'disk': {'size': 50},\n  'enabled': True,\n  'name': 'n3',\n  'role': 'worker'}]\n"
+      ours   "[{'name': 'n1', 'address': '10.0.0.11', 'role': 'controller', 'cores': 4, 'disk': {'size': 100}, 'enabled': True}, {'name': 'n2', 'address': '10.0.0.12', 'role': 'worker', 'cores': 8, 'disk': {'size': 200}, 'enabled': False}, {'name': 'n3', 'address': '10.0.0.13', 'role': 'worker', 'cores': 2, 'disk': {'size': 50}, 'enabled': True}]\n"
+    "##);
 }

@@ -129,10 +129,10 @@ fn a_plain_file_that_looks_at_one_is_refused_with_its_line() {
     insta::assert_snapshot!(said.to_string(), @r#"
     ── stderr
     error: this file is not encrypted, and it looks at the secret `tfstate_user`
-      --> templates/leak.txt.j2:2:3
+      --> templates/leak.txt.j2:2:13
        |
      2 |   {{ auth | upper }}
-       |   ^^^^^^^^^^^^^^^^^^ a secret is looked at here
+       |             ^^^^^ a secret is looked at here
        |
        = hint: only files called `*.sops.*` may hold secrets; `has("tfstate_user")` asks whether it is
                there
@@ -233,7 +233,7 @@ fn without_a_key_a_look_is_told_by_digests() {
     insta::assert_snapshot!(shown.join("\n"), @"
     lab   3 files as they should be
     ── stderr
-    note: 2 encrypted files of `lab` told by digest alone: there is no key here to open them
+    note: 2 encrypted files of `lab` compared by digest alone: there is no key here to open them
     ── stderr
     error: could not open `secrets.sops.yaml`
            there is no age key to open it with: it is encrypted for

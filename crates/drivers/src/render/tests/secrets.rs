@@ -224,7 +224,7 @@ fn who_looks_is_named_with_its_line() {
     let at = err.at.unwrap();
     assert_eq!(
         (at.file.as_str(), at.line, at.column),
-        ("templates/in/inner.j2", 3, 3)
+        ("templates/in/inner.j2", 3, 14)
     );
     assert_eq!(err.secret.as_deref(), Some("nodes[1].pw"));
 }

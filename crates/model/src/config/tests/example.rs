@@ -45,12 +45,8 @@ note not-yet-effective: not yet effective: `history` blocks
   terrane.hcl:5:3 checked, but it does nothing so far
 note not-yet-effective: not yet effective: `artifacts` of `stack` blocks
   terrane.hcl:94:3 checked, but it does nothing so far
-note not-yet-effective: not yet effective: `render` of `stack` blocks
-  terrane.hcl:95:3 checked, but it does nothing so far
 note not-yet-effective: not yet effective: `drift` blocks
   terrane.hcl:133:3 checked, but it does nothing so far
-note not-yet-effective: not yet effective: `render` blocks
-  terrane.hcl:156:1 checked, but it does nothing so far
 "#);
 }
 

@@ -351,8 +351,6 @@ error unknown-name: there is no stack `sss`
 error unknown-name: there is no writer `githb`
   terrane.hcl:32:24 not defined
   hint: did you mean `github`?
-note not-yet-effective: not yet effective: `render` of `stack` blocks
-  terrane.hcl:15:3 checked, but it does nothing so far
 "#);
 }
 
