@@ -23,6 +23,14 @@ case ${BENCH_TERRAGRUNT:-auto} in
 esac
 "$target/release/xtask" bench "${options[@]}"
 
+# How long a publication of facts takes. A figure above the bar is said in the table, and no reason to stop here.
+"$target/release/xtask" bench-facts --terrane "$target/release/terrane" \
+  --engine "${BENCH_ENGINE:-$TERRANE_TEST_TOFU}" --rounds "${BENCH_FACTS_ROUNDS:-15}" || true
+
+# Files of secrets beside the official tool.
+eval "$(scripts/services.sh sops age-keygen)"
+"$target/release/xtask" bench-secrets "$target/release/terrane" "$TERRANE_TEST_SOPS" "$TERRANE_TEST_AGE_KEYGEN"
+
 # The state service beside its peers. Peers are measured if they are on PATH; the table says which are not.
 state=(--terrane "$target/release/terrane" --rounds "${BENCH_RUNS:-3}" --seconds "${BENCH_STATE_SECONDS:-3}")
 if services=$(scripts/services.sh postgres); then

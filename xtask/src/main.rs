@@ -8,6 +8,8 @@
 )]
 
 mod bench;
+mod bench_facts;
+mod bench_secrets;
 mod bench_state;
 mod child;
 mod docs;
@@ -22,6 +24,8 @@ const USAGE: &str = "\
 usage: cargo xtask tidy             check the rules of the house
        cargo xtask docs [--check]   write the generated pages, or compare them
        cargo xtask bench [OPTIONS]  measure terrane beside its peers (`bench/README.md`)
+       cargo xtask bench-facts [OPTIONS]  measure the publication of facts
+       cargo xtask bench-secrets TERRANE SOPS AGE_KEYGEN  measure files of secrets beside `sops`
        cargo xtask bench-state [OPTIONS]  measure the state service beside its peers";
 
 fn main() -> ExitCode {
@@ -32,6 +36,10 @@ fn main() -> ExitCode {
         ["tidy"] => tidy(&root),
         ["docs"] => write_docs(&root),
         ["docs", "--check"] => Ok(check_docs(&root)),
+        ["bench-facts", options @ ..] => bench_facts::main(&root, options),
+        ["bench-secrets", terrane, sops, keygen] => {
+            bench_secrets::main(Path::new(terrane), Path::new(sops), Path::new(keygen))
+        }
         ["bench-state", options @ ..] => bench_state::main(&root, options),
         ["bench", options @ ..] => bench::main(&root, options),
         _ => {

@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use clap::{CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
-    apply::ApplyArgs, completions::CompletionsArgs, destroy::DestroyArgs, engine::EngineArgs,
-    exec::ExecArgs, facts::FactsArgs, fmt::FmtArgs, graph::GraphArgs, hold::HoldArgs,
-    init::InitArgs, key::KeyArgs, lock::LockArgs, output::OutputArgs, plan::PlanArgs,
-    policy::PolicyArgs, run::RunArgs, runner::RunnerArgs, secret::SecretArgs, server::ServerArgs,
-    state::StateArgs, token::TokenArgs, validate::ValidateArgs, verify::VerifyArgs,
+    apply::ApplyArgs, completions::CompletionsArgs, context::ContextArgs, destroy::DestroyArgs,
+    engine::EngineArgs, exec::ExecArgs, facts::FactsArgs, fmt::FmtArgs, graph::GraphArgs,
+    hold::HoldArgs, init::InitArgs, key::KeyArgs, lock::LockArgs, output::OutputArgs,
+    plan::PlanArgs, policy::PolicyArgs, run::RunArgs, runner::RunnerArgs, secret::SecretArgs,
+    server::ServerArgs, state::StateArgs, token::TokenArgs, validate::ValidateArgs,
+    verify::VerifyArgs,
 };
 use crate::{ExitStatus, Process, report};
 
@@ -89,6 +90,7 @@ pub(crate) enum Command {
     Run(RunArgs),
     Policy(PolicyArgs),
     Facts(FactsArgs),
+    Context(ContextArgs),
     Key(KeyArgs),
     Secret(SecretArgs),
     Fmt(FmtArgs),

@@ -4,6 +4,7 @@ pub(crate) mod apply;
 mod by_hand;
 mod change;
 pub(crate) mod completions;
+pub(crate) mod context;
 pub(crate) mod destroy;
 pub(crate) mod engine;
 pub(crate) mod exec;

@@ -30,6 +30,7 @@ fn carry_out(args: Args, process: &Process) -> Result<ExitStatus, CommandError> 
     match args.command {
         Command::Completions(args) => commands::completions::completions(&args, process),
         Command::Graph(args) => commands::graph::graph(&args, global, process),
+        Command::Context(args) => commands::context::context(&args, global, process),
         Command::Validate(args) => block_on(commands::validate::validate(&args, global, process))?,
         Command::Init(args) => commands::init::init(&args, global, process),
         Command::Engine(args) => block_on(commands::engine::engine(args, global, process))?,

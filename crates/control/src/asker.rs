@@ -116,6 +116,15 @@ impl Asker {
                     asker.take_secret(env, root, &stack, reference)?;
                 }
             }
+            // What is missing to leave a former place stops nobody.
+            for needs in former_needs_of(spec) {
+                for name in needs.env.iter().chain(&needs.env_if_set) {
+                    asker.take(env, name);
+                }
+                for reference in &needs.secrets {
+                    drop(asker.take_secret(env, root, &stack, reference));
+                }
+            }
         }
         Ok(asker)
     }
@@ -318,13 +327,21 @@ fn later_needs_of(spec: &RunSpec) -> impl Iterator<Item = &Needs> {
     })
 }
 
+/// What it takes to reach the places where its facts stand from before.
+fn former_needs_of(spec: &RunSpec) -> impl Iterator<Item = &Needs> {
+    let wanted = !spec.stages_after().is_empty();
+    let standing = spec.standing.iter().filter(move |_| wanted);
+    let inputs = standing.flat_map(model::facts::Standing::inputs);
+    inputs.filter_map(|input| match input {
+        Input::Known(_) => None,
+        Input::Expression(expression) => Some(&expression.needs),
+    })
+}
+
 /// Everything a run's values need from elsewhere.
 fn needs_of(spec: &RunSpec) -> impl Iterator<Item = &Needs> {
     let inputs = spec.stack.inputs.values();
-    let contexts = spec
-        .contexts
-        .iter()
-        .flat_map(|context| context.env.values().chain(context.vars.values()));
+    let contexts = spec.contexts.iter().flat_map(Context::inputs);
     let backend = match &spec.target.backend {
         model::project::Backend::Terrane => None,
         model::project::Backend::Engine { settings, .. } => Some(settings.values()),
@@ -338,8 +355,14 @@ fn needs_of(spec: &RunSpec) -> impl Iterator<Item = &Needs> {
         })
 }
 
+/// The names that every engine gets of this environment, and those that are always set.
+pub fn engine_names(env: &BTreeMap<String, String>, open_target: bool) -> Vec<String> {
+    let base = drivers::process::engine_environment(env, open_target);
+    base.names().map(str::to_owned).collect()
+}
+
 /// `*` stands for any characters, as in `ACTIONS_ID_TOKEN_*`.
-fn matches_name(pattern: &str, name: &str) -> bool {
+pub fn matches_name(pattern: &str, name: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == name,
         Some((head, tail)) => name.strip_prefix(head).is_some_and(|rest| {

@@ -203,6 +203,7 @@ async fn prepare(
     let dependents = checks::check_downstreams(control, open, project, &graph, wanted).await?;
     let kept = source::hold_snapshots(control)?;
     let snapshot = source::keep_source(control, open, project).await?;
+    checks::no_file_twice(project, &snapshot, wanted)?;
     let source = Source {
         own: changed::own_sources(open, project, &snapshot),
         digest: snapshot.digest,
@@ -217,12 +218,14 @@ async fn prepare(
         .map(|name| spec::spec(open, project, &graph, engines, &source, &name, wanted))
         .collect::<Result<Vec<_>, _>>()?;
     let mut known = KnownOutputs::default();
+    let standing = crate::facts::add_standing(control, project, &mut specs).await;
+    standing.map_err(PrepareError::Standing)?;
     for spec in &mut specs {
         // One that has no upstream here was asked for itself.
         let name = &spec.stack.name;
         let may_be =
             !wanted.in_any_case.contains(name) && !changed::reads_beyond(open, project, name);
-        if !spec.upstreams.is_empty() && may_be {
+        if !spec.upstreams.is_empty() && may_be && crate::facts::stand_as_named(spec) {
             spec.settled = settled::is_settled(control, spec, &mut known).await;
         }
     }

@@ -6,6 +6,7 @@
 //! Not here: what they say (`model::contract`).
 
 mod gitops;
+mod published;
 #[cfg(test)]
 mod tests;
 
@@ -16,15 +17,17 @@ use std::path::{Path, PathBuf};
 use model::config::Loaded;
 use model::contract::{
     Consumer, Contract, ContractName, Narrowed, Planned, Problem, ReadContractError, Reliance, Use,
-    consumers, mapped, narrowed,
+    consumers, consumers_of_path, mapped, narrowed,
 };
 use model::diagnostic::Finding;
+use model::facts::Standing;
 use model::ids::StackName;
 use model::project::{EdgeKind, Input, Project};
 use model::stage::StageBlock;
 use serde_json::{Map, Value};
 
 pub use gitops::ReadGitopsError;
+use published::{Foretold, WouldPublish};
 
 #[derive(Debug, thiserror::Error)]
 pub enum FindContractError {
@@ -134,7 +137,8 @@ pub(crate) fn check(loaded: &mut Loaded, root: &Path) {
     loaded.add(findings, &texts);
 }
 
-fn contract_of(block: &StageBlock) -> Option<ContractName> {
+/// The contract that a block names outright.
+pub(crate) fn contract_of(block: &StageBlock) -> Option<ContractName> {
     match block.attrs.get("contract")? {
         Input::Known(Value::String(name)) => name.parse().ok(),
         Input::Known(_) | Input::Expression(_) => None,
@@ -157,11 +161,20 @@ pub struct PlanBreaks {
     pub problems: Vec<(ContractName, Problem)>,
     /// Only what somebody uses.
     pub narrowed: Vec<(Narrowed, Vec<Consumer>)>,
+    /// Fields that would be published no more, and somebody uses.
+    pub unpublished: Vec<(Narrowed, Vec<Consumer>)>,
+    /// Files that would be published no more, and somebody names.
+    pub withdrawn: Vec<(String, Vec<Consumer>)>,
 }
 
 impl PlanBreaks {
     pub fn is_empty(&self) -> bool {
-        self.problems.is_empty() && self.narrowed.is_empty()
+        self.problems.is_empty() && !self.takes_away()
+    }
+
+    /// Whether somebody would miss something.
+    pub fn takes_away(&self) -> bool {
+        !(self.narrowed.is_empty() && self.unpublished.is_empty() && self.withdrawn.is_empty())
     }
 
     /// A line for each thing, consumers with file and line below it.
@@ -170,8 +183,25 @@ impl PlanBreaks {
         for (contract, problem) in &self.problems {
             lines.push(format!("contract `{contract}`: {problem}"));
         }
-        for (narrowed, consumers) in &self.narrowed {
-            lines.push(format!("{narrowed}, and is used:"));
+        let narrowed = self.narrowed.iter();
+        let outputs = narrowed.map(|(it, used)| (format!("{it}, and is used:"), used));
+        let fields = self.unpublished.iter();
+        let fields = fields.map(|(it, used)| {
+            let what = match &it.now {
+                None => format!("`{}` is published no more, and is used:", it.field()),
+                Some(now) => format!(
+                    "`{}` is published as {now}, was {}, and is used:",
+                    it.field(),
+                    it.was
+                ),
+            };
+            (what, used)
+        });
+        let files = self.withdrawn.iter();
+        let files =
+            files.map(|(path, used)| (format!("file `{path}` is withdrawn, and is used:"), used));
+        for (what, consumers) in outputs.chain(fields).chain(files) {
+            lines.push(what);
             for consumer in consumers {
                 lines.push(format!(
                     "  {}:{}: {}",
@@ -191,44 +221,59 @@ pub enum CheckPlanError {
     Gitops(#[from] ReadGitopsError),
 }
 
-/// Looks at a plan's outputs with the contracts and the known consumers of a stack. `before` are the outputs it last
-/// applied. Contracts are read from `source`, the tree that is planned; GitOps files from beside `root`, where the project
-/// lies.
-pub fn check_plan(
-    source: &Path,
-    root: &Path,
-    blocks: &[StageBlock],
-    relied: &Reliance,
-    before: &Map<String, Value>,
-    planned: &Planned,
-) -> Result<PlanBreaks, CheckPlanError> {
+/// What a plan is looked at with.
+#[derive(Clone, Copy, Debug)]
+pub struct PlanCheck<'a> {
+    /// The tree that is planned: contracts lie there.
+    pub source: &'a Path,
+    /// Where the project lies; GitOps files lie beside it.
+    pub root: &'a Path,
+    pub blocks: &'a [StageBlock],
+    pub relied: &'a Reliance,
+    /// Where the stack's facts stand from before.
+    pub standing: &'a [Standing],
+    /// The outputs that the stack last applied.
+    pub before: &'a Map<String, Value>,
+    pub planned: &'a Planned,
+    /// The environment of whoever asks.
+    pub env: &'a BTreeMap<String, String>,
+}
+
+/// Looks at a plan's outputs, and at what the stack would publish, with the contracts and the known consumers.
+pub fn check_plan(check: PlanCheck<'_>) -> Result<PlanBreaks, CheckPlanError> {
+    let (blocks, planned) = (check.blocks, check.planned);
+    let env = check.env;
+    let foretold = Foretold { planned, env };
     let mut breaks = PlanBreaks::default();
     for block in blocks {
-        let Some(name) = contract_of(block) else {
-            continue;
-        };
-        let contract = find(source, &name)?;
-        let problems =
-            contract.check_planned(planned, &texts(block, "partial"), &planned.sensitive);
-        breaks
-            .problems
-            .extend(problems.into_iter().map(|problem| (name.clone(), problem)));
+        for (name, partial) in published::contracts_of(block, foretold).unwrap_or_default() {
+            let contract = find(check.source, &name)?;
+            let problems = contract.check_planned(planned, &partial, &planned.sensitive);
+            let problems = problems.into_iter().map(|problem| (name.clone(), problem));
+            breaks.problems.extend(problems);
+        }
     }
-    let lost = narrowed(before, planned);
-    if lost.is_empty() {
+    breaks.problems.dedup();
+    let lost = narrowed(check.before, planned);
+    let would = WouldPublish::by(blocks, foretold, |name| find(check.source, name).ok());
+    let (unpublished, withdrawn) = taken_away(check.standing, &would, &lost);
+    if lost.is_empty() && unpublished.is_empty() && withdrawn.is_empty() {
         return Ok(breaks);
     }
-    let files = gitops::read(root, &relied.gitops)?;
+    let files = gitops::read(check.root, &check.relied.gitops)?;
+    let in_files = |uses: &dyn Fn(&str, &str) -> Vec<Consumer>| {
+        let files = files.iter();
+        let found = files.flat_map(|(file, text)| uses(file, text));
+        found.collect::<Vec<_>>()
+    };
     for narrowed in lost {
         let inputs = narrowed
             .path
             .first()
-            .and_then(|name| relied.inputs.get(name));
+            .and_then(|name| check.relied.inputs.get(name));
         let mut used = inputs.cloned().unwrap_or_default();
         for field in published_fields(blocks, &narrowed) {
-            for (file, text) in &files {
-                used.extend(consumers(file, text, &field));
-            }
+            used.extend(in_files(&|file, text| consumers(file, text, &field)));
         }
         used.sort();
         used.dedup();
@@ -236,7 +281,49 @@ pub fn check_plan(
             breaks.narrowed.push((narrowed, used));
         }
     }
+    for narrowed in unpublished {
+        let used = in_files(&|file, text| consumers(file, text, &narrowed.path));
+        if !used.is_empty() {
+            breaks.unpublished.push((narrowed, used));
+        }
+    }
+    for path in withdrawn {
+        let used = in_files(&|file, text| consumers_of_path(file, text, &path));
+        if !used.is_empty() {
+            breaks.withdrawn.push((path, used));
+        }
+    }
     Ok(breaks)
+}
+
+/// Fields and files that are published now and would be no more. What is not known yet takes nothing away.
+fn taken_away(
+    standing: &[Standing],
+    would: &WouldPublish,
+    lost: &[Narrowed],
+) -> (Vec<Narrowed>, BTreeSet<String>) {
+    let mut fields: Vec<Narrowed> = Vec::new();
+    let mut withdrawn = BTreeSet::new();
+    for standing in standing {
+        let Standing::Branch { files, .. } = standing else {
+            continue;
+        };
+        for (path, shape) in files {
+            if let Some(paths) = &would.paths
+                && !paths.contains(path)
+            {
+                withdrawn.insert(path.clone());
+            }
+            let gone = would.fields.as_ref().map(|now| narrowed(shape, now));
+            for field in gone.into_iter().flatten() {
+                let is_said = lost.iter().chain(&fields).any(|it| it.path == field.path);
+                if !is_said {
+                    fields.push(field);
+                }
+            }
+        }
+    }
+    (fields, withdrawn)
 }
 
 /// Who relies on a stack: inputs of other stacks, and where facts are consumed.

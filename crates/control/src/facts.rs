@@ -9,7 +9,10 @@
 mod answers;
 mod branch;
 mod current;
+mod early;
+mod elsewhere;
 mod foreign;
+mod former;
 mod place;
 mod sealed;
 mod sinks;
@@ -33,21 +36,31 @@ use serde_json::{Map, Value};
 use store::StoreError;
 
 use crate::Control;
+use crate::bootstrap::Ground;
 use crate::contracts::{FindContractError, find_all};
 use crate::outputs::Output;
+use crate::sinks::SinkError;
 
 pub use answers::{AnswerFactsError, answer, place_inputs};
 pub use branch::Compared;
-pub use current::{Current, CurrentFactsError, publishers};
+pub use current::{Current, CurrentFactsError, publishers, stacks_standing};
+pub(crate) use current::{add_standing, stand_as_named};
+pub(crate) use early::check;
+pub use elsewhere::{
+    ClusterSink, ComparedElsewhere, Elsewhere, ReadSinkError, Standpoint, sinks_of,
+};
 pub use foreign::ForeignCommit;
+pub use former::{Former, Searching, find_former};
 pub use place::{Place, ReadPlaceError, own_remote};
 pub use sealed::SealFactsError;
 
 /// What is published, and where it comes from.
 #[derive(Clone, Copy, Debug)]
 pub struct Publication<'a> {
-    /// The project's root: paths start there, contracts and `.sops.yaml` lie there.
+    /// The project's root: paths start there.
     pub root: &'a Path,
+    /// The source: contracts and `.sops.yaml` lie there. What a run planned with, or the root itself.
+    pub tree: &'a Path,
     /// The environment of whoever asks.
     pub asker: &'a BTreeMap<String, String>,
     pub places: &'a BTreeMap<String, Place>,
@@ -63,6 +76,16 @@ pub struct Publication<'a> {
     pub outputs: &'a BTreeMap<String, Output>,
     /// None: everything of this stack is withdrawn.
     pub blocks: &'a [Publish],
+    /// The objects in clusters that they name.
+    pub sinks: &'a [ClusterSink],
+    /// Where its facts stand from before and are named no more.
+    pub former: &'a [Former],
+    /// The version of the state that the facts come from.
+    pub version: Option<i64>,
+    /// What it takes to reach clusters.
+    pub ground: Ground<'a>,
+    /// The stack is gone: a cluster that cannot be reached is gone with it.
+    pub is_destroyed: bool,
     /// By place, the stacks of the project that publish there; files of others of its stacks are withdrawn. A place
     /// that is missing here keeps them.
     pub stacks: &'a BTreeMap<String, BTreeSet<String>>,
@@ -104,14 +127,14 @@ pub enum PublishFactsError {
         path: String,
         source: SealFactsError,
     },
-    #[error("could not publish to `{place}`")]
+    #[error("could not use the facts at `{place}`")]
     Git { place: String, source: PublishError },
-    #[error("could not publish to `{place}`")]
+    #[error("could not use the facts at `{place}`")]
     Manifest {
         place: String,
         source: ReadManifestError,
     },
-    #[error("could not publish to `{place}`")]
+    #[error("`{place}` has other facts there")]
     Taken { place: String, source: TakenPath },
     #[error("somebody else wrote to `{place}`: {foreign}")]
     Foreign {
@@ -124,6 +147,8 @@ pub enum PublishFactsError {
     Busy { place: String, attempts: usize },
     #[error("could not use `{}`", path.display())]
     File { path: PathBuf, source: io::Error },
+    #[error("could not put facts into a cluster")]
+    Sink(#[from] SinkError),
     #[error("could not remember what was published")]
     Store(#[from] StoreError),
 }
@@ -137,6 +162,7 @@ impl PublishFactsError {
             | Self::Taken { .. }
             | Self::Broken { .. }
             | Self::Prepare { .. } => true,
+            Self::Sink(err) => matches!(err, SinkError::Foreign { .. } | SinkError::Values(_)),
             Self::NoPlace { .. }
             | Self::Contract(_)
             | Self::Twice { .. }
@@ -168,6 +194,7 @@ impl PublishFactsError {
             Self::Taken { .. } => {
                 Some("a file has one owner: publish to another path".to_owned())
             }
+            Self::Sink(err) => err.hint(),
             Self::Twice { .. } | Self::File { .. } | Self::Store(_) => None,
         }
     }
@@ -197,7 +224,7 @@ pub fn prepare_files(
         .collect();
     let names = publication.blocks.iter();
     let names = names.filter_map(|block| block.contract.clone()).collect();
-    let contracts = find_all(publication.root, &names)?;
+    let contracts = find_all(publication.tree, &names)?;
     for block in publication.blocks {
         let contract = block.contract.as_ref().and_then(|name| contracts.get(name));
         let problems = contract.map(|it: &Contract| it.check(&values, &block.partial, &sensitive));
@@ -241,16 +268,48 @@ pub fn prepare_files(
     Ok(files)
 }
 
-/// Compares what a stack's blocks say with what every place holds; nothing is changed.
+/// What a publication did.
+#[derive(Clone, Debug, Default)]
+pub struct Done {
+    pub places: Vec<Published>,
+    /// Files of the project and objects in clusters.
+    pub elsewhere: Vec<Elsewhere>,
+}
+
+/// How everything that holds a stack's facts differs from what the stack says.
+#[derive(Clone, Debug, Default)]
+pub struct Differences {
+    pub places: Vec<Compared>,
+    pub elsewhere: Vec<ComparedElsewhere>,
+}
+
+/// Compares what a stack's blocks say with what every place, file and cluster holds; nothing is changed.
 pub async fn compare(
     control: &Control,
     publication: &Publication<'_>,
-) -> Result<Vec<Compared>, PublishFactsError> {
-    let mut compared = Vec::new();
+) -> Result<Differences, PublishFactsError> {
+    let mut differences = Differences::default();
     for job in jobs(control, publication).await? {
-        compared.push(job.compare().await?);
+        differences.places.push(job.compare().await?);
     }
-    Ok(compared)
+    for former in publication.former {
+        let Former::Branch { key, place, .. } = former else {
+            continue;
+        };
+        match place {
+            Ok(place) => {
+                let job = withdrawal(control, publication, place, key.clone()).await?;
+                differences.places.push(job.compare().await?);
+            }
+            Err(why) => differences
+                .elsewhere
+                .push(ComparedElsewhere::unknown(former.to_string(), why.clone())),
+        }
+    }
+    let files = prepare_files(publication)?;
+    let elsewhere = elsewhere::compare(control, publication, &files).await?;
+    differences.elsewhere.extend(elsewhere);
+    Ok(differences)
 }
 
 /// Publishes what a stack's blocks say, at every place, and withdraws what they no longer say. Dropping this ends it
@@ -258,12 +317,60 @@ pub async fn compare(
 pub async fn publish(
     control: &Control,
     publication: &Publication<'_>,
-) -> Result<Vec<Published>, PublishFactsError> {
-    let mut published = Vec::new();
+) -> Result<Done, PublishFactsError> {
+    let mut done = Done::default();
     for job in jobs(control, publication).await? {
-        published.push(job.publish().await?);
+        done.places.push(job.publish().await?);
     }
-    Ok(published)
+    let files = prepare_files(publication)?;
+    done.elsewhere = elsewhere::put(control, publication, &files).await?;
+    for former in publication.former {
+        match former {
+            Former::Branch { key, place, .. } => {
+                let left = match place {
+                    Err(why) => why.clone(),
+                    Ok(place) => {
+                        let job = withdrawal(control, publication, place, key.clone()).await?;
+                        match job.publish().await {
+                            Ok(published) => {
+                                done.places.push(published);
+                                continue;
+                            }
+                            Err(PublishFactsError::BranchGone { .. }) => {
+                                former.forget(control, publication.stack).await?;
+                                done.elsewhere.push(Elsewhere::gone(former.to_string()));
+                                continue;
+                            }
+                            Err(err @ PublishFactsError::Git { .. }) => chain(&err),
+                            Err(err) => return Err(err),
+                        }
+                    }
+                };
+                let keep = publication.take_over.is_none();
+                if !keep {
+                    former.forget(control, publication.stack).await?;
+                }
+                done.elsewhere
+                    .push(Elsewhere::left(former.to_string(), &left, keep));
+            }
+            Former::File { .. } | Former::Object { .. } => {
+                let withdrawn = elsewhere::withdraw(control, publication, former).await?;
+                done.elsewhere.push(withdrawn);
+            }
+        }
+    }
+    Ok(done)
+}
+
+/// An error with all its causes, on one line.
+fn chain(err: &dyn std::error::Error) -> String {
+    let mut said = err.to_string();
+    let mut next = err.source();
+    while let Some(cause) = next {
+        said = format!("{said}: {cause}");
+        next = cause.source();
+    }
+    said
 }
 
 /// What is to be done at each place where the stack has facts, or had some.
@@ -272,24 +379,52 @@ async fn jobs<'a>(
     publication: &'a Publication<'a>,
 ) -> Result<Vec<branch::Job<'a>>, PublishFactsError> {
     let mut files = prepare_files(publication)?;
-    let mut jobs = Vec::new();
+    let mut jobs: Vec<branch::Job<'a>> = Vec::new();
     for (name, place) in publication.places {
         let files = files.remove(name).unwrap_or_default();
         let key = place_key(publication.root, place)?;
-        let (project, stack) = (control.home.project(), publication.stack.as_str());
-        let remembered = control.store.fact_file_paths(project, &key, stack).await?;
-        if !files.is_empty() || !remembered.is_empty() {
-            jobs.push(branch::Job {
-                control,
-                publication,
-                place,
-                key,
-                files,
-                remembered,
-            });
+        // Two blocks that lead to one branch are one place: it gets one commit.
+        if let Some(job) = jobs.iter_mut().find(|job| job.key == key) {
+            for file in files {
+                if job.files.iter().any(|other| other.path == file.path) {
+                    return Err(PublishFactsError::Twice {
+                        stack: publication.stack.clone(),
+                        place: name.clone(),
+                        path: file.path,
+                    });
+                }
+                job.files.push(file);
+            }
+            job.names.push(name);
+            continue;
         }
+        let mut job = withdrawal(control, publication, place, key).await?;
+        job.files = files;
+        job.names.push(name);
+        jobs.push(job);
     }
+    jobs.retain(|job| !job.files.is_empty() || !job.remembered.is_empty());
     Ok(jobs)
+}
+
+/// Everything of a stack goes from a place.
+async fn withdrawal<'a>(
+    control: &'a Control,
+    publication: &'a Publication<'a>,
+    place: &'a Place,
+    key: String,
+) -> Result<branch::Job<'a>, PublishFactsError> {
+    let (project, stack) = (control.home.project(), publication.stack.as_str());
+    let remembered = control.store.fact_file_paths(project, &key, stack).await?;
+    Ok(branch::Job {
+        control,
+        publication,
+        place,
+        names: Vec::new(),
+        key,
+        files: Vec::new(),
+        remembered,
+    })
 }
 
 /// A file as it is published at a place now; none if it is not there, or is encrypted.
@@ -305,9 +440,11 @@ pub async fn read_file(
     Ok(bytes.and_then(|bytes| model::facts::read_values(&bytes)))
 }
 
-/// What the store calls a place: two blocks that lead to one branch are one.
+/// What the store calls a place: two blocks that lead to one branch are one, and so are two paths to one directory.
 fn place_key(root: &Path, place: &Place) -> Result<String, PublishFactsError> {
     let url = url_of(root, place)?;
+    let real = url.local().and_then(|path| path.canonicalize().ok());
+    let url = real.map_or_else(|| url.to_string(), |path| path.display().to_string());
     Ok(format!("{url}#{}", place.branch))
 }
 

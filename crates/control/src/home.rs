@@ -138,6 +138,7 @@ impl Home {
                 source,
             })?;
         }
+        drivers::git::publish::sweep_keys(&self.work.join("facts"));
         if let StorePlace::Shared(_) = self.store {
             let path = self.work.join("machine");
             self.machine = machine(&path).map_err(|source| OpenHomeError::Make { path, source })?;

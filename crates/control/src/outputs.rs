@@ -57,11 +57,15 @@ pub async fn of_state(
         return Ok(BTreeMap::new());
     };
     let body = control.store.state_version_read(&head).await;
-    let known =
-        model::state::outputs(&body.map_err(wrong)?).map_err(|err| OutputsError::Opaque {
-            state: state.to_owned(),
-            why: err.to_string(),
-        })?;
+    of_body(state, &body.map_err(wrong)?)
+}
+
+/// The outputs that one version of a state holds.
+pub(crate) fn of_body(state: &str, body: &[u8]) -> Result<BTreeMap<String, Output>, OutputsError> {
+    let known = model::state::outputs(body).map_err(|err| OutputsError::Opaque {
+        state: state.to_owned(),
+        why: err.to_string(),
+    })?;
     let read = |(name, output): (String, model::state::Output)| {
         Ok((name, exact(state, &output.value, output.sensitive)?))
     };

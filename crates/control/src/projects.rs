@@ -90,6 +90,7 @@ pub fn open(root: &Path, env: &BTreeMap<String, String>) -> Result<OpenProject, 
     let mut loaded = config::load(&tree, &around);
     crate::policy::check(&mut loaded);
     crate::contracts::check(&mut loaded, root);
+    crate::facts::check(&mut loaded, root);
     let derived = derive(root, &loaded, git.as_ref());
     let identity = written(&loaded).unwrap_or_else(|| derived.clone());
     Ok(OpenProject {

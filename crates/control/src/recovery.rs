@@ -77,6 +77,9 @@ pub async fn recover(control: &Control, set: &ChangeSet) -> Result<Vec<Found>, C
             .run_record(run.id, event, control.now())
             .await?;
         remove_scratch(control, run.id);
+        if let Ok(spec) = control.store.run_spec(run.id).await {
+            crate::runner::sweep_lost(&control.home, &spec);
+        }
         found.push(Found { run, was, kept });
         drop(lock);
     }

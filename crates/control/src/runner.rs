@@ -13,6 +13,7 @@ use std::os::fd::AsFd as _;
 use std::pin::Pin;
 
 use model::changeset::ChangeSet;
+use model::context::When;
 use model::ids::RunId;
 use model::import_proposal::Left;
 use model::masking::Mask;
@@ -39,6 +40,7 @@ mod attend;
 mod check;
 mod engine;
 mod exec;
+mod hooks;
 mod inputs;
 mod interrupts;
 mod limit;
@@ -56,7 +58,7 @@ pub(crate) use inputs::for_backend;
 pub(crate) use logs::{earlier_attempts, finish_lost as finish_lost_logs, hidden_in, lost_events};
 pub(crate) use plan::{file_path as plan_file, view_path as plan_view};
 pub use usage::{USAGE_FILE, note_usage};
-pub(crate) use workspace::{scratch_dir, write_override, write_private};
+pub(crate) use workspace::{scratch_dir, sweep_lost, write_override, write_private};
 
 /// Brings up a run's state endpoint; given by `cli`, which knows `server`.
 pub type Serve = fn(StateAccess, TcpListener) -> std::io::Result<Endpoint>;
@@ -102,6 +104,14 @@ impl Job<'_> {
     fn first_stage(&self) -> Option<Stage> {
         let stages = self.spec.stages_after();
         stages.first().copied().filter(|_| !self.review)
+    }
+
+    /// The stage that follows an apply: its hooks come first.
+    fn after_apply(&self) -> Option<Stage> {
+        let has_hooks = hooks::has(self.spec, Stage::Applying, Some(When::After));
+        has_hooks
+            .then_some(Stage::Applying)
+            .or_else(|| self.first_stage())
     }
 
     /// Refuses to start an engine that changes something without the lanes it was claimed under.
@@ -202,9 +212,25 @@ impl Failure {
         self
     }
 
+    /// With the name of what it is about.
+    fn named(mut self, what: &str) -> Self {
+        self.message = format!("`{what}`: {}", self.message);
+        self
+    }
+
     /// What went wrong and what to do about it, for those who have no run.
     pub(crate) fn into_words(self) -> (String, Option<String>) {
         (self.message, self.hint)
+    }
+
+    /// Without what must not be shown.
+    fn masked(mut self, mask: &Mask) -> Self {
+        self.message = mask.mask_text(&self.message);
+        for diagnostic in &mut self.diagnostics {
+            diagnostic.summary = mask.mask_text(&diagnostic.summary);
+            diagnostic.detail = mask.mask_text(&diagnostic.detail);
+        }
+        self
     }
 
     fn into_problem(self, stage: Stage, serial: Option<i64>, mask: &Mask) -> Problem {
@@ -281,6 +307,9 @@ pub async fn run(
                     awaits => preview::preview(&job, awaits).await,
                 }
             }
+            (Stage::Applying, _) if is_applied(control, run, &spec).await? => {
+                hooks::after_apply(&job).await
+            }
             (Stage::Applying, None) => apply::apply(&job).await,
             (Stage::Preparing | Stage::Planning, Some(_)) => exec::prepare(&job).await,
             (Stage::Applying, Some(exec)) => exec::exec(&job, exec).await,
@@ -320,6 +349,17 @@ async fn awaits(control: &Control, run: RunId) -> Result<Vec<Awaited>, RunnerErr
         Some(RunState::Planning { awaits, .. }) => awaits,
         _ => Vec::new(),
     })
+}
+
+/// Whether its engine is done, and only the hooks after its apply are left.
+async fn is_applied(control: &Control, run: RunId, spec: &RunSpec) -> Result<bool, RunnerError> {
+    if !hooks::has(spec, Stage::Applying, Some(When::After)) {
+        return Ok(false);
+    }
+    let found = control.store.run_get(run).await;
+    let found = found.map_err(|source| RunnerError::Read { run, source })?;
+    let state = found.map(|run| run.state);
+    Ok(matches!(state, Some(RunState::Completing { .. })))
 }
 
 /// Writes this process's number into the lock it was started with.

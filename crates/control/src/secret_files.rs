@@ -11,11 +11,12 @@ use std::fs::{self, File, Permissions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use drivers::process::{self, Environment, Exit, StartError};
 use drivers::sops::{
-    self, DecryptError, EncryptError, Format, Identities, IdentityError, Layout, Opened, PathError,
-    ReadError, Recipient, RecipientError, Rule, RuleError, Rules, RulesError,
+    self, Ask, DecryptError, EncryptError, Format, Identities, IdentityError, Layout, Opened,
+    PathError, ReadError, Recipient, RecipientError, Rule, RuleError, Rules, RulesError,
 };
 use jiff::Timestamp;
 use model::secret::Secret;
@@ -73,6 +74,12 @@ pub enum SecretFileError {
     Wait { program: String, source: io::Error },
     #[error("the editor `{program}` ended with {exit}")]
     Editor { program: String, exit: Exit },
+    #[error("the editor `{editor}` has a quote that does not end")]
+    EditorQuote { editor: String },
+    #[error("`{}` has values that are no text: {}", path.display(), keys.join(", "))]
+    Nested { path: PathBuf, keys: Vec<String> },
+    #[error("`{}` has two values that would both be the variable `{name}`", path.display())]
+    SameName { path: PathBuf, name: String },
 }
 
 impl SecretFileError {
@@ -103,6 +110,10 @@ impl SecretFileError {
             Self::Encrypt { source, .. } if matches!(**source, EncryptError::Reserved) => {
                 Some("`terrane secret edit` changes a file that is encrypted".to_owned())
             }
+            Self::Nested { .. } => Some(
+                "`--flatten` joins the keys: `database: {password: …}` becomes `database_password`"
+                    .to_owned(),
+            ),
             Self::NoKey { .. } => {
                 Some("paths are written with dots: `database.password`, `hosts.0.key`".to_owned())
             }
@@ -122,11 +133,20 @@ pub struct Written {
 pub struct SecretFiles<'a> {
     env: &'a BTreeMap<String, String>,
     cwd: &'a Path,
+    ask: Option<Ask>,
 }
 
 impl<'a> SecretFiles<'a> {
     pub fn new(env: &'a BTreeMap<String, String>, cwd: &'a Path) -> Self {
-        Self { env, cwd }
+        let ask = None;
+        Self { env, cwd, ask }
+    }
+
+    /// With somebody who can be asked for the passphrase of a key.
+    #[must_use]
+    pub fn asking(mut self, ask: Ask) -> Self {
+        self.ask = Some(ask);
+        self
     }
 
     /// A plain file's text, encrypted for `recipients`, or for whom the rules name.
@@ -224,12 +244,37 @@ impl<'a> SecretFiles<'a> {
             .map_err(|source| file.not_written(source))
     }
 
-    /// Runs a program with a file's top-level values in its environment.
-    pub async fn exec(&self, path: &Path, words: &[String]) -> Result<Exit, SecretFileError> {
+    /// Runs a program with a file's values in its environment: the top-level ones, which must be all there is, or with
+    /// the keys of maps and the places in lists joined by `_`.
+    pub async fn exec(
+        &self,
+        path: &Path,
+        flatten: bool,
+        words: &[String],
+    ) -> Result<Exit, SecretFileError> {
         let file = self.find(path)?;
         let opened = self.open(&file)?;
+        let nested = opened.structures();
+        if !flatten && !nested.is_empty() {
+            return Err(SecretFileError::Nested {
+                keys: nested.iter().map(|key| format!("`{key}`")).collect(),
+                path: file.shown,
+            });
+        }
+        let variables = if flatten {
+            opened.flattened()
+        } else {
+            opened.variables()
+        };
+        let mut given = BTreeMap::new();
+        for (name, value) in variables {
+            if given.insert(name.clone(), value).is_some() {
+                let path = file.shown;
+                return Err(SecretFileError::SameName { path, name });
+            }
+        }
         let mut env: Environment = self.env.iter().collect();
-        for (name, value) in opened.variables() {
+        for (name, value) in given {
             env.set_secret(name, value);
         }
         run(words, self.cwd, &env, self.env).await
@@ -237,7 +282,10 @@ impl<'a> SecretFiles<'a> {
 
     fn open(&self, file: &Place) -> Result<Opened, SecretFileError> {
         let text = file.read()?;
-        let identities = Identities::from_environment(self.env)?;
+        let identities = match &self.ask {
+            Some(ask) => Identities::asking(self.env, Arc::clone(ask)),
+            None => Identities::from_environment(self.env),
+        }?;
         sops::decrypt(text.expose(), file.format, &identities).map_err(|source| {
             SecretFileError::Decrypt {
                 path: file.shown.clone(),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::digits;
 use model::ids::StackName;
-use model::project::{Backend, Input};
+use model::project::{Backend, Context, Input};
 use model::run::RunSpec;
 use serde_json::{Map, Value};
 use store::StoreError;
@@ -50,10 +50,7 @@ pub(crate) fn canonical(values: &BTreeMap<(StackName, String), Value>) -> String
 
 /// Which outputs of other stacks a run takes.
 pub(crate) fn consumed(spec: &RunSpec) -> BTreeSet<(StackName, String)> {
-    let contexts = spec
-        .contexts
-        .iter()
-        .flat_map(|context| context.env.values().chain(context.vars.values()));
+    let contexts = spec.contexts.iter().flat_map(Context::inputs);
     let inputs = spec.stack.inputs.values().chain(contexts);
     inputs
         .filter_map(|input| match input {

@@ -9,6 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use drivers::kubernetes::{Apply, Client, FIELD_MANAGER, KubernetesError};
 use model::bootstrap::ObjectOutcome;
+use model::facts::{FieldDifference, Side};
 use model::kubernetes::{ObjectRef, managers};
 use model::sink::{Sink, SinkKind, SinkValuesError};
 use serde_json::{Map, Value, json};
@@ -44,15 +45,12 @@ impl SinkError {
     }
 }
 
-/// A value that is not in the cluster as it is in the state. Never the value itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// How an object in a cluster differs from the facts.
+#[derive(Clone, Debug, PartialEq)]
 pub enum Difference {
     /// The object is not there.
     Missing,
-    NotThere(String),
-    Other(String),
-    /// It was published once, and is a fact no more.
-    Left(String),
+    Field(FieldDifference),
 }
 
 /// Puts facts into the cluster. `sensitive` names facts by path; `take_over` also takes what others changed.
@@ -103,7 +101,25 @@ pub async fn compare(
     let Some(live) = live else {
         return Ok(vec![Difference::Missing]);
     };
-    Ok(differences(&manifest, &live))
+    Ok(differences(&sink.kind, &manifest, &live))
+}
+
+/// Whether anything of ours is there.
+pub async fn is_there(sink: &Sink, ground: Ground<'_>) -> Result<bool, SinkError> {
+    let (object, _) = manifest(sink, &Map::new(), &BTreeSet::new())?;
+    let work = async {
+        let client = Client::new(sink.kubeconfig.clone(), ground.env, ground.source).await?;
+        client.get_ref(&object).await
+    };
+    let live = work.await.map_err(|source| SinkError::Cluster {
+        object: Box::new(object.clone()),
+        source: Box::new(source),
+    })?;
+    let is_ours = |live: &Value| {
+        let managers = managers(live);
+        managers.iter().any(|it| it.name == FIELD_MANAGER)
+    };
+    Ok(live.as_ref().is_some_and(is_ours))
 }
 
 /// Takes facts away: the whole object if nobody else writes to it, else our fields of it. Says whether there was
@@ -181,25 +197,43 @@ async fn yield_connection(
     Ok(())
 }
 
-fn differences(manifest: &Value, live: &Value) -> Vec<Difference> {
+fn differences(kind: &SinkKind, manifest: &Value, live: &Value) -> Vec<Difference> {
     let mut found = Vec::new();
-    for place in ["/data", "/metadata/annotations", "/metadata/labels"] {
+    let mut differs = |field: String, published: Side, would: Side| {
+        found.push(Difference::Field(FieldDifference {
+            field,
+            published,
+            would,
+        }));
+    };
+    for (place, prefix) in [
+        ("/data", ""),
+        ("/metadata/annotations", "annotations."),
+        ("/metadata/labels", "labels."),
+    ] {
+        // What is in a Secret is not for everybody's eyes.
+        let is_hidden = place == "/data" && *kind != SinkKind::ConfigMap;
+        let side = |value: Option<&Value>| match value {
+            None => Side::Absent,
+            Some(_) if is_hidden => Side::Hidden,
+            Some(value) => Side::Value(value.clone()),
+        };
         let entries = |object: &Value| {
             let map = object.pointer(place).and_then(Value::as_object);
             map.cloned().unwrap_or_default()
         };
         let (wanted, seen) = (entries(manifest), entries(live));
         for (key, value) in &wanted {
-            match seen.get(key) {
-                None => found.push(Difference::NotThere(key.clone())),
-                Some(other) if other != value => found.push(Difference::Other(key.clone())),
-                Some(_) => {}
+            if seen.get(key) != Some(value) {
+                let field = format!("{prefix}{key}");
+                differs(field, side(seen.get(key)), side(Some(value)));
             }
         }
         // Of annotations and labels, others may have their own.
         if place == "/data" && !wanted.is_empty() {
-            let left = seen.keys().filter(|key| !wanted.contains_key(*key));
-            found.extend(left.map(|key| Difference::Left(key.clone())));
+            for key in seen.keys().filter(|key| !wanted.contains_key(*key)) {
+                differs(format!("{prefix}{key}"), side(seen.get(key)), Side::Absent);
+            }
         }
     }
     found

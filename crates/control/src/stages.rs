@@ -79,10 +79,56 @@ impl StackValues {
         let mut values = Self {
             outputs,
             document,
+            ..Self::of_nothing(side)
+        };
+        values.add_secrets(inputs(blocks).into_iter(), side).await?;
+        Ok(values)
+    }
+
+    /// Of a stack of which nothing is known: only what comes from whoever asks.
+    pub(crate) fn of_nothing(side: &Side<'_>) -> Self {
+        Self {
+            outputs: BTreeMap::new(),
+            document: None,
             env: side.asker.env().clone(),
             secrets: BTreeMap::new(),
             named: side.asker.named_secrets().collect(),
             answers: BTreeMap::new(),
+        }
+    }
+
+    /// The same, with outputs and resources as a former version of the state has them; none: as they are now.
+    pub async fn gather_at(
+        control: &Control,
+        (stack, state_name): (&str, &str),
+        version: Option<i64>,
+        blocks: &[StageBlock],
+        side: &Side<'_>,
+    ) -> Result<Self, StageValuesError> {
+        let failed = |source| StageValuesError::State {
+            stack: stack.to_owned(),
+            source,
+        };
+        let state = control.state_name(state_name);
+        let found = match version {
+            Some(version) => control.store.state_version_get(&state, version).await,
+            None => control.store.state_head(&state).await,
+        };
+        let (mut outputs, mut document) = (BTreeMap::new(), None);
+        if let Some(version) = found.map_err(failed)? {
+            let body = control.store.state_version_read(&version).await;
+            let body = body.map_err(failed)?;
+            document = Document::read(&body).ok();
+            let read = outputs::of_body(state_name, &body);
+            outputs = read.map_err(|source| StageValuesError::Outputs {
+                stack: stack.to_owned(),
+                source,
+            })?;
+        }
+        let mut values = Self {
+            outputs,
+            document,
+            ..Self::of_nothing(side)
         };
         values.add_secrets(inputs(blocks).into_iter(), side).await?;
         Ok(values)

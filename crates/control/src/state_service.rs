@@ -99,7 +99,7 @@ impl ClientAccess {
     }
 
     pub async fn lock(&self, info: &LockInfo) -> Result<(), StateAccessError> {
-        self.may_write("LOCK", Some(&info.id)).await?;
+        self.check_scope("LOCK", TokenScope::Write).await?;
         let acquired = self.store.lock_acquire_outside(&self.state, info).await;
         let refused = match acquired {
             Ok(_) => return Ok(()),
@@ -120,7 +120,7 @@ impl ClientAccess {
         lock_id: Option<String>,
         body: Vec<u8>,
     ) -> Result<Written, StateAccessError> {
-        self.may_write("POST", lock_id.as_deref()).await?;
+        self.check_scope("POST", TokenScope::Write).await?;
         let writer = Writer {
             lock_id,
             surgery: self.token.allows(TokenScope::Surgery, &self.state),
@@ -170,7 +170,7 @@ impl ClientAccess {
 
     /// Hides the state; its versions stay.
     pub async fn delete(&self, lock_id: Option<&str>) -> Result<(), StateAccessError> {
-        self.may_write("DELETE", lock_id).await?;
+        self.check_scope("DELETE", TokenScope::Write).await?;
         let actor = &self.token.name;
         match self.store.state_delete(&self.state, lock_id, actor).await {
             Ok(()) => Ok(()),
@@ -210,20 +210,6 @@ impl ClientAccess {
         recorded
             .map(drop)
             .map_err(|source| self.failed("record a refusal for", source))
-    }
-
-    async fn may_write(
-        &self,
-        deed: &'static str,
-        lock_id: Option<&str>,
-    ) -> Result<(), StateAccessError> {
-        self.check_scope(deed, TokenScope::Write).await?;
-        let row = self.store.state_get(&self.state).await;
-        let row = row.map_err(|source| self.failed("look at", source))?;
-        if row.is_some_and(|row| row.runs_only) {
-            return Err(self.only_for_runs(deed, lock_id).await?);
-        }
-        Ok(())
     }
 
     /// A lock whose run is alive is not taken away by a client: its engine is at work.

@@ -7,7 +7,7 @@
 //! | [`spawn_detached`] | `terrane runner` | a log file | never |
 //! | [`capture`] | short helpers: git, versions, secret commands | bounded memory | killed at a time limit |
 //!
-//! [`remove_when_gone`] is none of them: a shell that does nothing until we are gone.
+//! [`remove_when_gone`] and [`kill_when_gone`] are none of them: a shell that does nothing until we are gone.
 //!
 //! A child sees exactly the [`Environment`] it is given and, of our descriptors, exactly those it is
 //! meant to inherit. Files instead of pipes are what lets an engine outlive us: with a pipe, its next
@@ -39,7 +39,7 @@ use tokio::io::AsyncWriteExt as _;
 pub use capture::{Capture, CaptureError, Captured, capture, capture_blocking};
 pub use environment::{Environment, engine_environment};
 pub use holders::{FileHolder, has_open, holders};
-pub use keeper::{Keeper, remove_when_gone};
+pub use keeper::{Keeper, kill_when_gone, remove_when_gone};
 pub use memory::keep_to_ourselves;
 
 /// Prepares a child with its own directory, exactly the given environment, and a process group of

@@ -19,7 +19,7 @@ use std::path::Path;
 use model::secret::Secret;
 
 pub use error::{ExchangeError, SecretError};
-pub use reference::Reference;
+pub use reference::{Reference, split_words};
 pub use sources::Sources;
 
 use crate::process::Environment;

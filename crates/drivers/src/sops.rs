@@ -26,7 +26,7 @@ use jiff::Timestamp;
 use model::secret::Secret;
 
 pub use crypt::ValueError;
-pub use identities::{Identities, IdentityError};
+pub use identities::{Ask, Identities, IdentityError};
 pub use metadata::MetadataError;
 pub use open::{DecryptError, Opened};
 pub use recipient::{Recipient, RecipientError};

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
+use crate::context::Context;
 use crate::diagnostic::Location;
 use crate::ids::StackName;
 use crate::project::{Project, Stack};
@@ -86,16 +87,21 @@ pub fn definitions_changed(before: &Project, after: &Project) -> BTreeSet<StackN
             && stack
                 .contexts
                 .iter()
-                .all(|name| before.contexts.get(name) == after.contexts.get(name))
+                .all(|name| context(before, name) == context(after, name))
     };
     let stacks = after.stacks.values().filter(|stack| !same(stack));
     stacks.map(|stack| stack.name.clone()).collect()
+}
+
+fn context(project: &Project, name: &str) -> Option<Context> {
+    project.contexts.get(name).map(Context::without_places)
 }
 
 /// Where a block stands says nothing about what it means.
 fn without_places(stack: &Stack) -> Stack {
     let mut stack = stack.clone();
     stack.declared_at = Location::default();
+    stack.inputs_at.clear();
     for edge in &mut stack.edges {
         edge.at = Location::default();
     }

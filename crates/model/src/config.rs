@@ -9,6 +9,7 @@ pub(crate) mod check_modules;
 mod check_reads;
 mod check_secrets;
 mod check_types;
+mod contexts;
 mod cycle;
 pub mod eval;
 mod evaluator;
@@ -304,12 +305,12 @@ fn read(
             )
         })
         .collect();
-    let contexts: Contexts = outer
+    let mut contexts: Contexts = outer
         .all("context")
         .map(|item| {
             (
                 item.name().to_owned(),
-                project::read_context(reader, item, &scope),
+                contexts::read_context(reader, item, &scope),
             )
         })
         .collect();
@@ -370,7 +371,7 @@ fn read(
     let findings = &mut reader.findings;
     check::check(findings, &known, &mut drafts);
     cycle::check(findings, &drafts);
-    attach::attach(findings, &known, &contexts, &mut drafts);
+    attach::attach(findings, &known, &mut contexts, &mut drafts);
     let local = &reader.local_secrets;
     check_secrets::check(findings, &known, &drafts, &contexts, &facts, local);
     let policies = policies::attach(findings, &known, policies, &drafts);

@@ -22,9 +22,9 @@ use jsonschema::{Draft, ValidationError, Validator};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub use consumers::{Consumer, Reliance, Use, consumers};
-pub use mapping::{Mapped, mapped};
-pub use narrowing::{Narrowed, narrowed, narrowed_schema};
+pub use consumers::{Consumer, Reliance, Use, consumers, consumers_of_path};
+pub use mapping::{Mapped, declared_fields, mapped};
+pub use narrowing::{Narrowed, narrowed};
 pub use planned::{Planned, planned};
 
 /// `cluster/v1`.

@@ -5,9 +5,11 @@
 //! (`control::facts`).
 
 mod commit;
+mod difference;
 mod manifest;
 mod publish;
 mod secrets;
+mod standing;
 #[cfg(test)]
 mod tests;
 mod yaml;
@@ -22,12 +24,14 @@ use crate::contract::{Contract, ContractName};
 use crate::project::SensitiveFacts;
 
 pub use commit::{CommitMessage, StateMark, TRAILER_PROJECT, trailer};
+pub use difference::{FieldDifference, Side, field_differences};
 pub use manifest::{
     BREAK_GLASS, Changes, MANIFEST, Manifest, Owner, ReadManifestError, TakenPath, Wanted, changes,
     foreign_files,
 };
 pub use publish::{Publish, ReadPublishError};
 pub use secrets::looks_secret;
+pub use standing::{Standing, StandingObject, shape};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -112,6 +116,9 @@ pub struct Published {
     /// Whether that commit was made for this.
     pub is_new: bool,
     pub files: Vec<PublishedFile>,
+    /// What others did there and undid again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub undone: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -128,6 +135,8 @@ pub enum FileChange {
     Written,
     Unchanged,
     Withdrawn,
+    /// No longer ours to withdraw: somebody else changed it since.
+    Left,
 }
 
 /// Why a file cannot be published as it is; all fields at once, none with its value.
@@ -257,8 +266,19 @@ fn refer(values: &mut Map<String, Value>, stack: &str, hidden: &BTreeMap<String,
 }
 
 fn check_path(path: &str) -> Result<(), PrepareFactsError> {
+    match path_problem(path) {
+        None => Ok(()),
+        Some(why) => Err(PrepareFactsError::Path {
+            path: path.to_owned(),
+            why,
+        }),
+    }
+}
+
+/// Why facts cannot lie under a path; it starts at a root that it must not leave.
+pub(crate) fn path_problem(path: &str) -> Option<&'static str> {
     let why = if path.is_empty() || path.starts_with('/') || path.ends_with('/') {
-        "it must lead to a file below the root of the repository"
+        "it must lead to a file below the root"
     } else if path.split('/').any(|part| matches!(part, "" | "." | "..")) {
         "a part of it is empty, `.` or `..`"
     } else if path
@@ -272,12 +292,9 @@ fn check_path(path: &str) -> Result<(), PrepareFactsError> {
     {
         "it holds a character that Git would write in another way"
     } else {
-        return Ok(());
+        return None;
     };
-    Err(PrepareFactsError::Path {
-        path: path.to_owned(),
-        why,
-    })
+    Some(why)
 }
 
 /// Keys in order, at every depth. Nulls stay: a consumer may tell them from nothing.

@@ -11,6 +11,7 @@ pub mod bundle;
 pub mod changed;
 pub mod changeset;
 pub mod config;
+pub mod context;
 pub mod contract;
 pub mod diagnostic;
 pub mod digits;

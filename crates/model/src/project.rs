@@ -16,6 +16,8 @@ use crate::ids::StackName;
 use crate::policy::Policy;
 use crate::stage::Stages;
 
+pub use crate::context::Context;
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct Project {
     pub name: String,
@@ -133,19 +135,6 @@ pub enum Backend {
     },
 }
 
-/// A named bundle of environment and variables.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Context {
-    pub name: String,
-    pub priority: i64,
-    pub env: BTreeMap<String, Input>,
-    /// Names or globs taken over from the caller's environment.
-    pub pass_env: Vec<String>,
-    pub vars: BTreeMap<String, Input>,
-    /// Written into the stack's snapshot with mode 0600.
-    pub files: BTreeMap<String, Input>,
-}
-
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stack {
     pub name: StackName,
@@ -178,6 +167,9 @@ pub struct Stack {
     pub stages: Stages,
     #[serde(skip)]
     pub declared_at: Location,
+    /// Where each of its inputs stands.
+    #[serde(skip)]
+    pub inputs_at: BTreeMap<String, Location>,
 }
 
 /// What upstreams must have reached before this stack starts.

@@ -544,9 +544,9 @@ impl Outcome {
             Self::NotDone { problem, .. } => match problem.stage {
                 Stage::Publishing => "not published",
                 Stage::Bootstrapping => "not bootstrapped",
-                Stage::Preparing | Stage::Planning | Stage::Applying | Stage::Verifying => {
-                    "not verified"
-                }
+                // A hook after the apply did not end well.
+                Stage::Applying => "not done",
+                Stage::Preparing | Stage::Planning | Stage::Verifying => "not verified",
             },
             Self::Skipped { .. } => "skipped",
             Self::Unknown { .. } => "unknown",

@@ -180,15 +180,6 @@ impl Tx {
         Ok(self.fetch_all(sql, args).await?.into_iter().next())
     }
 
-    /// Keeps everybody else from changing this state until the end: what is read after this holds.
-    pub(crate) async fn state_hold(&mut self, state: i64) -> Result<(), DbError> {
-        const HOLD: &str = "SELECT id FROM state WHERE id = $1 FOR UPDATE";
-        match self {
-            Self::Sqlite(_) => Ok(()), // there is one writer
-            Self::Postgres(tx) => tx.fetch_all(HOLD, &[state.into()]).await.map(drop),
-        }
-    }
-
     /// What was appended must be durable before this transaction is.
     pub(crate) fn sync_before_commit(&mut self, segment: Arc<Segment>) {
         let syncs = match self {

@@ -2,6 +2,8 @@
 //!
 //! Not here: the facts themselves; they are in Git, and in states.
 
+mod standing;
+
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
@@ -150,15 +152,18 @@ impl Store {
         rows.iter().map(read).collect()
     }
 
-    /// The files that a stack ever published there.
+    /// The files that a stack published there, save those that were withdrawn for certain.
     pub async fn fact_file_paths(
         &self,
         project: &str,
         place: &str,
         stack: &str,
     ) -> Result<BTreeSet<String>, StoreError> {
-        const SELECT: &str =
-            "SELECT DISTINCT path FROM fact_file WHERE project = $1 AND place = $2 AND stack = $3";
+        const SELECT: &str = "SELECT DISTINCT f.path FROM fact_file f \
+            WHERE f.project = $1 AND f.place = $2 AND f.stack = $3 AND f.bytes_digest <> '' \
+            AND NOT EXISTS (SELECT 1 FROM fact_file g JOIN fact_commit c ON c.id = g.fact_commit \
+              WHERE g.project = f.project AND g.place = f.place AND g.path = f.path \
+              AND g.fact_commit > f.fact_commit AND g.bytes_digest = '' AND c.pushed_at IS NOT NULL)";
         let args = [project.into(), place.into(), stack.into()];
         let rows = self.db.fetch_all(SELECT, &args).await?;
         let path = |row: &Row| Ok(row.text(0)?.to_owned());

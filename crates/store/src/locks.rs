@@ -9,7 +9,7 @@ use model::lock::{LockEpoch, LockInfo};
 use model::state::{ExpectedHead, HeldLock, StateName};
 
 use crate::db::{DbError, Tx, Value};
-use crate::states::{StateRow, read_lock_info};
+use crate::states::{name_args, read_lock_info};
 use crate::{Store, StoreError};
 
 mod breaking;
@@ -119,11 +119,10 @@ impl Store {
             source,
         };
         self.check_current(state).map_err(failed)?;
-        let row = self.state_ensure(state).await.map_err(failed)?;
         let state = state.clone();
-        let deed = self.db.write(move |tx| {
-            Box::pin(async move { Ok(tx.lock_acquire(&state, row, &want).await) })
-        });
+        let deed = self
+            .db
+            .write(move |tx| Box::pin(async move { Ok(tx.lock_acquire(&state, &want).await) }));
         deed.await.map_err(failed)?
     }
 
@@ -151,7 +150,7 @@ impl Store {
         run: RunId,
     ) -> Result<Vec<(StateName, LockInfo)>, StoreError> {
         const HELD: &str =
-            "SELECT id, project, name, lock_id, lock_info FROM state WHERE lock_run = $1";
+            "SELECT project, name, lock_id, lock_info FROM state WHERE lock_run = $1";
         let mut released = Vec::new();
         // The usual end: the engine has unlocked what it locked, and nobody locks for this run any more.
         if self.db.fetch_all(HELD, &[run.into()]).await?.is_empty() {
@@ -159,9 +158,9 @@ impl Store {
         }
         let mut tx = self.db.begin_write().await?;
         for row in tx.fetch_all(HELD, &[run.into()]).await? {
-            if tx.lock_clear(row.int(0)?, row.text(3)?, "run gone").await? {
-                let info = read_lock_info(row.text(4)?)?;
-                released.push((StateName::new(row.text(1)?, row.text(2)?), info));
+            let state = StateName::new(row.text(0)?, row.text(1)?);
+            if tx.lock_clear(&state, row.text(2)?, "run gone").await? {
+                released.push((state, read_lock_info(row.text(3)?)?));
             }
         }
         tx.commit().await?;
@@ -178,13 +177,10 @@ impl Store {
             state: state.clone(),
             source,
         };
-        let Some(row) = self.state_get(state).await.map_err(failed)? else {
-            return Ok(Released::Before);
-        };
         let (state, id) = (state.clone(), id.to_owned());
-        let deed = self.db.write(move |tx| {
-            Box::pin(async move { Ok(tx.lock_end(&state, row.id, &id, how).await) })
-        });
+        let deed = self
+            .db
+            .write(move |tx| Box::pin(async move { Ok(tx.lock_end(&state, &id, how).await) }));
         deed.await.map_err(failed)?
     }
 }
@@ -193,7 +189,6 @@ impl Tx {
     async fn lock_acquire(
         &mut self,
         state: &StateName,
-        row: StateRow,
         want: &Want,
     ) -> Result<LockEpoch, AcquireLockError> {
         let (info, run) = (&want.info, want.run);
@@ -202,14 +197,27 @@ impl Tx {
             source,
         };
         let failed_db = |err: DbError| failed(err.into());
-        self.state_hold(row.id).await.map_err(failed_db)?;
-        let taken = self.lock_take(row.id, want).await;
+        self.state_hold(state).await.map_err(failed_db)?;
+        let taken = self.lock_take(state, want).await;
         if let Some(epoch) = taken.map_err(failed)? {
             return Ok(epoch);
         }
-        let ended = self.lock_has_ended(row.id, &info.id).await;
+        // Most states that are locked are there already: the first lock of one is what takes longer.
+        let now = match self.state_get(state).await.map_err(failed)? {
+            Some(row) => row,
+            None => {
+                self.state_insert(state).await.map_err(failed_db)?;
+                self.state_hold(state).await.map_err(failed_db)?;
+                let taken = self.lock_take(state, want).await;
+                if let Some(epoch) = taken.map_err(failed)? {
+                    return Ok(epoch);
+                }
+                let row = self.state_get(state).await.map_err(failed)?;
+                row.ok_or_else(|| failed(StoreError::Interrupted))?
+            }
+        };
+        let ended = self.lock_has_ended(now.id, &info.id).await;
         let ended = ended.map_err(failed_db)?;
-        let now = self.state_get(state).await.map_err(failed)?.unwrap_or(row);
         let state = state.clone();
         if now.runs_only && want.outsider {
             return Err(AcquireLockError::RunsOnly { state });
@@ -241,7 +249,6 @@ impl Tx {
     async fn lock_end(
         &mut self,
         state: &StateName,
-        row: i64,
         id: &str,
         how: &str,
     ) -> Result<Released, ReleaseLockError> {
@@ -250,12 +257,14 @@ impl Tx {
             source,
         };
         let failed_db = |err: DbError| failed(err.into());
-        if self.lock_clear(row, id, how).await.map_err(failed_db)? {
+        if self.lock_clear(state, id, how).await.map_err(failed_db)? {
             return Ok(Released::Now);
         }
-        let ended = self.lock_has_ended(row, id).await.map_err(failed_db)?;
-        let now = self.state_get(state).await.map_err(failed)?;
-        match now.and_then(|row| row.lock) {
+        let Some(row) = self.state_get(state).await.map_err(failed)? else {
+            return Ok(Released::Before);
+        };
+        let ended = self.lock_has_ended(row.id, id).await.map_err(failed_db)?;
+        match row.lock {
             Some(holder) if !ended => Err(ReleaseLockError::Held {
                 state: state.clone(),
                 holder: Box::new(holder),
@@ -266,23 +275,26 @@ impl Tx {
 
     async fn lock_take(
         &mut self,
-        state: i64,
+        state: &StateName,
         want: &Want,
     ) -> Result<Option<LockEpoch>, StoreError> {
         const TAKE: &str = "UPDATE state \
-            SET lock_id = $2, lock_info = $3, lock_run = $4, lock_since = $5, \
+            SET lock_id = $3, lock_info = $4, lock_run = $5, lock_since = $6, \
                 lock_epoch = lock_epoch + 1 \
-            WHERE id = $1 AND lock_id IS NULL \
-                AND ($6 = 1 OR head IS NOT DISTINCT FROM $7) \
-                AND (runs_only = 0 OR $8 = 0) \
-                AND NOT EXISTS (SELECT 1 FROM lock_ended AS e WHERE e.state = $1 AND e.lock_id = $2) \
+            WHERE project = $1 AND name = $2 AND lock_id IS NULL \
+                AND ($7 = 1 OR head IS NOT DISTINCT FROM $8) \
+                AND (runs_only = 0 OR $9 = 0) \
+                AND NOT EXISTS \
+                    (SELECT 1 FROM lock_ended AS e WHERE e.state = state.id AND e.lock_id = $3) \
             RETURNING lock_epoch";
         let (any, head) = match want.expected {
             ExpectedHead::Any => (true, None),
             ExpectedHead::Exactly(head) => (false, head),
         };
+        let [project, name] = name_args(state);
         let args = [
-            state.into(),
+            project,
+            name,
             want.info.id.as_str().into(),
             want.info.to_json().into(),
             want.run.into(),
@@ -296,20 +308,24 @@ impl Tx {
     }
 
     /// Ends the lock if this id holds it, and remembers that it ended.
-    async fn lock_clear(&mut self, state: i64, id: &str, how: &str) -> Result<bool, DbError> {
+    async fn lock_clear(
+        &mut self,
+        state: &StateName,
+        id: &str,
+        how: &str,
+    ) -> Result<bool, DbError> {
         const CLEAR: &str = "UPDATE state \
             SET lock_id = NULL, lock_info = NULL, lock_run = NULL, lock_since = NULL \
-            WHERE id = $1 AND lock_id = $2 RETURNING lock_epoch";
+            WHERE project = $1 AND name = $2 AND lock_id = $3 RETURNING id, lock_epoch";
         const REMEMBER: &str = "INSERT INTO lock_ended (state, epoch, lock_id, how, at) \
             VALUES ($1, $2, $3, $4, $5)";
         const FORGET: &str = "DELETE FROM lock_ended WHERE state = $1 AND epoch <= $2";
-        let Some(row) = self
-            .fetch_optional(CLEAR, &[state.into(), id.into()])
-            .await?
-        else {
+        let [project, name] = name_args(state);
+        let args = [project, name, id.into()];
+        let Some(row) = self.fetch_optional(CLEAR, &args).await? else {
             return Ok(false);
         };
-        let epoch = row.int(0)?;
+        let (state, epoch) = (row.int(0)?, row.int(1)?);
         let args = [
             state.into(),
             epoch.into(),

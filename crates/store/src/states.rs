@@ -8,7 +8,7 @@ use model::lock::{LockEpoch, LockInfo};
 use model::state::{HeldLock, StateName};
 
 use crate::break_glass::NewBreakGlass;
-use crate::db::{Row, Tx, Value};
+use crate::db::{DbError, Row, Tx, Value};
 use crate::{Store, StoreError};
 
 /// A state as its row has it.
@@ -57,17 +57,16 @@ macro_rules! state_sql {
 
 const BY_NAME: &str = state_sql!("WHERE project = $1 AND name = $2");
 
+const INSERT: &str = "INSERT INTO state (project, name, created_at) VALUES ($1, $2, $3) \
+    ON CONFLICT (project, name) DO NOTHING";
+
 impl Store {
     /// The state of that name, made if it is new.
     pub async fn state_ensure(&self, state: &StateName) -> Result<StateRow, StoreError> {
-        const INSERT: &str = "INSERT INTO state (project, name, created_at) VALUES ($1, $2, $3) \
-            ON CONFLICT (project, name) DO NOTHING";
         if let Some(row) = self.state_get(state).await? {
             return Ok(row);
         }
-        let mut args = name_args(state).to_vec();
-        args.push(Timestamp::now().into());
-        self.db.execute(INSERT, &args).await?;
+        self.db.execute(INSERT, &new_args(state)).await?;
         self.state_get(state).await?.ok_or(StoreError::Interrupted)
     }
 
@@ -189,6 +188,19 @@ impl Tx {
         Ok(true)
     }
 
+    /// Keeps everybody else from changing this state until the end: what is read after this holds.
+    pub(crate) async fn state_hold(&mut self, state: &StateName) -> Result<(), DbError> {
+        const HOLD: &str = "SELECT id FROM state WHERE project = $1 AND name = $2 FOR UPDATE";
+        match self {
+            Self::Sqlite(_) => Ok(()), // there is one writer
+            Self::Postgres(_) => self.fetch_all(HOLD, &name_args(state)).await.map(drop),
+        }
+    }
+
+    pub(crate) async fn state_insert(&mut self, state: &StateName) -> Result<(), DbError> {
+        self.execute(INSERT, &new_args(state)).await.map(drop)
+    }
+
     pub(crate) async fn state_get(
         &mut self,
         state: &StateName,
@@ -224,6 +236,11 @@ impl StateRow {
 
 pub(crate) fn name_args(state: &StateName) -> [Value; 2] {
     [state.project.as_str().into(), state.name.as_str().into()]
+}
+
+fn new_args(state: &StateName) -> [Value; 3] {
+    let [project, name] = name_args(state);
+    [project, name, Timestamp::now().into()]
 }
 
 pub(crate) fn read_lock_info(text: &str) -> Result<LockInfo, StoreError> {

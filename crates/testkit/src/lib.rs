@@ -36,7 +36,7 @@ pub use postgres::Postgres;
 pub use program::{copy_program, write_program};
 pub use recorded::{Asked, Recorded};
 pub use said::Said;
-pub use sops::{AgeKey, Sops};
+pub use sops::{AgeKey, Sops, ssh_key};
 pub use sshd::Sshd;
 pub use terminal::Terminal;
 pub use terrane::{Background, TestTerrane, kill};

@@ -9,7 +9,8 @@ use crate::service::{command, program, run};
 /// The official tool, with one key and a directory's rules.
 pub struct Sops {
     program: PathBuf,
-    key: PathBuf,
+    /// The variable that names the key, and the key.
+    key: (&'static str, PathBuf),
 }
 
 /// A key pair of age, made by its own tool.
@@ -43,12 +44,39 @@ impl AgeKey {
     }
 }
 
+/// Makes an SSH key pair without a passphrase, in `path` and beside it; the public key.
+pub fn ssh_key(path: &Path, kind: &str) -> String {
+    let mut keygen = command("ssh-keygen");
+    keygen.args([
+        "-q",
+        "-t",
+        kind,
+        "-N",
+        "",
+        "-C",
+        "somebody@example.io",
+        "-f",
+    ]);
+    run(keygen.arg(path));
+    let public = fs::read_to_string(path.with_extension("pub")).expect("a public key");
+    public.trim().to_owned()
+}
+
 impl Sops {
     /// One that opens files with the key in `key`.
     pub fn with_key(key: &Path) -> Self {
+        Self::with("SOPS_AGE_KEY_FILE", key)
+    }
+
+    /// One that opens files with the SSH key in `key`.
+    pub fn with_ssh_key(key: &Path) -> Self {
+        Self::with("SOPS_AGE_SSH_PRIVATE_KEY_FILE", key)
+    }
+
+    fn with(variable: &'static str, key: &Path) -> Self {
         Self {
             program: program("sops", "TERRANE_TEST_SOPS", &["sops/v3.13.3/sops"]),
-            key: key.to_owned(),
+            key: (variable, key.to_owned()),
         }
     }
 
@@ -73,7 +101,7 @@ impl Sops {
             .env_clear()
             .env("HOME", dir)
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-            .env("SOPS_AGE_KEY_FILE", &self.key)
+            .env(self.key.0, &self.key.1)
             .env("SOPS_DISABLE_VERSION_CHECK", "1");
         command
     }

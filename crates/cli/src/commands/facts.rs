@@ -1,11 +1,15 @@
 //! `terrane facts`: what stacks publish for GitOps, whether the branch says it, and saying it again.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 
 use control::Control;
-use control::facts::{self, Compared, Current, CurrentFactsError, PublishFactsError, TakeOver};
+use control::facts::{
+    self, Compared, ComparedElsewhere, Current, CurrentFactsError, Elsewhere, PublishFactsError,
+    Standpoint, TakeOver,
+};
 use control::projects::OpenProject;
-use model::facts::{Encrypt, FactFile, FileChange, Format, Published, render};
+use model::facts::{Encrypt, FactFile, FileChange, Format, Published, PublishedFile, render};
 use model::ids::StackName;
 use model::project::Project;
 use serde_json::{Value, json};
@@ -39,9 +43,10 @@ struct ShowArgs {
     stacks: Vec<String>,
 }
 
-/// Say whether the places that facts are published to agree with the states
+/// Say whether branches, clusters, files and states agree
 ///
-/// Exit code 2 if something differs, or somebody else wrote there.
+/// What differs is shown field by field, as it is published → as it would be; sensitive values are not shown. Exit code 2
+/// if something differs, is not there, or was written by somebody else; 1 if something could not be looked at.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  terrane facts diff\n  terrane facts diff k8s-prod")]
 struct DiffArgs {
@@ -50,6 +55,8 @@ struct DiffArgs {
 }
 
 /// Publish the facts of stacks again, without a run
+///
+/// What stacks no longer say is withdrawn; without STACKS also what stacks said that the project no longer has.
 ///
 /// `--take-over` writes over what others committed there: a break-glass act, recorded with its reason in the home and in
 /// the branch itself.
@@ -110,12 +117,21 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// The stacks that are meant and publish anything.
-    fn stacks(&self, words: &[String]) -> Result<BTreeSet<StackName>, CommandError> {
-        let mut stacks = selection::resolve(words, &self.open, &self.project, self.process, None)?;
-        if words.is_empty() {
-            stacks.retain(|stack| !self.project.stacks[stack].stages.publish.is_empty());
+    /// The stacks that are meant and publish anything, or did.
+    async fn stacks(&self, words: &[String]) -> Result<Vec<StackName>, CommandError> {
+        let all = &self.project.stacks;
+        if !words.is_empty() {
+            let stacks = selection::resolve(words, &self.open, &self.project, self.process, None)?;
+            return Ok(stacks.into_iter().collect());
         }
+        let mut stacks = selection::resolve(words, &self.open, &self.project, self.process, None)?;
+        let standing = self.standing().await?;
+        stacks.retain(|stack| {
+            !all[stack].stages.publish.is_empty() || standing.contains(stack.as_str())
+        });
+        let mut stacks: Vec<StackName> = stacks.into_iter().collect();
+        let removed = standing.iter().filter_map(|name| name.parse().ok());
+        stacks.extend(removed.filter(|name: &StackName| !all.contains_key(name)));
         if stacks.is_empty() {
             return Err(CommandError::new("no stack here publishes facts")
                 .hint("a `publish` block in a stack does"));
@@ -123,15 +139,26 @@ impl Asked<'_> {
         Ok(stacks)
     }
 
+    /// Whose facts stand anywhere.
+    async fn standing(&self) -> Result<BTreeSet<String>, CommandError> {
+        let standing = facts::stacks_standing(&self.control).await;
+        standing.map_err(|err| CommandError::judged(&err, false, None))
+    }
+
     async fn current(&self, stack: &StackName) -> Result<Current, CommandError> {
         let env = &self.process.env;
-        let read = Current::read(&self.control, &self.open, &self.project, stack, env);
-        read.await.map_err(|err| refused(&err, err.hint()))
+        let (control, open, project) = (&self.control, &self.open, &self.project);
+        let read = if project.stacks.contains_key(stack) {
+            Current::read(control, open, project, stack, env).await
+        } else {
+            Current::of_removed(control, open, project, stack, env).await
+        };
+        read.map_err(|err| refused(&err, err.hint()))
     }
 
     async fn show(&self, words: &[String]) -> Result<ExitStatus, CommandError> {
         let mut documents = Vec::new();
-        for stack in self.stacks(words)? {
+        for stack in self.stacks(words).await? {
             let current = self.current(&stack).await?;
             let files = facts::prepare_files(&current.publication(None));
             for (place, files) in files.map_err(|err| publishing(&err))? {
@@ -159,17 +186,42 @@ impl Asked<'_> {
     async fn diff(&self, words: &[String]) -> Result<ExitStatus, CommandError> {
         let mut status = ExitStatus::Done;
         let mut documents = Vec::new();
-        for stack in self.stacks(words)? {
+        for stack in self.stacks(words).await? {
             let current = self.current(&stack).await?;
             let compared = facts::compare(&self.control, &current.publication(None)).await;
-            for compared in compared.map_err(|err| publishing(&err))? {
-                if !compared.agrees() {
-                    status = ExitStatus::Changes;
-                }
-                if self.global.json {
-                    documents.push(difference_json(&stack, &compared));
+            let compared = compared.map_err(|err| publishing(&err))?;
+            let places = compared.places.iter().map(|place| {
+                if place.agrees() {
+                    ExitStatus::Done
                 } else {
-                    report::data(&difference(&stack, &compared))?;
+                    ExitStatus::Changes
+                }
+            });
+            let elsewhere = compared.elsewhere.iter().map(|one| match &one.found {
+                Standpoint::Agrees => ExitStatus::Done,
+                Standpoint::Differs(_) | Standpoint::Missing | Standpoint::Left => {
+                    ExitStatus::Changes
+                }
+                Standpoint::Unknown(_) => ExitStatus::Failed,
+            });
+            // Not to know outweighs to know that something differs.
+            for found in places.chain(elsewhere) {
+                if found == ExitStatus::Failed || status == ExitStatus::Done {
+                    status = found;
+                }
+            }
+            for compared in &compared.places {
+                if self.global.json {
+                    documents.push(difference_json(&stack, compared));
+                } else {
+                    report::data(&difference(&stack, compared))?;
+                }
+            }
+            for compared in &compared.elsewhere {
+                if self.global.json {
+                    documents.push(json!({ "stack": stack, "elsewhere": compared }));
+                } else {
+                    report::data(&elsewhere_difference(&stack, compared))?;
                 }
             }
         }
@@ -185,14 +237,23 @@ impl Asked<'_> {
         take_over: Option<&TakeOver>,
     ) -> Result<ExitStatus, CommandError> {
         let mut documents = Vec::new();
-        for stack in self.stacks(words)? {
+        for stack in self.stacks(words).await? {
             let current = self.current(&stack).await?;
             let done = facts::publish(&self.control, &current.publication(take_over)).await;
-            for published in done.map_err(|err| publishing(&err))? {
+            let done = done.map_err(|err| publishing(&err))?;
+            for published in &done.places {
                 if self.global.json {
                     documents.push(json!({ "stack": stack, "published": published }));
                 } else {
-                    report::data(&publication(&stack, &published))?;
+                    report::data(&publication(&stack, published))?;
+                }
+            }
+            for elsewhere in &done.elsewhere {
+                if self.global.json {
+                    documents.push(json!({ "stack": stack, "elsewhere": elsewhere }));
+                } else {
+                    let Elsewhere { what, outcome, .. } = elsewhere;
+                    report::data(&format!("{stack} → {what}: {outcome}\n"))?;
                 }
             }
         }
@@ -243,33 +304,84 @@ fn difference(stack: &StackName, compared: &Compared) -> String {
         "{stack} → {} ({}, branch `{}`): {what}\n",
         would.place, would.repository, would.branch
     );
-    text.push_str(&files(
-        would,
-        [
-            "differs from the state",
-            "as in the state",
-            "no longer in the state",
-        ],
-    ));
+    if compared.is_gone {
+        text.push_str("  ! the branch was there, and is gone\n");
+    }
+    let words = [
+        "differs from the state",
+        "as in the state",
+        "nothing names it any more",
+    ];
+    for file in &would.files {
+        text.push_str(&file_line(would, file, words));
+        let Some(fields) = compared.fields.get(&file.path) else {
+            continue;
+        };
+        if fields.is_empty() {
+            text.push_str(if file.encrypted {
+                "      encrypted values, or who may read them\n"
+            } else {
+                "      only in how it is written\n"
+            });
+        }
+        for field in fields {
+            let _ = writeln!(text, "      {field}");
+        }
+    }
     if let Some(foreign) = &compared.foreign {
         text.extend(["  ! ", &foreign.to_string(), "\n"]);
+    }
+    for undone in &would.undone {
+        text.extend(["  · ", undone, "\n"]);
     }
     text
 }
 
-fn files(published: &Published, [written, unchanged, withdrawn]: [&str; 3]) -> String {
+fn elsewhere_difference(stack: &StackName, compared: &ComparedElsewhere) -> String {
+    let what = &compared.what;
+    let (word, fields) = match &compared.found {
+        Standpoint::Agrees => ("agrees".to_owned(), [].as_slice()),
+        Standpoint::Differs(fields) => ("differs".to_owned(), fields.as_slice()),
+        Standpoint::Missing => ("is not there".to_owned(), [].as_slice()),
+        Standpoint::Left => (
+            "nothing names it any more, and it is still there".to_owned(),
+            [].as_slice(),
+        ),
+        Standpoint::Unknown(why) => (format!("could not be looked at: {why}"), [].as_slice()),
+    };
+    let mut text = format!("{stack} → {what}: {word}\n");
+    for field in fields {
+        let _ = writeln!(text, "      {field}");
+    }
+    text
+}
+
+fn files(published: &Published, words: [&str; 3]) -> String {
+    let files = published.files.iter();
+    let mut text: String = files
+        .map(|file| file_line(published, file, words))
+        .collect();
+    for undone in &published.undone {
+        text.extend(["  · ", undone, "\n"]);
+    }
+    text
+}
+
+fn file_line(
+    published: &Published,
+    file: &PublishedFile,
+    [written, unchanged, withdrawn]: [&str; 3],
+) -> String {
     let longest = published.files.iter().map(|file| file.path.len()).max();
     let width = longest.unwrap_or_default();
-    let line = |file: &model::facts::PublishedFile| {
-        let (mark, word) = match file.what {
-            FileChange::Written => ("+", written),
-            FileChange::Unchanged => ("=", unchanged),
-            FileChange::Withdrawn => ("-", withdrawn),
-        };
-        let sealed = if file.encrypted { ", encrypted" } else { "" };
-        format!("  {mark} {:width$}  {word}{sealed}\n", file.path)
+    let (mark, word) = match file.what {
+        FileChange::Written => ("+", written),
+        FileChange::Unchanged => ("=", unchanged),
+        FileChange::Withdrawn => ("-", withdrawn),
+        FileChange::Left => ("·", "left as it is: somebody else changed it"),
     };
-    published.files.iter().map(line).collect()
+    let sealed = if file.encrypted { ", encrypted" } else { "" };
+    format!("  {mark} {:width$}  {word}{sealed}\n", file.path)
 }
 
 fn difference_json(stack: &StackName, compared: &Compared) -> Value {
@@ -281,6 +393,7 @@ fn difference_json(stack: &StackName, compared: &Compared) -> Value {
     });
     json!({
         "stack": stack, "agrees": compared.agrees(), "would": compared.would, "foreign": foreign,
+        "gone": compared.is_gone, "fields": compared.fields,
     })
 }
 

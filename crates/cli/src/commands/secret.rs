@@ -1,7 +1,9 @@
 //! `terrane secret`: files of secrets, encrypted as SOPS does.
 
-use std::io::{self, BufRead as _, Read as _};
+use std::fs::File;
+use std::io::{self, BufRead as _, Read as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use control::secret_files::{self, NewValue, SecretFileError, SecretFiles, Written};
 use model::secret::Secret;
@@ -47,10 +49,12 @@ struct EditArgs {
 
 /// Put one value into a file
 ///
-/// The value is read from standard input, never from the command line, where others could see it.
+/// The value is read from standard input or a file, never from the command line, where others could see it. It is
+/// taken exactly as it comes: `echo` gives a line break at its end, `printf %s` gives none. What is typed at a terminal is
+/// one line, without its end.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  terrane secret set secrets.sops.yaml database.password\n  pwgen -s 32 1 | terrane secret set secrets.sops.yaml database.password\n  echo '[1, 2]' | terrane secret set secrets.sops.yaml ports --typed"
+    after_help = "Examples:\n  terrane secret set secrets.sops.yaml database.password\n  printf %s \"$(pwgen -s 32 1)\" | terrane secret set secrets.sops.yaml database.password\n  terrane secret set secrets.sops.yaml tls.key --value-file key.pem\n  echo '[1, 2]' | terrane secret set secrets.sops.yaml ports --typed"
 )]
 struct SetArgs {
     /// An encrypted file, or one that is to be made
@@ -60,6 +64,9 @@ struct SetArgs {
     /// Read the value as JSON, so that it may be a number, a list or a map
     #[arg(long)]
     typed: bool,
+    /// Take the value from this file, all of it
+    #[arg(long, value_name = "PATH")]
+    value_file: Option<PathBuf>,
 }
 
 /// Encrypt a plain file
@@ -79,13 +86,16 @@ struct EncryptArgs {
 }
 
 /// Print a file in clear, or one value of it
+///
+/// Of several files, `--json` prints one document a line.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  terrane secret decrypt secrets.sops.yaml\n  terrane secret decrypt secrets.sops.yaml --key database.password\n  terrane secret decrypt secrets.sops.yaml --in-place"
 )]
 struct DecryptArgs {
-    /// An encrypted file
-    file: PathBuf,
+    /// Encrypted files
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
     /// Print only this value: keys between dots, such as `database.password` or `hosts.0.key`
     #[arg(long, value_name = "KEY", conflicts_with = "in_place")]
     key: Option<String>,
@@ -109,7 +119,8 @@ struct RotateArgs {
 
 /// Run a command with the values of a file in its environment
 ///
-/// Top-level values become variables of the same name; maps and lists are left out. Nothing is written to disk.
+/// Top-level values become variables of the same name. A file with maps or lists is refused, as by `sops exec-env`,
+/// unless `--flatten` joins their keys. Nothing is written to disk.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  terrane secret exec .env.sops.env -- ./deploy.sh\n  terrane secret exec secrets.sops.yaml -- sh -c 'curl -H \"Authorization: $TOKEN\" https://api.example.io'"
@@ -117,6 +128,9 @@ struct RotateArgs {
 struct ExecArgs {
     /// An encrypted file
     file: PathBuf,
+    /// Give values in maps and lists, too: `database: {password: …}` as `database_password`
+    #[arg(long)]
+    flatten: bool,
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<String>,
@@ -127,7 +141,7 @@ pub(crate) async fn secret(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let files = SecretFiles::new(&process.env, &process.cwd);
+    let files = SecretFiles::new(&process.env, &process.cwd).asking(Arc::new(ask_passphrase));
     match args.command {
         SecretCommand::Edit(args) => edit(&args, &files, global, process).await,
         SecretCommand::Set(args) => set(&args, &files, global, process),
@@ -135,7 +149,7 @@ pub(crate) async fn secret(
         SecretCommand::Decrypt(args) => decrypt(&args, &files, global),
         SecretCommand::Rotate(args) => rotate(&args, &files, global),
         SecretCommand::Exec(args) => {
-            let ended = files.exec(&args.file, &args.command).await;
+            let ended = files.exec(&args.file, args.flatten, &args.command).await;
             let exit = ended.map_err(|err| failed(&err))?;
             Ok(ExitStatus::Engine(exit.code().unwrap_or(1)))
         }
@@ -181,9 +195,23 @@ fn set(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let value = read_value(&args.key, process)?;
-    if value.expose().is_empty() && process.stdin_is_terminal {
+    let value = match &args.value_file {
+        Some(path) => {
+            let text = std::fs::read_to_string(process.cwd.join(path)).map_err(|err| {
+                CommandError::because(&format!("could not read `{}`", path.display()), &err)
+            })?;
+            Secret::new(text)
+        }
+        None => read_value(&args.key, process)?,
+    };
+    let is_typed_in = args.value_file.is_none() && process.stdin_is_terminal;
+    if value.expose().is_empty() && is_typed_in {
         return Err(CommandError::new("no value was given").status(ExitStatus::Usage));
+    }
+    if !args.typed && !global.json && is_line(&value) {
+        report::say(
+            "the value is one line with a line break at its end: `printf %s` gives none\n",
+        )?;
     }
     let value = if args.typed {
         NewValue::Json(value)
@@ -194,7 +222,33 @@ fn set(
     done(&args.file, &written.map_err(|err| failed(&err))?, global)
 }
 
-/// What standard input holds, but for one line break at its end; from a terminal one line, which is not shown.
+/// Asks on the terminal itself, whatever standard input is; nothing if there is none.
+fn ask_passphrase(whose: &str) -> Option<Secret> {
+    let mut terminal = File::options()
+        .read(true)
+        .write(true)
+        .open("/dev/tty")
+        .ok()?;
+    write!(terminal, "Passphrase of {whose} (not shown): ").ok()?;
+    let shown = termios::tcgetattr(&terminal).ok()?;
+    let mut hidden = shown.clone();
+    hidden.local_modes.remove(LocalModes::ECHO);
+    termios::tcsetattr(&terminal, OptionalActions::Now, &hidden).ok()?;
+    let mut line = String::new();
+    let read = io::BufReader::new(&terminal).read_line(&mut line);
+    termios::tcsetattr(&terminal, OptionalActions::Now, &shown).ok();
+    writeln!(terminal).ok();
+    read.ok()?;
+    Some(Secret::new(line.strip_suffix('\n')?))
+}
+
+/// Whether somebody may have meant it without its last character.
+fn is_line(value: &Secret) -> bool {
+    let line = value.expose().strip_suffix('\n');
+    line.is_some_and(|line| !line.is_empty() && !line.contains('\n'))
+}
+
+/// What standard input holds, exactly; from a terminal one line, which is not shown.
 fn read_value(key: &str, process: &Process) -> Result<Secret, CommandError> {
     let failed = |err: io::Error| CommandError::because("could not read the value", &err);
     let mut text = String::new();
@@ -213,17 +267,15 @@ fn read_value(key: &str, process: &Process) -> Result<Secret, CommandError> {
         }
         report::say("\n")?;
         read.map_err(failed)?;
+        // The Enter that ended it.
+        if text.ends_with('\n') {
+            text.pop();
+        }
     } else {
         io::stdin()
             .lock()
             .read_to_string(&mut text)
             .map_err(failed)?;
-    }
-    if text.ends_with('\n') {
-        text.pop();
-        if text.ends_with('\r') {
-            text.pop();
-        }
     }
     Ok(Secret::new(text))
 }
@@ -261,33 +313,51 @@ fn decrypt(
     files: &SecretFiles<'_>,
     global: &Global,
 ) -> Result<ExitStatus, CommandError> {
-    let file = args.file.display().to_string();
-    if let Some(key) = &args.key {
-        let value = files.value(&args.file, key).map_err(|err| failed(&err))?;
-        if global.json {
-            report::json(&json!({ "file": file, "key": key, "value": value.expose() }))?;
-        } else {
-            report::data(&format!("{}\n", value.expose()))?;
-        }
-        return Ok(ExitStatus::Done);
+    let several = args.files.len() > 1;
+    if several && !args.in_place && !global.json {
+        return Err(CommandError::new("several files cannot be printed as one")
+            .hint("`--json` prints one document a line, `--in-place` replaces each")
+            .status(ExitStatus::Usage));
     }
-    let text = files.decrypt(&args.file).map_err(|err| failed(&err))?;
-    if args.in_place {
-        let replaced = files.replace(&args.file, text.expose(), true);
-        replaced.map_err(|err| failed(&err))?;
-        if global.json {
-            report::json(&json!({ "file": file, "encrypted": false }))?;
-        } else {
-            report::say(&format!(
-                "`{file}` is in clear now, readable by you alone.\n"
-            ))?;
-        }
-    } else if global.json {
-        report::json(&json!({ "file": file, "text": text.expose() }))?;
-    } else {
-        report::data(text.expose())?;
+    for path in &args.files {
+        decrypt_one(path, args, files, global)?;
     }
     Ok(ExitStatus::Done)
+}
+
+fn decrypt_one(
+    path: &Path,
+    args: &DecryptArgs,
+    files: &SecretFiles<'_>,
+    global: &Global,
+) -> Result<(), CommandError> {
+    let file = path.display().to_string();
+    let document = |value: &serde_json::Value| match args.files.len() {
+        1 => report::json(value),
+        _ => report::json_line(value),
+    };
+    if let Some(key) = &args.key {
+        let value = files.value(path, key).map_err(|err| failed(&err))?;
+        if global.json {
+            return document(&json!({ "file": file, "key": key, "value": value.expose() }));
+        }
+        return report::data(&format!("{}\n", value.expose()));
+    }
+    let text = files.decrypt(path).map_err(|err| failed(&err))?;
+    if args.in_place {
+        let replaced = files.replace(path, text.expose(), true);
+        replaced.map_err(|err| failed(&err))?;
+        if global.json {
+            return document(&json!({ "file": file, "encrypted": false }));
+        }
+        return report::say(&format!(
+            "`{file}` is in clear now, readable by you alone.\n"
+        ));
+    }
+    if global.json {
+        return document(&json!({ "file": file, "text": text.expose() }));
+    }
+    report::data(text.expose())
 }
 
 fn rotate(

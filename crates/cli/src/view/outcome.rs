@@ -178,10 +178,12 @@ fn stack_block(result: &StackResult, name: &str, look: Look) -> String {
                 + &failure.body("the failure", look)
         }
         StackResult::NotDone(failure) => {
-            line(
-                Mark::Failed,
-                &failure.headline("applied, not done: failed while"),
-            ) + &failure.body("the failure", look)
+            // In `applying` itself only the hooks after it are left.
+            let how = match failure.stage.as_str() {
+                "applying" => "applied, not done: a hook failed after",
+                _ => "applied, not done: failed while",
+            };
+            line(Mark::Failed, &failure.headline(how)) + &failure.body("the failure", look)
         }
         StackResult::Interrupted(failure) => {
             line(Mark::Failed, &failure.headline("interrupted while"))

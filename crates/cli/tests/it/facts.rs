@@ -1,7 +1,7 @@
 //! `facts`: from an applied stack to a branch, and what stands in the way.
 
 use insta::assert_snapshot;
-use testkit::TestTerrane;
+use testkit::{AgeKey, TestTerrane};
 
 use crate::project::{HEAD, stack, terrane};
 
@@ -103,4 +103,180 @@ fn what_others_wrote_is_written_over_only_with_a_reason() {
         "facts:.terrane/break-glass/k3v9qd.json",
     ]);
     assert!(record.contains("\"reason\": \"not by hand\""), "{record}");
+}
+
+#[test]
+fn every_break_glass_act_of_the_project_is_told_to_git() {
+    let test = applied();
+    let reveal = [
+        "state",
+        "show",
+        "app",
+        "--reveal",
+        "--reason",
+        "the incident of today",
+    ];
+    drop(test.cli(&reveal).expect(0));
+    // The next run of anybody who publishes brings it there, changed or not.
+    drop(test.cli(&["apply", "--auto-approve"]).expect(0));
+    let record = test.git(&[
+        "--git-dir=../facts.git",
+        "show",
+        "facts:.terrane/break-glass/k3v9qd.json",
+    ]);
+    let record: serde_json::Value = serde_json::from_str(&record).expect("JSON");
+    let act = &record["break_glass"][0];
+    assert_eq!(act["reason"], "the incident of today");
+    assert_eq!(act["state"], "app");
+    assert!(act["actor"].is_string() && act["at"].is_string(), "{act}");
+}
+
+#[test]
+fn what_differs_is_shown_field_by_field() {
+    let test = applied();
+    let publish = "publish \"runtime\" {\n    path   = \"prod/globals.yaml\"\n    \
+                   values = { azure = { envoyPublicIpAddress = \"20.9.9.9\" }, zone = \"b\" }\n    \
+                   sink \"file\" { path = \"out/facts.json\" }\n  }";
+    let facts = "\nfacts \"runtime\" { repository = \"../facts.git\" }\n";
+    test.write(
+        "terrane.hcl",
+        &format!("{HEAD}{facts}{}", stack("app", publish)),
+    );
+    assert_snapshot!(plain(&test, &["facts", "diff"], 2), @r#"
+    app → runtime (../facts.git, branch `facts`): differs
+      + prod/globals.yaml  differs from the state
+          azure.envoyPublicIpAddress: "20.1.2.3" → "20.9.9.9"
+          zone: nothing → "b"
+    app → file `out/facts.json`: is not there
+    [exit 2]
+    "#);
+    drop(test.git(&[
+        "--git-dir=../facts.git",
+        "update-ref",
+        "-d",
+        "refs/heads/facts",
+    ]));
+    assert_snapshot!(plain(&test, &["facts", "diff"], 2), @r"
+    app → runtime (../facts.git, branch `facts`): differs
+      ! the branch was there, and is gone
+      + prod/globals.yaml  differs from the state
+    app → file `out/facts.json`: is not there
+    [exit 2]
+    ");
+    // It is only looked at: nobody speaks of publishing.
+    std::fs::remove_dir_all(test.root().join("facts.git")).expect("removed");
+    let said = plain(&test, &["facts", "diff"], 1);
+    assert!(
+        said.contains("could not use the facts at `runtime`"),
+        "{said}"
+    );
+    assert!(!said.contains("publish to"), "{said}");
+}
+
+#[test]
+fn consumers_are_protected_when_only_the_block_changes() {
+    let test = applied();
+    test.write(
+        "gitops/gateway.yaml",
+        "address: {{ .Values.azure.envoyPublicIpAddress }}\n",
+    );
+    let head = HEAD.replace(
+        "  engine \"tofu\" {}\n",
+        "  engine \"tofu\" {}\n  gitops { paths = [\"gitops/**/*.yaml\"] }\n",
+    );
+    let facts = "\nfacts \"runtime\" { repository = \"../facts.git\" }\n";
+    let publish = "publish \"runtime\" {\n    path   = \"prod/globals.yaml\"\n    \
+                   values = { azure = { other = output.address } }\n  }";
+    test.write(
+        "terrane.hcl",
+        &format!("{head}{facts}{}", stack("app", publish)),
+    );
+    for args in [&["plan"][..], &["apply", "--auto-approve"]] {
+        let said = test.cli(args).expect(4).to_string();
+        assert!(
+            said.contains("`azure.envoyPublicIpAddress` is published no more, and is used:")
+                && said.contains("gitops/gateway.yaml:1"),
+            "{said}"
+        );
+    }
+    test.write(
+        "gitops/gateway.yaml",
+        "address: {{ .Values.azure.other }}\n",
+    );
+    drop(test.cli(&["apply", "--auto-approve"]).expect(0));
+}
+
+#[test]
+fn what_can_be_known_early_is_found_by_validate() {
+    let test = terrane();
+    let facts = "\nfacts \"clear\" { repository = \"../facts.git\" }\n\
+                 facts \"again\" { repository = \"../facts.git\" }\n\
+                 facts \"sealed\" {\n  repository = \"../sealed.git\"\n  encrypt    = \"all\"\n}\n";
+    let publish = |place: &str, path: &str| {
+        format!(
+            "publish \"{place}\" {{\n    path   = \"{path}\"\n    values = {{ word = output.word }}\n  }}"
+        )
+    };
+    let blocks = [
+        publish("clear", "a.yaml"),
+        publish("again", "a.yaml"),
+        publish("sealed", "b.yaml"),
+    ];
+    test.write(
+        "terrane.hcl",
+        &format!("{HEAD}{facts}{}", stack("app", &blocks.join("\n  "))),
+    )
+    .write(
+        "app/main.tf",
+        "output \"word\" {\n  sensitive = true\n  value     = \"x\"\n}\n",
+    );
+    drop(test.git(&["init", "--quiet", "--bare", "../facts.git"]));
+    let said = plain(&test, &["validate"], 1);
+    for expected in [
+        "sensitive outputs would be published in clear: `word`",
+        "`a.yaml` is published twice: `clear` and `again` are one branch",
+        "`b.yaml` cannot be encrypted: the project has no `.sops.yaml`",
+        "`../sealed.git` is not there",
+    ] {
+        assert!(said.contains(expected), "{expected}\n{said}");
+    }
+    // A rule for another path names nobody for this one.
+    let rules = "creation_rules:\n  - path_regex: ^other/\n    age: age1lggyhqrw2nlhcxprm67z43rta597azn8gknawjehu9d9dl0jq3yqqvfafg\n";
+    test.write(".sops.yaml", rules);
+    let said = plain(&test, &["validate"], 1);
+    assert!(said.contains("`b.yaml` cannot be encrypted: "), "{said}");
+    assert!(!said.contains("the project has no"), "{said}");
+}
+
+#[test]
+fn a_run_publishes_by_the_contracts_and_recipients_that_were_planned() {
+    let test = terrane();
+    let (planned, later) = (AgeKey::generate(), AgeKey::generate());
+    let rules = |key: &AgeKey| format!("creation_rules:\n  - age: {}\n", key.recipient);
+    let facts =
+        "\nfacts \"runtime\" {\n  repository = \"../facts.git\"\n  encrypt    = \"all\"\n}\n";
+    let publish =
+        "publish \"runtime\" {\n    path     = \"a.yaml\"\n    contract = \"edge/v1\"\n  }";
+    let schema = |kind: &str| format!(r#"{{"properties": {{"address": {{"type": "{kind}"}}}}}}"#);
+    test.write(
+        "terrane.hcl",
+        &format!("{HEAD}{facts}{}", stack("app", publish)),
+    )
+    .write("contracts/edge/v1.json", &schema("string"))
+    .write(".sops.yaml", &rules(&planned))
+    .write(
+        "app/main.tf",
+        "output \"address\" {\n  value = \"20.1.2.3\"\n}\n",
+    );
+    drop(test.git(&["init", "--quiet", "--bare", "../facts.git"]));
+    drop(test.cli(&["apply"]).expect(3));
+    test.write("contracts/edge/v1.json", &schema("integer"))
+        .write(".sops.yaml", &rules(&later));
+    drop(test.cli(&["run", "confirm", "c1"]).expect(0));
+    let file = test.git(&["--git-dir=../facts.git", "show", "facts:a.yaml"]);
+    assert!(file.contains(&planned.recipient), "{file}");
+    assert!(!file.contains(&later.recipient), "{file}");
+    // What is planned from here on goes by what is there now.
+    let said = test.cli(&["plan"]).expect(4).to_string();
+    assert!(said.contains("contract `edge/v1`: `address` is "), "{said}");
 }

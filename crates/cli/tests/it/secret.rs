@@ -117,6 +117,51 @@ fn values_are_set_from_standard_input() {
     assert_eq!(by_sops, "{\n\t\"ports\": [\n\t\t1,\n\t\ttrue\n\t]\n}\n");
 }
 
+/// Piped or from a file, a value is what was given, to the last byte; the official tool sees the same.
+#[test]
+fn a_value_is_taken_exactly() {
+    let (test, _) = with_key();
+    let _ = sealed(&test);
+    let value = |key: &str| {
+        let path = format!("[\"{key}\"]");
+        let args = ["--decrypt", "--extract", &path, "s.yaml"];
+        official(&test).run(&test.project(), &args)
+    };
+    let said = fed(&test, "line\n", "secret set s.yaml a").expect(0);
+    assert!(said.stderr.contains("a line break at its end"), "{said}");
+    assert_eq!(value("a"), "line\n");
+    test.write("key.pem", "-----BEGIN-----\nabc\n-----END-----\n");
+    let said = test.cli(&["secret", "set", "s.yaml", "b", "--value-file", "key.pem"]);
+    assert!(!said.expect(0).stderr.contains("line break"));
+    assert_eq!(value("b"), "-----BEGIN-----\nabc\n-----END-----\n");
+    let _ = fed(&test, "", "secret set s.yaml c").expect(0);
+    assert_eq!(value("c"), "");
+}
+
+#[test]
+fn the_editor_may_have_arguments_and_quotes() {
+    let (test, _) = with_key();
+    let _ = sealed(&test);
+    let dir = test.root().join("my tools");
+    fs::create_dir(&dir).unwrap();
+    let seen = test.root().join("seen");
+    let text = format!(
+        "#!/bin/sh\nprintf '%s|' \"$#\" \"$1\" \"$2\" > '{}'\n",
+        seen.display()
+    );
+    write_program(&dir.join("code"), &text);
+    let editor = format!("'{}' --wait \"two words\"", dir.join("code").display());
+    let env = [("EDITOR", editor.as_str())];
+    let _ = test.cli_with(&env, &["secret", "edit", "s.yaml"]).expect(0);
+    assert_eq!(fs::read_to_string(&seen).unwrap(), "3|--wait|two words|");
+    let env = [("EDITOR", "'/no end")];
+    let said = test.cli_with(&env, &["secret", "edit", "s.yaml"]).expect(1);
+    insta::assert_snapshot!(said.stderr, @"
+    error: the editor `'/no end` has a quote that does not end
+           `s.yaml` is as it was
+    ");
+}
+
 #[test]
 fn the_editor_sees_it_in_clear_and_leaves_nothing() {
     let (test, _) = with_key();
@@ -194,9 +239,28 @@ fn the_clear_text_is_gone_when_we_are_killed() {
 fn commands_get_the_values_in_their_environment() {
     let (test, _) = with_key();
     let _ = sealed(&test);
-    let exec = |command: &str| test.cli(&["secret", "exec", "s.yaml", "--", "sh", "-c", command]);
-    assert_eq!(exec("printf %s \"$token\"").expect(0).stdout, "abc");
-    let _ = exec("exit 7").expect(7);
+    let exec = |option: &[&str], command: &str| {
+        let words = [
+            &["secret", "exec"],
+            option,
+            &["s.yaml", "--", "sh", "-c", command],
+        ];
+        test.cli(&words.concat())
+    };
+    // As the official tool: nothing is left out silently.
+    insta::assert_snapshot!(exec(&[], "true").expect(1).stderr, @"
+    error: `s.yaml` has values that are no text: `database`
+    hint: `--flatten` joins the keys: `database: {password: …}` becomes `database_password`
+    ");
+    let (went_well, said) = official(&test).tries(&test.project(), &["exec-env", "s.yaml", "true"]);
+    assert!(!went_well, "{said}");
+    let said = exec(&["--flatten"], "printf %s \"$token $database_password\"");
+    assert_eq!(said.expect(0).stdout, "abc hunter2");
+    let _ = exec(&["--flatten"], "exit 7").expect(7);
+    test.write("s.yaml", "token: abc\n");
+    let encrypt = ["secret", "encrypt", "s.yaml", "--in-place"];
+    let _ = test.cli(&encrypt).expect(0);
+    assert_eq!(exec(&[], "printf %s \"$token\"").expect(0).stdout, "abc");
 }
 
 #[test]

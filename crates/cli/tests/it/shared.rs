@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use testkit::{Minio, Postgres, TestTerrane};
+use testkit::{Azurite, Minio, Postgres, TestTerrane};
 
 use crate::project::{HEAD, stack, terrane};
 use crate::story::files;
@@ -10,18 +10,32 @@ use crate::story::files;
 const KEY: &str = "c2hhcmVkLWJ5LWFsbC1tYWNoaW5lcy1pbi10ZXN0cyE=";
 
 /// A machine of its own, with the same project, the same key and the same home.
-fn machine(home: &str, minio: &Minio) -> TestTerrane {
+fn machine(home: &str, bucket: &[(&str, &str)]) -> TestTerrane {
     let test = terrane()
         .env("TERRANE_HOME", home)
-        .env("TERRANE_KEY", &format!("terrane-key-1 abcd1234 {KEY}"))
-        .env("AWS_ENDPOINT_URL", &minio.endpoint())
-        .env("AWS_ALLOW_HTTP", "true")
-        .env("AWS_REGION", "us-east-1")
-        .env("AWS_ACCESS_KEY_ID", Minio::ACCESS_KEY)
-        .env("AWS_SECRET_ACCESS_KEY", Minio::SECRET_KEY);
+        .env("TERRANE_KEY", &format!("terrane-key-1 abcd1234 {KEY}"));
+    let test = bucket
+        .iter()
+        .fold(test, |test, (name, value)| test.env(name, value));
     test.write("terrane.hcl", &format!("{HEAD}{}", stack("app", "")))
         .write("app/main.tf", "output \"text\" { value = \"shared\" }\n");
     test
+}
+
+fn on_minio(home: &str, minio: &Minio) -> TestTerrane {
+    let bucket = [
+        ("AWS_ENDPOINT_URL", minio.endpoint()),
+        ("AWS_ALLOW_HTTP", "true".to_owned()),
+        ("AWS_REGION", "us-east-1".to_owned()),
+        ("AWS_ACCESS_KEY_ID", Minio::ACCESS_KEY.to_owned()),
+        ("AWS_SECRET_ACCESS_KEY", Minio::SECRET_KEY.to_owned()),
+    ];
+    machine(
+        home,
+        &bucket
+            .each_ref()
+            .map(|(name, value)| (*name, value.as_str())),
+    )
 }
 
 fn home(minio: &Minio) -> (String, String) {
@@ -34,13 +48,8 @@ fn home(minio: &Minio) -> (String, String) {
 fn what_one_machine_applies_another_knows() {
     let minio = Minio::start();
     let (home, bucket) = home(&minio);
-    let (one, two) = (machine(&home, &minio), machine(&home, &minio));
-    drop(one.cli(&["apply", "--auto-approve"]).expect(0));
-    let output = two.cli(&["output", "app", "text", "--raw"]).expect(0);
-    assert_eq!(output.stdout, "shared");
-    let again = two.cli(&["plan", "--detailed-exitcode"]);
-    drop(again.expect(0));
-    drop(two.cli(&["state", "verify"]).expect(0));
+    let (one, two) = (on_minio(&home, &minio), on_minio(&home, &minio));
+    tell_and_know(&one, &two);
     let keys = minio.keys(&bucket).join("\n");
     assert!(keys.contains("states/segments/"), "{keys}");
     assert!(keys.contains("states/keys/"), "{keys}");
@@ -53,10 +62,38 @@ fn what_one_machine_applies_another_knows() {
 }
 
 #[test]
+fn its_bucket_may_be_a_container_of_azure() {
+    let azurite = Azurite::start();
+    let database = Postgres::start().database();
+    let home = format!("{database}&blobs=az://{}/states", azurite.container());
+    let endpoint = azurite.endpoint();
+    let bucket = [
+        ("AZURE_STORAGE_ENDPOINT", endpoint.as_str()),
+        ("AZURE_ALLOW_HTTP", "true"),
+        ("AZURE_STORAGE_ACCOUNT_NAME", Azurite::ACCOUNT),
+        ("AZURE_STORAGE_ACCOUNT_KEY", Azurite::KEY),
+    ];
+    tell_and_know(&machine(&home, &bucket), &machine(&home, &bucket));
+}
+
+/// One machine applies, then again with a change; the other knows what came out, and all of it is whole.
+fn tell_and_know(one: &TestTerrane, two: &TestTerrane) {
+    one.write("app/main.tf", "output \"text\" { value = \"first\" }\n");
+    drop(one.cli(&["apply", "--auto-approve"]).expect(0));
+    one.write("app/main.tf", "output \"text\" { value = \"shared\" }\n");
+    drop(one.cli(&["apply", "--auto-approve"]).expect(0));
+    let output = two.cli(&["output", "app", "text", "--raw"]).expect(0);
+    assert_eq!(output.stdout, "shared");
+    let again = two.cli(&["plan", "--detailed-exitcode"]);
+    drop(again.expect(0));
+    drop(two.cli(&["state", "verify"]).expect(0));
+}
+
+#[test]
 fn without_its_bucket_a_home_takes_nothing() {
     let minio = Minio::own();
     let (home, _) = home(&minio);
-    let test = machine(&home, &minio).env("TERRANE_PATIENCE", "1");
+    let test = on_minio(&home, &minio).env("TERRANE_PATIENCE", "1");
     drop(test.cli(&["apply", "--auto-approve"]).expect(0));
     minio.stop();
     test.write("app/main.tf", "output \"text\" { value = \"second\" }\n");

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use insta::assert_snapshot;
 use testkit::TestTerrane;
 
-use crate::project::{one_stack, shown};
+use crate::project::{HEAD, one_stack, shown, stack, terrane};
 
 /// Two versions of the state of `app`.
 fn applied_twice() -> TestTerrane {
@@ -136,22 +136,52 @@ fn the_database_is_made_again_from_the_files() {
     drop(test.cli(&["apply", "--auto-approve"]).expect(0));
 }
 
-#[test]
-fn an_older_database_is_noticed() {
-    let test = applied_twice();
+fn keep_tables(test: &TestTerrane) -> PathBuf {
     let kept = test.root().join("kept");
     fs::create_dir(&kept).unwrap();
     for file in TABLES {
-        let _ = fs::copy(home(&test).join(file), kept.join(file));
+        let _ = fs::copy(home(test).join(file), kept.join(file));
     }
+    kept
+}
+
+fn restore_tables(test: &TestTerrane, kept: &Path) {
+    for file in TABLES {
+        let _ = fs::remove_file(home(test).join(file));
+        let _ = fs::copy(kept.join(file), home(test).join(file));
+    }
+}
+
+#[test]
+fn a_state_that_cannot_be_read_hides_no_other() {
+    let test = terrane();
+    let stacks = [stack("app", ""), stack("web", "")].concat();
+    test.write("terrane.hcl", &format!("{HEAD}{stacks}"))
+        .write("app/main.tf", "output \"text\" { value = \"first\" }\n")
+        .write("web/main.tf", "output \"text\" { value = \"first\" }\n");
+    drop(test.cli(&["apply", "--auto-approve"]).expect(0));
+    let kept = keep_tables(&test);
+    test.write("app/main.tf", "output \"text\" { value = \"second\" }\n");
+    drop(test.cli(&["apply", "--auto-approve"]).expect(0));
+    restore_tables(&test, &kept);
+    let said = test.cli(&["state", "list"]).expect(1);
+    assert!(said.stdout.contains("web"), "{said}");
+    assert!(
+        said.stderr
+            .contains("error: could not list state `k3v9qd/app`"),
+        "{said}"
+    );
+}
+
+#[test]
+fn an_older_database_is_noticed() {
+    let test = applied_twice();
+    let kept = keep_tables(&test);
     test.write("app/main.tf", "output \"text\" { value = \"third\" }\n");
     drop(test.cli(&["apply", "--auto-approve"]).expect(0));
     let pull = || test.cli(&["state", "pull", "app"]);
     let pulled = pull().expect(0).stdout;
-    for file in TABLES {
-        let _ = fs::remove_file(home(&test).join(file));
-        let _ = fs::copy(kept.join(file), home(&test).join(file));
-    }
+    restore_tables(&test, &kept);
     let old = pull().expect(1);
     assert!(
         old.stderr

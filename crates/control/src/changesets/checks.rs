@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use drivers::snapshot::Snapshot;
 use model::changeset::{Action, Dependent};
 use model::graph::Graph;
 use model::hold::HoldOn;
@@ -27,6 +28,49 @@ pub(super) fn may(project: &Project, stack: &Stack, wanted: &Wanted) -> Result<(
         });
     }
     Ok(())
+}
+
+/// No context gives a file where the source has one: what was reviewed is what runs.
+pub(super) fn no_file_twice(
+    project: &Project,
+    snapshot: &Snapshot,
+    wanted: &Wanted,
+) -> Result<(), PrepareError> {
+    let paths: BTreeSet<&str> = snapshot.files.iter().map(|it| it.path.as_str()).collect();
+    for stack in wanted.stacks.iter().map(|name| &project.stacks[name]) {
+        let contexts = stack.contexts.iter();
+        for context in contexts.filter_map(|name| project.contexts.get(name)) {
+            for file in context.files.keys() {
+                if let Some(path) = in_the_way(&paths, &stack.path, file) {
+                    return Err(PrepareError::FileTwice {
+                        stack: stack.name.clone(),
+                        context: context.name.clone(),
+                        file: file.clone(),
+                        path,
+                    });
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A file of the source where another should lie: there, below it, or in the place of one of its directories.
+fn in_the_way(paths: &BTreeSet<&str>, dir: &str, file: &str) -> Option<String> {
+    let whole = match dir {
+        "" => file.to_owned(),
+        dir => format!("{dir}/{file}"),
+    };
+    let below = format!("{whole}/");
+    let parents = whole.match_indices('/').map(|(at, _)| &whole[..at]);
+    let parent = parents.filter(|parent| parent.len() > dir.len());
+    let mut taken = parent.chain([whole.as_str()]);
+    let found = taken.find(|path| paths.contains(path)).map(str::to_owned);
+    let first_below = || {
+        let next = paths.range(below.as_str()..).next()?;
+        next.starts_with(&below).then(|| (*next).to_owned())
+    };
+    found.or_else(first_below)
 }
 
 /// Nothing is applied where a person said not to.

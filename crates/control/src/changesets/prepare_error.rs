@@ -73,6 +73,15 @@ pub enum PrepareError {
         provider: String,
         at: String,
     },
+    #[error(
+        "context `{context}` gives stack `{stack}` the file `{file}`, and the source has one at `{path}`"
+    )]
+    FileTwice {
+        stack: StackName,
+        context: String,
+        file: String,
+        path: String,
+    },
     #[error("could not take a snapshot of the source")]
     Snapshot(#[from] SnapshotError),
     #[error("could not keep the snapshot of the source in `{}`", path.display())]
@@ -81,6 +90,8 @@ pub enum PrepareError {
     Seal(#[source] store::StoreError),
     #[error("could not look after a state")]
     Reserve(#[source] store::StoreError),
+    #[error("could not read where its facts stand")]
+    Standing(#[source] store::StoreError),
     #[error(transparent)]
     Reopen(#[from] ReopenError),
     #[error("could not store the change set")]
@@ -127,11 +138,15 @@ impl PrepareError {
                 Some(format!("set it: `export {name}=…`"))
             }
             Self::Gather(GatherError::Secret { source, .. }) => source.hint(),
+            Self::FileTwice { .. } => {
+                Some("give it another name, or remove the one in the source".to_owned())
+            }
             Self::NoEngine { .. }
             | Self::Outputs(_)
             | Self::Snapshot(_)
             | Self::Keep { .. }
             | Self::Seal(_)
+            | Self::Standing(_)
             | Self::Reserve(_)
             | Self::Store(_) => None,
             Self::Reopen(_) => Some("`terrane run list --all` shows them all".to_owned()),
@@ -152,6 +167,7 @@ impl PrepareError {
             | Self::Held { .. } => true,
             Self::KeptAside { source, .. } => source.is_refusal(),
             Self::NotApplied { .. }
+            | Self::FileTwice { .. }
             | Self::Gone { .. }
             | Self::NothingStopped
             | Self::NoEngine { .. }
@@ -160,6 +176,7 @@ impl PrepareError {
             | Self::Snapshot(_)
             | Self::Keep { .. }
             | Self::Seal(_)
+            | Self::Standing(_)
             | Self::Reserve(_)
             | Self::Reopen(_)
             | Self::Store(_) => false,

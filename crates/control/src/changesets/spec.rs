@@ -81,6 +81,7 @@ pub(super) fn spec(
         settled: false,
         review: wanted.action == Action::Plan,
         facts: facts_of(project, stack),
+        standing: Vec::new(),
         relied: crate::contracts::reliance(project, name),
         destroy: wanted.destroy || wanted.action == Action::Destroy,
         refresh_only: wanted.refresh_only,
@@ -171,8 +172,8 @@ fn target_for(project: &Project, stack: &Stack, no_state: bool) -> Target {
 /// A context with its values as they are for one stack.
 fn context_for(context: &Context, stack: &Stack) -> Context {
     let mut context = context.clone();
-    for values in [&mut context.env, &mut context.vars, &mut context.files] {
-        bind(values, stack);
+    for value in context.inputs_mut() {
+        *value = eval::for_stack(value, stack);
     }
     context
 }

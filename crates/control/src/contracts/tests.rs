@@ -109,11 +109,101 @@ fn a_plan_that_takes_a_used_output_away_lists_who_uses_it() {
     let stack = "network".parse().unwrap();
     let (relied, before) = (reliance(&project, &stack), before.as_object().unwrap());
     let blocks = &project.stacks[&stack].stages.publish;
-    let breaks = check_plan(&root, &root, blocks, &relied, before, &planned).unwrap();
+    let breaks = check_plan(PlanCheck {
+        source: &root,
+        root: &root,
+        blocks,
+        relied: &relied,
+        standing: &[],
+        before,
+        planned: &planned,
+        env: &BTreeMap::new(),
+    })
+    .unwrap();
     insta::assert_snapshot!(breaks.lines().join("\n"), @r"
     contract `edge/v1`: `gateway` is missing, expected a value
     `gateway` is gone, was a text, and is used:
       ../gitops/charts/edge/gateway.yaml:2: address: {{ .Values.azure.envoyPublicIpAddress }}
       terrane.hcl:33: input `gateway` of stack `apps`
     ");
+}
+
+/// What would be said if the stack published `before` and its block were now this one.
+fn taken_away(before: &Value, publish: &str) -> String {
+    let (_dir, root) = world();
+    fs::write(
+        root.join("../gitops/app.yaml"),
+        "valueFiles:\n  - $facts/globals.yaml\n",
+    )
+    .unwrap();
+    let later = "output \"later\" {\n  value = timestamp()\n}\n";
+    fs::write(root.join("network/later.tf"), later).unwrap();
+    let strict = root.join("contracts/strict/v1.json");
+    fs::create_dir_all(strict.parent().unwrap()).unwrap();
+    fs::write(strict, r#"{"required": ["port"]}"#).unwrap();
+    let start = PROJECT.find("  publish").unwrap();
+    let end = PROJECT.find("stack \"apps\"").unwrap();
+    let text = format!("{}{publish}}}\n{}", &PROJECT[..start], &PROJECT[end..]);
+    fs::write(root.join("terrane.hcl"), text).unwrap();
+    let open = crate::projects::open(&root, &BTreeMap::new()).unwrap();
+    let project = open.loaded.project.unwrap();
+    let stack = "network".parse().unwrap();
+    let standing = Standing::Branch {
+        key: "facts.git#facts".to_owned(),
+        place: Box::new(project.facts["runtime"].clone()),
+        files: BTreeMap::from([(
+            "globals.yaml".to_owned(),
+            before.as_object().unwrap().clone(),
+        )]),
+    };
+    let outputs = json!({"gateway": "10.0.0.1", "zone": "b"});
+    let outputs = outputs.as_object().unwrap();
+    let breaks = check_plan(PlanCheck {
+        source: &root,
+        root: &root,
+        blocks: &project.stacks[&stack].stages.publish,
+        relied: &reliance(&project, &stack),
+        standing: &[standing],
+        before: outputs,
+        planned: &Planned::known(outputs.clone()),
+        env: &BTreeMap::new(),
+    });
+    breaks.unwrap().lines().join("\n")
+}
+
+#[test]
+fn what_is_published_no_more_is_missed_by_those_who_use_it() {
+    let before = json!({"azure": {"envoyPublicIpAddress": "", "unused": ""}});
+    let block = |path: &str, values: &str| {
+        format!("  publish \"runtime\" {{\n    path   = {path}\n    values = {values}\n  }}\n")
+    };
+    let same = "{ azure = { envoyPublicIpAddress = output.gateway } }";
+    assert_eq!(taken_away(&before, &block("\"globals.yaml\"", same)), "");
+    insta::assert_snapshot!(taken_away(&before, &block("\"globals.yaml\"", "{ azure = {} }")), @r"
+    `azure.envoyPublicIpAddress` is published no more, and is used:
+      ../gitops/charts/edge/gateway.yaml:2: address: {{ .Values.azure.envoyPublicIpAddress }}
+    ");
+    insta::assert_snapshot!(taken_away(&before, &block("\"globals.yaml\"", "{ azure = { envoyPublicIpAddress = 5 } }")), @r"
+    `azure.envoyPublicIpAddress` is published as a number, was a text, and is used:
+      ../gitops/charts/edge/gateway.yaml:2: address: {{ .Values.azure.envoyPublicIpAddress }}
+    ");
+    insta::assert_snapshot!(taken_away(&before, &block("\"other.yaml\"", same)), @r"
+    file `globals.yaml` is withdrawn, and is used:
+      ../gitops/app.yaml:2: - $facts/globals.yaml
+    ");
+    insta::assert_snapshot!(taken_away(&before, ""), @r"
+    `azure` is published no more, and is used:
+      ../gitops/charts/edge/gateway.yaml:2: address: {{ .Values.azure.envoyPublicIpAddress }}
+    file `globals.yaml` is withdrawn, and is used:
+      ../gitops/app.yaml:2: - $facts/globals.yaml
+    ");
+    // What is not known yet takes nothing away.
+    let unknown = block("\"${output.later}.yaml\"", "{ azure = output.later }");
+    assert_eq!(taken_away(&before, &unknown), "");
+}
+
+#[test]
+fn a_contract_that_a_plan_tells_is_checked_in_the_plan() {
+    let block = "  publish \"runtime\" {\n    for_each = [\"strict\"]\n    path     = \"globals.yaml\"\n    contract = \"${each.value}/v1\"\n  }\n";
+    insta::assert_snapshot!(taken_away(&json!({}), block), @"contract `strict/v1`: `port` is missing, expected a value");
 }

@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 
 use drivers::git::publish::{PublishError, Publisher, Push};
 use model::break_glass::Act;
+use model::diagnostic::Location;
 use model::facts::{
-    BREAK_GLASS, Changes, CommitMessage, Encrypt, FactFile, FileChange, MANIFEST, Manifest,
-    Published, PublishedFile, Wanted, changes,
+    BREAK_GLASS, Changes, CommitMessage, Encrypt, FactFile, FieldDifference, FileChange, MANIFEST,
+    Manifest, Published, PublishedFile, Standing, Wanted, changes, field_differences, shape,
 };
-use model::project::Owns;
+use model::project::{FactsPlace, Owns};
 use serde_json::json;
 use store::{FactDigest, KeyedDigester, NewBreakGlass, NewFactCommit};
 
@@ -27,6 +28,8 @@ pub(super) struct Job<'a> {
     pub(super) control: &'a Control,
     pub(super) publication: &'a Publication<'a>,
     pub(super) place: &'a Place,
+    /// The `facts` blocks that lead there.
+    pub(super) names: Vec<&'a str>,
     pub(super) key: String,
     pub(super) files: Vec<FactFile>,
     /// What this stack published there before.
@@ -40,13 +43,18 @@ pub struct Compared {
     pub would: Published,
     /// Who stands in its way.
     pub foreign: Option<ForeignCommit>,
+    /// The branch was there once, and is not any more.
+    pub is_gone: bool,
+    /// By path: how files that would be written differ from what is published.
+    pub fields: BTreeMap<String, Vec<FieldDifference>>,
 }
 
 impl Compared {
     /// Whether the branch says what the state says, and nobody else wrote there.
     pub fn agrees(&self) -> bool {
-        let is_same = |file: &PublishedFile| file.what == FileChange::Unchanged;
-        self.foreign.is_none() && self.would.files.iter().all(is_same)
+        let is_same =
+            |file: &PublishedFile| matches!(file.what, FileChange::Unchanged | FileChange::Left);
+        self.foreign.is_none() && !self.is_gone && self.would.files.iter().all(is_same)
     }
 }
 
@@ -130,25 +138,35 @@ async fn lock(cache: PathBuf) -> Result<File, PublishFactsError> {
     locked.map_err(|source| PublishFactsError::File { path, source })
 }
 
+/// What a file says of itself.
+pub(super) fn header(stack: &str, project: &str) -> String {
+    format!("Written by terrane: stack `{stack}` of project `{project}`. Edits are not kept.")
+}
+
 impl Job<'_> {
     pub(super) async fn publish(&self) -> Result<Published, PublishFactsError> {
         let _turn = lock(self.cache()).await?;
         let publisher = self.open().await?;
         let digester = self.control.store.keyed_digester("facts").await?;
         let mut taken_over = false;
+        self.note_standing(true).await?;
         for _ in 0..ATTEMPTS {
             let seen = self.look(&publisher).await?;
+            let mut undone = Vec::new();
             if self.publication.take_over.is_none() {
-                self.judge(&publisher, &seen, &digester).await?;
+                undone = self.judge(&publisher, &seen, &digester).await?;
             } else if !taken_over {
                 self.record_take_over().await?;
                 taken_over = true;
             }
             let sealed = self.seal(&seen, &digester).await?;
             let changes = self.changes(&seen, &sealed, &digester).await?;
+            let left = self.left(&seen, &changes);
             if changes.is_empty() {
-                self.write_files(&sealed)?;
-                return Ok(self.report(seen.tip, &changes, false));
+                self.write_files(&sealed, &digester).await?;
+                self.note_standing(false).await?;
+                let report = self.report(seen.tip, &changes, &left, false);
+                return Ok(Published { undone, ..report });
             }
             let message = self.message(&changes);
             let made =
@@ -159,8 +177,10 @@ impl Job<'_> {
             match pushed.map_err(|err| self.git(err))? {
                 Push::Done => {
                     self.note_pushed(&commit).await?;
-                    self.write_files(&sealed)?;
-                    return Ok(self.report(Some(commit), &changes, true));
+                    self.write_files(&sealed, &digester).await?;
+                    self.note_standing(false).await?;
+                    let report = self.report(Some(commit), &changes, &left, true);
+                    return Ok(Published { undone, ..report });
                 }
                 Push::Late => {}
             }
@@ -176,17 +196,81 @@ impl Job<'_> {
         let publisher = self.open().await?;
         let digester = self.control.store.keyed_digester("facts").await?;
         let seen = self.look(&publisher).await?;
-        let foreign = match self.judge(&publisher, &seen, &digester).await {
-            Ok(()) => None,
-            Err(PublishFactsError::Foreign { foreign, .. }) => Some(*foreign),
+        let (mut foreign, mut is_gone, mut undone) = (None, false, Vec::new());
+        match self.judge(&publisher, &seen, &digester).await {
+            Ok(seen) => undone = seen,
+            Err(PublishFactsError::Foreign { foreign: found, .. }) => foreign = Some(*found),
+            Err(PublishFactsError::BranchGone { .. }) => is_gone = true,
             Err(err) => return Err(err),
-        };
+        }
         let sealed = self.seal(&seen, &digester).await?;
         let changes = self.changes(&seen, &sealed, &digester).await?;
+        let mut fields = BTreeMap::new();
+        for file in &self.files {
+            let published = seen.files.get(&file.path);
+            let published = published.filter(|_| changes.write.contains_key(&file.path));
+            if let Some(bytes) = published {
+                fields.insert(file.path.clone(), field_differences(bytes, file));
+            }
+        }
+        let left = self.left(&seen, &changes);
+        let would = self.report(seen.tip, &changes, &left, false);
         Ok(Compared {
-            would: self.report(seen.tip, &changes, false),
+            would: Published { undone, ..would },
             foreign,
+            is_gone,
+            fields,
         })
+    }
+
+    /// Remembers where the facts are and what they say: before they go there what was and what will be, afterwards
+    /// what is.
+    async fn note_standing(&self, is_before: bool) -> Result<(), PublishFactsError> {
+        let (store, stack) = (&self.control.store, self.publication.stack.as_str());
+        let known = store.fact_standing_list(self.project(), stack).await?;
+        let known = known.into_iter().find_map(|standing| match standing {
+            Standing::Branch { key, place, files } if key == self.key => Some((place, files)),
+            Standing::Branch { .. } | Standing::File { .. } | Standing::Object { .. } => None,
+        });
+        let now = self.files.iter();
+        let mut files: BTreeMap<_, _> = now
+            .map(|file| (file.path.clone(), shape(&file.values)))
+            .collect();
+        if let (true, Some((_, old))) = (is_before, &known) {
+            for (path, shape) in old {
+                files.entry(path.clone()).or_insert_with(|| shape.clone());
+            }
+        }
+        if files.is_empty() {
+            if known.is_some() && !is_before {
+                let identity = format!("branch {}", self.key);
+                let removed = store.fact_standing_remove(self.project(), stack, &identity);
+                removed.await?;
+            }
+            return Ok(());
+        }
+        let place = Box::new(FactsPlace {
+            declared_at: Location::default(),
+            ..self.place.declared.clone()
+        });
+        if known.is_some_and(|(known, old)| known == place && old == files) {
+            return Ok(());
+        }
+        let key = self.key.clone();
+        let standing = Standing::Branch { key, place, files };
+        let put = store.fact_standing_put(self.project(), stack, &standing);
+        Ok(put.await?)
+    }
+
+    /// Files that were ours and that somebody else changed: named no more, they are left to them.
+    fn left(&self, seen: &Seen, changes: &Changes) -> BTreeSet<String> {
+        let remembered = self.remembered.iter();
+        let named = |path: &String| self.files.iter().any(|file| file.path == *path);
+        remembered
+            .filter(|path| self.place.owns == Owns::Paths && !named(path))
+            .filter(|path| seen.files.contains_key(*path) && !changes.remove.contains(*path))
+            .cloned()
+            .collect()
     }
 
     pub(super) async fn note_pushed(&self, commit: &str) -> Result<(), PublishFactsError> {
@@ -282,7 +366,7 @@ impl Job<'_> {
             }
             let header = self.header();
             let sealed = sealed::seal(
-                self.publication.root,
+                self.publication.tree,
                 file,
                 &header,
                 self.publication.at,
@@ -307,26 +391,46 @@ impl Job<'_> {
     }
 
     /// The further files that blocks of this place name.
-    fn write_files(&self, sealed: &BTreeMap<String, Sealed>) -> Result<(), PublishFactsError> {
-        for block in self.publication.blocks {
-            let file = self.files.iter().find(|file| file.path == block.path);
-            let file = file.filter(|_| block.place == self.place.name);
-            let (Some(file), Some(sealed)) = (file, sealed.get(&block.path)) else {
-                continue;
+    async fn write_files(
+        &self,
+        sealed: &BTreeMap<String, Sealed>,
+        digester: &KeyedDigester,
+    ) -> Result<(), PublishFactsError> {
+        let (store, stack) = (&self.control.store, self.publication.stack.as_str());
+        for (path, bytes) in self.further_files(sealed) {
+            let digest = digester.digest(&bytes);
+            let standing = Standing::File {
+                path: path.to_owned(),
+                digest,
             };
-            for path in &block.files {
-                sinks::write(self.publication, file, &sealed.bytes, path, &self.header())?;
+            let noted = store.fact_standing_list(self.project(), stack).await?;
+            if !noted.contains(&standing) {
+                let put = store.fact_standing_put(self.project(), stack, &standing);
+                put.await?;
             }
+            sinks::write(self.publication.root, path, &bytes)?;
         }
         Ok(())
     }
 
+    fn further_files(&self, sealed: &BTreeMap<String, Sealed>) -> Vec<(&str, Vec<u8>)> {
+        let mut all = Vec::new();
+        for block in self.publication.blocks {
+            let file = self.files.iter().find(|file| file.path == block.path);
+            let file = file.filter(|_| self.names.contains(&block.place.as_str()));
+            let (Some(file), Some(sealed)) = (file, sealed.get(&block.path)) else {
+                continue;
+            };
+            for path in &block.files {
+                let bytes = sinks::bytes(file, &sealed.bytes, path, &self.header());
+                all.push((path.as_str(), bytes));
+            }
+        }
+        all
+    }
+
     fn header(&self) -> String {
-        format!(
-            "Written by terrane: stack `{}` of project `{}`. Edits are not kept.",
-            self.publication.stack,
-            self.project()
-        )
+        header(self.publication.stack.as_str(), self.project())
     }
 
     async fn changes(
@@ -348,7 +452,11 @@ impl Job<'_> {
             stack: self.publication.stack.as_str(),
             files: &files,
             common: &common,
-            stacks: self.publication.stacks.get(&self.place.name),
+            // A place that nothing names any more tells nothing about others.
+            stacks: self
+                .names
+                .first()
+                .and_then(|name| self.publication.stacks.get(*name)),
             remembered: &remembered,
         };
         let changes = changes(self.place.owns, &seen.manifest, &seen.files, &wanted);
@@ -471,7 +579,13 @@ impl Job<'_> {
         Ok(())
     }
 
-    fn report(&self, commit: Option<String>, changes: &Changes, is_new: bool) -> Published {
+    fn report(
+        &self,
+        commit: Option<String>,
+        changes: &Changes,
+        left: &BTreeSet<String>,
+        is_new: bool,
+    ) -> Published {
         let declared = self.files.iter().map(|file| PublishedFile {
             path: file.path.clone(),
             what: if changes.write.contains_key(&file.path) {
@@ -486,13 +600,19 @@ impl Job<'_> {
             what: FileChange::Withdrawn,
             encrypted: false,
         });
+        let left = left.iter().map(|path| PublishedFile {
+            path: path.clone(),
+            what: FileChange::Left,
+            encrypted: false,
+        });
         Published {
             place: self.place.name.clone(),
             repository: self.place.repository.clone(),
             branch: self.place.branch.clone(),
             commit,
             is_new,
-            files: declared.chain(withdrawn).collect(),
+            files: declared.chain(withdrawn).chain(left).collect(),
+            undone: Vec::new(),
         }
     }
 }

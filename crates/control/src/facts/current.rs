@@ -6,18 +6,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use drivers::git::GitError;
-use drivers::process::engine_environment;
+use drivers::process::{Environment, engine_environment};
 use jiff::Timestamp;
 use model::config::resolve::ResolveError;
-use model::facts::{Publish, ReadPublishError, StateMark};
+use model::facts::{Publish, ReadPublishError, Standing, StateMark};
 use model::ids::StackName;
-use model::project::Project;
+use model::project::{FactsPlace, Project};
+use model::run::RunSpec;
 use model::state::Contents;
 use store::StoreError;
 
-use super::{Place, Publication, ReadPlaceError, TakeOver, own_remote, place_inputs};
+use super::{
+    ClusterSink, Former, Place, Publication, ReadPlaceError, ReadSinkError, Searching, TakeOver,
+    find_former, own_remote, place_inputs, sinks_of,
+};
 use crate::Control;
 use crate::asker::Asker;
+use crate::bootstrap::Ground;
 use crate::changesets::is_ours;
 use crate::outputs::Output;
 use crate::projects::OpenProject;
@@ -36,6 +41,12 @@ pub struct Current {
     source: Option<String>,
     at: Timestamp,
     stacks: BTreeMap<String, BTreeSet<String>>,
+    sinks: Vec<ClusterSink>,
+    former: Vec<Former>,
+    version: Option<i64>,
+    env: Environment,
+    cache: PathBuf,
+    is_applied: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -52,8 +63,15 @@ pub enum CurrentFactsError {
         stack: StackName,
         source: ResolveError,
     },
+    #[error("could not read where the facts of stack `{stack}` stand")]
+    Standing {
+        stack: StackName,
+        source: StoreError,
+    },
     #[error(transparent)]
     Publish(#[from] ReadPublishError),
+    #[error(transparent)]
+    Sink(#[from] ReadSinkError),
     #[error(transparent)]
     Place(#[from] ReadPlaceError),
     #[error(transparent)]
@@ -69,7 +87,11 @@ impl CurrentFactsError {
                 Some(format!("`terrane apply {stack}` makes its outputs anew"))
             }
             Self::Git(err) => err.hint(),
-            Self::Values(_) | Self::State { .. } | Self::Publish(_) => None,
+            Self::Values(_)
+            | Self::State { .. }
+            | Self::Standing { .. }
+            | Self::Sink(_)
+            | Self::Publish(_) => None,
         }
     }
 }
@@ -115,7 +137,7 @@ impl Current {
             own_remote(asker, &open.root)?
         };
         let places = Place::read_all(&project.facts, &values, own.as_deref())?;
-        let mut blocks = Vec::new();
+        let (mut blocks, mut sinks) = (Vec::new(), Vec::new());
         if is_applied {
             let resolved = values.resolve(publish);
             let resolved = resolved.map_err(|source| CurrentFactsError::Resolve {
@@ -125,13 +147,31 @@ impl Current {
             for block in &resolved {
                 blocks.push(Publish::read(block)?);
             }
+            sinks = sinks_of(&resolved, publish)?;
         }
+        let searching = Searching {
+            control,
+            side: &side,
+            stack,
+            places: &places,
+            blocks: &blocks,
+            sinks: &sinks,
+            own: own.as_deref(),
+        };
+        let standing = standing(control, project, stack).await?;
+        let former = find_former(&standing, &searching, &mut values).await;
         Ok(Self {
             root: open.root.clone(),
             asker: asker.clone(),
             stack: stack.clone(),
             state_name: declared.state.clone(),
             blocks,
+            sinks,
+            former,
+            version: head.as_ref().map(|head| head.version),
+            env: engine_environment(asker, target.is_open()),
+            cache: control.cache.clone(),
+            is_applied,
             state: head.as_ref().map(|head| StateMark {
                 serial: head.serial,
                 lineage: head.lineage.clone(),
@@ -147,9 +187,57 @@ impl Current {
         })
     }
 
+    /// What is left of a stack that the project no longer has: nothing of it is published any more.
+    pub async fn of_removed(
+        control: &Control,
+        open: &OpenProject,
+        project: &Project,
+        stack: &StackName,
+        asker: &BTreeMap<String, String>,
+    ) -> Result<Self, CurrentFactsError> {
+        let side = Side {
+            asker: &Asker::of_environment(asker),
+            root: &open.root,
+            env: &engine_environment(asker, true),
+        };
+        let mut values = StackValues::of_nothing(&side);
+        let own = own_remote(asker, &open.root)?;
+        let searching = Searching {
+            control,
+            side: &side,
+            stack,
+            places: &BTreeMap::new(),
+            blocks: &[],
+            sinks: &[],
+            own: own.as_deref(),
+        };
+        let standing = standing(control, project, stack).await?;
+        let former = find_former(&standing, &searching, &mut values).await;
+        Ok(Self {
+            root: open.root.clone(),
+            asker: asker.clone(),
+            stack: stack.clone(),
+            state_name: stack.to_string(),
+            places: BTreeMap::new(),
+            blocks: Vec::new(),
+            outputs: BTreeMap::new(),
+            state: None,
+            source: None,
+            at: control.now(),
+            stacks: BTreeMap::new(),
+            sinks: Vec::new(),
+            former,
+            version: None,
+            env: engine_environment(asker, true),
+            cache: control.cache.clone(),
+            is_applied: true,
+        })
+    }
+
     pub fn publication<'a>(&'a self, take_over: Option<&'a TakeOver>) -> Publication<'a> {
         Publication {
             root: &self.root,
+            tree: &self.root,
             asker: &self.asker,
             places: &self.places,
             stack: &self.stack,
@@ -160,9 +248,83 @@ impl Current {
             at: self.at,
             outputs: &self.outputs,
             blocks: &self.blocks,
+            sinks: &self.sinks,
+            former: &self.former,
+            version: self.version,
+            ground: Ground {
+                source: &self.root,
+                env: &self.env,
+                cache: &self.cache,
+            },
+            is_destroyed: !self.is_applied,
             stacks: &self.stacks,
             take_over,
         }
+    }
+}
+
+/// Where a stack's facts stand, with the credentials that the project names for those places now.
+async fn standing(
+    control: &Control,
+    project: &Project,
+    stack: &StackName,
+) -> Result<Vec<Standing>, CurrentFactsError> {
+    let all = control
+        .store
+        .fact_standing_list(control.home.project(), stack.as_str());
+    let all = all.await.map_err(|source| CurrentFactsError::Standing {
+        stack: stack.clone(),
+        source,
+    })?;
+    Ok(all.into_iter().map(|it| as_declared(project, it)).collect())
+}
+
+/// The stacks whose facts stand anywhere, those that the project no longer has among them.
+pub async fn stacks_standing(control: &Control) -> Result<BTreeSet<String>, StoreError> {
+    let all = control.store.fact_standing_list_all(control.home.project());
+    Ok(all.await?.into_keys().collect())
+}
+
+/// Tells runs where the facts of their stacks stand: what is named no more is withdrawn.
+pub(crate) async fn add_standing(
+    control: &Control,
+    project: &Project,
+    specs: &mut [RunSpec],
+) -> Result<(), StoreError> {
+    let all = control.store.fact_standing_list_all(control.home.project());
+    let mut all = all.await?;
+    for spec in specs {
+        let standing = all.remove(spec.stack.name.as_str()).unwrap_or_default();
+        let standing = standing.into_iter();
+        spec.standing = standing.map(|it| as_declared(project, it)).collect();
+    }
+    Ok(())
+}
+
+/// Whether the facts of a run's stack are on the branches that it names now, as far as the project file tells.
+pub(crate) fn stand_as_named(spec: &RunSpec) -> bool {
+    spec.standing.iter().all(|standing| match standing {
+        Standing::Branch { place, .. } => {
+            let mut named = spec.facts.values();
+            named.any(|it| it.repository == place.repository && it.branch == place.branch)
+        }
+        // Whose block is gone has another description, and is looked at for that.
+        Standing::File { .. } | Standing::Object { .. } => true,
+    })
+}
+
+/// A place that a block of the project leads to is reached as that block says.
+fn as_declared(project: &Project, standing: Standing) -> Standing {
+    match standing {
+        Standing::Branch { key, place, files } => {
+            let is_same = |other: &&FactsPlace| {
+                other.repository == place.repository && other.branch == place.branch
+            };
+            let declared = project.facts.values().find(is_same).cloned();
+            let place = declared.map_or(place, Box::new);
+            Standing::Branch { key, place, files }
+        }
+        Standing::File { .. } | Standing::Object { .. } => standing,
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! | `owns` | memory | foreign is |
 //! |---|---|---|
-//! | `branch` | ids of commits | a commit after our last one that is none of ours, unless it keeps to files that the manifest gives to other projects |
+//! | `branch` | ids of commits | a commit after our last one that is none of ours, unless it keeps to files that the manifest gives to other projects, or was undone since |
 //! | `branch` | none: a home that never published there | a tip that no terrane made |
 //! | `paths` | digests of files | a file of ours that is not as we left it |
 //! | `paths` | none | a file that was last touched by a commit which does not name this project |
@@ -12,7 +12,7 @@ use std::fmt;
 
 use drivers::git::publish::{Commit, PublishError, Publisher};
 use jiff::Timestamp;
-use model::facts::{MANIFEST, Manifest, TRAILER_PROJECT, foreign_files, trailer};
+use model::facts::{MANIFEST, Manifest, Owner, TRAILER_PROJECT, foreign_files, trailer};
 use model::project::Owns;
 use store::{KeyedDigester, PastFact};
 
@@ -35,16 +35,20 @@ pub struct ForeignCommit {
 impl fmt::Display for ForeignCommit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let short = self.commit.get(..10).unwrap_or(&self.commit);
-        let verb = if self.rewritten {
-            "rewrote the branch, which is now at"
+        if self.rewritten {
+            // Who moved the branch, Git does not say: only who made what it stands at.
+            write!(
+                f,
+                "what was published last is no longer in the branch's history, which now ends at commit `{short}` (`{}`) by {}",
+                self.subject, self.author
+            )?;
         } else {
-            "made"
-        };
-        write!(
-            f,
-            "{} {verb} commit `{short}` (`{}`)",
-            self.author, self.subject
-        )?;
+            write!(
+                f,
+                "{} made commit `{short}` (`{}`)",
+                self.author, self.subject
+            )?;
+        }
         if let Some(at) = self.at {
             write!(f, " at {}", at.strftime("%Y-%m-%d %H:%M UTC"))?;
         }
@@ -57,16 +61,19 @@ impl fmt::Display for ForeignCommit {
 }
 
 impl Job<'_> {
-    /// Refuses if somebody else wrote what is ours.
+    /// Refuses if somebody else wrote what is ours. Says what somebody wrote and undid again.
     pub(super) async fn judge(
         &self,
         publisher: &Publisher,
         seen: &Seen,
         digester: &KeyedDigester,
-    ) -> Result<(), PublishFactsError> {
+    ) -> Result<Vec<String>, PublishFactsError> {
         match self.place.owns {
             Owns::Branch => self.judge_branch(publisher, seen).await,
-            Owns::Paths => self.judge_paths(publisher, seen, digester).await,
+            Owns::Paths => {
+                self.judge_paths(publisher, seen, digester).await?;
+                Ok(Vec::new())
+            }
         }
     }
 
@@ -74,12 +81,12 @@ impl Job<'_> {
         &self,
         publisher: &Publisher,
         seen: &Seen,
-    ) -> Result<(), PublishFactsError> {
+    ) -> Result<Vec<String>, PublishFactsError> {
         let store = &self.control.store;
         let last = store.fact_commit_last(self.project(), &self.key).await?;
         let Some(tip) = &seen.tip else {
             return match last {
-                None => Ok(()),
+                None => Ok(Vec::new()),
                 Some(_) => Err(PublishFactsError::BranchGone {
                     place: self.place.name.clone(),
                     branch: self.place.branch.clone(),
@@ -92,13 +99,14 @@ impl Job<'_> {
             .await?
             .is_empty()
         {
-            return self.note_pushed(tip).await;
+            self.note_pushed(tip).await?;
+            return Ok(Vec::new());
         }
         let git = |err| self.git(err);
         let Some(last) = last else {
             let commit = publisher.commit_read(tip).await.map_err(git)?;
             if trailer(&commit.message, TRAILER_PROJECT).is_some() {
-                return Ok(());
+                return Ok(Vec::new());
             }
             let files = publisher.changed_by(tip).await.map_err(git)?;
             return Err(self.foreign(commit, files, false));
@@ -115,6 +123,7 @@ impl Job<'_> {
         let known = store
             .fact_commit_known(self.project(), &self.key, &since)
             .await?;
+        let mut found = Vec::new();
         for id in since.iter().filter(|id| !known.contains(*id)) {
             let commit = publisher.commit_read(id).await.map_err(git)?;
             let changed = publisher.changed_by(id).await.map_err(git)?;
@@ -128,10 +137,55 @@ impl Job<'_> {
                 None => changed,
             };
             if !files.is_empty() {
-                return Err(self.foreign(commit, files, false));
+                found.push((commit, files));
             }
         }
-        Ok(())
+        // Ours after theirs was made by who looked then, or took over.
+        let base = since.iter().rev().find(|id| known.contains(*id));
+        let base = base.unwrap_or(&last);
+        let touched: BTreeSet<&str> = found
+            .iter()
+            .flat_map(|(_, files)| files.iter().map(String::as_str))
+            .collect();
+        if !touched.is_empty() && !self.is_undone(publisher, base, tip, &touched).await? {
+            let (commit, files) = found.swap_remove(0);
+            return Err(self.foreign(commit, files, false));
+        }
+        let said = found.into_iter().map(|(commit, files)| {
+            let foreign = foreign_commit(commit, files, false);
+            format!("{foreign}; it was undone since")
+        });
+        Ok(said.collect())
+    }
+
+    /// Whether the files that others touched are as we left them.
+    async fn is_undone(
+        &self,
+        publisher: &Publisher,
+        ours: &str,
+        tip: &str,
+        touched: &BTreeSet<&str>,
+    ) -> Result<bool, PublishFactsError> {
+        let paths: Vec<&str> = touched.iter().copied().collect();
+        let git = |err| self.git(err);
+        let before = publisher.files(ours, &paths).await.map_err(git)?;
+        let now = publisher.files(tip, &paths).await.map_err(git)?;
+        let (Some(mut before), Some(mut now)) = (before, now) else {
+            return Ok(false);
+        };
+        // Other projects may have published in between: of the manifest, our part counts.
+        if let (Some(one), Some(other)) = (before.remove(MANIFEST), now.remove(MANIFEST)) {
+            let part = |bytes: &[u8]| {
+                let manifest = Manifest::read(Some(bytes)).ok()?;
+                let ours = |owner: &Owner| owner.project == self.project();
+                let files = manifest.files.into_iter();
+                Some(files.filter(|(_, owner)| ours(owner)).collect::<Vec<_>>())
+            };
+            if part(&one).is_none() || part(&one) != part(&other) {
+                return Ok(false);
+            }
+        }
+        Ok(before == now)
     }
 
     /// None if it cannot be read.
@@ -231,15 +285,19 @@ impl Job<'_> {
     fn foreign(&self, commit: Commit, files: Vec<String>, rewritten: bool) -> PublishFactsError {
         PublishFactsError::Foreign {
             place: self.place.name.clone(),
-            foreign: Box::new(ForeignCommit {
-                subject: commit.message.lines().next().unwrap_or_default().to_owned(),
-                commit: commit.id,
-                author: commit.author,
-                at: commit.at,
-                files,
-                rewritten,
-            }),
+            foreign: Box::new(foreign_commit(commit, files, rewritten)),
         }
+    }
+}
+
+fn foreign_commit(commit: Commit, files: Vec<String>, rewritten: bool) -> ForeignCommit {
+    ForeignCommit {
+        subject: commit.message.lines().next().unwrap_or_default().to_owned(),
+        commit: commit.id,
+        author: commit.author,
+        at: commit.at,
+        files,
+        rewritten,
     }
 }
 

@@ -28,6 +28,8 @@ pub struct Place {
     /// Whether every value is encrypted.
     pub encrypt_all: bool,
     pub credential: Option<Secret>,
+    /// The block it was read from.
+    pub declared: FactsPlace,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -109,6 +111,7 @@ impl Place {
             on_sensitive: place.sensitive,
             encrypt_all: place.encrypt_all,
             credential: text("credential", &place.credential)?.map(Secret::new),
+            declared: place.clone(),
         })
     }
 

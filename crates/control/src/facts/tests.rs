@@ -1,21 +1,26 @@
 //! Publishing with real Git to bare repositories: who may write, who loses, and what a crash leaves behind.
 
 mod secrets;
+mod withdrawal;
 
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use drivers::git::publish::{Publisher, Push};
-use model::facts::{Changes, FileChange, MANIFEST, Manifest};
-use model::project::{Owns, SensitiveFacts};
+use drivers::process::Environment;
+use model::diagnostic::Location;
+use model::facts::{Changes, FileChange, MANIFEST, Manifest, Standing};
+use model::project::{FactsPlace, Input, Owns, SensitiveFacts};
 use model::secret::Secret;
 use serde_json::json;
 use store::{FactDigest, NewFactCommit};
 
 use super::*;
+use crate::asker::Asker;
 use crate::home::{Home, Opened, StorePlace};
 use crate::keys::KeySource;
+use crate::stages::{Side, StackValues};
 
 /// A machine with a home, and a repository that others can write to as well.
 struct World {
@@ -94,14 +99,20 @@ impl World {
     }
 
     async fn publish(&self, call: Call<'_>) -> Result<Published, PublishFactsError> {
+        let mut done = self.publish_all(call).await?;
+        Ok(done.places.pop().unwrap())
+    }
+
+    async fn publish_all(&self, call: Call<'_>) -> Result<Done, PublishFactsError> {
         let place = Place {
             name: "runtime".to_owned(),
             repository: "facts.git".to_owned(),
-            branch: "facts".to_owned(),
+            branch: call.branch.to_owned(),
             owns: call.owns,
             on_sensitive: SensitiveFacts::Refuse,
             encrypt_all: false,
             credential: None,
+            declared: declared("runtime", call.branch),
         };
         let places = BTreeMap::from([("runtime".to_owned(), place)]);
         let asker = BTreeMap::from([("PATH".to_owned(), std::env::var("PATH").unwrap())]);
@@ -129,11 +140,31 @@ impl World {
             serial: 7,
             lineage: "line".to_owned(),
         };
+        let env = Environment::new();
+        let side = Side {
+            asker: &Asker::of_environment(&asker),
+            root: self.dir.path(),
+            env: &env,
+        };
+        let stack: StackName = call.stack.parse().unwrap();
+        let searching = Searching {
+            control: &self.control,
+            side: &side,
+            stack: &stack,
+            places: &places,
+            blocks: &blocks,
+            sinks: &[],
+            own: None,
+        };
+        let standing = self.standing(call.stack).await;
+        let mut values = StackValues::of_nothing(&side);
+        let former = find_former(&standing, &searching, &mut values).await;
         let publication = Publication {
             root: self.dir.path(),
+            tree: self.dir.path(),
             asker: &asker,
             places: &places,
-            stack: &call.stack.parse().unwrap(),
+            stack: &stack,
             state_name: call.stack,
             run: Some(RunId(44)),
             state: Some(&state),
@@ -141,6 +172,11 @@ impl World {
             at: "2026-01-10T12:00:00Z".parse().unwrap(),
             outputs: &BTreeMap::new(),
             blocks: &blocks,
+            sinks: &[],
+            former: &former,
+            version: None,
+            ground: ground(&env),
+            is_destroyed: call.files.is_empty(),
             stacks: if call.stacks.is_empty() {
                 &BTreeMap::new()
             } else {
@@ -148,8 +184,35 @@ impl World {
             },
             take_over: take_over.as_ref(),
         };
-        let mut published = publish(&self.control, &publication).await?;
-        Ok(published.pop().unwrap())
+        publish(&self.control, &publication).await
+    }
+
+    async fn standing(&self, stack: &str) -> Vec<Standing> {
+        let store = &self.control.store;
+        let standing = store.fact_standing_list(&self.project, stack);
+        standing.await.unwrap()
+    }
+}
+
+/// A `facts` block that says no more than where.
+fn declared(name: &str, branch: &str) -> FactsPlace {
+    FactsPlace {
+        name: name.to_owned(),
+        repository: Some(Input::Known(json!("facts.git"))),
+        branch: Some(Input::Known(json!(branch))),
+        owns: Owns::Branch,
+        credential: None,
+        sensitive: SensitiveFacts::Refuse,
+        encrypt_all: false,
+        declared_at: Location::default(),
+    }
+}
+
+fn ground(env: &Environment) -> Ground<'_> {
+    Ground {
+        source: Path::new("/"),
+        env,
+        cache: Path::new("/"),
     }
 }
 
@@ -157,6 +220,7 @@ impl World {
 struct Call<'a> {
     stack: &'a str,
     files: &'a [(&'a str, &'a str)],
+    branch: &'a str,
     owns: Owns,
     stacks: &'a [&'a str],
     sinks: &'a [&'a str],
@@ -167,6 +231,7 @@ fn call<'a>(stack: &'a str, files: &'a [(&'a str, &'a str)]) -> Call<'a> {
     Call {
         stack,
         files,
+        branch: "facts",
         owns: Owns::Branch,
         stacks: &[],
         sinks: &[],
@@ -328,6 +393,11 @@ async fn a_file_of_nobody_is_foreign_too_and_so_is_a_rewritten_branch() {
         matches!(&refused, PublishFactsError::Foreign { foreign, .. } if foreign.rewritten),
         "{refused}"
     );
+    let said = refused.to_string();
+    assert!(
+        said.contains("no longer in the branch's history, which now ends at commit"),
+        "{said}"
+    );
     world.in_branch(&["update-ref", "-d", "refs/heads/facts"]);
     let refused = world
         .publish(call("one", &[("a.yaml", "2")]))
@@ -451,7 +521,8 @@ async fn a_crash_between_push_and_record_is_no_foreign_commit() {
         // What a process does that ends after its push: made, stored, pushed, and not noted.
         let (root, branch) = (world.dir.path(), "facts".to_owned());
         let url = RemoteUrl::parse("facts.git", root).unwrap();
-        let key = format!("{url}#{branch}");
+        let real = url.local().unwrap().canonicalize().unwrap();
+        let key = format!("{}#{branch}", real.display());
         let remote = Remote {
             url,
             branch,
@@ -576,8 +647,10 @@ async fn outputs_that_break_their_contract_are_not_published() {
         value: json!("not an address"),
         sensitive: false,
     };
+    let env = Environment::new();
     let publication = Publication {
         root: world.dir.path(),
+        tree: world.dir.path(),
         asker: &BTreeMap::new(),
         places: &BTreeMap::new(),
         stack: &"one".parse().unwrap(),
@@ -588,6 +661,11 @@ async fn outputs_that_break_their_contract_are_not_published() {
         at: Timestamp::UNIX_EPOCH,
         outputs: &BTreeMap::from([("address".to_owned(), output)]),
         blocks: &[block],
+        sinks: &[],
+        former: &[],
+        version: None,
+        ground: ground(&env),
+        is_destroyed: false,
         stacks: &BTreeMap::new(),
         take_over: None,
     };

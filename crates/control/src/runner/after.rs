@@ -16,7 +16,7 @@ use model::stage::{ResolvedBlock, StageBlock};
 use serde_json::{Value, json};
 
 use super::workspace::Workspace;
-use super::{Failure, Job, failed};
+use super::{Failure, Job, failed, hooks};
 use crate::facts::place_inputs;
 use crate::stages::{Side, StackValues, StageValuesError};
 
@@ -29,26 +29,30 @@ pub(super) use draining::before_destroy;
 
 pub(super) async fn carry_out(job: &Job<'_>, stage: Stage) -> RunEvent {
     let mut mask = Mask::default();
-    // Programs and manifests of the project come from the source that was planned, not from where people edit it.
-    let workspace = match stage {
-        Stage::Bootstrapping | Stage::Verifying => match Workspace::prepare(job).await {
-            Ok(workspace) => Some(workspace),
+    // Programs, manifests, contracts and `.sops.yaml` come from the source that was planned, not from where people edit it.
+    let reads_source = stage != Stage::Publishing
+        || publishing::reads_source(job.spec)
+        || hooks::has(job.spec, stage, None);
+    let mut workspace = None;
+    if reads_source {
+        match Workspace::prepare(job).await {
+            Ok(prepared) => workspace = Some(prepared),
             Err(failure) => return failed(failure, stage, None, &mask),
-        },
-        Stage::Preparing | Stage::Planning | Stage::Applying | Stage::Publishing => None,
-    };
-    let source = workspace.as_ref().map(Workspace::tree);
-    let ended = {
+        }
+    }
+    let source = workspace.as_ref().map(|it| it.tree().to_owned());
+    let work = async {
         let mut interrupts = job.interrupts.lock().await;
         if interrupts.came().await {
             Err(Failure::interrupted())
         } else {
             tokio::select! {
-                ended = stage_of(job, stage, source, &mut mask) => ended,
+                ended = stage_of(job, stage, source.as_deref(), &mut mask) => ended,
                 () = interrupts.next() => Err(Failure::interrupted()),
             }
         }
     };
+    let ended = hooks::around_part(job, stage, workspace.as_mut(), work).await;
     match ended {
         Ok(report) => {
             let later = |next: &&Stage| **next > stage;
@@ -105,11 +109,11 @@ async fn stage_of(
         Stage::Verifying => &stages.gates,
         Stage::Preparing | Stage::Planning | Stage::Applying => &[],
     };
-    let part = part_of(job, stage, blocks).await?;
+    let mut part = part_of(job, stage, blocks).await?;
     *mask = part.values.mask();
     let source = source.unwrap_or(part.root);
     match stage {
-        Stage::Publishing => publishing::publish(&part, blocks).await,
+        Stage::Publishing => publishing::publish(&mut part, source, blocks).await,
         Stage::Bootstrapping => bootstrapping::bootstrap(&part, source, blocks).await,
         Stage::Verifying => verifying::verify(part, source, blocks).await,
         Stage::Preparing | Stage::Planning | Stage::Applying => {

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use drivers::engine::EngineCall;
+use model::context::HookStage;
 use model::masking::Mask;
 use model::project::Backend;
 use model::run::{PlanRecord, RunEvent, RunState, Stage};
@@ -12,6 +13,7 @@ use model::state::ExpectedHead;
 use store::Scope;
 
 use super::engine::Caller;
+use super::hooks::{Ending, Hooks};
 use super::limit::Limit;
 use super::plan::{file_path, initialise};
 use super::seal::Void;
@@ -55,10 +57,12 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
         scratch.remove();
         return void.into_event(job, &plan);
     }
-    let workspace = match held {
+    let mut workspace = match held {
         Some(workspace) => workspace,
         None => Workspace::prepare(job).await?,
     };
+    workspace.mount(&inputs.files)?;
+    let workspace = workspace;
     let left = Leftovers::of(job.run, job.spec, &workspace.dir, &plan);
     nothing_left_over(job, left).await?;
     if let Err(denied) = check::at_apply(job, &plan.policy).await {
@@ -77,60 +81,70 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
     *mask = inputs.hide(&mut caller, &scratch)?;
     let limit = Limit::from_now("apply", job.spec.stack.timeout_apply);
     let var_files = workspace.var_files(job, &scratch);
-    if !goes_on {
-        initialise(job, &caller, &workspace, &inputs, &var_files, limit).await?;
-        if let Some(void) = seal::lock_file_moved(&workspace, &plan) {
-            scratch.remove();
-            return void.into_event(job, &plan);
+    let hidden = mask.clone();
+    let hooks = Hooks::of(job, &workspace, &inputs, mask, Some(scratch.plan()));
+    let work = hooks.before_and(HookStage::Apply, async {
+        if !goes_on {
+            initialise(job, &caller, &workspace, &inputs, &var_files, limit, &hooks).await?;
+            if let Some(void) = seal::lock_file_moved(&workspace, &plan) {
+                scratch.remove();
+                return void.into_event(job, &plan);
+            }
         }
-    }
-    job.holds_its_lanes().await?;
-    after::before_destroy(job).await?;
-    kept_aside::note_applying(job.control, left);
-    let call = EngineCall::Apply {
-        plan: &scratch.plan(),
-        var_files: &var_files,
-    };
-    let ended = caller.call(&call, Stage::Applying, limit).await?;
+        job.holds_its_lanes().await?;
+        after::before_destroy(job).await?;
+        kept_aside::note_applying(job.control, left);
+        let call = EngineCall::Apply {
+            plan: &scratch.plan(),
+            var_files: &var_files,
+        };
+        let ended = caller.call(&call, Stage::Applying, limit).await?;
 
-    let kept = after_the_engine(job, &access, left).await?;
-    if !ended.exit.success() {
-        // A backend of the engine's may hold more than the copy that was made for the plan.
-        drop(keep_copy(job, &caller, &scratch, &var_files, "applied", None).await);
+        let kept = after_the_engine(job, &access, left).await?;
+        if !ended.exit.success() {
+            // A backend of the engine's may hold more than the copy that was made for the plan.
+            drop(keep_copy(job, &caller, &scratch, &var_files, "applied", None).await);
+            scratch.remove();
+            if access.found_head_moved() {
+                // The engine got no lock, so it changed nothing.
+                let void = seal::head_moved(job, &plan).await?;
+                return void.into_event(job, &plan);
+            }
+            let mut failure = ended.failure("could not apply");
+            failure.left = left_behind::look(
+                job.control,
+                job.run,
+                job.spec,
+                &ended.masked_events(&hidden),
+                ended.died(),
+            )
+            .await;
+            if let Some(kept) = kept {
+                failure.hint = Some(kept);
+            }
+            return Err(failure);
+        }
+        keep_copy(job, &caller, &scratch, &var_files, "applied", None).await?;
         scratch.remove();
-        if access.found_head_moved() {
-            // The engine got no lock, so it changed nothing.
-            let void = seal::head_moved(job, &plan).await?;
-            return void.into_event(job, &plan);
+        let now = head(job).await?;
+        // One that locked here and wrote nothing had nothing new to say.
+        let is_elsewhere = now == plan.seal.head && !access.was_locked();
+        if job.spec.target.backend == Backend::Terrane && is_elsewhere {
+            return Err(Failure::new("applied, but the engine stored no state here")
+                .hint("look for a `backend` or `cloud` block in an override file of the module"));
         }
-        let mut failure = ended.failure("could not apply");
-        failure.left = left_behind::look(
-            job.control,
-            job.run,
-            job.spec,
-            &ended.masked_events(mask),
-            ended.died(),
-        )
-        .await;
-        if let Some(kept) = kept {
-            failure.hint = Some(kept);
-        }
-        return Err(failure);
+        Ok(RunEvent::ApplyFinished {
+            counts: plan.counts,
+            serial: now.map(|head| head.serial),
+            then: job.after_apply(),
+        })
+    });
+    let done = work.await?;
+    // Nothing was applied after all: whoever prepared for it is told now.
+    if matches!(done, RunEvent::PlanVoided { .. }) {
+        hooks.after_failure(HookStage::Apply, Ending::Failed).await;
     }
-    keep_copy(job, &caller, &scratch, &var_files, "applied", None).await?;
-    scratch.remove();
-    let now = head(job).await?;
-    // One that locked here and wrote nothing had nothing new to say.
-    let is_elsewhere = now == plan.seal.head && !access.was_locked();
-    if job.spec.target.backend == Backend::Terrane && is_elsewhere {
-        return Err(Failure::new("applied, but the engine stored no state here")
-            .hint("look for a `backend` or `cloud` block in an override file of the module"));
-    }
-    Ok(RunEvent::ApplyFinished {
-        counts: plan.counts,
-        serial: now.map(|head| head.serial),
-        then: job.first_stage(),
-    })
+    Ok(done)
 }
 
 /// The engine is gone: what it could not deliver is found, and its lock ends with it.

@@ -13,6 +13,7 @@ use model::state::StateVersion;
 use tokio::sync::Mutex;
 
 use super::engine::Caller;
+use super::hooks::Hooks;
 use super::interrupts::Interrupts;
 use super::limit::Limit;
 use super::plan::initialise;
@@ -149,7 +150,9 @@ async fn try_attend(job: &Job<'_>, exec: &Exec, mask: &mut Mask) -> Result<Exit,
     }
     let inputs = inputs::gather(job).await?;
     *mask = inputs.mask.clone();
-    let workspace = Workspace::prepare(job).await?;
+    let mut workspace = Workspace::prepare(job).await?;
+    workspace.mount(&inputs.files)?;
+    let workspace = workspace;
     let scratch = Scratch::open(job)?;
     scratch.write_variables(&inputs.variables)?;
     let mut environment = inputs.environment.clone();
@@ -161,7 +164,8 @@ async fn try_attend(job: &Job<'_>, exec: &Exec, mask: &mut Mask) -> Result<Exit,
     *mask = inputs.hide(&mut caller, &scratch)?;
     let var_files = workspace.var_files(job, &scratch);
     let limit = Limit::from_now("plan", job.spec.stack.timeout_plan);
-    initialise(job, &caller, &workspace, &inputs, &var_files, limit).await?;
+    let hooks = Hooks::of(job, &workspace, &inputs, mask, None);
+    initialise(job, &caller, &workspace, &inputs, &var_files, limit, &hooks).await?;
     let call = EngineCall::Exec {
         exec,
         var_files: &var_files,

@@ -6,15 +6,16 @@ use std::path::Path;
 
 use drivers::snapshot::sha256;
 use model::break_glass::Act;
-use model::contract;
+use model::contract::{self, Planned};
 use model::masking::Mask;
 use model::policy::{Approval, Point, PolicySource, Remark, Verdict, redact};
 use model::project::Backend;
+use serde_json::{Map, Value};
 use store::NewBreakGlass;
 
 use super::workspace::Workspace;
 use super::{Failure, Job};
-use crate::contracts;
+use crate::contracts::{self, PlanCheck};
 use crate::outputs;
 use crate::policy::{self, Asking, Case, CasePolicy, PolicyError};
 
@@ -26,7 +27,7 @@ pub(super) async fn at_plan(
     mask: &Mask,
     workspace: &Workspace,
 ) -> Result<Verdict, Failure> {
-    keeps_contracts(job, shown, workspace).await?;
+    keeps_contracts(job, Some(shown), workspace).await?;
     let plan = redact(shown, mask);
     let plan = plan.map_err(|err| Failure::because("could not understand the plan", &err))?;
     let policies = policies(job, workspace)?;
@@ -40,50 +41,72 @@ pub(super) async fn at_plan(
     Ok(verdict)
 }
 
+/// A plan without changes may still publish less than before: what the stack says to others may have changed.
+pub(super) async fn of_nothing(job: &Job<'_>, workspace: &Workspace) -> Result<(), Failure> {
+    let spec = job.spec;
+    let says_nothing = spec.stack.stages.publish.is_empty() && spec.standing.is_empty();
+    if says_nothing || spec.refresh_only {
+        return Ok(());
+    }
+    keeps_contracts(job, None, workspace).await
+}
+
 /// What a plan would break for those who rely on the stack is refused before anybody is asked about it. A destroy takes
-/// everything away, and says so itself.
+/// everything away, and says so itself. `shown` is the plan's JSON; none: nothing changes.
 async fn keeps_contracts(
     job: &Job<'_>,
-    shown: &[u8],
+    shown: Option<&[u8]>,
     workspace: &Workspace,
 ) -> Result<(), Failure> {
     let spec = job.spec;
     if spec.destroy {
         return Ok(());
     }
-    let planned = contract::planned(shown)
-        .map_err(|err| Failure::because("could not understand the plan", &err))?;
     let is_ours = spec.target.backend == Backend::Terrane;
-    let before = outputs::of_state(job.control, &spec.stack.state, is_ours).await;
-    let before = before.map_err(|err| Failure::because("could not read its outputs", &err))?;
-    let before = before
-        .into_iter()
-        .map(|(name, it)| (name, it.value))
+    let known = outputs::of_state(job.control, &spec.stack.state, is_ours).await;
+    let known = known.map_err(|err| Failure::because("could not read its outputs", &err))?;
+    let before: Map<String, Value> = known
+        .iter()
+        .map(|(name, it)| (name.clone(), it.value.clone()))
         .collect();
-    let blocks = &spec.stack.stages.publish;
-    let root = Path::new(&spec.root);
-    let breaks = contracts::check_plan(
-        workspace.tree(),
-        root,
-        blocks,
-        &spec.relied,
-        &before,
-        &planned,
-    )
+    let planned = match shown {
+        Some(shown) => contract::planned(shown)
+            .map_err(|err| Failure::because("could not understand the plan", &err))?,
+        None => {
+            let sensitive = known.iter().filter(|(_, it)| it.sensitive);
+            Planned {
+                sensitive: sensitive.map(|(name, _)| name.clone()).collect(),
+                ..Planned::known(before.clone())
+            }
+        }
+    };
+    let breaks = contracts::check_plan(PlanCheck {
+        source: workspace.tree(),
+        root: Path::new(&spec.root),
+        blocks: &spec.stack.stages.publish,
+        relied: &spec.relied,
+        standing: &spec.standing,
+        before: &before,
+        planned: &planned,
+        env: job.asker.env(),
+    })
     .map_err(|err| Failure::because("could not check its contracts", &err))?;
     if breaks.is_empty() {
         return Ok(());
     }
-    let (what, hint) = if breaks.narrowed.is_empty() {
-        (
+    let (what, hint) = match (breaks.takes_away(), breaks.narrowed.is_empty()) {
+        (false, _) => (
             "outputs would break what they promise",
             "mend the outputs, or name what may be missing for now in `partial`",
-        )
-    } else {
-        (
+        ),
+        (true, false) => (
             "others rely on what it takes away",
             "keep the output, or change those who use it first",
-        )
+        ),
+        (true, true) => (
+            "others rely on what it publishes no more",
+            "keep publishing it, or change those who use it first",
+        ),
     };
     let said = format!("{what}: {}", breaks.lines().join("\n"));
     Err(Failure::new(said).hint(hint).refused())

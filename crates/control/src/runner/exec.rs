@@ -6,6 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use drivers::engine::EngineCall;
+use model::context::HookStage;
 use model::exec::Exec;
 use model::ids::RunId;
 use model::masking::Mask;
@@ -18,6 +19,7 @@ use super::apply::{
     after_the_engine, head, keep_copy, nothing_kept_aside, nothing_left_over, plan_of, serial,
 };
 use super::engine::Caller;
+use super::hooks::Hooks;
 use super::limit::Limit;
 use super::plan::initialise;
 use super::workspace::{Scratch, Workspace};
@@ -98,7 +100,7 @@ async fn try_exec(job: &Job<'_>, exec: &Exec, mask: &mut Mask) -> Result<RunEven
     let plan = plan_of(job).await?;
     nothing_kept_aside(job).await?;
     let carried = job.carried.lock().await.take();
-    let (inputs, workspace, scratch) = match carried {
+    let (inputs, mut workspace, scratch) = match carried {
         Some(carried) => (carried.inputs, carried.workspace, carried.scratch),
         None => (
             inputs::gather(job).await?,
@@ -107,6 +109,8 @@ async fn try_exec(job: &Job<'_>, exec: &Exec, mask: &mut Mask) -> Result<RunEven
         ),
     };
     *mask = inputs.mask.clone();
+    workspace.mount(&inputs.files)?;
+    let workspace = workspace;
     let left = Leftovers::of(job.run, job.spec, &workspace.dir, &plan);
     nothing_left_over(job, left).await?;
     scratch.write_variables(&inputs.variables)?;
@@ -121,28 +125,32 @@ async fn try_exec(job: &Job<'_>, exec: &Exec, mask: &mut Mask) -> Result<RunEven
     *mask = inputs.hide(&mut caller, &scratch)?;
     let var_files = workspace.var_files(job, &scratch);
     let limit = Limit::from_now("apply", job.spec.stack.timeout_apply);
-    initialise(job, &caller, &workspace, &inputs, &var_files, limit).await?;
-    job.holds_its_lanes().await?;
-    let call = EngineCall::Exec {
-        exec,
-        var_files: &var_files,
-    };
-    let ended = caller.call(&call, Stage::Applying, limit).await?;
-    let kept = after_the_engine(job, &access, left).await?;
-    // Whoever waits falls back to success or failure.
-    let code = ended.exit.code().unwrap_or(1).to_string();
-    drop(fs::write(exit_file(&job.control.home, job.run), code));
-    if !ended.exit.success() {
+    let hooks = Hooks::of(job, &workspace, &inputs, mask, None);
+    let work = hooks.before_and(HookStage::Apply, async {
+        initialise(job, &caller, &workspace, &inputs, &var_files, limit, &hooks).await?;
+        job.holds_its_lanes().await?;
+        let call = EngineCall::Exec {
+            exec,
+            var_files: &var_files,
+        };
+        let ended = caller.call(&call, Stage::Applying, limit).await?;
+        let kept = after_the_engine(job, &access, left).await?;
+        // Whoever waits falls back to success or failure.
+        let code = ended.exit.code().unwrap_or(1).to_string();
+        drop(fs::write(exit_file(&job.control.home, job.run), code));
+        if !ended.exit.success() {
+            scratch.remove();
+            let mut failure = ended.failure(&format!("could not `{exec}`"));
+            failure.hint = kept.or(failure.hint);
+            return Err(failure);
+        }
+        keep_copy(job, &caller, &scratch, &var_files, "done", limit).await?;
         scratch.remove();
-        let mut failure = ended.failure(&format!("could not `{exec}`"));
-        failure.hint = kept.or(failure.hint);
-        return Err(failure);
-    }
-    keep_copy(job, &caller, &scratch, &var_files, "done", limit).await?;
-    scratch.remove();
-    Ok(RunEvent::ApplyFinished {
-        counts: PlanCounts::default(),
-        serial: serial(job).await?,
-        then: None,
-    })
+        Ok(RunEvent::ApplyFinished {
+            counts: PlanCounts::default(),
+            serial: serial(job).await?,
+            then: job.after_apply(),
+        })
+    });
+    work.await
 }

@@ -13,7 +13,7 @@ use model::ids::StackName;
 use model::masking::Mask;
 use model::plan::words::words;
 use model::preview::{Partly, Unknowns};
-use model::project::{Backend, Input, Needs};
+use model::project::{Backend, Context, Input, Needs};
 use model::run::RunSpec;
 use model::secret::{Secret, is_secret_variable};
 use serde_json::{Map, Value};
@@ -26,11 +26,18 @@ use crate::asker::Asker;
 use crate::bundle::digests::{Purpose, digester};
 use crate::{Control, outputs, settled};
 
+mod contexts;
+
+pub(super) use contexts::ReadyHook;
+
 pub(super) struct Inputs {
     pub(super) variables: Map<String, Value>,
     pub(super) environment: Environment,
     pub(super) mask: Mask,
     hidden: Vec<Secret>,
+    /// Of contexts, by path from the stack's directory.
+    pub(super) files: BTreeMap<String, Secret>,
+    pub(super) hooks: Vec<ReadyHook>,
     /// Keyed: equal values can be recognised, none can be guessed.
     pub(super) digest: String,
     /// Keyed, of what it takes from other stacks alone.
@@ -72,6 +79,8 @@ pub(crate) async fn for_backend(
     bare.stack.inputs.clear();
     for context in &mut bare.contexts {
         context.vars.clear();
+        context.files.clear();
+        context.hooks.clear();
     }
     let known = resolve(control, &bare, asker, &Ahead::default()).await?;
     let mut environment = environment(&bare, asker, &known)?;
@@ -79,6 +88,30 @@ pub(crate) async fn for_backend(
     Ok(BackendValues {
         environment,
         settings,
+    })
+}
+
+/// What hooks need in a stage without an engine.
+pub(super) struct HookValues {
+    pub(super) environment: Environment,
+    pub(super) files: BTreeMap<String, Secret>,
+    pub(super) hooks: Vec<ReadyHook>,
+    pub(super) hidden: Vec<Secret>,
+}
+
+/// What contexts give, without any input or variable of the stack.
+pub(super) async fn for_hooks(job: &Job<'_>) -> Result<HookValues, Failure> {
+    let mut bare = job.spec.clone();
+    bare.stack.inputs.clear();
+    for context in &mut bare.contexts {
+        context.vars.clear();
+    }
+    let known = resolve(job.control, &bare, job.asker, &Ahead::default()).await?;
+    Ok(HookValues {
+        environment: environment(&bare, job.asker, &known)?,
+        files: contexts::files(&bare, &known)?,
+        hooks: contexts::hooks(&bare, &known)?,
+        hidden: known.hidden.into_inner(),
     })
 }
 
@@ -120,7 +153,9 @@ pub(super) async fn gather_ahead(job: &Job<'_>, ahead: &Ahead) -> Result<Inputs,
             known.hide(value);
         }
     }
-    let canonical = Value::Object(variables.clone()).to_string();
+    let files = contexts::files(spec, &known)?;
+    let hooks = contexts::hooks(spec, &known)?;
+    let canonical = canonical(&variables, &files);
     let digester = digester(job.control, job.run, spec, Purpose::Inputs).await;
     let digest = digester
         .map_err(|err| Failure::because("could not digest the inputs", &err))?
@@ -137,6 +172,8 @@ pub(super) async fn gather_ahead(job: &Job<'_>, ahead: &Ahead) -> Result<Inputs,
     let hidden = known.hidden.into_inner();
     Ok(Inputs {
         variables,
+        files,
+        hooks,
         environment,
         mask: Mask::new(&hidden),
         hidden,
@@ -146,6 +183,17 @@ pub(super) async fn gather_ahead(job: &Job<'_>, ahead: &Ahead) -> Result<Inputs,
         unknown,
         partly,
     })
+}
+
+/// All that counts as a value of the stack, in a form that is equal for equal values.
+fn canonical(variables: &Map<String, Value>, files: &BTreeMap<String, Secret>) -> String {
+    let mut text = Value::Object(variables.clone()).to_string();
+    for (path, content) in files {
+        // Quoted: no content can pass for another entry.
+        let pair = Value::from(vec![path.as_str(), content.expose()]);
+        text.push_str(&pair.to_string());
+    }
+    text
 }
 
 fn environment(spec: &RunSpec, asker: &Asker, known: &Known<'_>) -> Result<Environment, Failure> {
@@ -305,10 +353,7 @@ async fn resolve<'a>(
         hidden: RefCell::new(Vec::new()),
     };
     let inputs = spec.stack.inputs.values();
-    let contexts = spec
-        .contexts
-        .iter()
-        .flat_map(|context| context.env.values().chain(context.vars.values()));
+    let contexts = spec.contexts.iter().flat_map(Context::inputs);
     for input in inputs.chain(contexts) {
         let Input::Expression(expression) = input else {
             continue;

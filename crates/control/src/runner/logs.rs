@@ -156,6 +156,8 @@ pub(crate) fn finish_lost(home: &Home, run: RunId) {
         }
         drop(fs::remove_file(raw));
     }
+    // What a hook said is copied line by line while it runs.
+    drop(fs::remove_file(home.run_dir(run).join(super::hooks::RAW)));
 }
 
 /// What a run that has not been tidied up after had to hide.

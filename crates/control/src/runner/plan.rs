@@ -11,6 +11,7 @@ use drivers::engine::{
     self, EngineCall, Init, InitInputs, LockFile, Plan as PlanCall, PlanMode, PluginCache,
 };
 use model::approval::{ApprovalBlock, ApprovalScope};
+use model::context::HookStage;
 use model::engine::Flavor;
 use model::engine_event::nothing_changes;
 use model::masking::Mask;
@@ -24,6 +25,7 @@ use store::Scope;
 
 use super::apply::keep_copy;
 use super::engine::Caller;
+use super::hooks::Hooks;
 use super::inputs::{self, Inputs};
 use super::limit::Limit;
 use super::workspace::{Scratch, Workspace};
@@ -58,26 +60,37 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
     }
     let inputs = inputs::gather(job).await?;
     *mask = inputs.mask.clone();
-    let workspace = Workspace::prepare(job).await?;
+    let mut workspace = Workspace::prepare(job).await?;
     let scratch = Scratch::open(job)?;
     scratch.write_variables(&inputs.variables)?;
+    workspace.mount(&inputs.files)?;
+    let workspace = workspace;
     let mut caller = Caller::new(job, &workspace, inputs.environment.clone(), access).await?;
     *mask = inputs.hide(&mut caller, &scratch)?;
     let limit = Limit::from_now("plan", job.spec.stack.timeout_plan);
     let var_files = workspace.var_files(job, &scratch);
-    initialise(job, &caller, &workspace, &inputs, &var_files, limit).await?;
-
-    let call = EngineCall::Plan(PlanCall {
-        out: &scratch.plan(),
-        mode: mode(job.spec),
-        var_files: &var_files,
+    let hooks = Hooks::of(job, &workspace, &inputs, mask, Some(scratch.plan()));
+    let planned = hooks.around(HookStage::Plan, async {
+        initialise(job, &caller, &workspace, &inputs, &var_files, limit, &hooks).await?;
+        let call = EngineCall::Plan(PlanCall {
+            out: &scratch.plan(),
+            mode: mode(job.spec),
+            var_files: &var_files,
+        });
+        let ended = caller.call(&call, Stage::Planning, limit).await?;
+        if !matches!(ended.exit.code(), Some(0 | 2)) {
+            return Err(ended.failure("could not plan"));
+        }
+        keep_copy(job, &caller, &scratch, &var_files, "planned", limit).await?;
+        Ok(ended)
     });
-    let ended = caller.call(&call, Stage::Planning, limit).await?;
-    if !matches!(ended.exit.code(), Some(0 | 2)) {
-        scratch.remove();
-        return Err(ended.failure("could not plan"));
-    }
-    keep_copy(job, &caller, &scratch, &var_files, "planned", limit).await?;
+    let ended = match planned.await {
+        Ok(ended) => ended,
+        Err(failure) => {
+            scratch.remove();
+            return Err(failure);
+        }
+    };
     // Only a plan of everything, from the newest state, tells that a stack is as its source says.
     let is_whole = !job.spec.destroy && !job.spec.refresh_only && job.spec.pinned.is_none();
     let consumed = is_whole.then(|| inputs.consumed.clone());
@@ -91,11 +104,13 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
     };
     if nothing_changes(&ended.events(), ended.exit.code()) {
         scratch.remove();
+        check::of_nothing(job, &workspace).await?;
         return Ok(nothing);
     }
     let (plan, shown) = show(&caller, &scratch, &var_files, mask, limit).await?;
     if plan.is_empty() {
         scratch.remove();
+        check::of_nothing(job, &workspace).await?;
         return Ok(nothing);
     }
     keep_view(job, &plan).await?;
@@ -232,6 +247,7 @@ pub(super) async fn initialise(
     inputs: &Inputs,
     var_files: &[std::path::PathBuf],
     limit: Option<Limit>,
+    hooks: &Hooks<'_>,
 ) -> Result<(), Failure> {
     let backend_config: Vec<(String, String)> = inputs
         .backend
@@ -278,13 +294,17 @@ pub(super) async fn initialise(
     } else {
         None
     };
-    let ended = caller
-        .call_logged(&call, Stage::Preparing, &environment, limit)
-        .await?;
+    let initialised = hooks.around(HookStage::Init, async {
+        let ended = caller
+            .call_logged(&call, Stage::Preparing, &environment, limit)
+            .await?;
+        if !ended.exit.success() {
+            return Err(ended.failure("could not initialise"));
+        }
+        Ok(())
+    });
+    initialised.await?;
     drop(cache);
-    if !ended.exit.success() {
-        return Err(ended.failure("could not initialise"));
-    }
     let lock_after = fs::read(&lock_path).ok();
     check_providers(job, lock_after.as_deref())?;
     // What goes away leaves the source as it is; its module may be gone from there already.

@@ -9,6 +9,7 @@ use std::path::Path;
 
 use drivers::engine::{EngineCall, Plan as PlanCall};
 use drivers::tree::DirTree;
+use model::context::HookStage;
 use model::masking::Mask;
 use model::plan::Plan;
 use model::preview::{Rewritten, rewrite};
@@ -17,6 +18,7 @@ use model::seal::Seal;
 
 use super::ahead::{self, Ahead};
 use super::engine::Caller;
+use super::hooks::Hooks;
 use super::inputs::Inputs;
 use super::limit::Limit;
 use super::plan::{changing_outputs, initialise, keep_view, mode, read_state, show};
@@ -82,7 +84,9 @@ async fn look(job: &Job<'_>, awaits: &[Awaited], mask: &mut Mask) -> Result<Look
     let ahead = Ahead::of(job, awaits).await?;
     let inputs = inputs::gather_ahead(job, &ahead).await?;
     *mask = inputs.mask.clone();
-    let workspace = Workspace::prepare_apart(job).await?;
+    let mut workspace = Workspace::prepare_apart(job).await?;
+    workspace.mount(&inputs.files)?;
+    let workspace = workspace;
     let rewritten = rewrite_source(job, &workspace, &inputs)?;
     let scratch = Scratch::open(job)?;
     scratch.write_variables(&inputs.variables)?;
@@ -90,8 +94,9 @@ async fn look(job: &Job<'_>, awaits: &[Awaited], mask: &mut Mask) -> Result<Look
     *mask = inputs.hide(&mut caller, &scratch)?;
     let limit = Limit::from_now("plan", job.spec.stack.timeout_plan);
     let var_files = workspace.var_files(job, &scratch);
-    let planned = async {
-        initialise(job, &caller, &workspace, &inputs, &var_files, limit).await?;
+    let hooks = Hooks::of(job, &workspace, &inputs, mask, Some(scratch.plan()));
+    let planned = hooks.around(HookStage::Plan, async {
+        initialise(job, &caller, &workspace, &inputs, &var_files, limit, &hooks).await?;
         let call = EngineCall::Plan(PlanCall {
             out: &scratch.plan(),
             mode: mode(job.spec),
@@ -102,7 +107,7 @@ async fn look(job: &Job<'_>, awaits: &[Awaited], mask: &mut Mask) -> Result<Look
             return Err(ended.failure("could not plan"));
         }
         show(&caller, &scratch, &var_files, mask, limit).await
-    };
+    });
     let planned = planned.await;
     scratch.remove(); // the plan file above all: nobody may apply it
     let (mut plan, json) =

@@ -22,6 +22,11 @@ use crate::locks::try_lock;
 use crate::{Control, stragglers};
 
 mod apart;
+mod mounted;
+
+use mounted::{Mounted, note_path, sweep};
+
+pub(crate) use mounted::sweep_lost;
 
 /// A place in a tree: nobody else's engine runs in this stack's directory, and nobody lays another source
 /// out, until this is dropped and the engine is gone.
@@ -29,6 +34,10 @@ pub(super) struct Workspace {
     /// The root module inside the laid-out snapshot.
     pub(super) dir: PathBuf,
     tree: PathBuf,
+    /// Says which files of contexts lie here.
+    note: PathBuf,
+    /// Goes before the locks do.
+    mounted: Option<Mounted>,
     /// Held by the engine as well.
     pub(super) locks: Locks,
     /// Tree 0 is where applies happen; a plan made elsewhere is only to be looked at.
@@ -52,9 +61,12 @@ impl Workspace {
         let dir = tree.join(&job.spec.stack.path);
         write_override(&dir, job.spec)
             .map_err(|err| Failure::because("could not point the stack at its state", &err))?;
+        let slots = job.control.home.slots(&job.spec.slot);
         Ok(Self {
             dir,
             tree,
+            note: note_path(&slots, number, &job.spec.stack.name),
+            mounted: None,
             locks,
             is_first: number == 0,
         })
@@ -163,6 +175,7 @@ impl Taking {
             };
             file
         };
+        sweep(&note_path(&slots, number, &self.spec.stack.name))?;
         let tree_lock = slots.join(format!("{number}.lock"));
         let tree = open_lock(&tree_lock)?;
         loop {

@@ -6,6 +6,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use drivers::process::{self, Environment, Keeper};
+use drivers::secrets::split_words;
 use drivers::sops::{self, Format, Opened, Rule};
 use jiff::Timestamp;
 use model::secret::Secret;
@@ -81,7 +82,10 @@ impl SecretFiles<'_> {
             .iter()
             .find_map(|name| self.env.get(*name).filter(|editor| !editor.is_empty()));
         let editor = named.map_or("vi", String::as_str);
-        let mut words: Vec<String> = editor.split_whitespace().map(str::to_owned).collect();
+        let words = split_words(editor).ok_or_else(|| SecretFileError::EditorQuote {
+            editor: editor.to_owned(),
+        });
+        let mut words = words?;
         words.push(editing.copy.display().to_string());
         let env: Environment = self.env.iter().collect();
         let exit = run(&words, self.cwd, &env, self.env).await?;

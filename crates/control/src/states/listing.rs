@@ -4,6 +4,7 @@ use model::ids::RunId;
 use model::state::pick::Pick;
 use model::state::resources::Opaque;
 use model::state::{HeldLock, StateName, StateVersion};
+use store::StateRow;
 
 use super::ask::{AskStateError, look_into};
 use super::author::{Author, Authors};
@@ -27,38 +28,61 @@ pub struct Lock {
     pub is_alive: Option<bool>,
 }
 
+#[derive(Debug, Default)]
+pub struct Listing {
+    pub lines: Vec<StateLine>,
+    /// What could not be looked into: one state that is damaged hides no other.
+    pub unread: Vec<AskStateError>,
+}
+
 /// Every state that has a version, as it stands, or as it stood at a time.
-pub async fn list(control: &Control, pick: Pick) -> Result<Vec<StateLine>, AskStateError> {
+pub async fn list(control: &Control, pick: Pick) -> Result<Listing, AskStateError> {
     let rows = control.store.state_list().await;
     let mut authors = Authors::new(control);
-    let mut lines = Vec::new();
+    let mut listing = Listing::default();
     for row in rows.map_err(AskStateError::List)? {
-        let versions = match pick {
-            Pick::Head => control
-                .store
-                .state_head(&row.name)
-                .await
-                .map(Vec::from_iter),
-            Pick::Version(_) | Pick::Serial(_) | Pick::At(_) => {
-                control.store.state_version_list(&row.name).await
-            }
-        };
-        let versions = versions.map_err(AskStateError::List)?;
-        let Some(head) = pick.find(&versions).cloned() else {
-            continue;
-        };
-        let document = look_into(control, &head).await?;
-        let alive = |run: RunId| RunLock::is_held(&control.home, run);
-        lines.push(StateLine {
-            state: row.name,
-            resources: document.map(|document| document.resource_count()),
-            lock: row.lock.filter(|_| pick == Pick::Head).map(|held| Lock {
-                is_alive: held.run.map(alive),
-                held,
-            }),
-            author: authors.of(&head).await?,
-            head,
-        });
+        match line(control, &mut authors, row, pick).await {
+            Ok(Some(line)) => listing.lines.push(line),
+            Ok(None) => {}
+            Err(unread) => listing.unread.push(unread),
+        }
     }
-    Ok(lines)
+    Ok(listing)
+}
+
+async fn line(
+    control: &Control,
+    authors: &mut Authors<'_>,
+    row: StateRow,
+    pick: Pick,
+) -> Result<Option<StateLine>, AskStateError> {
+    let versions = match pick {
+        Pick::Head => {
+            let head = control.store.state_head(&row.name).await;
+            head.map(Vec::from_iter)
+        }
+        Pick::Version(_) | Pick::Serial(_) | Pick::At(_) => {
+            control.store.state_version_list(&row.name).await
+        }
+    };
+    let versions = versions.map_err(|source| AskStateError::Store {
+        deed: "list",
+        state: row.name.clone(),
+        source: Box::new(source),
+    })?;
+    let Some(head) = pick.find(&versions).cloned() else {
+        return Ok(None);
+    };
+    let document = look_into(control, &head).await?;
+    let alive = |run: RunId| RunLock::is_held(&control.home, run);
+    Ok(Some(StateLine {
+        state: row.name,
+        resources: document.map(|document| document.resource_count()),
+        lock: row.lock.filter(|_| pick == Pick::Head).map(|held| Lock {
+            is_alive: held.run.map(alive),
+            held,
+        }),
+        author: authors.of(&head).await?,
+        head,
+    }))
 }

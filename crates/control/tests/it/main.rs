@@ -6,6 +6,7 @@
 )]
 
 mod bootstrap;
+mod documented;
 mod drain;
 mod kubernetes;
 mod looks;

@@ -22,7 +22,7 @@ use model::facts::Changes;
 
 use crate::process::{Capture, CaptureError, Captured, Environment, capture};
 
-pub use access::{AccessError, Credential, Remote, RemoteUrl};
+pub use access::{AccessError, Credential, Remote, RemoteUrl, sweep_keys};
 
 /// Whoever does not answer in this time is not there.
 const TIMEOUT: Duration = Duration::from_mins(2);
@@ -43,7 +43,7 @@ pub struct Publisher {
     branch: String,
     env: Environment,
     /// The key of an SSH connection lies there as long as this lives.
-    _key: Option<tempfile::TempDir>,
+    _key: Option<access::KeyDir>,
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -226,18 +226,16 @@ impl Azure {
             client.unwrap_or_default()
         );
         let endpoint = settings.get("IDENTITY_ENDPOINT");
-        let call = match (endpoint, settings.secret("IDENTITY_HEADER")) {
-            (Some(endpoint), Some(header)) => {
-                let address = format!("{endpoint}?api-version=2019-08-01&{query}");
-                Call::get(address).secret_header("x-identity-header", header)
-            }
-            _ => {
-                let base = settings.get("AZURE_POD_IDENTITY_AUTHORITY_HOST");
-                let base = base.unwrap_or(METADATA).trim_end_matches('/');
-                let address =
-                    format!("{base}/metadata/identity/oauth2/token?api-version=2018-02-01&{query}");
-                Call::get(address).header("metadata", "true")
-            }
+        let header = settings.secret("IDENTITY_HEADER");
+        let call = if let (Some(endpoint), Some(header)) = (endpoint, header) {
+            let address = format!("{endpoint}?api-version=2019-08-01&{query}");
+            Call::get(address).secret_header("x-identity-header", header)
+        } else {
+            let base = settings.get("AZURE_POD_IDENTITY_AUTHORITY_HOST");
+            let base = base.unwrap_or(METADATA).trim_end_matches('/');
+            let address =
+                format!("{base}/metadata/identity/oauth2/token?api-version=2018-02-01&{query}");
+            Call::get(address).header("metadata", "true")
         };
         let deed = "log in to Azure with the managed identity of this machine";
         let answer = self.exchange.ask_nearby(call).await;

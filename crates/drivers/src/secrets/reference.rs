@@ -201,7 +201,7 @@ fn pair(text: &str, separator: char) -> Option<(String, String)> {
 }
 
 /// Words between spaces; quotes of either kind hold one together. No other character is special.
-fn split_words(text: &str) -> Option<Vec<String>> {
+pub fn split_words(text: &str) -> Option<Vec<String>> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut quote: Option<char> = None;

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::{fs, iter};
 
 use model::secret::Secret;
@@ -15,12 +16,16 @@ use super::cipher::DataKey;
 /// Larger files hold no keys.
 const LARGEST: u64 = 1 << 20;
 
+/// Asks somebody for the passphrase of a key; none if nobody answers.
+pub type Ask = Arc<dyn Fn(&str) -> Option<Secret> + Send + Sync>;
+
 /// Private keys, never shown.
 #[derive(Default)]
 pub struct Identities {
     keys: Vec<Box<dyn age::Identity + Send + Sync>>,
     /// Where they were looked for, for the error that says none fits.
     sought: Vec<String>,
+    ask: Option<Ask>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -31,8 +36,10 @@ pub enum IdentityError {
     Line { origin: String, line: usize },
     #[error("{origin} has a key of an age plugin in line {line}, and plugins are not supported")]
     Plugin { origin: String, line: usize },
-    #[error("{origin} is protected by a passphrase, which is not supported here")]
+    #[error("{origin} is protected by a passphrase, and nobody is here to be asked for it")]
     Passphrase { origin: String },
+    #[error("{origin} does not open with this passphrase")]
+    WrongPassphrase { origin: String },
     #[error("`{}` is not an SSH key that age can use", path.display())]
     Ssh { path: PathBuf, source: io::Error },
 }
@@ -41,7 +48,22 @@ impl Identities {
     /// All that the official tool would find: `SOPS_AGE_KEY`, the files that `SOPS_AGE_KEY_FILE` and
     /// `SOPS_AGE_SSH_PRIVATE_KEY_FILE` name, `sops/age/keys.txt` of the user's configuration, and the user's SSH keys.
     pub fn from_environment(environment: &BTreeMap<String, String>) -> Result<Self, IdentityError> {
-        let mut found = Self::default();
+        Self::gather(environment, None)
+    }
+
+    /// The same with somebody who can be asked for passphrases.
+    pub fn asking(environment: &BTreeMap<String, String>, ask: Ask) -> Result<Self, IdentityError> {
+        Self::gather(environment, Some(ask))
+    }
+
+    fn gather(
+        environment: &BTreeMap<String, String>,
+        ask: Option<Ask>,
+    ) -> Result<Self, IdentityError> {
+        let mut found = Self {
+            ask,
+            ..Self::default()
+        };
         let named = |name: &str| environment.get(name).filter(|value| !value.is_empty());
         if let Some(keys) = named("SOPS_AGE_KEY") {
             found.add(&Secret::new(keys), "`SOPS_AGE_KEY`")?;
@@ -53,7 +75,7 @@ impl Identities {
             None => found.sought.push("`SOPS_AGE_KEY_FILE`".to_owned()),
         }
         if let Some(path) = named("SOPS_AGE_SSH_PRIVATE_KEY_FILE") {
-            found.add_ssh(Path::new(path))?;
+            found.add_ssh(Path::new(path), true)?;
         }
         let home = named("HOME").map(PathBuf::from);
         let config = named("XDG_CONFIG_HOME")
@@ -71,7 +93,7 @@ impl Identities {
         for name in ["id_ed25519", "id_rsa"] {
             if let Some(home) = &home {
                 let path = home.join(".ssh").join(name);
-                if path.exists() && found.add_ssh(&path).is_err() {
+                if path.exists() && found.add_ssh(&path, false).is_err() {
                     found.sought.push(format!("`{}`", path.display()));
                 }
             }
@@ -102,8 +124,8 @@ impl Identities {
     fn add(&mut self, text: &Secret, origin: &str) -> Result<(), IdentityError> {
         let origin = origin.to_owned();
         let text = text.expose();
-        if text.starts_with("age-encryption.org/") || text.starts_with("-----BEGIN AGE ENCRYPTED") {
-            return Err(IdentityError::Passphrase { origin });
+        if text.starts_with(ARMOURED) {
+            return self.add_protected(text.as_bytes(), origin);
         }
         for (number, line) in text.lines().enumerate() {
             let line = line.trim();
@@ -134,16 +156,45 @@ impl Identities {
     }
 
     fn add_file(&mut self, path: &Path) -> Result<(), IdentityError> {
-        let text = read(path)?;
-        self.add(&text, &format!("`{}`", path.display()))
+        let origin = format!("`{}`", path.display());
+        let bytes = read_bytes(path)?;
+        if bytes.starts_with(PROTECTED) {
+            return self.add_protected(&bytes, origin);
+        }
+        self.add(&text_of(path, bytes)?, &origin)
     }
 
-    fn add_ssh(&mut self, path: &Path) -> Result<(), IdentityError> {
-        let text = read(path)?;
+    /// The keys in a file that a passphrase opens.
+    fn add_protected(&mut self, bytes: &[u8], origin: String) -> Result<(), IdentityError> {
+        let Some(passphrase) = self.ask.as_ref().and_then(|ask| ask(&origin)) else {
+            return Err(IdentityError::Passphrase { origin });
+        };
+        let passphrase = age::secrecy::SecretString::from(passphrase.expose().to_owned());
+        let identity = age::scrypt::Identity::new(passphrase);
+        let mut text = String::new();
+        let opened = age::Decryptor::new_buffered(age::armor::ArmoredReader::new(bytes))
+            .and_then(|it| it.decrypt(iter::once(&identity as &dyn age::Identity)));
+        let read = opened.map(|mut reader| reader.read_to_string(&mut text));
+        let text = Secret::new(text);
+        match read {
+            // One that holds another such file would be asked about for ever.
+            Ok(Ok(_)) if !text.expose().starts_with(ARMOURED) => self.add(&text, &origin),
+            _ => Err(IdentityError::WrongPassphrase { origin }),
+        }
+    }
+
+    fn add_ssh(&mut self, path: &Path, is_named: bool) -> Result<(), IdentityError> {
+        let text = text_of(path, read_bytes(path)?)?;
         let name = path.display().to_string();
         let key = age::ssh::Identity::from_buffer(text.expose().as_bytes(), Some(name));
         match key {
             Ok(key @ age::ssh::Identity::Unencrypted(_)) => self.keys.push(Box::new(key)),
+            // It asks when a file is for it, not before.
+            Ok(key @ age::ssh::Identity::Encrypted(_)) if is_named && self.ask.is_some() => {
+                let origin = format!("`{}`", path.display());
+                let asking = Asking(origin, self.ask.clone());
+                self.keys.push(Box::new(key.with_callbacks(asking)));
+            }
             Ok(age::ssh::Identity::Encrypted(_)) => {
                 return Err(IdentityError::Passphrase {
                     origin: format!("`{}`", path.display()),
@@ -187,17 +238,50 @@ impl Identities {
     }
 }
 
-fn read(path: &Path) -> Result<Secret, IdentityError> {
+/// How files begin that a passphrase opens.
+const PROTECTED: &[u8] = b"age-encryption.org/";
+const ARMOURED: &str = "-----BEGIN AGE ENCRYPTED";
+
+/// Whoever is asked on behalf of a key.
+#[derive(Clone)]
+struct Asking(String, Option<Ask>);
+
+impl age::Callbacks for Asking {
+    fn display_message(&self, _message: &str) {}
+
+    fn confirm(&self, _message: &str, _yes: &str, _no: Option<&str>) -> Option<bool> {
+        None
+    }
+
+    fn request_public_string(&self, _description: &str) -> Option<String> {
+        None
+    }
+
+    fn request_passphrase(&self, _description: &str) -> Option<age::secrecy::SecretString> {
+        let passphrase = self.1.as_ref().and_then(|ask| ask(&self.0))?;
+        Some(passphrase.expose().to_owned().into())
+    }
+}
+
+fn read_bytes(path: &Path) -> Result<Vec<u8>, IdentityError> {
     let failed = |source| IdentityError::Read {
         path: path.to_owned(),
         source,
     };
-    let mut text = String::new();
+    let mut bytes = Vec::new();
     fs::File::open(path)
         .map_err(failed)?
         .take(LARGEST)
-        .read_to_string(&mut text)
+        .read_to_end(&mut bytes)
         .map_err(failed)?;
+    Ok(bytes)
+}
+
+fn text_of(path: &Path, bytes: Vec<u8>) -> Result<Secret, IdentityError> {
+    let text = String::from_utf8(bytes).map_err(|_| IdentityError::Read {
+        path: path.to_owned(),
+        source: io::ErrorKind::InvalidData.into(),
+    })?;
     Ok(Secret::new(text))
 }
 

@@ -137,6 +137,17 @@ impl Opened {
         values.collect()
     }
 
+    /// All values, with the keys above them and the places in lists joined by `_`.
+    pub fn flattened(&self) -> Vec<(String, Secret)> {
+        let mut values = Vec::new();
+        for entry in self.document.0.iter().flatten() {
+            if let Entry::Item(key, node) = entry {
+                flatten(node, key.clone(), &mut values);
+            }
+        }
+        values
+    }
+
     /// Names of top-level maps and lists: what [`Self::variables`] leaves out.
     pub fn structures(&self) -> Vec<&str> {
         let entries = self.document.0.iter().flatten();
@@ -245,5 +256,28 @@ impl std::fmt::Debug for Opened {
             .field("format", &self.format)
             .field("document", &self.document)
             .finish_non_exhaustive()
+    }
+}
+
+fn flatten(node: &Node, name: String, values: &mut Vec<(String, Secret)>) {
+    match node {
+        Node::Scalar(scalar) => values.push((name, scalar.spoken())),
+        Node::Null => values.push((name, Secret::new(""))),
+        Node::Map(map) => {
+            for entry in map {
+                if let Entry::Item(key, node) = entry {
+                    flatten(node, format!("{name}_{key}"), values);
+                }
+            }
+        }
+        Node::List(list) => {
+            let nodes = list.iter().filter_map(|element| match element {
+                Element::Node(node) => Some(node),
+                Element::Comment(_) => None,
+            });
+            for (place, node) in nodes.enumerate() {
+                flatten(node, format!("{name}_{place}"), values);
+            }
+        }
     }
 }

@@ -2,9 +2,11 @@
 
 mod corpus;
 
+use std::collections::BTreeMap;
 use std::fs;
+use std::sync::Arc;
 
-use drivers::sops::{Format, Identities, Layout, Rules, decrypt, encrypt};
+use drivers::sops::{Ask, Format, Identities, IdentityError, Layout, Rules, decrypt, encrypt};
 use jiff::Timestamp;
 use model::secret::Secret;
 use serde_json::Value;
@@ -148,6 +150,27 @@ fn dotenv_and_ini_are_the_same_to_both() {
     }
 }
 
+#[test]
+fn generated_dotenv_and_ini_are_the_same_to_both() {
+    let mut dice = Dice::new(corpus::seed());
+    for round in 0..8 {
+        let place = Place::new(RULES[round % 4]);
+        let cases = [
+            ("a.env", Format::Dotenv, corpus::dotenv(&mut dice)),
+            ("a.ini", Format::Ini, corpus::ini(&mut dice)),
+        ];
+        for (name, format, plain) in cases {
+            let sealed = place.ours(&plain, name, format);
+            let official = place.sealed_by_official(&plain, &format!("theirs-{name}"));
+            // What the official tool makes of its own file is what both must make of either.
+            let expected = place.opened_by_official(&official, &format!("theirs-{name}"), &[]);
+            let theirs = place.opened_by_official(&sealed, name, &[]);
+            assert_eq!(theirs, expected, "{plain}\n{sealed}");
+            assert_eq!(place.opened_by_us(&official, format), expected, "{plain}");
+        }
+    }
+}
+
 /// Files do not change their looks with the tool that wrote them last.
 #[test]
 fn what_is_opened_looks_the_same() {
@@ -209,6 +232,34 @@ unicode: \"h\u{e9}llo \\U0001F600\"
     assert_eq!(shape(&sealed), shape(&official));
 }
 
+/// Comments where nobody expects them, lists of maps, and values of every length, in both directions.
+#[test]
+fn odd_places_are_the_same_to_both() {
+    let cases = [
+        "# only\n# comments\n# above\nkey: value\n",
+        "list:\n    # before the first\n    - a: 1\n      # inside the first\n      b: 2\n    # between\n    - a: 3\n      deep:\n        - c: 4\n        # at the end of a list\n",
+        "a:\n    # first of a map\n    b: 1\nc: 2\n# at the very end\n",
+        "empty: \"\"\nspace: \" \"\nline: |\n    text\nlines: |+\n    text\n\n\nlast: end\n",
+        "emoji: \"\u{1f468}\u{200d}\u{1f469}\u{200d}\u{1f467}\"\nrtl: \u{5d0}\u{5d1}\nzero: \"a\\0b\"\nnel: \"a\\u0085b\"\n",
+        "maps:\n    - {}\n    - a: {}\n    - []\n    - - - deep\n",
+    ];
+    let place = Place::new("");
+    for plain in cases {
+        let json = ["--output-type", "json"];
+        let sealed = place.ours(plain, "ours.yaml", Format::Yaml);
+        let ours = place.opened_by_official(&sealed, "ours.yaml", &json);
+        let official = place.sealed_by_official(plain, "theirs.yaml");
+        let expected = place.opened_by_official(&official, "theirs.enc.yaml", &json);
+        assert_eq!(values(&ours), values(&expected), "{plain}\n{sealed}");
+        let opened = place.opened_by_us(&official, Format::Yaml);
+        let again = place.sealed_by_official(&opened, "again.yaml");
+        let again = place.opened_by_official(&again, "again.enc.yaml", &json);
+        assert_eq!(values(&again), values(&expected), "{plain}\n{opened}");
+        let comments = |text: &str| text.matches("# ").count();
+        assert_eq!(comments(&opened), comments(plain), "{plain}\n{opened}");
+    }
+}
+
 /// What we change in a file of theirs, they read; what did not change is as they wrote it.
 #[test]
 fn a_file_may_go_from_hand_to_hand() {
@@ -237,6 +288,115 @@ fn a_file_may_go_from_hand_to_hand() {
     let opened = decrypt(&theirs, Format::Yaml, &place.identities).unwrap();
     assert_eq!(opened.value("a").unwrap().expose(), "theirs");
     assert_eq!(opened.value("b").unwrap().expose(), "new");
+}
+
+/// SSH keys of both kinds, in both directions.
+#[test]
+fn ssh_keys_are_the_same_to_both() {
+    for kind in ["ed25519", "rsa"] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("id");
+        let public = testkit::ssh_key(&path, kind);
+        let rules = format!("creation_rules:\n  - age: {public}\n");
+        fs::write(dir.path().join(".sops.yaml"), &rules).unwrap();
+        let environment = BTreeMap::from([(
+            "SOPS_AGE_SSH_PRIVATE_KEY_FILE".to_owned(),
+            path.display().to_string(),
+        )]);
+        let place = Place {
+            official: Sops::with_ssh_key(&path),
+            identities: Identities::from_environment(&environment).unwrap(),
+            rules: Rules::read(&rules).unwrap(),
+            dir,
+        };
+        let plain = "a: one\nb: 2\n";
+        let sealed = place.ours(plain, "a.yaml", Format::Yaml);
+        assert_eq!(
+            place.opened_by_official(&sealed, "a.yaml", &[]),
+            plain,
+            "{kind}"
+        );
+        let official = place.sealed_by_official(plain, "b.yaml");
+        assert_eq!(place.opened_by_us(&official, Format::Yaml), plain, "{kind}");
+    }
+}
+
+/// A key that a passphrase protects asks for it, once it is needed; the official tool makes and reads the same files.
+#[test]
+fn keys_with_a_passphrase_ask_for_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let key = AgeKey::generate();
+    let sealed = {
+        let rules = format!("creation_rules:\n  - age: {}\n", key.recipient);
+        let rule = Rules::read(&rules).unwrap().for_path("a.yaml").unwrap();
+        encrypt("a: one\n", Format::Yaml, &rule, None, Timestamp::now()).unwrap()
+    };
+    let mut recipient = age::scrypt::Recipient::new("open sesame".to_owned().into());
+    recipient.set_work_factor(5);
+    let plain = age::encrypt(&recipient, key.identity.as_bytes()).unwrap();
+    let armoured = age::encrypt_and_armor(&recipient, key.identity.as_bytes()).unwrap();
+    let path = dir.path().join("keys.age");
+    let environment =
+        BTreeMap::from([("SOPS_AGE_KEY_FILE".to_owned(), path.display().to_string())]);
+    let asking = |answer: Option<&'static str>| {
+        let ask: Ask = Arc::new(move |_: &str| answer.map(Secret::new));
+        Identities::asking(&environment, ask)
+    };
+    for protected in [plain, armoured.into_bytes()] {
+        fs::write(&path, protected).unwrap();
+        let identities = asking(Some("open sesame")).unwrap();
+        let opened = decrypt(&sealed, Format::Yaml, &identities).unwrap();
+        assert_eq!(opened.value("a").unwrap().expose(), "one");
+        let refused = |identities: Result<Identities, IdentityError>| {
+            identities
+                .unwrap_err()
+                .to_string()
+                .replace(&path.display().to_string(), "KEYS")
+        };
+        assert_eq!(
+            refused(asking(Some("wrong"))),
+            "`KEYS` does not open with this passphrase"
+        );
+        let nobody = "`KEYS` is protected by a passphrase, and nobody is here to be asked for it";
+        assert_eq!(refused(asking(None)), nobody);
+        assert_eq!(refused(Identities::from_environment(&environment)), nobody);
+    }
+}
+
+/// A file for PGP or a cloud's keys, too, is opened with age; who only changes it keeps the others' way in, and who makes
+/// a new data key would lock them out.
+#[test]
+fn keys_of_other_kinds_stay() {
+    let place = Place::new("");
+    let official = place.sealed_by_official("a: one\nb: two\n", "a.yaml");
+    let foreign = "    pgp:\n        - created_at: \"2024-01-02T00:00:00Z\"\n          enc: |-\n            -----BEGIN PGP MESSAGE-----\n\n            wcFMA\n            -----END PGP MESSAGE-----\n          fp: 85D77543B3D624B63CEA9E6DBC17301B491B3F21\n    kms:\n        - arn: arn:aws:kms:eu-central-1:000000000000:key/example\n          created_at: \"2024-01-02T00:00:00Z\"\n          enc: AQICAHg=\n          aws_profile: \"\"\n";
+    let mixed = official.replacen(
+        "    lastmodified:",
+        &format!("{foreign}    lastmodified:"),
+        1,
+    );
+    assert_ne!(mixed, official);
+    assert_eq!(place.opened_by_us(&mixed, Format::Yaml), "a: one\nb: two\n");
+    let opened = decrypt(&mixed, Format::Yaml, &place.identities).unwrap();
+    let mut changed = opened.clone();
+    changed.set("b", &Secret::new("new")).unwrap();
+    let rule = opened.rule(Layout::default()).unwrap();
+    let ours = changed.seal(&opened, &rule, Timestamp::now()).unwrap();
+    for kept in [
+        "wcFMA",
+        "85D77543B3D624B63CEA9E6DBC17301B491B3F21",
+        "AQICAHg=",
+    ] {
+        assert!(ours.contains(kept), "{ours}");
+    }
+    assert_eq!(
+        place.opened_by_official(&ours, "a.yaml", &[]),
+        "a: one\nb: new\n"
+    );
+    let refused = opened.rotate(&rule, Timestamp::now()).unwrap_err();
+    insta::assert_snapshot!(refused, @"
+    its data key is also wrapped for kms, pgp, which is not supported, so it cannot get a new one here
+    ");
 }
 
 /// Neither opens what the other would not.

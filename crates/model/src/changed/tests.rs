@@ -171,13 +171,15 @@ fn definitions() {
 
 #[test]
 fn contexts_and_targets_belong_to_their_stacks() {
-    let context = |value: &str| crate::project::Context {
+    let context = |value: &str| Context {
         name: "login".to_owned(),
         priority: 0,
         env: BTreeMap::new(),
         pass_env: vec![value.to_owned()],
         vars: BTreeMap::new(),
         files: BTreeMap::new(),
+        hooks: Vec::new(),
+        written: crate::context::Written::default(),
     };
     let with = |value: &str| {
         let mut project = project();

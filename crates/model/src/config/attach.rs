@@ -1,15 +1,18 @@
 //! Which contexts a stack gets, weakest first, and whether they agree.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::check::{Drafts, Known, name};
+use super::contexts::ContextDraft;
 use super::findings::Findings;
 use super::kinds;
-use super::project::ContextDraft;
+use super::stack::StackDraft;
 use super::suggest;
+use super::walk::join;
+use crate::context::Kind;
 use crate::diagnostic::{Finding, Location};
 use crate::ids::StackName;
-use crate::project::{Context, Input, Stack};
+use crate::project::{Input, Stack};
 
 /// What attaching and looking for set variables may cost.
 pub(crate) const MAX_WORK: usize = 5_000_000;
@@ -19,21 +22,24 @@ pub(crate) type Contexts = BTreeMap<String, ContextDraft>;
 pub(crate) fn attach(
     findings: &mut Findings,
     known: &Known<'_>,
-    contexts: &Contexts,
+    contexts: &mut Contexts,
     drafts: &mut Drafts,
 ) {
-    let selectors: Vec<(&ContextDraft, Vec<Selector>)> = contexts
+    let selectors: BTreeMap<String, Vec<(String, Selector)>> = contexts
         .values()
         .map(|draft| {
-            let at = &draft.autoattach_at;
-            let selectors = read_selectors(findings, known, &draft.autoattach, at, drafts);
-            (draft, selectors)
+            let (written, at) = (&draft.context.written, &draft.autoattach_at);
+            let selectors = written.autoattach.iter().flat_map(|raw| {
+                let read = read_selectors(findings, known, std::slice::from_ref(raw), at, drafts);
+                read.into_iter().map(|selector| (raw.clone(), selector))
+            });
+            (draft.context.name.clone(), selectors.collect())
         })
         .collect();
     // Each selector is held against each stack.
     let work = selectors
-        .iter()
-        .map(|(_, selectors)| selectors.len() + 1)
+        .values()
+        .map(|selectors| selectors.len() + 1)
         .sum::<usize>();
     if work.saturating_mul(drafts.len()) > MAX_WORK {
         findings.push(Finding::error(
@@ -42,6 +48,8 @@ pub(crate) fn attach(
         ));
         return;
     }
+    let mut work = 0;
+    let dirs: BTreeSet<String> = drafts.values().map(|it| it.stack.path.clone()).collect();
     for draft in drafts.values_mut() {
         for context in &draft.named_contexts {
             name(
@@ -52,25 +60,45 @@ pub(crate) fn attach(
                 contexts.keys().map(String::as_str),
             );
         }
-        let mut attached: Vec<&ContextDraft> = selectors
-            .iter()
-            .filter(|(context, selectors)| {
-                draft.named_contexts.contains(&context.context.name)
-                    || selectors
-                        .iter()
-                        .any(|selector| selector.selects(&draft.stack))
-            })
-            .map(|(context, _)| *context)
-            .collect();
-        attached.sort_by(|a, b| {
-            (a.context.priority, &a.context.name).cmp(&(b.context.priority, &b.context.name))
-        });
+        let mut attached = Vec::new();
+        for (context, selectors) in &selectors {
+            let by = attached_by(draft, context, selectors);
+            if by.is_empty() {
+                continue;
+            }
+            if let Some(found) = contexts.get_mut(context) {
+                let stack = draft.stack.name.clone();
+                found.context.written.attached.insert(stack, by);
+                attached.push((found.context.priority, context.clone()));
+            }
+        }
+        attached.sort();
+        let names: Vec<String> = attached.into_iter().map(|(_, name)| name).collect();
+        let attached: Vec<&ContextDraft> =
+            names.iter().filter_map(|name| contexts.get(name)).collect();
         conflicts(findings, &draft.stack, &attached);
-        draft.stack.contexts = attached
-            .iter()
-            .map(|context| context.context.name.clone())
-            .collect();
+        work = passed_work(&attached).saturating_add(work);
+        if work <= MAX_WORK {
+            passed_conflicts(findings, &draft.stack, &attached);
+        }
+        foreign_files(findings, &draft.stack, &attached, &dirs);
+        draft.stack.contexts = names;
     }
+}
+
+/// What attaches a context to a stack, in words of the project file.
+fn attached_by(
+    draft: &StackDraft,
+    context: &String,
+    selectors: &[(String, Selector)],
+) -> Vec<String> {
+    let is_named = draft.named_contexts.contains(context);
+    let by_name = is_named.then(|| "contexts".to_owned());
+    let by_selector = selectors
+        .iter()
+        .filter(|(_, selector)| selector.selects(&draft.stack))
+        .map(|(raw, _)| raw.clone());
+    by_name.into_iter().chain(by_selector).collect()
 }
 
 /// Which stacks are meant.
@@ -157,44 +185,18 @@ pub(crate) fn read_selectors(
 
 /// Contexts of equal priority may not set one thing to two values.
 fn conflicts(findings: &mut Findings, stack: &Stack, attached: &[&ContextDraft]) {
-    for (kind, entries) in [
-        ("env", env as fn(&Context) -> &BTreeMap<String, Input>),
-        ("vars", vars),
-    ] {
+    for kind in Kind::ALL {
         let mut seen: BTreeMap<(i64, &String), (&ContextDraft, &Input)> = BTreeMap::new();
         for draft in attached {
-            for (key, input) in entries(&draft.context) {
+            for (key, input) in draft.context.entries(kind) {
                 let slot = (draft.context.priority, key);
                 match seen.get(&slot) {
                     Some((first, other)) if *other != input => {
-                        let at = |context: &ContextDraft| {
-                            context
-                                .entries_at
-                                .get(&(kind, key.clone()))
-                                .cloned()
-                                .unwrap_or_default()
-                        };
-                        let message = format!(
-                            "contexts `{}` and `{}` set `{key}` differently",
-                            first.context.name, draft.context.name
-                        );
-                        let finding = Finding::error("conflicting-contexts", message)
-                            .at(
-                                at(draft),
-                                format!(
-                                    "`{}`, priority {}",
-                                    draft.context.name, draft.context.priority
-                                ),
-                            )
-                            .at(
-                                at(first),
-                                format!("`{}`, the same priority", first.context.name),
-                            )
-                            .hint(format!(
-                                "both are attached to stack `{}`: give one a higher `priority`",
-                                stack.name
-                            ));
-                        findings.push(finding);
+                        let at = [
+                            (*draft, draft.context.entry_at(kind, key)),
+                            (*first, first.context.entry_at(kind, key)),
+                        ];
+                        findings.push(conflict(stack, key, at));
                     }
                     Some(_) => {}
                     None => {
@@ -206,10 +208,71 @@ fn conflicts(findings: &mut Findings, stack: &Stack, attached: &[&ContextDraft])
     }
 }
 
-fn env(context: &Context) -> &BTreeMap<String, Input> {
-    &context.env
+/// Names that are held against patterns.
+fn passed_work(attached: &[&ContextDraft]) -> usize {
+    let names: usize = attached.iter().map(|it| it.context.env.len()).sum();
+    let patterns: usize = attached.iter().map(|it| it.passed.len()).sum();
+    names.saturating_mul(patterns)
 }
 
-fn vars(context: &Context) -> &BTreeMap<String, Input> {
-    &context.vars
+/// What one of them sets, another of equal priority may not take over from the caller.
+fn passed_conflicts(findings: &mut Findings, stack: &Stack, attached: &[&ContextDraft]) {
+    for draft in attached {
+        let equal = attached.iter().filter(|other| {
+            other.context.name != draft.context.name
+                && other.context.priority == draft.context.priority
+        });
+        for other in equal {
+            let passes = |key: &String| other.passed.iter().any(|glob| glob.is_match(key));
+            for key in draft.context.env.keys().filter(|key| passes(key)) {
+                let at = [
+                    (*draft, draft.context.entry_at(Kind::Env, key)),
+                    (*other, other.context.written.pass_env_at.clone()),
+                ];
+                findings.push(conflict(stack, key, at));
+            }
+        }
+    }
+}
+
+fn conflict(stack: &Stack, key: &str, at: [(&ContextDraft, Location); 2]) -> Finding {
+    let [(draft, draft_at), (first, first_at)] = at;
+    let (second, priority) = (&draft.context.name, draft.context.priority);
+    let first = &first.context.name;
+    let message = format!("contexts `{first}` and `{second}` set `{key}` differently");
+    Finding::error("conflicting-contexts", message)
+        .at(draft_at, format!("`{second}`, priority {priority}"))
+        .at(first_at, format!("`{first}`, the same priority"))
+        .hint(format!(
+            "both are attached to stack `{}`: give one a higher `priority`",
+            stack.name
+        ))
+}
+
+/// A file of a context lies in the stack's own directory, not in that of a stack below it: their engines would meet.
+fn foreign_files(
+    findings: &mut Findings,
+    stack: &Stack,
+    attached: &[&ContextDraft],
+    dirs: &BTreeSet<String>,
+) {
+    for draft in attached {
+        for path in draft.context.files.keys() {
+            let below = path.match_indices('/').map(|(at, _)| &path[..at]);
+            let mut below = below.map(|dir| join(&stack.path, dir));
+            let Some(dir) = below.find(|dir| dirs.contains(dir)) else {
+                continue;
+            };
+            let message = format!(
+                "the file `{path}` of context `{}` would lie in `{dir}`, where another stack is",
+                draft.context.name
+            );
+            let at = draft.context.entry_at(Kind::Files, path);
+            let finding = Finding::error("foreign-file", message).at(at, "this file");
+            findings.push(finding.hint(format!(
+                "it is attached to stack `{}`: attach it to the other one instead",
+                stack.name
+            )));
+        }
+    }
 }

@@ -353,7 +353,7 @@ fn output_of<'m>(
 
 /// Inputs must be variables of the module.
 fn inputs(findings: &mut Findings, module: &Module, draft: &StackDraft) {
-    for (input, at) in &draft.inputs_at {
+    for (input, at) in &draft.stack.inputs_at {
         if findings.is_full() {
             continue;
         }

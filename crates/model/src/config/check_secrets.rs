@@ -58,11 +58,7 @@ fn read_by<'a>(
 ) -> impl Iterator<Item = &'a String> {
     let stack = &draft.stack;
     let attached = stack.contexts.iter().filter_map(|name| contexts.get(name));
-    let given = attached.flat_map(|draft| {
-        let context = &draft.context;
-        let values = context.env.values().chain(context.vars.values());
-        values.chain(context.files.values())
-    });
+    let given = attached.flat_map(|draft| draft.context.inputs());
     let stages = stack.stages.blocks();
     let stages = stages.flat_map(|block| stage::inputs(std::slice::from_ref(block)));
     let places = draft.facts.iter().filter_map(|(name, _)| facts.get(name));

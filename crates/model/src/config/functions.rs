@@ -55,7 +55,11 @@ pub(crate) const FUNCTIONS: &[(&str, &str, &str)] = &[
         "jsondecode(TEXT)",
         "the value that JSON text holds",
     ),
-    ("yamldecode", "yamldecode(TEXT)", "not supported yet"),
+    (
+        "yamldecode",
+        "yamldecode(TEXT)",
+        "the value that YAML text holds",
+    ),
 ];
 
 pub(crate) fn call(eval: &mut Evaluator<'_>, call: &FuncCall, whole: &Expression) -> Evaluation {
@@ -345,7 +349,16 @@ fn pure(name: &str, values: &[Val]) -> Result<Val, String> {
                     err.column()
                 )
             }),
-        ("yamldecode", _) => Err("`yamldecode` is not supported yet: use `jsondecode`".to_owned()),
+        ("yamldecode", [Val::Text(text)]) => yaml_serde::from_str::<serde_json::Value>(text)
+            .map(|value| Val::from(&value))
+            .map_err(|err| match err.location() {
+                Some(at) => format!(
+                    "this is not YAML: line {}, column {}",
+                    at.line(),
+                    at.column()
+                ),
+                None => "this YAML cannot be used: keys must be text".to_owned(),
+            }),
         _ => {
             let usage = FUNCTIONS.iter().find(|(known, _, _)| *known == name);
             let usage = usage.map_or("", |(_, usage, _)| usage);

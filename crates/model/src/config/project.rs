@@ -1,21 +1,20 @@
-//! What the outer blocks become: the project, its layers, targets and contexts.
+//! What the outer blocks become: the project, its layers and targets.
 //!
-//! Not here: stacks (`stack`), rules between blocks (`check`).
+//! Not here: contexts (`contexts`), stacks (`stack`), rules between blocks (`check`).
 
 use std::collections::BTreeMap;
 
 use hcl_edit::structure::Block as HclBlock;
 
 use super::kinds;
-use super::reader::{Fields, Reader, Scope};
-use super::schema::{self, BACKEND, CONTEXT, ENGINE};
+use super::reader::{Reader, Scope};
+use super::schema::{self, BACKEND, ENGINE};
 use super::shape::{head, label_span};
 use super::syntax::Source;
-use super::value::Val;
 use crate::approval::{ApprovalBlock, ApprovalScope};
 use crate::diagnostic::{Finding, Location};
 use crate::engine::EngineRequirement;
-use crate::project::{Backend, Context, Input, LaneScope, Project, Target};
+use crate::project::{Backend, Input, LaneScope, Project, Target};
 
 /// A block of the outermost level, where it stands.
 #[derive(Clone, Copy)]
@@ -38,18 +37,6 @@ impl Item<'_> {
             .map_or_else(|| head(self.block), label_span);
         self.source.location(span)
     }
-}
-
-/// A context with what the checks need besides.
-pub(crate) struct ContextDraft {
-    pub(crate) context: Context,
-    /// Selectors, with the place of the attribute.
-    pub(crate) autoattach: Vec<String>,
-    pub(crate) autoattach_at: Location,
-    /// The patterns of `pass_env`.
-    pub(crate) passed: Vec<globset::GlobMatcher>,
-    /// Where each entry of `env` and `vars` stands.
-    pub(crate) entries_at: BTreeMap<(&'static str, String), Location>,
 }
 
 /// A target, and where it is named.
@@ -169,100 +156,6 @@ pub(crate) fn read_target(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scope
         writers_at: fields
             .get("writers")
             .map_or_else(|| item.at(), |field| item.source.location(field.at.clone())),
-    }
-}
-
-pub(crate) fn read_context(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scope) -> ContextDraft {
-    let mut scope = scope.clone();
-    scope.late_names = true;
-    let fields = reader.fields(item.source, item.block, &CONTEXT, &scope);
-    reader.deep_fields(item.source, item.block, &CONTEXT, &scope, &mut |_| {});
-    let mut entries_at = BTreeMap::new();
-    let mut bundle = |name: &'static str| -> BTreeMap<String, Input> {
-        let items = fields.get(name).map_or(&[][..], |field| &field.items);
-        items
-            .iter()
-            .map(|entry| {
-                entries_at.insert(
-                    (name, entry.key.clone()),
-                    item.source.location(entry.key_at.clone()),
-                );
-                (entry.key.clone(), entry.input(&scope.names))
-            })
-            .collect()
-    };
-    let (env, vars, files) = (bundle("env"), bundle("vars"), bundle("files"));
-    environment(reader, item, &fields);
-    let passed = fields.texts("pass_env");
-    ContextDraft {
-        passed: passed
-            .iter()
-            .filter_map(|glob| kinds::compile_glob(glob).ok())
-            .collect(),
-        autoattach: fields.texts("autoattach"),
-        autoattach_at: fields
-            .get("autoattach")
-            .map_or_else(|| item.at(), |field| item.source.location(field.at.clone())),
-        context: Context {
-            name: item.name().to_owned(),
-            priority: fields.integer("priority").unwrap_or(0),
-            env,
-            pass_env: fields.texts("pass_env"),
-            vars,
-            files,
-        },
-        entries_at,
-    }
-}
-
-/// An environment holds strings, under names a shell would take.
-fn environment(reader: &mut Reader<'_>, item: Item<'_>, fields: &Fields) {
-    for entry in fields.get("env").map_or(&[][..], |field| &field.items) {
-        let at = item.source.location(entry.key_at.clone());
-        let good = !entry.key.is_empty()
-            && entry
-                .key
-                .bytes()
-                .all(|b| b.is_ascii_alphanumeric() || b == b'_');
-        if !good {
-            reader.findings.push(
-                Finding::error(
-                    "invalid-name",
-                    format!("`{}` is not the name of an environment variable", entry.key),
-                )
-                .at(at.clone(), "this name"),
-            );
-        }
-        if matches!(entry.val, Val::List(_) | Val::Object(_) | Val::Null) {
-            let what = entry.val.what();
-            reader.findings.push(
-                Finding::error(
-                    "wrong-type",
-                    format!("the environment holds strings, `{}` is {what}", entry.key),
-                )
-                .at(at, "this entry"),
-            );
-        }
-    }
-    if let Some(field) = fields.get("pass_env") {
-        for pattern in fields.texts("pass_env") {
-            if let Err(message) = kinds::compile_glob(&pattern) {
-                let at = item.source.location(field.at.clone());
-                reader
-                    .findings
-                    .push(Finding::error("invalid-value", message).at(at, "in this list"));
-            }
-        }
-    }
-    if let Some(field) = fields.get("files") {
-        for entry in &field.items {
-            if let Err(leaves) = super::paths::normalize(&entry.key) {
-                let at = item.source.location(entry.key_at.clone());
-                reader.findings.push(
-                    Finding::error("path-leaves-project", leaves.to_string()).at(at, "this file"),
-                );
-            }
-        }
     }
 }
 

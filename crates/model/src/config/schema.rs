@@ -6,6 +6,7 @@
 
 use super::evaluator::Refs;
 use super::stack_schema::{DISCOVER, STACK};
+use crate::context::{HookStage, When};
 use crate::policy::Point;
 
 /// A kind of value.
@@ -333,36 +334,44 @@ pub(crate) static CONTEXT: Block = Block {
         attr(
             "files",
             Kind::Map,
-            "files put into the stack's snapshot, mode 0600",
+            "files put beside the stack's module while it runs, mode 0600, by path from there",
         )
-        .refs(Refs::Secrets)
-        .later(),
+        .refs(Refs::Secrets),
     ],
     blocks: &[many(&HOOK)],
-    doc: "A named bundle of environment, variables and files.",
+    doc: "A named bundle of environment, variables, files and hooks.",
     ..PLAIN
 };
 
-static HOOK: Block = Block {
+pub(crate) static HOOK: Block = Block {
     word: "hook",
     labels: &[
         Label {
             name: "WHEN",
-            words: &["before", "after"],
+            words: When::WORDS,
         },
         Label {
             name: "STAGE",
-            words: &["init", "plan", "apply", "publish", "bootstrap", "verify"],
+            words: HookStage::WORDS,
         },
     ],
     attrs: &[
-        attr("run", Kind::Texts, "program and arguments")
-            .required()
-            .refs(Refs::Later),
-        attr("timeout", Kind::Duration, "how long it may take"),
+        attr(
+            "run",
+            Kind::Texts,
+            "program and arguments; a program of the project by its path from the root",
+        )
+        .required()
+        .refs(Refs::Later),
+        attr("timeout", Kind::Duration, "how long it may take").default("`\"10m\"`"),
+        attr(
+            "env",
+            Kind::Map,
+            "its environment, besides that of the engine",
+        )
+        .refs(Refs::Secrets),
     ],
-    doc: "A program of the project, run around a stage.",
-    later: true,
+    doc: "A program that runs before or after a stage.",
     ..PLAIN
 };
 

@@ -32,7 +32,6 @@ pub(crate) struct StackDraft {
     pub(crate) state_at: Location,
     pub(crate) contexts_at: Location,
     pub(crate) named_contexts: Vec<String>,
-    pub(crate) inputs_at: BTreeMap<String, Location>,
     /// References to other stacks, whether they exist or not.
     pub(crate) references: Vec<Reference>,
     pub(crate) own_outputs: Vec<(String, Location)>,
@@ -113,7 +112,6 @@ pub(crate) fn read(
         state_at: layers.at("state").unwrap_or_else(|| instance.at.clone()),
         contexts_at: layers.at("contexts").unwrap_or_else(|| instance.at.clone()),
         named_contexts: layers.texts("contexts"),
-        inputs_at: BTreeMap::new(),
         references: Vec::new(),
         own_outputs: Vec::new(),
         facts: Vec::new(),
@@ -223,6 +221,7 @@ fn plain(layers: &Layers<'_>, instance: &Instance<'_>, scope: &Scope) -> Stack {
         approval: None,
         stages: Stages::default(),
         declared_at: instance.at.clone(),
+        inputs_at: BTreeMap::new(),
     }
 }
 
@@ -234,7 +233,7 @@ fn references(layers: &Layers<'_>, scope: &Scope, draft: &mut StackDraft) {
                 .stack
                 .inputs
                 .insert(entry.key.clone(), entry.input(&scope.names));
-            draft.inputs_at.insert(
+            draft.stack.inputs_at.insert(
                 entry.key.clone(),
                 item.source.location(entry.key_at.clone()),
             );

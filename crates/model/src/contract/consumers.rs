@@ -8,6 +8,8 @@
 //! | `azure.address` as a word of its own, `{{ .azure.address }}` | parameters, replacements, generators |
 //! | `${azure_address}` | Flux `postBuild` |
 //!
+//! A published file is used where its whole path stands: `$facts/clusters/prod/globals.yaml`.
+//!
 //! A field of one word is not looked for as a bare word: it would be found everywhere. What is composed of parts
 //! (`index .Values $env`, `tpl`) is not seen.
 //!
@@ -47,6 +49,8 @@ pub enum Use {
     ValuesKey,
     Word,
     Substitution,
+    /// The path of a published file.
+    Path,
 }
 
 /// The places in one file that use the field.
@@ -77,6 +81,28 @@ pub fn consumers(file: &str, text: &str, field: &[String]) -> Vec<Consumer> {
         });
     }
     found
+}
+
+/// The places in one file that name a published file.
+pub fn consumers_of_path(file: &str, text: &str, path: &str) -> Vec<Consumer> {
+    let names_it = |line: &str| {
+        line.match_indices(path).any(|(at, _)| {
+            let before = line[..at].chars().next_back();
+            let after = line[at + path.len()..].chars().next();
+            !before.is_some_and(|c| is_name(c) || matches!(c, '-' | '.'))
+                && !after.is_some_and(|c| is_name(c) || matches!(c, '-' | '.' | '/'))
+        })
+    };
+    let lines = text.lines().enumerate();
+    lines
+        .filter(|(_, line)| !line.trim_start().starts_with('#') && names_it(line))
+        .map(|(index, line)| Consumer {
+            file: file.to_owned(),
+            line: index + 1,
+            text: line.trim().chars().take(120).collect(),
+            how: Use::Path,
+        })
+        .collect()
 }
 
 /// Whether one of two paths leads through the other.

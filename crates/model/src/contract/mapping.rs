@@ -5,7 +5,9 @@ use std::sync::LazyLock;
 
 use hcl_edit::expr::{Expression as Hcl, ObjectKey};
 use regex::Regex;
+use serde_json::{Map, Value};
 
+use super::planned::{Planned, escape};
 use crate::project::Input;
 
 /// A field, by its names from the outside in, and the outputs that its expression names.
@@ -28,6 +30,52 @@ pub fn mapped(values: &Input) -> Vec<Mapped> {
         walk(&parsed, &mut Vec::new(), &mut found);
     }
     found
+}
+
+/// The fields that an object declares, each of them unknown; none if not even their names are written there.
+pub fn declared_fields(values: &Input) -> Option<Planned> {
+    let expression = match values {
+        Input::Known(Value::Object(fields)) => {
+            return Some(Planned {
+                fields: fields.clone(),
+                ..Planned::default()
+            });
+        }
+        Input::Known(_) => return None,
+        Input::Expression(expression) => expression,
+    };
+    let parsed = hcl_edit::parser::parse_expr(&expression.text).ok()?;
+    let mut planned = Planned::default();
+    planned.fields = declare(&parsed, "", &mut planned.unknown)?;
+    Some(planned)
+}
+
+fn declare(
+    expression: &Hcl,
+    pointer: &str,
+    unknown: &mut BTreeSet<String>,
+) -> Option<Map<String, Value>> {
+    let Hcl::Object(object) = expression else {
+        return None;
+    };
+    let mut fields = Map::new();
+    for (key, value) in object {
+        let name = match key {
+            ObjectKey::Ident(name) => name.as_str().to_owned(),
+            ObjectKey::Expression(Hcl::String(name)) => name.as_str().to_owned(),
+            ObjectKey::Expression(_) => return None,
+        };
+        let at = format!("{pointer}/{}", escape(&name));
+        let inner = declare(value.expr(), &at, unknown).map_or_else(
+            || {
+                unknown.insert(at.clone());
+                Value::Null
+            },
+            Value::Object,
+        );
+        fields.insert(name, inner);
+    }
+    Some(fields)
 }
 
 fn walk(expression: &Hcl, field: &mut Vec<String>, found: &mut Vec<Mapped>) {

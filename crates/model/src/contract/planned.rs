@@ -43,6 +43,13 @@ impl Planned {
         }
     }
 
+    /// Fields of another file beside these.
+    pub fn add(&mut self, more: Self) {
+        merge(&mut self.fields, more.fields);
+        self.unknown.extend(more.unknown);
+        self.sensitive.extend(more.sensitive);
+    }
+
     /// Whether the value at a pointer is not known yet.
     pub fn is_unknown(&self, pointer: &str) -> bool {
         self.unknown.contains(pointer)
@@ -68,6 +75,17 @@ impl Planned {
         looks_inside && self.unknown.iter().any(|one| one.starts_with(&inside))
             // Alternatives that only ask which fields are there do not look at what is in them.
             && !asks_for_names_only(error.kind())
+    }
+}
+
+fn merge(into: &mut Map<String, Value>, more: Map<String, Value>) {
+    for (name, value) in more {
+        match (into.get_mut(&name), value) {
+            (Some(Value::Object(old)), Value::Object(new)) => merge(old, new),
+            (_, value) => {
+                into.insert(name, value);
+            }
+        }
     }
 }
 

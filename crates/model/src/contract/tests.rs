@@ -1,8 +1,11 @@
 //! Contracts: what is refused and in which words, what a plan may leave open, and who uses what.
 
+use std::collections::BTreeMap;
+
 use serde_json::json;
 
 use super::*;
+use crate::project::{Expression, Input, Needs};
 
 fn cluster() -> Contract {
     Contract::shipped(&"cluster/v1".parse().unwrap()).unwrap()
@@ -175,34 +178,33 @@ fn a_change_takes_away_fields_and_kinds_but_not_values() {
 }
 
 #[test]
-fn a_new_text_of_a_contract_may_promise_less() {
-    let before = own(&json!({
-        "required": ["a", "b"],
-        "properties": {
-            "a": {"type": "string"},
-            "b": {"enum": ["x", "y"]},
-            "c": {"type": "object", "properties": {"d": {"type": "string"}}},
-            "e": {"type": ["string", "null"]},
-        },
-    }));
-    let after = own(&json!({
-        "required": ["b"],
-        "properties": {
-            "a": {"type": "string"},
-            "b": {"enum": ["x", "z"]},
-            "e": {"type": "string"},
-        },
-    }));
-    let lines: Vec<String> = narrowed_schema(&before, &after)
-        .iter()
-        .map(ToString::to_string)
-        .collect();
-    insta::assert_snapshot!(lines.join("\n"), @r"
-    `a` is optional, was required
-    `b` is `x` or `z`, was `x` or `y`
-    `c` is gone, was an object
-    ");
-    assert_eq!(narrowed_schema(&before, &before), []);
+fn fields_that_an_object_declares_are_known_by_name() {
+    let input = |text: &str| {
+        Input::Expression(Expression {
+            text: text.to_owned(),
+            names: BTreeMap::new(),
+            needs: Needs::default(),
+        })
+    };
+    let declared = declared_fields(&input(
+        "{ azure = { address = output.gateway, \"zone\" = \"b\" }, all = output.all }",
+    ));
+    let declared = declared.unwrap();
+    let before = json!({
+        "azure": {"address": "", "zone": "", "gone": ""}, "all": {"of": "it"}, "other": 0,
+    });
+    let lost = narrowed(before.as_object().unwrap(), &declared);
+    let lost: Vec<String> = lost.iter().map(Narrowed::field).collect();
+    assert_eq!(lost, ["azure.gone", "other"]);
+    assert_eq!(declared_fields(&input("merge(output.a, output.b)")), None);
+}
+
+#[test]
+fn a_published_file_is_used_where_its_path_stands() {
+    let text = "valueFiles:\n  - $facts/prod/globals.yaml\n  - prod/globals.yaml.bak\n  - other-prod/globals.yaml\n  # prod/globals.yaml\n  - \"prod/globals.yaml\"\n";
+    let found = consumers_of_path("app.yaml", text, "prod/globals.yaml");
+    let lines: Vec<usize> = found.iter().map(|one| one.line).collect();
+    assert_eq!(lines, [2, 6]);
 }
 
 #[test]
@@ -259,11 +261,11 @@ parameters:
 
 #[test]
 fn fields_are_traced_to_the_outputs_they_are_made_of() {
-    let values = crate::project::Input::Expression(crate::project::Expression {
+    let values = Input::Expression(Expression {
         text: r#"{ azure = { address = output.gateway_address, "zone" = "eu" }, all = merge(output.a, { b = output.b }) }"#
             .to_owned(),
-        names: std::collections::BTreeMap::new(),
-        needs: crate::project::Needs::default(),
+        names: BTreeMap::new(),
+        needs: Needs::default(),
     });
     let lines: Vec<String> = mapped(&values)
         .iter()

@@ -71,8 +71,9 @@ impl Publish {
         let files = block.blocks.iter().filter(|sink| sink.kind == "file");
         let files = files.map(|sink| {
             let path = sink.attrs.get("path").and_then(Value::as_str);
-            path.map(str::to_owned)
-                .ok_or_else(|| wrong("path", "a path"))
+            path.filter(|path| super::path_problem(path).is_none())
+                .map(str::to_owned)
+                .ok_or_else(|| wrong("sink.path", "a path inside the project"))
         });
         Ok(Self {
             contract: contract.map(str::parse).transpose()?,

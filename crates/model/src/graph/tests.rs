@@ -73,6 +73,7 @@ fn stack(name: StackName, layer: String, edges: Vec<Edge>) -> Stack {
         approval: None,
         stages: crate::stage::Stages::default(),
         declared_at: crate::diagnostic::Location::default(),
+        inputs_at: BTreeMap::new(),
         name,
     }
 }

@@ -9,6 +9,7 @@ use super::Stage;
 use crate::contract::Reliance;
 use crate::engine::Flavor;
 use crate::exec::{Exec, ExecKind};
+use crate::facts::Standing;
 use crate::ids::StackName;
 use crate::policy::AppliedPolicy;
 use crate::project::{Context, FactsPlace, Stack, Target, Wait};
@@ -59,6 +60,9 @@ pub struct RunSpec {
     /// The places it publishes facts to, by name.
     #[serde(default)]
     pub facts: BTreeMap<String, FactsPlace>,
+    /// Where its facts stand from before: what is named no more is withdrawn.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub standing: Vec<Standing>,
     /// Who relies on its outputs and facts.
     #[serde(default)]
     pub relied: Reliance,
@@ -92,7 +96,10 @@ impl RunSpec {
         }
         let stages = &self.stack.stages;
         let all = [
-            (Stage::Publishing, !stages.publish.is_empty()),
+            (
+                Stage::Publishing,
+                !stages.publish.is_empty() || !self.standing.is_empty(),
+            ),
             (Stage::Bootstrapping, !stages.bootstrap.is_empty()),
             (Stage::Verifying, !stages.gates.is_empty()),
         ];

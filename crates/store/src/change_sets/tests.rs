@@ -48,6 +48,7 @@ fn spec(name: &str, upstreams: &[&str]) -> RunSpec {
     RunSpec {
         review: false,
         facts: BTreeMap::new(),
+        standing: Vec::new(),
         relied: model::contract::Reliance::default(),
         exec: None,
         policies: Vec::new(),
@@ -74,6 +75,7 @@ fn spec(name: &str, upstreams: &[&str]) -> RunSpec {
             approval: None,
             stages: model::stage::Stages::default(),
             declared_at: model::diagnostic::Location::default(),
+            inputs_at: BTreeMap::new(),
         },
         target,
         contexts: Vec::new(),

@@ -40,7 +40,7 @@ impl Store {
                 holder: Box::new(holder),
             });
         }
-        let cleared = tx.lock_clear(row.id, &holder.info.id, "broken").await;
+        let cleared = tx.lock_clear(state, &holder.info.id, "broken").await;
         if !cleared.map_err(failed_db)? {
             return Err(failed(StoreError::Interrupted));
         }

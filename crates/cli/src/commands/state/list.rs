@@ -1,6 +1,6 @@
 //! `terrane state list`
 
-use control::states::ask::{self, Asked};
+use control::states::ask::{self, AskStateError, Asked};
 use control::states::listing;
 use model::state::glob::Glob;
 use model::state::pick::Pick;
@@ -42,23 +42,20 @@ pub(crate) async fn list(
                 .hint("`--at TIME` works for all of them")
                 .status(ExitStatus::Usage));
         }
-        let lines = listing::list(&place.control, pick).await;
-        let lines = lines.map_err(|err| shown(&err))?;
+        let listing = listing::list(&place.control, pick).await;
+        let listing = listing.map_err(|err| shown(&err))?;
+        let lines = &listing.lines;
         if global.json {
-            report::json(&view::json::states(&lines))?;
-        } else if lines.is_empty() {
+            report::json(&view::json::states(lines))?;
+        } else if lines.is_empty() && listing.unread.is_empty() {
             report::say("There is no state yet: `terrane apply` makes one.\n")?;
         } else {
             let names = view::Names::new(place.project.as_ref(), place.control.home.project());
             let look = process.data_look(global);
-            report::data(&view::list::states(
-                &lines,
-                &names,
-                jiff::Timestamp::now(),
-                look,
-            ))?;
+            let now = jiff::Timestamp::now();
+            report::data(&view::list::states(lines, &names, now, look))?;
         }
-        return Ok(ExitStatus::Done);
+        return not_all(&listing.unread);
     };
     let state = place.state(word)?;
     let asked = ask::document(&place.control, &state, args.pick.pick()?)
@@ -72,6 +69,25 @@ pub(crate) async fn list(
     report::data(&view::list::resources(&asked))?;
     report::say(&view::list::closing(&asked))?;
     Ok(ExitStatus::Done)
+}
+
+/// One state that cannot be looked into hides no other, and is not kept silent about.
+fn not_all(unread: &[AskStateError]) -> Result<ExitStatus, CommandError> {
+    let [first, more @ ..] = unread else {
+        return Ok(ExitStatus::Done);
+    };
+    if more.is_empty() {
+        return Err(shown(first).hint("`terrane state verify` says what is wrong with it"));
+    }
+    let message = format!("{} states could not be looked into", unread.len());
+    let whole = unread
+        .iter()
+        .fold(CommandError::new(message), |whole, one| {
+            let one = CommandError::from_error(one);
+            let words = std::iter::once(one.message).chain(one.causes);
+            whole.cause(words.collect::<Vec<_>>().join(": "))
+        });
+    Err(whole.hint("`terrane state verify` says what is wrong with them"))
 }
 
 /// Only what was asked for.

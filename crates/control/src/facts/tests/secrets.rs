@@ -28,6 +28,7 @@ async fn publish_to(
         on_sensitive: wanted.on_sensitive,
         encrypt_all: wanted.encrypt_all,
         credential: Some(Secret::new(TOKEN)),
+        declared: declared("runtime", "facts"),
     };
     let output = |value: Value, sensitive| Output { value, sensitive };
     let outputs = BTreeMap::from([
@@ -45,8 +46,10 @@ async fn publish_to(
         files: vec!["out/db.yaml".to_owned()],
     };
     let asker = BTreeMap::from([("PATH".to_owned(), std::env::var("PATH").unwrap())]);
+    let env = Environment::new();
     let publication = Publication {
         root: world.dir.path(),
+        tree: world.dir.path(),
         asker: &asker,
         places: &BTreeMap::from([("runtime".to_owned(), place)]),
         stack: &"one".parse().unwrap(),
@@ -57,10 +60,16 @@ async fn publish_to(
         at: "2026-01-10T12:00:00Z".parse().unwrap(),
         outputs: &outputs,
         blocks: &[block],
+        sinks: &[],
+        former: &[],
+        version: None,
+        ground: ground(&env),
+        is_destroyed: false,
         stacks: &BTreeMap::new(),
         take_over: None,
     };
-    Ok(publish(&world.control, &publication).await?.pop().unwrap())
+    let mut done = publish(&world.control, &publication).await?;
+    Ok(done.places.pop().unwrap())
 }
 
 /// Every object of the repository, and every file that is kept on this machine.

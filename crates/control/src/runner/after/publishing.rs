@@ -2,30 +2,49 @@
 //! withdrawn.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use model::facts::{FileChange, Publish, StateMark};
-use model::sink::Sink;
-use model::stage::{ResolvedBlock, StageBlock};
+use model::project::{FactsPlace, SensitiveFacts};
+use model::run::RunSpec;
+use model::stage::StageBlock;
 use model::state::Contents;
 use serde_json::json;
 
 use super::{Failure, Part, Report, count};
 use crate::bootstrap::Ground;
-use crate::facts::{self, Place, Publication};
-use crate::sinks;
+use crate::facts::{self, Place, Publication, Searching};
+use crate::stages::Side;
 
-/// The kind of `sink` that is a file of the project, and no object of a cluster.
-const FILE: &str = "file";
+/// Whether it takes more of the source than what the project file says: contracts, `.sops.yaml`, plugins of a
+/// kubeconfig.
+pub(super) fn reads_source(spec: &RunSpec) -> bool {
+    let encrypts =
+        |place: &FactsPlace| place.encrypt_all || place.sensitive == SensitiveFacts::Encrypt;
+    let blocks = &spec.stack.stages.publish;
+    let reads = |block: &StageBlock| {
+        block.attrs.contains_key("contract")
+            || !block.blocks.is_empty()
+            || spec.facts.get(&block.name).is_some_and(encrypts)
+    };
+    !spec.destroy && blocks.iter().any(reads)
+}
 
-pub(super) async fn publish(part: &Part<'_>, blocks: &[StageBlock]) -> Result<Report, Failure> {
+pub(super) async fn publish(
+    part: &mut Part<'_>,
+    source: &Path,
+    blocks: &[StageBlock],
+) -> Result<Report, Failure> {
     let (job, spec) = (part.job, part.job.spec);
     let resolved = part.resolve(blocks)?;
-    let blocks = resolved
-        .iter()
-        .map(Publish::read)
+    let said = resolved.iter().map(Publish::read);
+    let said = said
         .collect::<Result<Vec<_>, _>>()
         .map_err(|err| Failure::because("could not work out what is published", &err))?;
-    let places = Place::read_all(&spec.facts, &part.values, own_remote(part)?.as_deref())
+    let sinks = facts::sinks_of(&resolved, blocks)
+        .map_err(|err| Failure::because("could not work out what is published", &err))?;
+    let own = own_remote(part)?;
+    let places = Place::read_all(&spec.facts, &part.values, own.as_deref())
         .map_err(|err| with_hint("could not find a place of its facts", &err, err.hint()))?;
     let state = job.control.state_name(&spec.stack.state);
     let head = job.control.store.state_head(&state).await;
@@ -33,7 +52,7 @@ pub(super) async fn publish(part: &Part<'_>, blocks: &[StageBlock]) -> Result<Re
     let has_resources = head
         .as_ref()
         .is_some_and(|head| head.contents != Contents::Nothing);
-    if !spec.destroy && !has_resources && part.values.outputs().is_empty() {
+    if !spec.destroy && !blocks.is_empty() && !has_resources && part.values.outputs().is_empty() {
         return Err(
             Failure::new("nothing was published: the stack has nothing applied any more").refused(),
         );
@@ -42,8 +61,23 @@ pub(super) async fn publish(part: &Part<'_>, blocks: &[StageBlock]) -> Result<Re
         serial: head.serial,
         lineage: head.lineage.clone(),
     });
+    let searching = Searching {
+        control: job.control,
+        side: &Side {
+            asker: job.asker,
+            root: part.root,
+            env: &part.env,
+        },
+        stack: &spec.stack.name,
+        places: &places,
+        blocks: &said,
+        sinks: &sinks,
+        own: own.as_deref(),
+    };
+    let former = facts::find_former(&spec.standing, &searching, &mut part.values).await;
     let publication = Publication {
         root: part.root,
+        tree: source,
         asker: job.asker.env(),
         places: &places,
         stack: &spec.stack.name,
@@ -51,80 +85,76 @@ pub(super) async fn publish(part: &Part<'_>, blocks: &[StageBlock]) -> Result<Re
         run: Some(job.run),
         state: mark.as_ref(),
         source: job.set.request.commit.as_deref(),
+        version: head.as_ref().map(|head| head.version),
         at: head.map_or(job.set.created_at, |head| head.created_at),
         outputs: part.values.outputs(),
-        blocks: &blocks,
+        blocks: &said,
+        sinks: &sinks,
+        former: &former,
+        ground: Ground {
+            source,
+            env: &part.env,
+            cache: &job.control.cache,
+        },
+        is_destroyed: spec.destroy,
         // Only who reads the whole project as it is now knows which stacks are gone: `facts publish`.
         stacks: &BTreeMap::new(),
         take_over: None,
     };
-    let published = facts::publish(job.control, &publication)
+    let done = facts::publish(job.control, &publication)
         .await
         .map_err(|err| with_hint("nothing more was published", &err, err.hint()))?;
-    let mut written = 0;
-    let mut all = 0;
-    for one in &published {
-        for file in &one.files {
-            all += 1;
-            written += usize::from(file.what != FileChange::Unchanged);
-            part.log
-                .say(&format!("{}: {} {}", one.place, file.path, word(file.what)));
-        }
-    }
-    let objects = put(part, &publication, &resolved).await?;
-    let mut summary = match written {
-        0 => format!("{} as they are", count(all, "file")),
-        _ => format!("{written} of {} written", count(all, "file")),
-    };
-    if !objects.is_empty() {
-        summary = format!("{summary}, {} in clusters", count(objects.len(), "object"));
-    }
-    Ok(Report {
-        summary,
-        details: json!({ "published": published, "objects": objects }),
-    })
+    Ok(report(part, &done))
 }
 
-/// Facts that go into clusters, too.
-async fn put(
-    part: &Part<'_>,
-    publication: &Publication<'_>,
-    resolved: &[ResolvedBlock],
-) -> Result<Vec<String>, Failure> {
-    let files = facts::prepare_files(publication)
-        .map_err(|err| with_hint("could not prepare the facts", &err, err.hint()))?;
-    let ground = Ground {
-        source: part.root,
-        env: &part.env,
-        cache: &part.job.control.cache,
-    };
-    let mut said = Vec::new();
-    for block in resolved {
-        let path = block.attrs.get("path").and_then(|path| path.as_str());
-        let name = match &block.each {
-            Some(key) => block
-                .name
-                .strip_suffix(key)
-                .and_then(|it| it.strip_suffix('-')),
-            None => Some(block.name.as_str()),
-        };
-        let mut there = name.and_then(|name| files.get(name)).into_iter().flatten();
-        let Some(file) = there.find(|file| Some(file.path.as_str()) == path) else {
-            continue;
-        };
-        for inner in block.blocks.iter().filter(|inner| inner.kind != FILE) {
-            let sink = Sink::read(inner)
-                .map_err(|err| Failure::because("could not work out a `sink`", &err))?;
-            let sensitive = file.sensitive_paths();
-            let outcome = sinks::put(&sink, &file.values, &sensitive, false, ground).await;
-            let outcome = outcome
-                .map_err(|err| with_hint("could not put facts into a cluster", &err, err.hint()))?;
-            let line = format!("{} {}: {outcome}", inner.kind, file.path);
-            part.log.say(&line);
-            said.push(line);
+fn report(part: &Part<'_>, done: &facts::Done) -> Report {
+    let (mut written, mut withdrawn, mut all) = (0, 0, 0);
+    for one in &done.places {
+        for file in &one.files {
+            match file.what {
+                FileChange::Written => written += 1,
+                FileChange::Withdrawn => withdrawn += 1,
+                FileChange::Unchanged | FileChange::Left => {}
+            }
+            all += usize::from(matches!(
+                file.what,
+                FileChange::Written | FileChange::Unchanged
+            ));
+            let word = word(file.what);
+            part.log
+                .say(&format!("{}: {} {word}", one.place, file.path));
+        }
+        for undone in &one.undone {
+            part.log.say(&format!("{}: {undone}", one.place));
         }
     }
-    Ok(said)
+    for one in &done.elsewhere {
+        let line = format!("{}: {}", one.what, one.outcome);
+        part.log.say(&line);
+        if one.is_left {
+            part.job.warn(&line);
+        }
+    }
+    let mut parts = Vec::new();
+    match (all, written) {
+        (0, _) => {}
+        (_, 0) => parts.push(format!("{} as they are", count(all, "file"))),
+        _ => parts.push(format!("{written} of {} written", count(all, "file"))),
+    }
+    if withdrawn > 0 {
+        parts.push(format!("{} withdrawn", count(withdrawn, "file")));
+    }
+    match done.elsewhere.len() {
+        0 => {}
+        objects => parts.push(format!("{} elsewhere", count(objects, "place"))),
+    }
+    if parts.is_empty() {
+        parts.push("nothing to publish".to_owned());
+    }
+    Report {
+        summary: parts.join(", "),
+        details: json!({ "published": done.places, "elsewhere": done.elsewhere }),
+    }
 }
 
 /// The project's own repository, where a place names none.
@@ -150,5 +180,6 @@ fn word(what: FileChange) -> &'static str {
         FileChange::Written => "written",
         FileChange::Unchanged => "as it is",
         FileChange::Withdrawn => "withdrawn",
+        FileChange::Left => "left as it is: somebody else changed it",
     }
 }

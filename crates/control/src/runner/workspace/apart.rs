@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use super::{Locks, Taking, Workspace, settled, write_override};
+use super::{Locks, Taking, Workspace, note_path, settled, write_override};
 use crate::home::make_private;
 use crate::locks::try_lock;
 use crate::runner::{Failure, Job};
@@ -13,16 +13,18 @@ impl Workspace {
     pub(in crate::runner) async fn prepare_apart(job: &Job<'_>) -> Result<Self, Failure> {
         let mut taking = Taking::of(job)?;
         taking.spec.slot = format!("_{}.preview", job.spec.target.name);
-        make_private(&job.control.home.slots(&taking.spec.slot))
-            .map_err(|err| Failure::because("could not make a slot", &err))?;
+        let slots = job.control.home.slots(&taking.spec.slot);
+        make_private(&slots).map_err(|err| Failure::because("could not make a slot", &err))?;
         let work = tokio::task::spawn_blocking(move || taking.take_alone());
-        let (tree, locks) = settled(job, work).await?;
+        let (number, tree, locks) = settled(job, work).await?;
         let dir = tree.join(&job.spec.stack.path);
         write_override(&dir, job.spec)
             .map_err(|err| Failure::because("could not point the stack at its state", &err))?;
         Ok(Self {
             dir,
             tree,
+            note: note_path(&slots, number, &job.spec.stack.name),
+            mounted: None,
             locks,
             is_first: false,
         })
@@ -30,7 +32,7 @@ impl Workspace {
 }
 
 impl Taking {
-    fn take_alone(&self) -> io::Result<(PathBuf, Locks)> {
+    fn take_alone(&self) -> io::Result<(usize, PathBuf, Locks)> {
         let slots = self.control.home.slots(&self.spec.slot);
         for number in 0..Self::MOST {
             let Some(tree) = try_lock(&slots.join(format!("{number}.lock")))? else {
@@ -40,7 +42,7 @@ impl Taking {
             let slot = slot.map_err(io::Error::other)?;
             self.lay_out(&slot)?;
             let stack = tree.try_clone()?;
-            return Ok((slot.tree().to_owned(), Locks { tree, stack }));
+            return Ok((number, slot.tree().to_owned(), Locks { tree, stack }));
         }
         let most = Self::MOST;
         Err(io::Error::other(format!(

@@ -1,6 +1,7 @@
 //! How a repository is reached, and with what: a path, HTTPS with a token, SSH with a key.
 //!
-//! A token goes to Git in its environment, as a header; a key in a file of mode 0600 that is removed afterwards. Neither
+//! A token goes to Git in its environment, as a header; a key in a file of mode 0600 that is removed afterwards, at the
+//! latest when the home is opened next. Neither
 //! is ever part of an argument, an address or an error. With a credential, nothing of the asker's own settings is used;
 //! without one, all of it: their agent, their helpers.
 
@@ -146,6 +147,17 @@ impl RemoteUrl {
     pub fn as_str(&self) -> &str {
         &self.text
     }
+
+    /// Where it lies, if it lies on this machine.
+    pub fn local(&self) -> Option<&Path> {
+        match self.kind {
+            Kind::Path => {
+                let path = self.text.strip_prefix("file://");
+                Some(Path::new(path.unwrap_or(&self.text)))
+            }
+            Kind::Http { .. } | Kind::Ssh => None,
+        }
+    }
 }
 
 impl fmt::Display for RemoteUrl {
@@ -193,7 +205,7 @@ pub(super) fn prepare(
     asker: &BTreeMap<String, String>,
     private: &Path,
     remote: &Remote,
-) -> Result<(Environment, Option<tempfile::TempDir>), AccessError> {
+) -> Result<(Environment, Option<KeyDir>), AccessError> {
     check_branch(&remote.branch)?;
     let url = &remote.url;
     let wrong_kind = |wanted, given| AccessError::WrongKind {
@@ -265,12 +277,29 @@ pub(super) fn prepare(
     Ok((env, key))
 }
 
+/// The directory of a key. As long as its owner lives it is locked; what is not locked was left behind.
+#[derive(Debug)]
+pub(super) struct KeyDir {
+    _dir: tempfile::TempDir,
+    _held: File,
+}
+
+/// What the name of such a directory begins with.
+const KEY_DIR: &str = "key-";
+
 /// Puts the key where only its owner can read it. A host that was never met is remembered beside it, in `private`.
-fn write_key(secret: &Secret, private: &Path) -> io::Result<(tempfile::TempDir, String)> {
+fn write_key(secret: &Secret, private: &Path) -> io::Result<(KeyDir, String)> {
+    // Nobody sweeps between making a directory and locking it.
+    let door = File::open(private)?;
+    door.lock()?;
+    sweep(private)?;
     let dir = tempfile::Builder::new()
-        .prefix("key-")
+        .prefix(KEY_DIR)
         .permissions(Permissions::from_mode(0o700))
         .tempdir_in(private)?;
+    let held = File::open(dir.path())?;
+    held.lock()?;
+    drop(door);
     let path = dir.path().join("key");
     let mut options = File::options();
     let mut file = options
@@ -287,7 +316,31 @@ fn write_key(secret: &Secret, private: &Path) -> io::Result<(tempfile::TempDir, 
         quoted(&path),
         quoted(&known),
     );
+    let dir = KeyDir {
+        _dir: dir,
+        _held: held,
+    };
     Ok((dir, command))
+}
+
+/// Removes keys that a process left behind when it was killed. What cannot be removed now can be later.
+pub fn sweep_keys(private: &Path) {
+    if let Ok(door) = File::open(private)
+        && door.try_lock().is_ok()
+    {
+        drop(sweep(private));
+    }
+}
+
+fn sweep(private: &Path) -> io::Result<()> {
+    for entry in std::fs::read_dir(private)? {
+        let entry = entry?;
+        let is_key = entry.file_name().to_string_lossy().starts_with(KEY_DIR);
+        if is_key && File::open(entry.path())?.try_lock().is_ok() {
+            std::fs::remove_dir_all(entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 fn quoted(path: &Path) -> String {

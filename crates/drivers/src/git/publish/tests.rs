@@ -178,6 +178,12 @@ async fn a_key_lies_in_a_file_for_its_owner_alone() {
     let [dir] = &dirs[..] else { panic!("{dirs:?}") };
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(dir), mode(&dir.join("key"))), (0o700, 0o600));
+    // What a killed process left behind is nobody's; what is in use is not touched.
+    let left = private.join("key-left");
+    fs::create_dir(&left).unwrap();
+    fs::write(left.join("key"), key).unwrap();
+    sweep_keys(&private);
+    assert!(!left.exists() && dir.join("key").exists());
     drop(publisher);
     assert!(!dir.exists());
 }

@@ -96,12 +96,11 @@ async fn by_web_identity(
         return Ok(None);
     };
     let deed = format!("take the role `{role}` of AWS");
-    let token = match settings.get("AWS_WEB_IDENTITY_TOKEN_FILE") {
-        Some(path) => Some(local::read_file(path, Path::new("/"), None)?),
-        None => {
-            let job = settings.token_of_github_job(AUDIENCE).await;
-            job.map_err(failed(deed.clone(), |_| None))?
-        }
+    let token = if let Some(path) = settings.get("AWS_WEB_IDENTITY_TOKEN_FILE") {
+        Some(local::read_file(path, Path::new("/"), None)?)
+    } else {
+        let job = settings.token_of_github_job(AUDIENCE).await;
+        job.map_err(failed(deed.clone(), |_| None))?
     };
     let Some(token) = token else {
         return Ok(None);

@@ -251,3 +251,61 @@ fn json_value(dice: &mut Dice, depth: usize, out: &mut String) {
         }
     }
 }
+
+/// Lines as programs read them: no quotes, `\n` for a line break.
+pub(crate) fn dotenv(dice: &mut Dice) -> String {
+    const VALUES: [&str; 12] = [
+        "text",
+        "",
+        "two words",
+        "a=b=c",
+        "123",
+        "true",
+        "h\u{e9}llo \u{2713} \u{1f600}",
+        "one\\ntwo\\nthree",
+        "\"quoted\"",
+        "'single'",
+        "#no comment",
+        "https://example.io/?a=1&b=%20",
+    ];
+    let mut out = String::new();
+    for number in 0..=dice.roll(8) {
+        if dice.roll(4) == 0 {
+            let _ = writeln!(out, "# {}", dice.pick(&COMMENTS));
+        }
+        let end = dice.pick(&["", "_unencrypted", "_secret"]);
+        let _ = writeln!(out, "KEY{number}{end}={}", dice.pick(&VALUES));
+    }
+    out
+}
+
+/// Sections with keys in line, as both tools write them.
+pub(crate) fn ini(dice: &mut Dice) -> String {
+    const VALUES: [&str; 8] = [
+        "text",
+        "two words",
+        "123",
+        "true",
+        "h\u{e9}llo \u{2713}",
+        "a=b",
+        "https://example.io/?a=1",
+        "x-y_z",
+    ];
+    let mut out = String::new();
+    for section in 0..=dice.roll(3) {
+        if section > 0 {
+            out.push('\n');
+        }
+        if dice.roll(3) == 0 {
+            let _ = writeln!(out, "; {}", dice.pick(&COMMENTS));
+        }
+        let _ = writeln!(out, "[section{section}]");
+        for key in 0..=dice.roll(4) {
+            if dice.roll(4) == 0 {
+                let _ = writeln!(out, "; {}", dice.pick(&COMMENTS));
+            }
+            let _ = writeln!(out, "key{key} = {}", dice.pick(&VALUES));
+        }
+    }
+    out
+}

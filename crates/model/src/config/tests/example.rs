@@ -30,6 +30,8 @@ output "x" { value = 1 }
 region = "westeurope"
 == certs/ca.pem
 PEM
+== scripts/login.sh
+#!/bin/sh
 "#,
     );
     tree.insert("terrane.hcl", include_str!("example.hcl"));
@@ -41,10 +43,6 @@ fn the_example_has_nothing_wrong() {
     insta::assert_snapshot!(rendered(&load_tree(&example())), @r#"
 note not-yet-effective: not yet effective: `history` blocks
   terrane.hcl:5:3 checked, but it does nothing so far
-note not-yet-effective: not yet effective: `files` of `context` blocks
-  terrane.hcl:29:3 checked, but it does nothing so far
-note not-yet-effective: not yet effective: `hook` blocks
-  terrane.hcl:30:3 checked, but it does nothing so far
 note not-yet-effective: not yet effective: `artifacts` of `stack` blocks
   terrane.hcl:94:3 checked, but it does nothing so far
 note not-yet-effective: not yet effective: `render` of `stack` blocks

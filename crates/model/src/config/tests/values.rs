@@ -85,6 +85,7 @@ fn known_values() {
         r#"lookup({ a = 1 }, "z", "none")"#,
         r#"try({}.a, "rescued")"#,
         r#"jsondecode("{\"a\": [1, null]}").a"#,
+        r#"yamldecode("a:\n  - 1\n  - ~\n  - \"on\"\n").a"#,
         r#"[for i, x in ["a", "b"] : "${i}${x}" if x != "a"]"#,
         "{ for k, x in { a = 1, b = 2 } : upper(k) => x * 2 }",
         r#"{ for x in ["aa", "ab", "b"] : replace(x, "a", "") => x... }"#,
@@ -100,27 +101,28 @@ fn known_values() {
     ];
     let out: String = cases.iter().map(|case| input(case) + "\n").collect();
     insta::assert_snapshot!(out, @r#"
-"a-7-true"
-"X"
-"a,b,c"
-"a|007|b   |1.50|\"c\"|%"
-{"a":1,"b":2}
-"none"
-"rescued"
-[1,null]
-["1b"]
-{"A":2,"B":4}
-{"":["aa"],"b":["ab","b"]}
-[1,2]
--2.5
-"1, 2, end"
-"a\n  b 1\n"
-"noted\n"
-false
-"s s t p main"
-1
-9.223372036854776e+18
-"#);
+    "a-7-true"
+    "X"
+    "a,b,c"
+    "a|007|b   |1.50|\"c\"|%"
+    {"a":1,"b":2}
+    "none"
+    "rescued"
+    [1,null]
+    [1,null,"on"]
+    ["1b"]
+    {"A":2,"B":4}
+    {"":["aa"],"b":["ab","b"]}
+    [1,2]
+    -2.5
+    "1, 2, end"
+    "a\n  b 1\n"
+    "noted\n"
+    false
+    "s s t p main"
+    1
+    9.223372036854776e+18
+    "#);
 }
 
 #[test]
@@ -187,72 +189,72 @@ fn values_that_are_wrong() {
         "dir.path",
         r#"file("../x")"#,
         r#"file("none.txt")"#,
-        r#"yamldecode("a: 1")"#,
+        r#"yamldecode("a: [")"#,
         r#"jsondecode("{")"#,
         "1 / 0",
         "null.a",
     ];
     let out: String = cases.iter().map(|case| input(case) + "\n").collect();
-    insta::assert_snapshot!(out, @r#"
-error unknown-reference: nothing is called `nope` here
-  terrane.hcl:9:18 here
-  hint: there are `each`, `dir`, `project`, `target`, `stack` and `git`
+    insta::assert_snapshot!(out, @"
+    error unknown-reference: nothing is called `nope` here
+      terrane.hcl:9:18 here
+      hint: there are `each`, `dir`, `project`, `target`, `stack` and `git`
 
-error misplaced-reference: a whole stack may stand only in `after`
-  terrane.hcl:9:18 here
-  hint: an output is written as `stack.up.output.KEY`
+    error misplaced-reference: a whole stack may stand only in `after`
+      terrane.hcl:9:18 here
+      hint: an output is written as `stack.up.output.KEY`
 
-error invalid-expression: of a stack only its outputs can be used: `stack.up.output.KEY`
-  terrane.hcl:9:18 here
+    error invalid-expression: of a stack only its outputs can be used: `stack.up.output.KEY`
+      terrane.hcl:9:18 here
 
-error unknown-output: stack `up` has no output `idd`
-  terrane.hcl:9:18 the module in `up` declares no such output
-  hint: did you mean `id`?
+    error unknown-output: stack `up` has no output `idd`
+      terrane.hcl:9:18 the module in `up` declares no such output
+      hint: did you mean `id`?
 
-error misplaced-reference: an output of this stack may stand only in `publish`, `bootstrap` and `gate`
-  terrane.hcl:9:18 here
+    error misplaced-reference: an output of this stack may stand only in `publish`, `bootstrap` and `gate`
+      terrane.hcl:9:18 here
 
-error misplaced-reference: a secret may stand only in `env`, `vars` and `files` of a context, in `facts` and in `bootstrap`
-  terrane.hcl:9:18 here
+    error misplaced-reference: a secret may stand only in `env`, `vars` and `files` of a context, in `facts` and in `bootstrap`
+      terrane.hcl:9:18 here
 
-error unknown-function: there is no function `uper`
-  terrane.hcl:9:18 here
-  hint: did you mean `upper`?
+    error unknown-function: there is no function `uper`
+      terrane.hcl:9:18 here
+      hint: did you mean `upper`?
 
-error invalid-expression: `upper` is called as `upper(TEXT)`
-  terrane.hcl:9:18 here
+    error invalid-expression: `upper` is called as `upper(TEXT)`
+      terrane.hcl:9:18 here
 
-error invalid-expression: `+` wants two numbers, these are a number and a string
-  terrane.hcl:9:18 here
+    error invalid-expression: `+` wants two numbers, these are a number and a string
+      terrane.hcl:9:18 here
 
-error invalid-expression: there is no item 5 in a list of 1
-  terrane.hcl:9:18 here
+    error invalid-expression: there is no item 5 in a list of 1
+      terrane.hcl:9:18 here
 
-error invalid-expression: `each` is known only beside `for_each`
-  terrane.hcl:9:18 here
+    error invalid-expression: `each` is known only beside `for_each`
+      terrane.hcl:9:18 here
 
-error invalid-expression: `dir` is known only in `discover`
-  terrane.hcl:9:18 here
+    error invalid-expression: `dir` is known only in `discover`
+      terrane.hcl:9:18 here
 
-error path-leaves-project: `../x` leaves the project
-  terrane.hcl:9:18 here
+    error path-leaves-project: `../x` leaves the project
+      terrane.hcl:9:18 here
 
-error missing-file: there is no file `none.txt`
-  terrane.hcl:9:18 here
-  hint: paths count from the project's root
+    error missing-file: there is no file `none.txt`
+      terrane.hcl:9:18 here
+      hint: paths count from the project's root
 
-error invalid-expression: `yamldecode` is not supported yet: use `jsondecode`
-  terrane.hcl:9:18 here
+    error invalid-expression: this is not YAML: line 2, column 1
+      terrane.hcl:9:18 here
 
-error invalid-expression: this is not JSON: line 1, column 1
-  terrane.hcl:9:18 here
+    error invalid-expression: this is not JSON: line 1, column 1
+      terrane.hcl:9:18 here
 
-error invalid-expression: this calculation has no finite result
-  terrane.hcl:9:18 here
+    error invalid-expression: this calculation has no finite result
+      terrane.hcl:9:18 here
 
-error invalid-expression: null has no parts
-  terrane.hcl:9:18 here
-"#);
+    error invalid-expression: null has no parts
+      terrane.hcl:9:18 here
+    ");
 }
 
 #[test]

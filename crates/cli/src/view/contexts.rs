@@ -1,0 +1,207 @@
+//! Where the values of a stack come from, for people and for programs. No secret is here to begin with: values are as
+//! the project file writes them.
+
+use std::collections::BTreeMap;
+
+use model::context::{Context, Hook, Origin, Origins, Source, Taken};
+use model::diagnostic::Location;
+use model::project::{Input, Stack};
+use serde_json::{Value, json};
+
+use super::look::Look;
+use super::table::Table;
+
+/// What `context show` says of a stack.
+pub fn text(stack: &Stack, origins: &Origins<'_>, base: &[String], look: Look) -> String {
+    let mut parts = vec![attached(stack, origins).render(look)];
+    for (title, entries) in [
+        ("ENV", &origins.env),
+        ("VARS", &origins.vars),
+        ("FILES", &origins.files),
+    ] {
+        parts.push(values(title, entries).render(look));
+    }
+    parts.push(hooks(origins).render(look));
+    parts.push(patterns(origins).render(look));
+    parts.retain(|part| !part.is_empty());
+    if parts.is_empty() {
+        parts.push(format!(
+            "stack `{}` has no contexts and no inputs\n",
+            stack.name
+        ));
+    }
+    parts.push(format!("every engine here also gets {}\n", base.join(", ")));
+    parts.join("\n")
+}
+
+fn attached(stack: &Stack, origins: &Origins<'_>) -> Table {
+    let mut table = Table::new(["CONTEXT", "PRIORITY", "ATTACHED BY", "AT"]).right(1);
+    for context in origins.contexts.iter().rev() {
+        table.row([
+            context.name.clone(),
+            context.priority.to_string(),
+            by(context, stack).join(", "),
+            place(&context.written.at),
+        ]);
+    }
+    table
+}
+
+fn by(context: &Context, stack: &Stack) -> Vec<String> {
+    let by = context.written.attached.get(&stack.name);
+    by.cloned().unwrap_or_default()
+}
+
+fn values(title: &str, entries: &BTreeMap<&str, Origin<'_>>) -> Table {
+    let mut table = Table::new([title, "VALUE", "FROM", "AT"]);
+    for (name, origin) in entries {
+        let mut from = from(origin.taken.source);
+        if origin.is_ignored {
+            from.push_str(", ignored: the module declares no such variable");
+        }
+        table.row([
+            (*name).to_owned(),
+            origin.taken.value.clone(),
+            from,
+            place(&origin.taken.at),
+        ]);
+        for weaker in &origin.overrides {
+            table.row([
+                "  overrides".to_owned(),
+                weaker.value.clone(),
+                self::from(weaker.source),
+                place(&weaker.at),
+            ]);
+        }
+    }
+    table
+}
+
+fn from(source: Source<'_>) -> String {
+    match source {
+        Source::Inputs => "inputs of the stack".to_owned(),
+        Source::Context(context) => format!("context `{}`", context.name),
+        Source::Passed(context, pattern) => {
+            format!("context `{}`, `pass_env` has `{pattern}`", context.name)
+        }
+    }
+}
+
+fn hooks(origins: &Origins<'_>) -> Table {
+    let mut table = Table::new(["HOOK", "RUN", "FROM", "AT"]);
+    for (context, hook) in &origins.hooks {
+        table.row([
+            hook.to_string(),
+            program(hook),
+            format!("context `{}`", context.name),
+            place(&hook.at),
+        ]);
+    }
+    table
+}
+
+/// What it runs, as far as that is known from the file.
+fn program(hook: &Hook) -> String {
+    match &hook.run {
+        Input::Known(Value::Array(words)) => {
+            let words = words.iter().filter_map(Value::as_str);
+            words.collect::<Vec<_>>().join(" ")
+        }
+        Input::Known(other) => other.to_string(),
+        Input::Expression(expression) => expression.text.clone(),
+    }
+}
+
+/// Patterns that nothing in this environment matches: the likeliest reason why a credential is missing.
+fn patterns(origins: &Origins<'_>) -> Table {
+    let mut table = Table::new(["PASS_ENV", "", "FROM", "AT"]);
+    for context in &origins.contexts {
+        for pattern in unmatched(context, origins) {
+            table.row([
+                pattern.clone(),
+                "matches nothing in your environment".to_owned(),
+                format!("context `{}`", context.name),
+                place(&context.written.pass_env_at),
+            ]);
+        }
+    }
+    table
+}
+
+fn unmatched<'a>(context: &'a Context, origins: &Origins<'_>) -> Vec<&'a String> {
+    let is_used = |pattern: &&String| {
+        let all = origins.env.values();
+        let mut all =
+            all.flat_map(|origin| std::iter::once(&origin.taken).chain(&origin.overrides));
+        all.any(|taken| match taken.source {
+            Source::Passed(by, used) => by.name == context.name && used == pattern.as_str(),
+            Source::Inputs | Source::Context(_) => false,
+        })
+    };
+    let patterns = context.pass_env.iter();
+    patterns.filter(|pattern| !is_used(pattern)).collect()
+}
+
+fn place(at: &Location) -> String {
+    if at.file.is_empty() {
+        return String::new();
+    }
+    format!("{}:{}", at.file, at.line)
+}
+
+/// The same for programs.
+pub fn document(stack: &Stack, origins: &Origins<'_>, base: &[String]) -> Value {
+    let context = |context: &&Context| {
+        json!({
+            "name": context.name,
+            "priority": context.priority,
+            "attached_by": by(context, stack),
+            "at": place(&context.written.at),
+            "pass_env_unmatched": unmatched(context, origins),
+        })
+    };
+    let hook = |(context, hook): &(&Context, &Hook)| {
+        json!({
+            "when": hook.when.word(),
+            "stage": hook.stage.word(),
+            "run": program(hook),
+            "context": context.name,
+            "timeout_seconds": hook.timeout.map(|limit| limit.as_secs()),
+            "at": place(&hook.at),
+        })
+    };
+    json!({
+        "stack": stack.name,
+        "contexts": origins.contexts.iter().rev().map(context).collect::<Vec<_>>(),
+        "env": entries(&origins.env),
+        "vars": entries(&origins.vars),
+        "files": entries(&origins.files),
+        "hooks": origins.hooks.iter().map(hook).collect::<Vec<_>>(),
+        "engine_env": base,
+    })
+}
+
+fn entries(entries: &BTreeMap<&str, Origin<'_>>) -> Value {
+    let taken = |taken: &Taken<'_>| {
+        let (from, context, pattern) = match taken.source {
+            Source::Inputs => ("inputs", None, None),
+            Source::Context(context) => ("context", Some(&context.name), None),
+            Source::Passed(context, pattern) => ("pass_env", Some(&context.name), Some(pattern)),
+        };
+        json!({
+            "value": taken.value,
+            "from": from,
+            "context": context,
+            "pattern": pattern,
+            "at": place(&taken.at),
+        })
+    };
+    let entry = |(name, origin): (&&str, &Origin<'_>)| {
+        let mut shown = taken(&origin.taken);
+        shown["overrides"] = origin.overrides.iter().map(taken).collect();
+        shown["ignored"] = origin.is_ignored.into();
+        ((*name).to_owned(), shown)
+    };
+    let entries: serde_json::Map<String, Value> = entries.iter().map(entry).collect();
+    Value::Object(entries)
+}

@@ -1,0 +1,341 @@
+//! Programs of the project that run before and after a stage, in the environment of the stack's engine.
+//!
+//! One that fails before a stage keeps it from beginning. Those after it run however it ended, and are told how. A hook
+//! holds nothing: at its time limit and at a Ctrl-C it is interrupted, then killed, and it never outlives its runner.
+//!
+//! Not here: which hooks there are (`model::context`), their values (`inputs`).
+
+use std::ffi::OsString;
+use std::fs;
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use drivers::process::{
+    ChildSpec, Environment, Exit, Running, find_program, kill_group, kill_when_gone, start,
+};
+use model::context::{HookStage, When};
+use model::masking::Mask;
+use model::run::EngineDiagnostic;
+use model::secret::Secret;
+use tokio::time::Instant;
+
+use super::inputs::{Inputs, ReadyHook};
+use super::interrupts::Interrupts;
+use super::workspace::Workspace;
+use super::{Failure, Job};
+use log::HookLog;
+
+mod log;
+mod stage;
+
+pub(super) use log::RAW;
+pub(super) use stage::{after_apply, around_part, has};
+
+/// How long a hook may take to end after it was asked to.
+const GRACE: Duration = Duration::from_secs(5);
+const TICK: Duration = Duration::from_millis(100);
+/// Of what a hook said, as much is shown with its failure.
+const SHOWN_LINES: usize = 10;
+
+/// The hooks of a run's stack, and what they run with.
+pub(super) struct Hooks<'a> {
+    job: &'a Job<'a>,
+    hooks: Vec<ReadyHook>,
+    environment: Environment,
+    mask: Mask,
+    tree: PathBuf,
+    dir: PathBuf,
+    plan: Option<PathBuf>,
+}
+
+/// How a stage ended, as `after` hooks are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    Succeeded,
+    Failed,
+    Interrupted,
+}
+
+impl Ending {
+    fn of(failure: &Failure) -> Self {
+        if failure.interrupted {
+            Self::Interrupted
+        } else {
+            Self::Failed
+        }
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::Interrupted => "interrupted",
+        }
+    }
+}
+
+impl<'a> Hooks<'a> {
+    pub(super) fn of(
+        job: &'a Job<'a>,
+        workspace: &Workspace,
+        inputs: &Inputs,
+        mask: &Mask,
+        plan: Option<PathBuf>,
+    ) -> Self {
+        Self {
+            job,
+            hooks: inputs.hooks.clone(),
+            environment: inputs.environment.clone(),
+            mask: mask.clone(),
+            tree: workspace.tree().to_owned(),
+            dir: workspace.dir.clone(),
+            plan,
+        }
+    }
+
+    /// A stage with all its hooks.
+    pub(super) async fn around<T>(
+        &self,
+        stage: HookStage,
+        work: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        let done = self.before_and(stage, work).await?;
+        self.after(stage, Ending::Succeeded).await?;
+        Ok(done)
+    }
+
+    /// A stage whose `after` hooks run now only if it fails; if it succeeds, somebody else sees to them.
+    pub(super) async fn before_and<T>(
+        &self,
+        stage: HookStage,
+        work: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        let done = match self.all(When::Before, stage, None).await {
+            Ok(()) => work.await,
+            Err(failure) => Err(failure),
+        };
+        if let Err(failure) = &done {
+            self.after_failure(stage, Ending::of(failure)).await;
+        }
+        done
+    }
+
+    /// The hooks after a stage that did not succeed: what else goes wrong is a warning.
+    pub(super) async fn after_failure(&self, stage: HookStage, ending: Ending) {
+        if let Err(also) = self.after(stage, ending).await {
+            self.job.warn(&self.mask.mask_text(&also.message));
+        }
+    }
+
+    /// The hooks after a stage. All of them run; the first that fails counts.
+    pub(super) async fn after(&self, stage: HookStage, ending: Ending) -> Result<(), Failure> {
+        self.all(When::After, stage, Some(ending)).await
+    }
+
+    async fn all(
+        &self,
+        when: When,
+        stage: HookStage,
+        ending: Option<Ending>,
+    ) -> Result<(), Failure> {
+        let mut worst = Ok(());
+        let wanted = self.hooks.iter();
+        for hook in wanted.filter(|hook| hook.when == when && hook.stage == stage) {
+            let ended = self.run(hook, ending).await;
+            match when {
+                When::Before => ended?,
+                When::After => worst = worst.and(ended),
+            }
+        }
+        worst
+    }
+
+    async fn run(&self, hook: &ReadyHook, ending: Option<Ending>) -> Result<(), Failure> {
+        let (run, stage) = (self.job.run, hook.stage.of_run());
+        let name = format!(
+            "hook {} {} of context `{}`",
+            hook.when.word(),
+            hook.stage.word(),
+            hook.context
+        );
+        let mut interrupts = self.job.interrupts.lock().await;
+        // Who wants to stop begins nothing; what is begun is cleaned up after.
+        if hook.when == When::Before && interrupts.came().await {
+            return Err(Failure::interrupted());
+        }
+        let environment = self.environment_of(hook, ending);
+        let (program, args) = self.program(hook, &environment).map_err(|failure| {
+            let message = format!("{name}: {}", failure.message);
+            Failure { message, ..failure }
+        })?;
+        let failed = |err: &dyn std::error::Error| {
+            Failure::because(&format!("could not run the {name}"), err)
+        };
+        let home = &self.job.control.home;
+        let raw = home.run_dir(run).join(RAW);
+        let mut log = HookLog::open(&raw, &home.engine_events(run, stage), &name, &self.mask)
+            .map_err(|err| failed(&err))?;
+        log.say(&format!("{name}: {}", hook.run.join(" ")));
+        let spec = ChildSpec {
+            program: &program,
+            args: &args,
+            dir: &self.dir,
+            env: &environment,
+            stdout: &raw,
+            stderr: &raw,
+            inherit: &[],
+        };
+        let mut running = start(&spec).map_err(|err| failed(&err))?;
+        let keeper = kill_when_gone(running.pid());
+        // `run cancel --kill` finds it by its number, as it finds an engine.
+        drop(fs::write(home.engine_pid(run), running.pid().to_string()));
+        let ended = supervise(&mut running, &mut interrupts, hook.limit, &mut log).await;
+        drop(fs::remove_file(home.engine_pid(run)));
+        if let Ok(keeper) = keeper {
+            keeper.ended();
+        }
+        let said = log.finish();
+        let ended = ended.map_err(|err| failed(&err))?;
+        self.judge(&name, hook, ended, &said)
+    }
+
+    fn judge(
+        &self,
+        name: &str,
+        hook: &ReadyHook,
+        ended: Ended,
+        said: &[String],
+    ) -> Result<(), Failure> {
+        let (message, interrupted) = match ended {
+            Ended::Exit(Exit::Code(0)) => return Ok(()),
+            Ended::Exit(exit) => (
+                format!("{name} failed: `{}` ended with {exit}", hook.run[0]),
+                false,
+            ),
+            Ended::TimedOut => {
+                let seconds = hook.limit.as_secs();
+                (
+                    format!("{name} failed: it did not end within {seconds} s"),
+                    false,
+                )
+            }
+            Ended::Interrupted => (format!("{name}: interrupted"), true),
+        };
+        let mut failure = Failure::new(message.clone());
+        failure.interrupted = interrupted;
+        let lines = &said[said.len().saturating_sub(SHOWN_LINES)..];
+        if !lines.is_empty() {
+            failure.diagnostics.push(EngineDiagnostic {
+                severity: "error".to_owned(),
+                summary: message,
+                detail: lines.join("\n"),
+                address: None,
+                file: None,
+                line: None,
+            });
+        }
+        Err(failure)
+    }
+
+    /// That of the engine, what the hook adds, and where it is.
+    fn environment_of(&self, hook: &ReadyHook, ending: Option<Ending>) -> Environment {
+        let (job, mut env) = (self.job, self.environment.clone());
+        for (name, value) in &hook.env {
+            env.set_secret(name.clone(), value.clone());
+        }
+        let spec = job.spec;
+        env.set("TERRANE_STACK", spec.stack.name.as_str());
+        env.set("TERRANE_TARGET", spec.target.name.as_str());
+        env.set("TERRANE_STAGE", hook.stage.word());
+        env.set("TERRANE_RUN", job.run.to_string());
+        env.set("TERRANE_CHANGE_SET", job.set.id.to_string());
+        env.set("TERRANE_ROOT", self.tree.to_string_lossy());
+        env.set(
+            "TERRANE_DESTROY",
+            if spec.destroy { "true" } else { "false" },
+        );
+        if let Some(ending) = ending {
+            env.set("TERRANE_OUTCOME", ending.word());
+        }
+        if let Some(plan) = self.plan.as_ref().filter(|plan| plan.is_file()) {
+            env.set("TERRANE_PLAN", plan.to_string_lossy());
+        }
+        env
+    }
+
+    /// A program of the project comes from the source that was planned; another is looked for in `PATH`.
+    fn program(
+        &self,
+        hook: &ReadyHook,
+        env: &Environment,
+    ) -> Result<(PathBuf, Vec<OsString>), Failure> {
+        let (name, args) = hook
+            .run
+            .split_first()
+            .ok_or_else(|| Failure::new("no program is named"))?;
+        let found = if name.contains('/') {
+            Some(self.tree.join(name)).filter(|program| program.is_file())
+        } else {
+            let path = env.get("PATH").map(Secret::expose).unwrap_or_default();
+            find_program(name, path.as_ref())
+        };
+        let program = found.ok_or_else(|| {
+            let hint = if Path::new(name).is_absolute() || !name.contains('/') {
+                "it is looked for where the run is carried out"
+            } else {
+                "programs of the project are named from its root, and Git must not ignore them"
+            };
+            Failure::new(format!("there is no program `{name}`")).hint(hint)
+        })?;
+        Ok((program, args.iter().map(OsString::from).collect()))
+    }
+}
+
+enum Ended {
+    Exit(Exit),
+    TimedOut,
+    Interrupted,
+}
+
+/// Waits for a hook, and copies what it says. The limit and the first wish to stop end it: asked first, then made to.
+async fn supervise(
+    running: &mut Running,
+    interrupts: &mut Interrupts,
+    limit: Duration,
+    log: &mut HookLog,
+) -> std::io::Result<Ended> {
+    let deadline = tokio::time::sleep_until(Instant::now() + limit);
+    let grace = tokio::time::sleep(Duration::MAX);
+    tokio::pin!(deadline, grace);
+    let mut ticks = tokio::time::interval(TICK);
+    let pid = running.pid();
+    let mut why: Option<Ended> = None;
+    loop {
+        tokio::select! {
+            exit = running.wait() => {
+                let exit = exit?;
+                if why.is_some() {
+                    // What it started may not have heard, and goes with it.
+                    kill_group(pid)?;
+                }
+                return Ok(why.unwrap_or(Ended::Exit(exit)));
+            }
+            () = interrupts.next(), if why.is_none() => {
+                why = Some(Ended::Interrupted);
+                grace.as_mut().reset(Instant::now() + GRACE);
+                running.interrupt()?;
+            }
+            () = &mut deadline, if why.is_none() => {
+                why = Some(Ended::TimedOut);
+                grace.as_mut().reset(Instant::now() + GRACE);
+                running.interrupt()?;
+            }
+            () = &mut grace, if why.is_some() => {
+                kill_group(pid)?;
+                grace.as_mut().reset(Instant::now() + GRACE);
+            }
+            _ = ticks.tick() => log.follow(),
+        }
+    }
+}

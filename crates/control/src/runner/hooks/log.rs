@@ -1,0 +1,105 @@
+//! What a hook says, in the run's log: line by line as engines write theirs, without secrets, while it runs.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use model::masking::{Mask, MaskStream};
+use serde_json::json;
+
+/// Where a hook writes, beside the run's logs; only what is copied from it stays.
+pub(in crate::runner) const RAW: &str = "hook.raw";
+
+pub(super) struct HookLog {
+    raw: PathBuf,
+    read: u64,
+    stream: MaskStream,
+    mask: Mask,
+    /// What is not a whole line yet.
+    rest: Vec<u8>,
+    file: File,
+    name: String,
+    lines: Vec<String>,
+}
+
+impl HookLog {
+    pub(super) fn open(raw: &Path, log: &Path, name: &str, mask: &Mask) -> io::Result<Self> {
+        match fs::remove_file(raw) {
+            Err(err) if err.kind() != io::ErrorKind::NotFound => return Err(err),
+            _ => {}
+        }
+        let mut options = File::options();
+        Ok(Self {
+            raw: raw.to_owned(),
+            read: 0,
+            stream: MaskStream::new(mask.clone()),
+            mask: mask.clone(),
+            rest: Vec::new(),
+            file: options.create(true).append(true).mode(0o600).open(log)?,
+            name: name.to_owned(),
+            lines: Vec::new(),
+        })
+    }
+
+    /// A line of our own.
+    pub(super) fn say(&self, words: &str) {
+        self.write(&self.mask.mask_text(words));
+    }
+
+    /// Copies what is new; what cannot be read now is read later.
+    pub(super) fn follow(&mut self) {
+        if let Ok(new) = self.new_bytes() {
+            self.rest.extend(self.stream.push(&new));
+            self.whole_lines();
+        }
+    }
+
+    /// The hook is gone: all that it said, without secrets.
+    pub(super) fn finish(mut self) -> Vec<String> {
+        self.follow();
+        let stream = std::mem::replace(&mut self.stream, MaskStream::new(Mask::default()));
+        self.rest.extend(stream.finish());
+        if !self.rest.is_empty() {
+            self.rest.push(b'\n');
+        }
+        self.whole_lines();
+        drop(fs::remove_file(&self.raw));
+        self.lines
+    }
+
+    fn new_bytes(&mut self) -> io::Result<Vec<u8>> {
+        let mut new = Vec::new();
+        let mut raw = File::open(&self.raw)?;
+        raw.seek(SeekFrom::Start(self.read))?;
+        raw.read_to_end(&mut new)?;
+        self.read += new.len() as u64;
+        Ok(new)
+    }
+
+    fn whole_lines(&mut self) {
+        let Some(end) = self.rest.iter().rposition(|byte| *byte == b'\n') else {
+            return;
+        };
+        let whole: Vec<u8> = self.rest.drain(..=end).collect();
+        for line in whole.split(|byte| *byte == b'\n') {
+            let line = String::from_utf8_lossy(line).trim_end().to_owned();
+            if !line.is_empty() {
+                self.write(&line);
+                self.lines.push(line);
+            }
+        }
+    }
+
+    fn write(&self, words: &str) {
+        let line = json!({
+            "@level": "info",
+            "@message": words,
+            "@timestamp": jiff::Timestamp::now().to_string(),
+            "hook": self.name,
+            "type": "log",
+        });
+        // A line that cannot be written now is not worth a failure.
+        drop(writeln!(&self.file, "{line}"));
+    }
+}

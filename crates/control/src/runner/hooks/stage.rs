@@ -1,0 +1,83 @@
+//! Hooks around the stages after an apply, and after the apply itself: carried out again if their runner is lost, and
+//! a run whose hooks failed there is applied, not done.
+
+use std::future::Future;
+
+use model::context::{HookStage, When};
+use model::masking::Mask;
+use model::run::{RunEvent, RunSpec, Stage};
+use serde_json::json;
+
+use super::{Ending, Hooks};
+use crate::runner::inputs::for_hooks;
+use crate::runner::workspace::{Scratch, Workspace};
+use crate::runner::{Failure, Job, failed};
+
+/// Whether the stack has hooks there.
+pub(in crate::runner) fn has(spec: &RunSpec, stage: Stage, when: Option<When>) -> bool {
+    let stage = HookStage::around(stage);
+    let hooks = spec.contexts.iter().flat_map(|context| &context.hooks);
+    let mut wanted = hooks.filter(|hook| hook.stage == stage);
+    wanted.any(|hook| when.is_none_or(|when| hook.when == when))
+}
+
+/// A stage after the apply with its hooks.
+pub(in crate::runner) async fn around_part<T>(
+    job: &Job<'_>,
+    stage: Stage,
+    workspace: Option<&mut Workspace>,
+    work: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    let Some(workspace) = workspace.filter(|_| has(job.spec, stage, None)) else {
+        return work.await;
+    };
+    let stage = HookStage::around(stage);
+    let (hooks, scratch) = prepare(job, workspace).await?;
+    let done = hooks.around(stage, work).await;
+    scratch.remove();
+    done.map_err(|failure| failure.masked(&hooks.mask))
+}
+
+/// What hooks need that run without an engine of their stage.
+async fn prepare<'a>(
+    job: &'a Job<'a>,
+    workspace: &mut Workspace,
+) -> Result<(Hooks<'a>, Scratch), Failure> {
+    let values = for_hooks(job).await?;
+    let scratch = Scratch::open(job)?;
+    scratch.write_hidden(&values.hidden)?;
+    workspace.mount(&values.files)?;
+    let hooks = Hooks {
+        job,
+        hooks: values.hooks,
+        environment: values.environment,
+        mask: Mask::new(&values.hidden),
+        tree: workspace.tree().to_owned(),
+        dir: workspace.dir.clone(),
+        plan: None,
+    };
+    Ok((hooks, scratch))
+}
+
+/// The hooks after an apply that went well.
+pub(in crate::runner) async fn after_apply(job: &Job<'_>) -> RunEvent {
+    let stage = Stage::Applying;
+    let mut workspace = match Workspace::prepare(job).await {
+        Ok(workspace) => workspace,
+        Err(failure) => return failed(failure, stage, None, &Mask::default()),
+    };
+    let ended = async {
+        let (hooks, scratch) = prepare(job, &mut workspace).await?;
+        let done = hooks.after(HookStage::Apply, Ending::Succeeded).await;
+        scratch.remove();
+        done.map_err(|failure| failure.masked(&hooks.mask))
+    };
+    match ended.await {
+        Ok(()) => RunEvent::StageFinished {
+            part: stage,
+            report: json!({ "summary": "hooks done", "details": null }),
+            then: job.first_stage(),
+        },
+        Err(failure) => failed(failure, stage, None, &Mask::default()),
+    }
+}

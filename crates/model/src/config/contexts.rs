@@ -1,0 +1,241 @@
+//! What `context` blocks become, and the checks that need nothing else.
+//!
+//! Not here: which stacks get which, and whether they agree (`attach`).
+
+use std::collections::BTreeMap;
+
+use hcl_edit::structure::Block as HclBlock;
+
+use super::kinds;
+use super::paths;
+use super::project::Item;
+use super::reader::{Field, Fields, Item as Entry, Reader, Scope};
+use super::schema::{CONTEXT, HOOK};
+use super::shape::head;
+use super::value::Val;
+use crate::context::{Context, Hook, HookStage, Kind, When, Written};
+use crate::diagnostic::{Finding, Location};
+use crate::project::Input;
+use crate::tree::ReadFailure;
+
+/// A context with what the checks need besides.
+pub(crate) struct ContextDraft {
+    pub(crate) context: Context,
+    pub(crate) autoattach_at: Location,
+    /// The patterns of `pass_env`.
+    pub(crate) passed: Vec<globset::GlobMatcher>,
+}
+
+pub(crate) fn read_context(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scope) -> ContextDraft {
+    let mut scope = scope.clone();
+    scope.late_names = true;
+    let fields = reader.fields(item.source, item.block, &CONTEXT, &scope);
+    let mut written = Written {
+        at: item.at(),
+        autoattach: fields.texts("autoattach"),
+        ..Written::default()
+    };
+    let mut bundle = |reader: &mut Reader<'_>, kind: Kind| -> BTreeMap<String, Input> {
+        let items = fields
+            .get(kind.word())
+            .map_or(&[][..], |field| &field.items);
+        let mut bundle = BTreeMap::new();
+        for entry in items {
+            let at = item.source.location(entry.key_at.clone());
+            let Some(name) = name_of(reader, kind, entry, &at, &bundle) else {
+                continue;
+            };
+            written.entries.insert((kind, name.clone()), at);
+            bundle.insert(name, entry.input(&scope.names));
+        }
+        bundle
+    };
+    let env = bundle(reader, Kind::Env);
+    let vars = bundle(reader, Kind::Vars);
+    let files = bundle(reader, Kind::Files);
+    let place = |field: Option<&Field>| {
+        field.map_or_else(|| item.at(), |field| item.source.location(field.at.clone()))
+    };
+    let pass_env_at = place(fields.get("pass_env"));
+    pass_env(reader, &fields, &pass_env_at);
+    written.pass_env_at = pass_env_at;
+    let hooks = item.block.body.get_blocks(HOOK.word);
+    ContextDraft {
+        passed: fields
+            .texts("pass_env")
+            .iter()
+            .filter_map(|glob| kinds::compile_glob(glob).ok())
+            .collect(),
+        autoattach_at: place(fields.get("autoattach")),
+        context: Context {
+            name: item.name().to_owned(),
+            priority: fields.integer("priority").unwrap_or(0),
+            env,
+            pass_env: fields.texts("pass_env"),
+            vars,
+            files,
+            hooks: hooks
+                .filter_map(|block| hook(reader, item, block, &scope))
+                .collect(),
+            written,
+        },
+    }
+}
+
+/// The name of an entry in its one form, if it is a good one.
+fn name_of(
+    reader: &mut Reader<'_>,
+    kind: Kind,
+    entry: &Entry,
+    at: &Location,
+    others: &BTreeMap<String, Input>,
+) -> Option<String> {
+    match kind {
+        Kind::Vars => {}
+        Kind::Env => variable(reader, entry, at),
+        Kind::Files => return file(reader, entry, at, others),
+    }
+    Some(entry.key.clone())
+}
+
+/// An environment holds strings, under names a shell would take.
+fn variable(reader: &mut Reader<'_>, entry: &Entry, at: &Location) {
+    let key = &entry.key;
+    let is_letter = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
+    if key.is_empty() || !key.bytes().all(is_letter) {
+        let message = format!("`{key}` is not the name of an environment variable");
+        let finding = Finding::error("invalid-name", message);
+        reader.findings.push(finding.at(at.clone(), "this name"));
+    }
+    if matches!(entry.val, Val::List(_) | Val::Object(_) | Val::Null) {
+        let what = entry.val.what();
+        let message = format!("the environment holds strings, `{key}` is {what}");
+        let finding = Finding::error("wrong-type", message);
+        reader.findings.push(finding.at(at.clone(), "this entry"));
+    }
+}
+
+/// A file lies below the stack's directory, and is neither the engine's own nor a part of the module.
+fn file(
+    reader: &mut Reader<'_>,
+    entry: &Entry,
+    at: &Location,
+    others: &BTreeMap<String, Input>,
+) -> Option<String> {
+    let key = &entry.key;
+    let mut refuse = |code, message: String, hint: Option<&str>| {
+        let mut finding = Finding::error(code, message).at(at.clone(), "this file");
+        finding.hint = hint.map(str::to_owned);
+        reader.findings.push(finding);
+        None
+    };
+    if key.split(['/', '\\']).any(|part| part == "..") {
+        let message = format!("`{key}` leaves the stack's directory");
+        let hint = "files of a context count from the directory of the stack that gets it";
+        return refuse("path-leaves-project", message, Some(hint));
+    }
+    let path = match paths::normalize(key) {
+        Ok(path) if path.is_empty() => {
+            return refuse("invalid-name", format!("`{key}` names no file"), None);
+        }
+        Ok(path) => path,
+        Err(_) => {
+            let message =
+                format!("`{key}` is an absolute path: files count from the stack's directory");
+            return refuse("path-leaves-project", message, None);
+        }
+    };
+    if let Some(whose) = reserved(&path) {
+        let message = format!("a context cannot give the file `{key}`: {whose}");
+        return refuse("reserved-file", message, None);
+    }
+    if others.contains_key(&path) {
+        return refuse("duplicate-name", format!("`{key}` is given twice"), None);
+    }
+    if !matches!(entry.val, Val::Text(_) | Val::Unknown) {
+        let what = entry.val.what();
+        return refuse(
+            "wrong-type",
+            format!("a file holds text, `{key}` is {what}"),
+            None,
+        );
+    }
+    Some(path)
+}
+
+/// Whose a file is that no context may give.
+fn reserved(path: &str) -> Option<&'static str> {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let is_engines = path.split('/').any(|part| part == ".terraform")
+        || name == ".terraform.lock.hcl"
+        || name == ".terraform.initialised"
+        || name.contains(".tfstate");
+    let module = [".tf", ".tofu", ".tf.json", ".tofu.json"];
+    if is_engines {
+        Some("it is the engine's own")
+    } else if module.iter().any(|end| name.ends_with(end)) {
+        Some("it would be a part of the module, which comes from the source alone")
+    } else {
+        None
+    }
+}
+
+fn pass_env(reader: &mut Reader<'_>, fields: &Fields, at: &Location) {
+    for pattern in fields.texts("pass_env") {
+        if let Err(message) = kinds::compile_glob(&pattern) {
+            let finding = Finding::error("invalid-value", message);
+            reader.findings.push(finding.at(at.clone(), "in this list"));
+        }
+    }
+}
+
+fn hook(reader: &mut Reader<'_>, item: Item<'_>, block: &HclBlock, scope: &Scope) -> Option<Hook> {
+    let mut labels = block.labels.iter().map(|label| label.as_str());
+    let when = When::from_word(labels.next()?)?;
+    let stage = HookStage::from_word(labels.next()?)?;
+    let fields = reader.fields(item.source, block, &HOOK, scope);
+    let run = fields.get("run")?;
+    program(reader, item, run);
+    let mut env = BTreeMap::new();
+    for entry in fields.get("env").map_or(&[][..], |field| &field.items) {
+        variable(reader, entry, &item.source.location(entry.key_at.clone()));
+        env.insert(entry.key.clone(), entry.input(&scope.names));
+    }
+    Some(Hook {
+        when,
+        stage,
+        run: run.input(item.source, &scope.names),
+        env,
+        timeout: fields.text("timeout").and_then(kinds::duration),
+        at: item.source.location(head(block)),
+    })
+}
+
+/// A program of the project must be there; one that is looked for in `PATH` is looked for when it runs.
+fn program(reader: &mut Reader<'_>, item: Item<'_>, run: &Field) {
+    let at = item.source.location(run.at.clone());
+    let Val::List(words) = &run.val else {
+        return;
+    };
+    let Some(first) = words.first() else {
+        let finding = Finding::error("invalid-value", "`run` names no program");
+        reader.findings.push(finding.at(at, "an empty list"));
+        return;
+    };
+    let Some(name) = first.as_text().filter(|name| name.contains('/')) else {
+        return;
+    };
+    if name.starts_with('/') {
+        return;
+    }
+    let finding = match paths::normalize(name) {
+        Err(leaves) => Finding::error("path-leaves-project", leaves.to_string()),
+        Ok(path) if matches!(reader.tree.read(&path), Err(ReadFailure::Missing)) => {
+            let message = format!("there is no program `{name}`");
+            let hint = "programs of the project are named from its root: `./scripts/login.sh`";
+            Finding::error("missing-file", message).hint(hint)
+        }
+        Ok(_) => return,
+    };
+    reader.findings.push(finding.at(at, "run here"));
+}

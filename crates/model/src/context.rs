@@ -1,0 +1,251 @@
+//! A named bundle of what stacks get from outside their modules: environment, variables, files, and programs that run
+//! around stages.
+//!
+//! Not here: reading the blocks (`config::contexts`), which stacks get which (`config::attach`), where a stack's values
+//! come from in the end (`context::origin`).
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::diagnostic::Location;
+use crate::ids::StackName;
+use crate::project::Input;
+use crate::run::Stage;
+
+mod origin;
+
+pub use origin::{Origin, Origins, Source, Taken};
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Context {
+    pub name: String,
+    pub priority: i64,
+    pub env: BTreeMap<String, Input>,
+    /// Names or globs taken over from the caller's environment.
+    pub pass_env: Vec<String>,
+    pub vars: BTreeMap<String, Input>,
+    /// Written into the stack's directory with mode 0600, by path from there.
+    pub files: BTreeMap<String, Input>,
+    /// In the order they were written.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hooks: Vec<Hook>,
+    #[serde(skip)]
+    pub written: Written,
+}
+
+/// Where a context stands and how it came to its stacks: says nothing of what it means.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Written {
+    pub at: Location,
+    pub pass_env_at: Location,
+    /// Its selectors.
+    pub autoattach: Vec<String>,
+    /// Of each stack that has it, what attached it: a selector, or `contexts` of the stack.
+    pub attached: BTreeMap<StackName, Vec<String>>,
+    /// Where each entry stands.
+    pub entries: BTreeMap<(Kind, String), Location>,
+}
+
+/// What an entry of a context is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    Env,
+    Vars,
+    Files,
+}
+
+impl Kind {
+    pub const ALL: [Self; 3] = [Self::Env, Self::Vars, Self::Files];
+
+    /// As it is written.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Env => "env",
+            Self::Vars => "vars",
+            Self::Files => "files",
+        }
+    }
+}
+
+impl Context {
+    pub fn entries(&self, kind: Kind) -> &BTreeMap<String, Input> {
+        match kind {
+            Kind::Env => &self.env,
+            Kind::Vars => &self.vars,
+            Kind::Files => &self.files,
+        }
+    }
+
+    pub fn entry_at(&self, kind: Kind, name: &str) -> Location {
+        let at = self.written.entries.get(&(kind, name.to_owned()));
+        at.cloned().unwrap_or_default()
+    }
+
+    /// Every value in it.
+    pub fn inputs(&self) -> impl Iterator<Item = &Input> {
+        let entries = Kind::ALL.into_iter();
+        let entries = entries.flat_map(|kind| self.entries(kind).values());
+        entries.chain(self.hooks.iter().flat_map(Hook::inputs))
+    }
+
+    pub fn inputs_mut(&mut self) -> impl Iterator<Item = &mut Input> {
+        let entries = [&mut self.env, &mut self.vars, &mut self.files].into_iter();
+        let entries = entries.flat_map(BTreeMap::values_mut);
+        entries.chain(self.hooks.iter_mut().flat_map(Hook::inputs_mut))
+    }
+
+    /// The same, wherever it stands.
+    #[must_use]
+    pub fn without_places(&self) -> Self {
+        let mut context = self.clone();
+        context.written = Written::default();
+        for hook in &mut context.hooks {
+            hook.at = Location::default();
+        }
+        context
+    }
+}
+
+/// A program that runs before or after a stage.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Hook {
+    pub when: When,
+    pub stage: HookStage,
+    /// Program and arguments.
+    pub run: Input,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, Input>,
+    pub timeout: Option<Duration>,
+    #[serde(skip)]
+    pub at: Location,
+}
+
+impl Hook {
+    fn inputs(&self) -> impl Iterator<Item = &Input> {
+        std::iter::once(&self.run).chain(self.env.values())
+    }
+
+    fn inputs_mut(&mut self) -> impl Iterator<Item = &mut Input> {
+        std::iter::once(&mut self.run).chain(self.env.values_mut())
+    }
+}
+
+/// `before "plan"`.
+impl fmt::Display for Hook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.when.word(), self.stage.word())
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum When {
+    Before,
+    After,
+}
+
+impl When {
+    pub(crate) const WORDS: &'static [&'static str] = &["before", "after"];
+
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Before => "before",
+            Self::After => "after",
+        }
+    }
+
+    pub(crate) fn from_word(word: &str) -> Option<Self> {
+        [Self::Before, Self::After]
+            .into_iter()
+            .find(|when| when.word() == word)
+    }
+}
+
+/// What a hook may stand around.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum HookStage {
+    Init,
+    Plan,
+    Apply,
+    Publish,
+    Bootstrap,
+    Verify,
+}
+
+impl HookStage {
+    pub const ALL: [Self; 6] = [
+        Self::Init,
+        Self::Plan,
+        Self::Apply,
+        Self::Publish,
+        Self::Bootstrap,
+        Self::Verify,
+    ];
+    pub(crate) const WORDS: &'static [&'static str] =
+        &["init", "plan", "apply", "publish", "bootstrap", "verify"];
+
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Init => "init",
+            Self::Plan => "plan",
+            Self::Apply => "apply",
+            Self::Publish => "publish",
+            Self::Bootstrap => "bootstrap",
+            Self::Verify => "verify",
+        }
+    }
+
+    pub(crate) fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|stage| stage.word() == word)
+    }
+
+    /// The stage of a run that it belongs to.
+    pub fn of_run(self) -> Stage {
+        match self {
+            Self::Init => Stage::Preparing,
+            Self::Plan => Stage::Planning,
+            Self::Apply => Stage::Applying,
+            Self::Publish => Stage::Publishing,
+            Self::Bootstrap => Stage::Bootstrapping,
+            Self::Verify => Stage::Verifying,
+        }
+    }
+
+    pub fn around(stage: Stage) -> Self {
+        match stage {
+            Stage::Preparing => Self::Init,
+            Stage::Planning => Self::Plan,
+            Stage::Applying => Self::Apply,
+            Stage::Publishing => Self::Publish,
+            Stage::Bootstrapping => Self::Bootstrap,
+            Stage::Verifying => Self::Verify,
+        }
+    }
+}
+
+/// The hooks of a stage in the order they run: `before` as the contexts add up, weakest first; `after` the other way
+/// round, so that who came last goes first.
+pub fn hooks_around<'a>(
+    contexts: &[&'a Context],
+    when: When,
+    stage: HookStage,
+) -> Vec<(&'a Context, &'a Hook)> {
+    let all = contexts
+        .iter()
+        .copied()
+        .flat_map(|context| context.hooks.iter().map(move |hook| (context, hook)));
+    let mut hooks: Vec<_> = all
+        .filter(|(_, hook)| hook.when == when && hook.stage == stage)
+        .collect();
+    match when {
+        When::Before => hooks,
+        When::After => {
+            hooks.reverse();
+            hooks
+        }
+    }
+}

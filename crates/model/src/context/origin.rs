@@ -1,0 +1,155 @@
+//! Where each value of a stack comes from, and what it overrides. Values are shown as they are written: a secret is its
+//! reference.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::{Context, Hook, HookStage, Kind, When, hooks_around};
+use crate::diagnostic::Location;
+use crate::module::Module;
+use crate::project::{Input, Project, Stack};
+
+/// Everything that a stack gets, by name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Origins<'a> {
+    /// Weakest first.
+    pub contexts: Vec<&'a Context>,
+    pub env: BTreeMap<&'a str, Origin<'a>>,
+    pub vars: BTreeMap<&'a str, Origin<'a>>,
+    pub files: BTreeMap<&'a str, Origin<'a>>,
+    /// In the order they run, stage by stage.
+    pub hooks: Vec<(&'a Context, &'a Hook)>,
+}
+
+/// One value: the strongest of those that were given.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Origin<'a> {
+    pub taken: Taken<'a>,
+    /// The strongest first.
+    pub overrides: Vec<Taken<'a>>,
+    /// Of a variable that the module does not declare.
+    pub is_ignored: bool,
+}
+
+/// One of the values that were given for a name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Taken<'a> {
+    pub source: Source<'a>,
+    pub value: String,
+    pub at: Location,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Source<'a> {
+    /// The stack's own `inputs`.
+    Inputs,
+    Context(&'a Context),
+    /// `pass_env` of a context: this pattern of it.
+    Passed(&'a Context, &'a str),
+}
+
+impl<'a> Origins<'a> {
+    /// `caller` are the names in the environment of whoever asks: those that `pass_env` may match.
+    /// `module` is the stack's root module, if it could be read.
+    pub fn of(
+        project: &'a Project,
+        stack: &'a Stack,
+        module: Option<&Module>,
+        caller: &'a [String],
+        matches: fn(&str, &str) -> bool,
+    ) -> Self {
+        let names = stack.contexts.iter();
+        let contexts: Vec<&Context> = names
+            .filter_map(|name| project.contexts.get(name))
+            .collect();
+        let mut origins = Self {
+            env: BTreeMap::new(),
+            vars: BTreeMap::new(),
+            files: BTreeMap::new(),
+            hooks: hooks(&contexts),
+            contexts,
+        };
+        for context in origins.contexts.clone() {
+            for name in caller {
+                let mut patterns = context.pass_env.iter();
+                if let Some(pattern) = patterns.find(|pattern| matches(pattern, name)) {
+                    let taken = Taken {
+                        source: Source::Passed(context, pattern),
+                        value: "(from the caller)".to_owned(),
+                        at: context.written.pass_env_at.clone(),
+                    };
+                    put(&mut origins.env, name, taken);
+                }
+            }
+            for kind in Kind::ALL {
+                let map = match kind {
+                    Kind::Env => &mut origins.env,
+                    Kind::Vars => &mut origins.vars,
+                    Kind::Files => &mut origins.files,
+                };
+                for (name, input) in context.entries(kind) {
+                    let taken = Taken {
+                        source: Source::Context(context),
+                        value: as_written(input, kind),
+                        at: context.entry_at(kind, name),
+                    };
+                    put(map, name, taken);
+                }
+            }
+        }
+        for (name, input) in &stack.inputs {
+            let taken = Taken {
+                source: Source::Inputs,
+                value: as_written(input, Kind::Vars),
+                at: stack.inputs_at.get(name).cloned().unwrap_or_default(),
+            };
+            put(&mut origins.vars, name, taken);
+        }
+        if let Some(module) = module.filter(|module| module.is_complete) {
+            for (name, origin) in &mut origins.vars {
+                origin.is_ignored = !module.variables.contains_key(*name);
+            }
+        }
+        origins
+    }
+}
+
+fn put<'a>(map: &mut BTreeMap<&'a str, Origin<'a>>, name: &'a str, taken: Taken<'a>) {
+    match map.get_mut(name) {
+        Some(origin) => {
+            let before = std::mem::replace(&mut origin.taken, taken);
+            origin.overrides.insert(0, before);
+        }
+        None => {
+            let origin = Origin {
+                taken,
+                overrides: Vec::new(),
+                is_ignored: false,
+            };
+            map.insert(name, origin);
+        }
+    }
+}
+
+fn hooks<'a>(contexts: &[&'a Context]) -> Vec<(&'a Context, &'a Hook)> {
+    let mut all = Vec::new();
+    for stage in HookStage::ALL {
+        for when in [When::Before, When::After] {
+            all.extend(hooks_around(contexts, when, stage));
+        }
+    }
+    all
+}
+
+/// A value as the project file has it; of a file only how long it is.
+fn as_written(input: &Input, kind: Kind) -> String {
+    match (input, kind) {
+        (Input::Known(Value::String(text)), Kind::Files) => format!("{} bytes", text.len()),
+        (Input::Known(value), _) => value.to_string(),
+        (Input::Expression(expression), _) => {
+            let words: Vec<&str> = expression.text.split_whitespace().collect();
+            words.join(" ")
+        }
+    }
+}
