@@ -60,7 +60,7 @@ variable_start = "#{"
 variable_end = "}#"
 "##;
 
-const TEMPLATE: &str = r##"#| number NUMBER #|
+const TEMPLATE: &str = r"#| number NUMBER #|
 #% macro line(node) %##{ node.name }# #{ node.address }##% endmacro %#
 cluster: #{ cluster_name | upper }#
 number: NUMBER
@@ -77,7 +77,7 @@ nodes:
 #% endfor %#
 controllers: #{ nodes | selectattr('controller') | map(attribute='name') | join(', ') }#
 memory: #{ nodes | sum(attribute='memory') }#
-"##;
+";
 
 struct Options {
     terrane: PathBuf,

@@ -107,7 +107,7 @@ impl Bench {
         let words = ["secret", "decrypt", "--json"].into_iter();
         let words: Vec<&str> = words.chain(names.iter().map(String::as_str)).collect();
         let said = self.run(&self.terrane, &words)?;
-        let lines = said.iter().filter(|byte| **byte == b'\n').count();
+        let lines = said.split_inclusive(|byte| *byte == b'\n').count();
         if lines == names.len() {
             return Ok(());
         }

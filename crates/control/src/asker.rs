@@ -64,7 +64,7 @@ pub enum GatherError {
     Secret {
         stack: String,
         reference: String,
-        source: SecretError,
+        source: Box<SecretError>,
     },
 }
 
@@ -260,7 +260,7 @@ impl Asker {
         let failed = |source| GatherError::Secret {
             stack: stack.to_owned(),
             reference: reference.to_owned(),
-            source,
+            source: Box::new(source),
         };
         let parsed = reference.parse::<Reference>().map_err(failed)?;
         // Where its service is, and who asks.

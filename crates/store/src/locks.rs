@@ -203,19 +203,17 @@ impl Tx {
             return Ok(epoch);
         }
         // Most states that are locked are there already: the first lock of one is what takes longer.
-        let now = match self.state_get(state).await.map_err(failed)? {
-            Some(row) => row,
-            None => {
-                self.state_insert(state).await.map_err(failed_db)?;
-                self.state_hold(state).await.map_err(failed_db)?;
-                let taken = self.lock_take(state, want).await;
-                if let Some(epoch) = taken.map_err(failed)? {
-                    return Ok(epoch);
-                }
-                let row = self.state_get(state).await.map_err(failed)?;
-                row.ok_or_else(|| failed(StoreError::Interrupted))?
+        let mut now = self.state_get(state).await.map_err(failed)?;
+        if now.is_none() {
+            self.state_insert(state).await.map_err(failed_db)?;
+            self.state_hold(state).await.map_err(failed_db)?;
+            let taken = self.lock_take(state, want).await;
+            if let Some(epoch) = taken.map_err(failed)? {
+                return Ok(epoch);
             }
-        };
+            now = self.state_get(state).await.map_err(failed)?;
+        }
+        let now = now.ok_or_else(|| failed(StoreError::Interrupted))?;
         let ended = self.lock_has_ended(now.id, &info.id).await;
         let ended = ended.map_err(failed_db)?;
         let state = state.clone();

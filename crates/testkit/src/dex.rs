@@ -1,4 +1,4 @@
-//! dex for tests: an OpenID provider, one for each test process, with two clients.
+//! dex for tests: a provider of sign-ins, one for each test process, with two clients.
 
 use std::collections::BTreeMap;
 use std::fs;

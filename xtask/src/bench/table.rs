@@ -145,6 +145,9 @@ fn bars(report: &Report) -> Vec<Bar> {
     bars
 }
 
+/// What is measured, and where its samples are.
+type Row = (&'static str, fn(&Figures) -> &[Sample]);
+
 /// What runs cost beside their engines, as measured.
 fn figures_table(runs: &Runs) -> String {
     let mut text = format!(
@@ -152,7 +155,7 @@ fn figures_table(runs: &Runs) -> String {
          | | few | {} |\n|---|---:|---:|\n",
         runs.stacks, runs.stored
     );
-    let rows: [(&str, fn(&Figures) -> &[Sample]); 3] = [
+    let rows: [Row; 3] = [
         ("nothing changed, wall", |seen| &seen.unchanged),
         ("until the first engine, nothing changed", |seen| {
             &seen.first_engine

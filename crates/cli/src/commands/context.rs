@@ -2,6 +2,7 @@
 
 use control::asker::{engine_names, matches_name};
 use model::context::Origins;
+use model::ids::StackName;
 use model::project::Project;
 use serde_json::json;
 
@@ -93,7 +94,7 @@ fn list(project: &Project, global: &Global, process: &Process) -> Result<ExitSta
             .written
             .attached
             .keys()
-            .map(|it| it.as_str())
+            .map(StackName::as_str)
             .collect();
         let attaches = match context.written.autoattach.as_slice() {
             [] => "those that name it".to_owned(),

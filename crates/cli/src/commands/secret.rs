@@ -198,7 +198,7 @@ fn set(
     let value = match &args.value_file {
         Some(path) => {
             let text = std::fs::read_to_string(process.cwd.join(path)).map_err(|err| {
-                CommandError::because(&format!("could not read `{}`", path.display()), &err)
+                CommandError::because(format!("could not read `{}`", path.display()), &err)
             })?;
             Secret::new(text)
         }

@@ -203,11 +203,13 @@ fn difference(file: &RenderedFile, look: Look) -> String {
         if std::mem::take(&mut is_gap) && !out.is_empty() {
             out.push_str("      …\n");
         }
-        out.push_str(&match line {
-            Line::Same(line) => format!("        {}\n", clean(line)),
-            Line::Old(line) => look.paint(Ink::Remove, &format!("      - {}", clean(line))) + "\n",
-            Line::New(line) => look.paint(Ink::Add, &format!("      + {}", clean(line))) + "\n",
-        });
+        let line = match line {
+            Line::Same(line) => format!("        {}", clean(line)),
+            Line::Old(line) => look.paint(Ink::Remove, &format!("      - {}", clean(line))),
+            Line::New(line) => look.paint(Ink::Add, &format!("      + {}", clean(line))),
+        };
+        out.push_str(&line);
+        out.push('\n');
     }
     out
 }

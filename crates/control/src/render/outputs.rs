@@ -56,7 +56,7 @@ pub(super) async fn make(
         })
         .collect();
     let texts = Texts {
-        texts,
+        data: texts,
         templates: &sources,
         dir: &render.templates,
     };
@@ -421,14 +421,14 @@ fn finding(err: &TemplateError, render: &Render) -> Finding {
 
 /// Where findings find their excerpts.
 struct Texts<'t> {
-    texts: BTreeMap<String, String>,
+    data: BTreeMap<String, String>,
     templates: &'t BTreeMap<String, String>,
     dir: &'t str,
 }
 
 impl Texts<'_> {
     fn of(&self, findings: &[Finding]) -> BTreeMap<String, String> {
-        let mut all = self.texts.clone();
+        let mut all = self.data.clone();
         for place in findings.iter().flat_map(|finding| &finding.places) {
             let file = &place.at.file;
             let below = file

@@ -55,7 +55,7 @@ pub(super) async fn carry_out(job: &Job<'_>, stage: Stage) -> RunEvent {
             }
         }
     };
-    let ended = hooks::around_part(job, stage, workspace.as_mut(), work).await;
+    let ended = hooks::around_part(job, stage, workspace.as_mut(), Box::pin(work)).await;
     match ended {
         Ok(report) => {
             let later = |next: &&Stage| **next > stage;

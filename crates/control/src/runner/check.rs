@@ -69,15 +69,14 @@ async fn keeps_contracts(
         .iter()
         .map(|(name, it)| (name.clone(), it.value.clone()))
         .collect();
-    let planned = match shown {
-        Some(shown) => contract::planned(shown)
-            .map_err(|err| Failure::because("could not understand the plan", &err))?,
-        None => {
-            let sensitive = known.iter().filter(|(_, it)| it.sensitive);
-            Planned {
-                sensitive: sensitive.map(|(name, _)| name.clone()).collect(),
-                ..Planned::known(before.clone())
-            }
+    let planned = if let Some(shown) = shown {
+        contract::planned(shown)
+            .map_err(|err| Failure::because("could not understand the plan", &err))?
+    } else {
+        let sensitive = known.iter().filter(|(_, it)| it.sensitive);
+        Planned {
+            sensitive: sensitive.map(|(name, _)| name.clone()).collect(),
+            ..Planned::known(before.clone())
         }
     };
     let breaks = contracts::check_plan(PlanCheck {

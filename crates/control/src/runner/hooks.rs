@@ -41,7 +41,7 @@ const SHOWN_LINES: usize = 10;
 /// The hooks of a run's stack, and what they run with.
 pub(super) struct Hooks<'a> {
     job: &'a Job<'a>,
-    hooks: Vec<ReadyHook>,
+    ready: Vec<ReadyHook>,
     environment: Environment,
     mask: Mask,
     tree: PathBuf,
@@ -85,7 +85,7 @@ impl<'a> Hooks<'a> {
     ) -> Self {
         Self {
             job,
-            hooks: inputs.hooks.clone(),
+            ready: inputs.hooks.clone(),
             environment: inputs.environment.clone(),
             mask: mask.clone(),
             tree: workspace.tree().to_owned(),
@@ -105,20 +105,24 @@ impl<'a> Hooks<'a> {
         Ok(done)
     }
 
-    /// A stage whose `after` hooks run now only if it fails; if it succeeds, somebody else sees to them.
-    pub(super) async fn before_and<T>(
+    /// A stage whose `after` hooks run now only if it fails; if it succeeds, somebody else sees to them. Its work is
+    /// boxed as it comes: it is large, and would be carried on the stack by whoever waits.
+    pub(super) fn before_and<T>(
         &self,
         stage: HookStage,
         work: impl Future<Output = Result<T, Failure>>,
-    ) -> Result<T, Failure> {
-        let done = match self.all(When::Before, stage, None).await {
-            Ok(()) => work.await,
-            Err(failure) => Err(failure),
-        };
-        if let Err(failure) = &done {
-            self.after_failure(stage, Ending::of(failure)).await;
+    ) -> impl Future<Output = Result<T, Failure>> {
+        let work = Box::pin(work);
+        async move {
+            let done = match self.all(When::Before, stage, None).await {
+                Ok(()) => work.await,
+                Err(failure) => Err(failure),
+            };
+            if let Err(failure) = &done {
+                self.after_failure(stage, Ending::of(failure)).await;
+            }
+            done
         }
-        done
     }
 
     /// The hooks after a stage that did not succeed: what else goes wrong is a warning.
@@ -140,7 +144,7 @@ impl<'a> Hooks<'a> {
         ending: Option<Ending>,
     ) -> Result<(), Failure> {
         let mut worst = Ok(());
-        let wanted = self.hooks.iter();
+        let wanted = self.ready.iter();
         for hook in wanted.filter(|hook| hook.when == when && hook.stage == stage) {
             let ended = self.run(hook, ending).await;
             match when {

@@ -16,6 +16,15 @@ pub struct ReadDataError {
     pub problem: String,
 }
 
+impl ReadDataError {
+    pub(super) fn new(at: Location, problem: impl Into<String>) -> Self {
+        Self {
+            at,
+            problem: problem.into(),
+        }
+    }
+}
+
 /// Reads YAML, TOML or JSON by the ending of the file's name; `None` for another.
 pub fn read_data(file: &str, text: &str) -> Option<Result<Node, ReadDataError>> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -75,13 +84,6 @@ impl<'t> Places<'t> {
             column: column + 1,
             start,
             end: end.max(start),
-        }
-    }
-
-    pub(super) fn problem(&self, at: Location, problem: impl Into<String>) -> ReadDataError {
-        ReadDataError {
-            at,
-            problem: problem.into(),
         }
     }
 }

@@ -10,7 +10,7 @@ pub(super) fn read(places: &Places<'_>) -> Result<Node, ReadDataError> {
         let span = err.span().unwrap_or(0..0);
         // Its message quotes nothing of the text.
         let problem = format!("this is not TOML: {}", err.message());
-        places.problem(places.at(span.start, span.end), problem)
+        ReadDataError::new(places.at(span.start, span.end), problem)
     })?;
     Ok(Node::new(map(places, table.get_ref()), places.at(0, 0)))
 }

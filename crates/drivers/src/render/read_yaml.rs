@@ -31,10 +31,9 @@ pub(super) fn read(places: &Places<'_>, plain: Plain) -> Result<Node, ReadDataEr
             column: err.column().max(1),
             ..Location::default()
         };
-        return Err(places.problem(at, "this is not JSON"));
+        return Err(ReadDataError::new(at, "this is not JSON"));
     }
     let mut reader = Reader {
-        places,
         plain,
         frames: Vec::new(),
         anchors: HashMap::new(),
@@ -44,7 +43,7 @@ pub(super) fn read(places: &Places<'_>, plain: Plain) -> Result<Node, ReadDataEr
     for event in Parser::new_from_str(places.text) {
         let (event, span) = event.map_err(|err| {
             let start = places.byte(err.marker().index());
-            places.problem(
+            ReadDataError::new(
                 places.at(start, start),
                 format!("this is not YAML: {}", err.info()),
             )
@@ -58,14 +57,18 @@ pub(super) fn read(places: &Places<'_>, plain: Plain) -> Result<Node, ReadDataEr
         match document.data {
             Data::Map(_) => whole.overlay(document),
             Data::Null => {}
-            _ => return Err(places.problem(document.at, "data begin with names: `name: value`")),
+            _ => {
+                return Err(ReadDataError::new(
+                    document.at,
+                    "data begin with names: `name: value`",
+                ));
+            }
         }
     }
     Ok(whole)
 }
 
-struct Reader<'p, 't> {
-    places: &'p Places<'t>,
+struct Reader {
     plain: Plain,
     frames: Vec<Frame>,
     anchors: HashMap<usize, Node>,
@@ -89,7 +92,7 @@ enum Collected {
     },
 }
 
-impl Reader<'_, '_> {
+impl Reader {
     fn event(&mut self, event: Event<'_>, at: Location) -> Result<(), ReadDataError> {
         match event {
             Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentEnd => Ok(()),
@@ -102,9 +105,10 @@ impl Reader<'_, '_> {
                     self.count += size(&node);
                     self.add(node, 0, false)
                 }
-                None => Err(self
-                    .places
-                    .problem(at, "an alias stands inside of what it repeats")),
+                None => Err(ReadDataError::new(
+                    at,
+                    "an alias stands inside of what it repeats",
+                )),
             },
             Event::Scalar(text, style, anchor, tag) => {
                 let is_plain = style == ScalarStyle::Plain;
@@ -153,7 +157,7 @@ impl Reader<'_, '_> {
 
     fn open(&mut self, what: Collected, at: Location, anchor: usize) -> Result<(), ReadDataError> {
         if self.frames.len() >= DEEPEST {
-            return Err(self.places.problem(at, "this is nested too deep"));
+            return Err(ReadDataError::new(at, "this is nested too deep"));
         }
         self.frames.push(Frame { what, at, anchor });
         Ok(())
@@ -162,7 +166,7 @@ impl Reader<'_, '_> {
     fn add(&mut self, node: Node, anchor: usize, is_merge: bool) -> Result<(), ReadDataError> {
         self.count += 1;
         if self.count > MOST {
-            return Err(self.places.problem(node.at, "there is more than is read"));
+            return Err(ReadDataError::new(node.at, "there is more than is read"));
         }
         if anchor != 0 {
             self.anchors.insert(anchor, node.clone());
@@ -184,7 +188,7 @@ impl Reader<'_, '_> {
                     for map in maps {
                         let at = map.at.clone();
                         let Data::Map(more) = map.data else {
-                            return Err(self.places.problem(at, "`<<` takes a map"));
+                            return Err(ReadDataError::new(at, "`<<` takes a map"));
                         };
                         merged.extend(more);
                     }
@@ -197,12 +201,12 @@ impl Reader<'_, '_> {
                         Data::Null => Key::Null,
                         Data::Float(number) => Key::Text(number.to_string()),
                         Data::List(_) | Data::Map(_) | Data::Secret(_) => {
-                            return Err(self.places.problem(name.at, "a key is a single value"));
+                            return Err(ReadDataError::new(name.at, "a key is a single value"));
                         }
                     };
                     if entries.iter().any(|entry| entry.key == key) {
                         let problem = format!("`{key}` is there already");
-                        return Err(self.places.problem(name.at, problem));
+                        return Err(ReadDataError::new(name.at, problem));
                     }
                     let at = name.at;
                     entries.push(Entry { key, at, node });
@@ -235,7 +239,7 @@ impl Reader<'_, '_> {
             return Ok(plain_yaml(text));
         }
         let problem = format!("the tag `{tag}` is not known");
-        Err(self.places.problem(at.clone(), problem))
+        Err(ReadDataError::new(at.clone(), problem))
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use hcl_edit::structure::Block as HclBlock;
+use hcl_edit::structure::{Block as HclBlock, BlockLabel};
 
 use super::kinds;
 use super::paths;
@@ -190,7 +190,7 @@ fn pass_env(reader: &mut Reader<'_>, fields: &Fields, at: &Location) {
 }
 
 fn hook(reader: &mut Reader<'_>, item: Item<'_>, block: &HclBlock, scope: &Scope) -> Option<Hook> {
-    let mut labels = block.labels.iter().map(|label| label.as_str());
+    let mut labels = block.labels.iter().map(BlockLabel::as_str);
     let when = When::from_word(labels.next()?)?;
     let stage = HookStage::from_word(labels.next()?)?;
     let fields = reader.fields(item.source, block, &HOOK, scope);

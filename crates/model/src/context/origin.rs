@@ -116,20 +116,17 @@ impl<'a> Origins<'a> {
 }
 
 fn put<'a>(map: &mut BTreeMap<&'a str, Origin<'a>>, name: &'a str, taken: Taken<'a>) {
-    match map.get_mut(name) {
-        Some(origin) => {
-            let before = std::mem::replace(&mut origin.taken, taken);
-            origin.overrides.insert(0, before);
-        }
-        None => {
-            let origin = Origin {
-                taken,
-                overrides: Vec::new(),
-                is_ignored: false,
-            };
-            map.insert(name, origin);
-        }
+    if let Some(origin) = map.get_mut(name) {
+        let before = std::mem::replace(&mut origin.taken, taken);
+        origin.overrides.insert(0, before);
+        return;
     }
+    let origin = Origin {
+        taken,
+        overrides: Vec::new(),
+        is_ignored: false,
+    };
+    map.insert(name, origin);
 }
 
 fn hooks<'a>(contexts: &[&'a Context]) -> Vec<(&'a Context, &'a Hook)> {

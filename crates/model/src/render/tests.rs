@@ -13,8 +13,8 @@ use super::schema::Schema;
 use super::{Select, is_secret_name};
 use crate::diagnostic::{Finding, Location};
 
-fn data(value: serde_json::Value) -> Node {
-    of_json(&value, &Location::default())
+fn data(value: &serde_json::Value) -> Node {
+    of_json(value, &Location::default())
 }
 
 fn select(text: &str) -> Select {
@@ -33,7 +33,7 @@ fn shown(findings: &[Finding]) -> String {
 }
 
 fn cluster() -> Node {
-    data(json!({
+    data(&json!({
         "node_cidr": "10.0.0.0/24",
         "pod_cidr": "10.42.0.0/16",
         "svc_cidr": "10.42.128.0/17",
@@ -143,8 +143,8 @@ fn paths_lead_to_values() {
 
 #[test]
 fn defaults_give_way_and_later_files_win() {
-    let mut first = data(json!({ "a": { "x": 1 }, "b": [1] }));
-    first.overlay(data(json!({ "b": [2], "c": "new" })));
+    let mut first = data(&json!({ "a": { "x": 1 }, "b": [1] }));
+    first.overlay(data(&json!({ "b": [2], "c": "new" })));
     first.fill(
         &json!({ "a": { "x": 9, "y": 2 }, "b": [3], "d": true }),
         &Location::default(),
@@ -157,7 +157,7 @@ fn defaults_give_way_and_later_files_win() {
 
 #[test]
 fn what_is_hidden_does_not_show() {
-    let mut data = data(json!({ "token": "hunter2", "port": 5432, "on": true, "name": "x" }));
+    let mut data = data(&json!({ "token": "hunter2", "port": 5432, "on": true, "name": "x" }));
     for path in ["token", "port", "on"] {
         data.hide(&select(path));
     }

@@ -1,6 +1,7 @@
 //! Beside makejinja: the same templates and data, byte for byte.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
@@ -27,7 +28,7 @@ variable_end = "}#"
 "##;
 
 /// As the templates' authors write theirs.
-const PLUGIN: &str = r#"import ipaddress
+const PLUGIN: &str = r"import ipaddress
 from pathlib import Path
 
 
@@ -48,7 +49,7 @@ def nthhost(value: str, query: int) -> str:
 class Plugin:
     def filters(self):
         return [basename, nthhost]
-"#;
+";
 
 const RENDER: &str = r##"
 render "ours" {
@@ -112,7 +113,7 @@ fn every_feature_gives_the_same_bytes() {
     for (name, their) in &theirs {
         let our = ours.get(name);
         if our != Some(their) {
-            differences += &format!("{name}\n  theirs {their:?}\n  ours   {our:?}\n");
+            _ = writeln!(differences, "{name}\n  theirs {their:?}\n  ours   {our:?}");
         }
     }
     assert_eq!(differences, "");
@@ -130,8 +131,9 @@ fn what_differs_does_so_on_purpose() {
         let file = format!("{name}.txt");
         let (their, our) = (theirs.get(&file), ours.get(&file));
         assert_ne!(their, our, "{name}");
-        differences += &format!(
-            "{name}: {text:?}\n  theirs {:?}\n  ours   {:?}\n",
+        _ = writeln!(
+            differences,
+            "{name}: {text:?}\n  theirs {:?}\n  ours   {:?}",
             their.unwrap(),
             our.unwrap()
         );

@@ -49,7 +49,7 @@ async fn prepare<'a>(
     workspace.mount(&values.files)?;
     let hooks = Hooks {
         job,
-        hooks: values.hooks,
+        ready: values.hooks,
         environment: values.environment,
         mask: Mask::new(&values.hidden),
         tree: workspace.tree().to_owned(),
