@@ -43,7 +43,7 @@ pub(super) fn encrypt(
             return Ok(leaf);
         }
         let sealed = cipher
-            .encrypt(&leaf, &aad(&place))
+            .encrypt(&leaf, &aad(place.path))
             .map_err(|source| failed(&place, source))?;
         if let (true, Selection::UnencryptedCommentRegex(regex)) = (is_comment, selection)
             && regex.is_match(&sealed)
@@ -70,7 +70,7 @@ pub(super) fn decrypt(
             leaf if !taken => leaf,
             Leaf::Comment(comment) => open_comment(comment, cipher, &place),
             Leaf::Scalar(scalar) => cipher
-                .decrypt(scalar.text.expose(), &aad(&place))
+                .decrypt(scalar.text.expose(), &aad(place.path))
                 .map_err(|source| failed(&place, source))?,
         };
         mac.add(&leaf, taken);
@@ -79,16 +79,20 @@ pub(super) fn decrypt(
     Ok(mac.finish())
 }
 
-/// Comments are no part of the MAC, and old versions left them plain: what cannot be opened stays as it is.
+/// Comments are no part of the MAC, and old versions left them plain: what cannot be opened stays as it is. One at the
+/// end of a map is bound to it by the official tool, and read as part of the list or map that stands before it.
 fn open_comment(comment: Comment, cipher: &mut Cipher, place: &Place<'_>) -> Leaf {
     if comment.text.expose().is_empty() {
         return Leaf::Comment(comment);
     }
     let inline = comment.inline;
-    match cipher.decrypt(comment.text.expose(), &aad(place)) {
-        Ok(Leaf::Comment(opened)) => Leaf::Comment(Comment { inline, ..opened }),
-        Ok(Leaf::Scalar(_)) | Err(_) => Leaf::Comment(comment),
+    for above in (0..=place.path.len()).rev() {
+        let bound_to = aad(&place.path[..above]);
+        if let Ok(Leaf::Comment(opened)) = cipher.decrypt(comment.text.expose(), &bound_to) {
+            return Leaf::Comment(Comment { inline, ..opened });
+        }
     }
+    Leaf::Comment(comment)
 }
 
 /// In a list an encrypted comment takes the place of a value, and an empty one would become an empty value: it gets
@@ -120,8 +124,8 @@ fn mark_in(node: &mut Node) {
 }
 
 /// What binds a value to its place: the keys above it.
-fn aad(place: &Place<'_>) -> String {
-    format!("{}:", place.path.join(":"))
+fn aad(path: &[String]) -> String {
+    format!("{}:", path.join(":"))
 }
 
 fn failed(place: &Place<'_>, source: CipherError) -> ValueError {

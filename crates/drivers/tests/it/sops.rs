@@ -242,6 +242,11 @@ fn odd_places_are_the_same_to_both() {
         "empty: \"\"\nspace: \" \"\nline: |\n    text\nlines: |+\n    text\n\n\nlast: end\n",
         "emoji: \"\u{1f468}\u{200d}\u{1f469}\u{200d}\u{1f467}\"\nrtl: \u{5d0}\u{5d1}\nzero: \"a\\0b\"\nnel: \"a\\u0085b\"\n",
         "maps:\n    - {}\n    - a: {}\n    - []\n    - - - deep\n",
+        "m:\n  l:\n    - 1\n  # at the end of a map\nn: 1\n",
+        "m:\n  l:\n    k:\n      - 1\n    # inner end\n  # outer end\nn: 1\n",
+        "m:\n  - a:\n      b: 1\n    # at the end of an element\n  - c\nn: 1\n",
+        "m:\n  l: [1]\n  # after brackets\n",
+        "m:\n  l: []\n  # after empty brackets\nn: 1\n",
     ];
     let place = Place::new("");
     for plain in cases {
@@ -257,6 +262,8 @@ fn odd_places_are_the_same_to_both() {
         assert_eq!(values(&again), values(&expected), "{plain}\n{opened}");
         let comments = |text: &str| text.matches("# ").count();
         assert_eq!(comments(&opened), comments(plain), "{plain}\n{opened}");
+        let theirs = place.opened_by_official(&sealed, "ours.yaml", &[]);
+        assert_eq!(comments(&theirs), comments(plain), "{plain}\n{theirs}");
     }
 }
 

@@ -1,7 +1,8 @@
 //! YAML text as a document: the parser's events, and the comments between them put where they belong.
 //!
 //! A comment on a line of its own belongs to the innermost map or list that is set in no further than it; the
-//! official tool reads its own files so, and what encrypts a comment is the path of where it belongs.
+//! official tool reads its own files so, and what encrypts a comment is the path of where it belongs. At the end of a
+//! map, though, it belongs to the innermost one that has just ended.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -211,7 +212,12 @@ impl<'t> Reader<'t> {
             return Ok(());
         };
         let node = match frame.what {
-            Collected::Map { entries, .. } => Node::Map(entries),
+            Collected::Map { mut entries, .. } => {
+                if !self.frames.is_empty() {
+                    settle(&mut entries);
+                }
+                Node::Map(entries)
+            }
             Collected::List(elements) => Node::List(elements),
         };
         self.add(node, frame.anchor, line)
@@ -396,6 +402,47 @@ impl<'t> Reader<'t> {
             Collected::Map { entries, .. } => entries.push(Entry::Comment(comment)),
             Collected::List(elements) => elements.push(Element::Comment(comment)),
         }
+    }
+}
+
+/// Comments that end a map go to the map or list that its last value is, as the official tool reads them.
+fn settle(entries: &mut Map) {
+    let is_item = |entry: &Entry| matches!(entry, Entry::Item(..));
+    let Some(last) = entries.iter().rposition(is_item) else {
+        return;
+    };
+    let mut comments = entries.split_off(last + 1);
+    match entries.last_mut() {
+        Some(Entry::Item(_, node)) if !comments.is_empty() && is_filled(node) => {
+            for entry in comments {
+                if let Entry::Comment(comment) = entry {
+                    put_innermost(node, comment);
+                }
+            }
+        }
+        _ => entries.append(&mut comments),
+    }
+}
+
+fn put_innermost(node: &mut Node, comment: Comment) {
+    match node {
+        Node::Map(entries) => match entries.last_mut() {
+            Some(Entry::Item(_, last)) if is_filled(last) => put_innermost(last, comment),
+            _ => entries.push(Entry::Comment(comment)),
+        },
+        Node::List(elements) => match elements.last_mut() {
+            Some(Element::Node(last)) if is_filled(last) => put_innermost(last, comment),
+            _ => elements.push(Element::Comment(comment)),
+        },
+        Node::Null | Node::Scalar(_) => {}
+    }
+}
+
+fn is_filled(node: &Node) -> bool {
+    match node {
+        Node::Map(entries) => !entries.is_empty(),
+        Node::List(elements) => !elements.is_empty(),
+        Node::Null | Node::Scalar(_) => false,
     }
 }
 
