@@ -215,6 +215,7 @@ async fn prepare(
     checks::no_file_twice(project, &snapshot, wanted)?;
     let source = Source {
         own: changed::own_sources(open, project, &snapshot),
+        slots: spec::slots(&open.root, project),
         digest: snapshot.digest,
     };
     let mut waves = graph.waves(&wanted.stacks);

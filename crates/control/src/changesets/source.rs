@@ -81,4 +81,6 @@ pub(super) fn look(
 pub(super) struct Source {
     pub(super) digest: String,
     pub(super) own: BTreeMap<StackName, String>,
+    /// The tree that each stack works in.
+    pub(super) slots: BTreeMap<StackName, String>,
 }

@@ -1,7 +1,7 @@
 //! What each run of a change set needs to know, put together from the project.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use drivers::engine::Engine;
 use model::changeset::Action;
@@ -55,7 +55,7 @@ pub(super) fn spec(
             version: engine.version.to_string(),
             program: engine.program.to_string_lossy().into_owned(),
         },
-        slot: slot_of(&open.root, project, stack),
+        slot: source.slots.get(name).cloned().unwrap_or_default(),
         source: source.digest.clone(),
         root: open.root.to_string_lossy().into_owned(),
         init_inputs: init_inputs(&reached),
@@ -132,26 +132,38 @@ pub(crate) fn spec_alone(
         exceptions: None,
     };
     let graph = Graph::new(project);
-    let source = Source::default();
+    let source = Source {
+        slots: slots(&open.root, project),
+        ..Source::default()
+    };
     spec(open, project, &graph, engines, &source, name, &wanted)
 }
 
-/// Engines keep their data beside the root module, so two stacks with the same one need two trees; and
-/// targets, which change independently, do not wait for each other's trees. No stack's name begins with `_`.
-fn slot_of(root: &Path, project: &Project, stack: &Stack) -> String {
+/// The tree that each stack works in. Engines keep their data beside the root module, so two stacks with the same one
+/// need two trees; and targets, which change independently, do not wait for each other's trees. No stack's name begins
+/// with `_`.
+pub(super) fn slots(root: &Path, project: &Project) -> BTreeMap<StackName, String> {
     // Two paths may lead to one directory, by a link; one that is not there is compared as written.
     let place = |stack: &Stack| {
         let path = root.join(&stack.path);
         path.canonicalize().unwrap_or(path)
     };
-    let own = place(stack);
-    let stacks = project.stacks.values();
-    let sharing = stacks.filter(|other| place(other) == own).count();
-    if sharing == 1 {
-        format!("_{}", stack.target)
-    } else {
-        stack.name.to_string()
+    let stacks = project.stacks.iter();
+    let places: Vec<_> = stacks
+        .map(|(name, stack)| (name, stack, place(stack)))
+        .collect();
+    let mut sharing: BTreeMap<&Path, usize> = BTreeMap::new();
+    for (_, _, place) in &places {
+        *sharing.entry(place).or_default() += 1;
     }
+    let slot = |(name, stack, place): &(&StackName, &Stack, PathBuf)| {
+        let slot = match sharing[place.as_path()] {
+            1 => format!("_{}", stack.target),
+            _ => name.to_string(),
+        };
+        ((*name).clone(), slot)
+    };
+    places.iter().map(slot).collect()
 }
 
 /// What `init` depends on in the module and all it calls.
