@@ -2,7 +2,6 @@
 //! about once, and told how it ended.
 
 use std::collections::BTreeSet;
-use std::io::{self, BufRead as _, Write as _};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
@@ -24,11 +23,14 @@ use crate::args::Global;
 use crate::view::{Look, errors};
 use crate::watch::{Rest, Watcher};
 use crate::{CommandError, ExitStatus, Process, report};
+use asking::Answer;
 
+mod asking;
 pub(crate) mod bundled;
 mod ending;
 mod planned;
 
+pub(super) use asking::read_line;
 pub(super) use ending::unknown;
 
 pub(crate) struct Change {
@@ -282,7 +284,7 @@ async fn follow(
             Rest::AwaitsConfirm => {
                 let set = planned::plan_set(watcher, project).await?;
                 planned::show(&set, change.full, global, process)?;
-                if let Some(status) = waits_for_others(watcher, global).await? {
+                if let Some(status) = asking::waits_for_others(watcher, global).await? {
                     return Ok(status);
                 }
                 // A bundle may have been begun by somebody who left the yes to others.
@@ -290,7 +292,7 @@ async fn follow(
                 let answer = if is_said {
                     Answer::Yes
                 } else {
-                    confirm(change.action, watcher.set(), process).await?
+                    asking::confirm(change.action, watcher.set(), process).await?
                 };
                 match answer {
                     Answer::Yes => watcher.confirm().await?,
@@ -299,7 +301,7 @@ async fn follow(
                         if global.json {
                             ending::say_outcome(watcher, answer.status())?;
                         }
-                        return nobody(watcher).await;
+                        return asking::nobody(watcher).await;
                     }
                     answer => {
                         watcher.discard().await?;
@@ -310,7 +312,7 @@ async fn follow(
                         if global.json {
                             ending::say_outcome(watcher, answer.status())?;
                         }
-                        return unconfirmed(&answer);
+                        return asking::unconfirmed(&answer);
                     }
                 }
             }
@@ -338,163 +340,8 @@ async fn follow(
     ending::tell(watcher, global, process).await
 }
 
-/// What came of the question.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Answer {
-    Yes,
-    /// Anything else, as it was typed.
-    No(String),
-    /// Ctrl-C at the prompt.
-    Interrupted,
-    /// There is nobody to ask.
-    Nobody,
-}
-
-async fn confirm(
-    action: Action,
-    set: &ChangeSet,
-    process: &Process,
-) -> Result<Answer, CommandError> {
-    if !process.stdin_is_terminal {
-        return Ok(Answer::Nobody);
-    }
-    let deed = match action {
-        Action::Destroy => "Destroy all of this?",
-        Action::Plan | Action::Apply | Action::Exec => "Apply this?",
-    };
-    report::say(&format!(
-        "\n{deed} Only `yes` starts change set {}: ",
-        set.id
-    ))?;
-    // A thread of its own: one that still reads does not keep the process from ending.
-    let (answer, heard) = tokio::sync::oneshot::channel();
-    std::thread::spawn(move || answer.send(read_line()));
-    tokio::select! {
-        line = heard => {
-            let line = line.unwrap_or_else(|_| Ok(String::new()))?;
-            Ok(if line == "yes" { Answer::Yes } else { Answer::No(line) })
-        }
-        _ = tokio::signal::ctrl_c() => Ok(Answer::Interrupted),
-    }
-}
-
-impl Answer {
-    /// Without a yes the work that was asked for is not done: a script must not take it for done.
-    fn status(&self) -> ExitStatus {
-        match self {
-            Self::Yes => ExitStatus::Done,
-            Self::No(_) | Self::Nobody => ExitStatus::Waits,
-            Self::Interrupted => ExitStatus::Interrupted,
-        }
-    }
-}
-
-/// It stays as it is, and says how it goes on; so do those that the same command left behind before.
-async fn nobody(watcher: &Watcher<'_>) -> Result<ExitStatus, CommandError> {
-    let set = watcher.set();
-    let (id, action) = (set.id, set.request.action);
-    let deed = match action {
-        Action::Destroy => "destroys",
-        Action::Plan | Action::Apply | Action::Exec => "applies",
-    };
-    let said = CommandError::new(format!("change set {id} waits: nobody is here to say yes"))
-        .hint(format!(
-            "`terrane run confirm {id}` {deed} it, `terrane run discard {id} --reason \"…\"` drops it"
-        ))
-        .hint(format!(
-            "`terrane {} --auto-approve` {deed} without asking",
-            action.word()
-        ));
-    let others = changesets::find_alike(watcher.control(), set).await;
-    let others = others.map_err(|err| CommandError::from_error(&err))?;
-    let names: Vec<String> = others.iter().map(ToString::to_string).collect();
-    let said = match names.as_slice() {
-        [] => said,
-        [one] => said.hint(format!(
-            "change set {one} asks for the same and waits, too; `terrane run discard {one} --reason \"…\"` drops it"
-        )),
-        many => said.hint(format!(
-            "change sets {} ask for the same and wait, too; `terrane run discard` drops one",
-            many.join(", ")
-        )),
-    };
-    Err(said.status(ExitStatus::Waits))
-}
-
-/// Whether other people have to speak first; then there is nothing to ask here.
-async fn waits_for_others(
-    watcher: &Watcher<'_>,
-    global: &Global,
-) -> Result<Option<ExitStatus>, CommandError> {
-    let id = watcher.set().id;
-    let explained = control::runs::explain(watcher.control(), id).await;
-    let explained = explained.map_err(|err| CommandError::from_error(&err))?;
-    if let Some(hold) = explained.stage_hold() {
-        if global.json {
-            ending::say_outcome(watcher, ExitStatus::Waits)?;
-            return Ok(Some(ExitStatus::Waits));
-        }
-        let (on, words) = (&hold.on, hold.words());
-        let said = format!("change set {id} waits: {} is {words}", on.words());
-        let hint = format!(
-            "`terrane hold release {}` ends it, and it goes on",
-            on.name()
-        );
-        return Err(CommandError::new(said).hint(hint).status(ExitStatus::Waits));
-    }
-    let owed = explained.owed();
-    if owed.is_empty() {
-        return Ok(None);
-    }
-    if global.json {
-        ending::say_outcome(watcher, ExitStatus::Waits)?;
-        return Ok(Some(ExitStatus::Waits));
-    }
-    let mut said = format!("\nChange set {id} awaits approval:\n");
-    for one in &owed {
-        let (by, words, command) = (&one.by, one.words(), one.command(id));
-        let line = format!("  {by}: {words}\n    `{command}`\n");
-        said.push_str(&line);
-    }
-    let then = if watcher.set().request.auto_approve {
-        "It goes on by itself with the last one.\n".to_owned()
-    } else {
-        format!("Then `terrane run confirm {id}` starts it.\n")
-    };
-    said.push_str(&then);
-    report::say(&said)?;
-    Ok(Some(ExitStatus::Waits))
-}
-
-fn unconfirmed(answer: &Answer) -> Result<ExitStatus, CommandError> {
-    match answer {
-        Answer::Interrupted => report::say("\nNothing was applied.\n")?,
-        Answer::No(typed) if matches!(typed.to_lowercase().as_str(), "y" | "yes") => {
-            report::say(
-                "Nothing was applied: only `yes`, in full and in lower case, starts it.\n",
-            )?;
-        }
-        // After Ctrl-D the cursor is still behind the question.
-        Answer::No(typed) if typed.is_empty() => report::say("\nNothing was applied.\n")?,
-        Answer::Yes | Answer::No(_) | Answer::Nobody => report::say("Nothing was applied.\n")?,
-    }
-    Ok(answer.status())
-}
-
 pub(super) fn keeps_state_here(project: &Project, stack: &StackName) -> bool {
     project.targets[&project.stacks[stack].target].backend == Backend::Terrane
-}
-
-pub(crate) fn read_line() -> Result<String, CommandError> {
-    let mut line = String::new();
-    io::stderr()
-        .flush()
-        .map_err(|err| CommandError::because("could not ask", &err))?;
-    io::stdin()
-        .lock()
-        .read_line(&mut line)
-        .map_err(|err| CommandError::because("could not read the answer", &err))?;
-    Ok(line.trim().to_owned())
 }
 
 /// Ends what a crash left open, and says so.
