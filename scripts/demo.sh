@@ -9,7 +9,7 @@ repository=$PWD
 engines=$(scripts/engines.sh)
 eval "$engines"
 printf 'demo: building terrane\n' >&2
-cargo build --quiet --package terrane
+cargo build --quiet --workspace --bin terrane
 target=$(scripts/target-dir.sh)
 
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/terrane-demo.XXXXXX")

@@ -6,7 +6,7 @@ repository=$PWD
 
 engines=$(scripts/engines.sh)
 eval "$engines"
-cargo build --package terrane
+cargo build --workspace --bin terrane
 target=$(scripts/target-dir.sh)
 
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/terrane-dev.XXXXXX")
@@ -17,6 +17,6 @@ export TERRANE_HOME=$scratch/home
 PATH=$target/debug:$(dirname "$TERRANE_TEST_TOFU"):$PATH
 export PATH
 printf 'A copy of examples/quickstart with a home of its own; both go away with this shell.\n' >&2
-printf 'After a change of terrane: cargo build --package terrane --manifest-path %s/Cargo.toml\n' "$repository" >&2
+printf 'After a change of terrane: cargo build --workspace --bin terrane --manifest-path %s/Cargo.toml\n' "$repository" >&2
 cd "$scratch/quickstart"
 "${SHELL:-bash}" || true

@@ -57,8 +57,9 @@ fi
 
 if ! tofu=$(find_tofu); then
   say "engines: building terrane, which installs OpenTofu $tofu_version"
-  cargo build --quiet --package terrane >&2
-  if ! cargo run --quiet --package terrane -- engine install tofu "$tofu_version" >&2; then
+  # Of the whole workspace, as the tests are built: alone it would have its dependencies built once more.
+  cargo build --quiet --workspace --bin terrane >&2
+  if ! "$(scripts/target-dir.sh)/debug/terrane" engine install tofu "$tofu_version" >&2; then
     say ""
     say "error: OpenTofu $tofu_version could not be installed"
     if ! command -v go > /dev/null; then

@@ -7,8 +7,12 @@ step() { printf '==> %s\n' "$*" >&2; "$@"; }
 
 step cargo fmt --all --check
 step cargo clippy --workspace --all-targets --quiet -- -D warnings
-step cargo xtask tidy
-step cargo xtask docs --check
+# Of the whole workspace, as the tests are built: alone it would be built with other features of its dependencies, and
+# these twice.
+step cargo build --quiet --workspace --bin xtask
+xtask=$(scripts/target-dir.sh)/debug/xtask
+step "$xtask" tidy
+step "$xtask" docs --check
 if [ "${1:-}" = --all ]; then
   scripts/cargo-deny.sh
   # Advisories are left out: they need a database from the network, and would fail a build for
