@@ -67,8 +67,9 @@ pub(super) fn decrypt(
     walk(document, &mut |leaf, place| {
         let taken = selection.takes(&place, matches!(leaf, Leaf::Comment(_)));
         let leaf = match leaf {
-            leaf if !taken => leaf,
+            // Whether or not values here are taken: it may have been sealed as part of what stands around.
             Leaf::Comment(comment) => open_comment(comment, cipher, &place),
+            leaf if !taken => leaf,
             Leaf::Scalar(scalar) => cipher
                 .decrypt(scalar.text.expose(), &aad(place.path))
                 .map_err(|source| failed(&place, source))?,

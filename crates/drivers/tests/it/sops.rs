@@ -53,6 +53,11 @@ impl Place {
         self.official.run(self.dir.path(), &args)
     }
 
+    fn is_opened_by_official(&self, sealed: &str, name: &str) -> bool {
+        fs::write(self.dir.path().join(name), sealed).unwrap();
+        self.official.tries(self.dir.path(), &["--decrypt", name]).0
+    }
+
     fn sealed_by_official(&self, plain: &str, name: &str) -> String {
         fs::write(self.dir.path().join(name), plain).unwrap();
         self.official.run(self.dir.path(), &["--encrypt", name])
@@ -79,19 +84,29 @@ fn values(text: &str) -> Value {
 
 /// Both tools make the same values of a text, and each those that the other wrote.
 #[test]
+#[expect(
+    clippy::print_stdout,
+    reason = "where the official tool stops, the test must name the text"
+)]
 fn generated_yaml_is_the_same_to_both() {
     let mut dice = Dice::new(corpus::seed());
     for round in 0..18 {
         let place = Place::new(RULES[round % RULES.len()]);
         let plain = corpus::yaml(&mut dice);
         let say = format!("round {round}:\n{plain}");
+        println!("{say}");
+
+        let json = ["--output-type", "json"];
+        let official = place.sealed_by_official(&plain, "theirs.yaml");
+        // Some of what it writes it cannot read itself: two comments before an element of a list break its MAC, where
+        // comments decide what is encrypted. That is no measure for us.
+        if !place.is_opened_by_official(&official, "theirs.enc.yaml") {
+            continue;
+        }
+        let expected = place.opened_by_official(&official, "theirs.enc.yaml", &json);
 
         let sealed = place.ours(&plain, "ours.yaml", Format::Yaml);
-        let json = ["--output-type", "json"];
         let theirs = place.opened_by_official(&sealed, "ours.yaml", &json);
-
-        let official = place.sealed_by_official(&plain, "theirs.yaml");
-        let expected = place.opened_by_official(&official, "theirs.enc.yaml", &json);
         assert_eq!(values(&theirs), values(&expected), "{say}\n{sealed}");
 
         // What we make of theirs, the official tool reads as the same values again.
@@ -99,11 +114,13 @@ fn generated_yaml_is_the_same_to_both() {
         let again = place.sealed_by_official(&opened, "again.yaml");
         let again = place.opened_by_official(&again, "again.enc.yaml", &json);
         assert_eq!(values(&again), values(&expected), "{say}\n{opened}");
-        // No comment is lost on the way, in either direction.
+        // No comment is lost on the way that the official tool keeps of its own: of two that it moves above one
+        // element of a list, it writes one.
         let comments = |text: &str| text.matches("comment-").count();
-        assert_eq!(comments(&opened), comments(&plain), "{say}\n{opened}");
+        let kept = comments(&place.opened_by_official(&official, "theirs.enc.yaml", &[]));
+        assert!(comments(&opened) >= kept, "{say}\n{opened}");
         let theirs = place.opened_by_official(&sealed, "ours.yaml", &[]);
-        assert_eq!(comments(&theirs), comments(&plain), "{say}\n{theirs}");
+        assert!(comments(&theirs) >= kept, "{say}\n{theirs}");
         assert!(!theirs.contains("ENC["), "{say}\n{theirs}");
     }
 }
@@ -247,6 +264,7 @@ fn odd_places_are_the_same_to_both() {
         "m:\n  - a:\n      b: 1\n    # at the end of an element\n  - c\nn: 1\n",
         "m:\n  l: [1]\n  # after brackets\n",
         "m:\n  l: []\n  # after empty brackets\nn: 1\n",
+        "m:\n  - 1\n  - | # of a text\n    one\n    two\n  - >- # of another\n    one\n",
     ];
     let place = Place::new("");
     for plain in cases {

@@ -16,7 +16,9 @@ pub(super) enum Stands {
     Alone,
     /// Behind a dash that has nothing else in its line.
     BehindDash,
-    /// Behind something.
+    /// Behind the mark of a block of text, `|` or `>`, which follows.
+    BehindMark,
+    /// Behind something else.
     Behind,
 }
 
@@ -88,6 +90,8 @@ fn scan_line(text: &str, start: usize, from: usize, to: usize, line_end: usize, 
                     Stands::Alone
                 } else if before.chars().all(|c| c == ' ' || c == '-') {
                     Stands::BehindDash
+                } else if is_mark(&text[from..at]) {
+                    Stands::BehindMark
                 } else {
                     Stands::Behind
                 };
@@ -110,4 +114,11 @@ fn scan_line(text: &str, start: usize, from: usize, to: usize, line_end: usize, 
         }
         previous = Some(c);
     }
+}
+
+/// Whether a part of a gap ends with the mark of a block of text: `|`, `>-`, `|2+`.
+fn is_mark(text: &str) -> bool {
+    let word = text.split_whitespace().next_back().unwrap_or_default();
+    let indicators = word.strip_prefix(['|', '>']);
+    indicators.is_some_and(|rest| rest.chars().all(|c| c.is_ascii_digit() || "+-".contains(c)))
 }

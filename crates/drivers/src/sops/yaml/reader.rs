@@ -324,10 +324,6 @@ impl<'t> Reader<'t> {
             return;
         };
         let starts_value = matches!(next, Event::MappingStart(..) | Event::SequenceStart(..));
-        let is_block = matches!(
-            next,
-            Event::Scalar(_, ScalarStyle::Literal | ScalarStyle::Folded, ..)
-        );
         match (&mut top.what, found.stands) {
             // `key: # about the key`, or `key: | # about the text`.
             (
@@ -335,10 +331,15 @@ impl<'t> Reader<'t> {
                     entries,
                     key: Some(_),
                 },
-                Stands::Behind,
+                Stands::Behind | Stands::BehindMark,
             ) => {
-                let inline = is_block;
+                let inline = found.stands == Stands::BehindMark;
                 entries.push(Entry::Comment(Comment { inline, ..comment }));
+            }
+            // `- | # about the text`.
+            (Collected::List(elements), Stands::BehindMark) => {
+                let inline = true;
+                elements.push(Element::Comment(Comment { inline, ..comment }));
             }
             (Collected::Map { key: Some(_), .. }, Stands::Alone | Stands::BehindDash)
                 if starts_value =>
@@ -354,7 +355,7 @@ impl<'t> Reader<'t> {
             ) => {
                 entries.push(Entry::Comment(comment));
             }
-            (Collected::Map { entries, key: None }, Stands::Behind) => {
+            (Collected::Map { entries, key: None }, Stands::Behind | Stands::BehindMark) => {
                 let at = entries.len().saturating_sub(1);
                 let inline =
                     matches!(entries.last(), Some(Entry::Item(_, node)) if is_scalar(node));
