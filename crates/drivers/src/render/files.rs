@@ -113,16 +113,22 @@ impl Place {
             let end = after.find(|c: char| !c.is_alphanumeric() && c != '-');
             Some(after[..end.unwrap_or(after.len())].to_owned())
         };
+        let read = || match self.root.join(file).exists() {
+            true => self.read(file),
+            false => Err(wrong(format!(
+                "there is no `{file}`: `age-keygen -o {file}` makes it"
+            ))),
+        };
         match kind {
             "public" => {
-                let found = find(&self.read(file)?, "# public key: ");
+                let found = find(&read()?, "# public key: ");
                 found.ok_or_else(|| wrong(format!("`{file}` names no public key")))
             }
             "private" => {
                 if self.reveal == Reveal::Nothing {
                     return self.give("age_key", file, String::new());
                 }
-                let found = find(&self.read(file)?, "AGE-SECRET-KEY-");
+                let found = find(&read()?, "AGE-SECRET-KEY-");
                 let key = found.ok_or_else(|| wrong(format!("`{file}` holds no private key")))?;
                 self.give("age_key", file, format!("AGE-SECRET-KEY-{key}"))
             }
