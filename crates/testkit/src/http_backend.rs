@@ -1,15 +1,24 @@
-//! An HTTP backend of somebody else's: one state, one lock, in memory, and as naive as they come.
+//! An HTTP backend of somebody else's: a state and a lock for each path, in memory, and as naive as they come.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
-#[derive(Clone, Default)]
+#[derive(Default)]
 struct Kept {
-    state: Option<Vec<u8>>,
-    lock: Option<Vec<u8>>,
+    places: BTreeMap<String, Place>,
     log: Vec<String>,
 }
+
+#[derive(Default)]
+struct Place {
+    state: Option<Vec<u8>>,
+    lock: Option<Vec<u8>>,
+}
+
+/// The path of the state that it may begin with.
+const PATH: &str = "/state";
 
 /// Answers until the test process ends; without the right credential it answers 401.
 pub struct HttpBackend {
@@ -25,12 +34,16 @@ impl HttpBackend {
     pub fn start(state: Option<&str>) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
         let address = format!(
-            "http://{}/state",
+            "http://{}{PATH}",
             listener.local_addr().expect("an address")
         );
-        let kept = Arc::new(Mutex::new(Kept {
+        let place = Place {
             state: state.map(|text| text.as_bytes().to_vec()),
-            ..Kept::default()
+            lock: None,
+        };
+        let kept = Arc::new(Mutex::new(Kept {
+            places: BTreeMap::from([(PATH.to_owned(), place)]),
+            log: Vec::new(),
         }));
         let shared = Arc::clone(&kept);
         std::thread::spawn(move || {
@@ -47,13 +60,24 @@ impl HttpBackend {
 
     pub fn state(&self) -> Option<String> {
         let kept = self.kept.lock().expect("a lock");
-        kept.state
-            .as_ref()
-            .map(|body| String::from_utf8_lossy(body).into_owned())
+        let state = kept.places[PATH].state.as_ref();
+        state.map(|body| String::from_utf8_lossy(body).into_owned())
     }
 
+    /// Any of its states.
     pub fn is_locked(&self) -> bool {
-        self.kept.lock().expect("a lock").lock.is_some()
+        let kept = self.kept.lock().expect("a lock");
+        kept.places.values().any(|place| place.lock.is_some())
+    }
+
+    /// The paths of its states.
+    pub fn paths(&self) -> Vec<String> {
+        let kept = self.kept.lock().expect("a lock");
+        let held = kept
+            .places
+            .iter()
+            .filter(|(_, place)| place.state.is_some());
+        held.map(|(path, _)| path.clone()).collect()
     }
 
     /// The methods it was asked, in order.
@@ -69,7 +93,10 @@ fn answer(mut stream: TcpStream, kept: &Mutex<Kept>) {
     if reader.read_line(&mut line).unwrap_or(0) == 0 {
         return;
     }
-    let method = line.split(' ').next().unwrap_or_default().to_owned();
+    let mut words = line.split(' ').map(str::to_owned);
+    let method = words.next().unwrap_or_default();
+    let target = words.next().unwrap_or_default();
+    let path = target.split('?').next().unwrap_or_default().to_owned();
     let (mut length, mut allowed) = (0, false);
     loop {
         let mut header = String::new();
@@ -87,25 +114,26 @@ fn answer(mut stream: TcpStream, kept: &Mutex<Kept>) {
     reader.read_exact(&mut body).expect("a body");
     let mut kept = kept.lock().expect("a lock");
     kept.log.push(method.clone());
+    let place = kept.places.entry(path).or_default();
     let (status, sent) = match method.as_str() {
         _ if !allowed => (401, Vec::new()),
         "LOCK" => {
-            if let Some(held) = &kept.lock {
+            if let Some(held) = &place.lock {
                 (423, held.clone())
             } else {
-                kept.lock = Some(body);
+                place.lock = Some(body);
                 (200, Vec::new())
             }
         }
         "UNLOCK" => {
-            kept.lock = None;
+            place.lock = None;
             (200, Vec::new())
         }
         "POST" => {
-            kept.state = Some(body);
+            place.state = Some(body);
             (200, Vec::new())
         }
-        _ => match &kept.state {
+        _ => match &place.state {
             Some(state) => (200, state.clone()),
             None => (404, Vec::new()),
         },

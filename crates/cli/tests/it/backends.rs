@@ -3,7 +3,7 @@
 
 use insta::assert_snapshot;
 use serde_json::Value;
-use testkit::{Azurite, FakeGcs, HttpBackend, Minio, Postgres, TestTerrane, engines};
+use testkit::{Azurite, FakeGcs, HttpBackend, Minio, Moto, Postgres, TestTerrane, engines};
 
 use crate::project::{HEAD, shown, stack, terrane};
 
@@ -55,7 +55,7 @@ fn check(test: &TestTerrane) {
     assert_eq!(copy["resources"], Value::Array(Vec::new()));
 }
 
-fn s3(minio: &Minio, bucket: &str) -> String {
+pub(crate) fn s3(minio: &Minio, bucket: &str) -> String {
     format!(
         "backend \"s3\" {{\n    bucket = \"{bucket}\"\n    key = \"${{stack.state}}.tfstate\"\n    region = \"{}\"\n    \
          use_lockfile = true\n    use_path_style = true\n    skip_credentials_validation = true\n    \
@@ -77,6 +77,30 @@ fn s3_with_a_lock_file() {
         check(&test);
         assert_eq!(minio.keys(&bucket), ["app.tfstate", "base.tfstate"]);
     }
+}
+
+/// Only OpenTofu does that. The edge from `base` to `app` works, since the engine itself is asked.
+#[test]
+fn what_the_client_encrypts_in_a_bucket_flows_along_edges() {
+    let minio = Minio::start();
+    let bucket = minio.bucket();
+    let test = project("tofu", &s3(&minio, &bucket), &[]);
+    let encryption = r#"terraform {
+  encryption {
+    key_provider "pbkdf2" "main" {
+      passphrase = "a passphrase for this test"
+      iterations = 200000 // the fewest it takes
+    }
+    method "aes_gcm" "main" { keys = key_provider.pbkdf2.main }
+    state { method = method.aes_gcm.main }
+    plan { method = method.aes_gcm.main }
+  }
+}
+"#;
+    for (path, module) in [("base", BASE), ("app", APP)] {
+        test.write(&format!("{path}/main.tf"), &format!("{encryption}{module}"));
+    }
+    check(&test);
 }
 
 #[test]
@@ -121,24 +145,78 @@ fn gcs_with_a_prefix_for_each_stack() {
     }
 }
 
+/// The block, and the environment by which an engine finds the emulator under the public name of Azure.
+pub(crate) fn azurerm(azurite: &Azurite) -> (String, [(&'static str, String); 2]) {
+    let (proxy, container) = (azurite.proxy(), azurite.container());
+    let backend = format!(
+        "backend \"azurerm\" {{\n    storage_account_name = \"{}\"\n    container_name = \"{container}\"\n    \
+         key = \"${{stack.state}}.tfstate\"\n    access_key = \"{}\"\n  }}",
+        Azurite::ACCOUNT,
+        Azurite::KEY
+    );
+    let certificate = proxy.certificate().display().to_string();
+    let env = [
+        ("HTTPS_PROXY", proxy.address()),
+        ("SSL_CERT_FILE", certificate),
+    ];
+    (backend, env)
+}
+
 #[test]
 fn azurerm_with_a_key_for_each_stack() {
     let azurite = Azurite::start();
-    let proxy = azurite.proxy();
     for (engine, _) in engines::all() {
-        let container = azurite.container();
-        let backend = format!(
-            "backend \"azurerm\" {{\n    storage_account_name = \"{}\"\n    container_name = \"{container}\"\n    \
-             key = \"${{stack.state}}.tfstate\"\n    access_key = \"{}\"\n  }}",
-            Azurite::ACCOUNT,
-            Azurite::KEY
-        );
-        let (address, certificate) = (proxy.address(), proxy.certificate());
-        let env = [
-            ("HTTPS_PROXY", address.as_str()),
-            ("SSL_CERT_FILE", certificate.to_str().expect("a path")),
-        ];
+        let (backend, env) = azurerm(&azurite);
+        let env = env.each_ref().map(|(name, value)| (*name, value.as_str()));
         check(&project(engine, &backend, &env));
+    }
+}
+
+/// As people leave it while they move from one kind of lock to the other.
+pub(crate) fn s3_with_a_table(moto: &Moto) -> String {
+    let (bucket, table) = (moto.bucket(), format!("locks-{}", moto.bucket()));
+    moto.lock_table(&table);
+    let endpoint = moto.endpoint();
+    format!(
+        "backend \"s3\" {{\n    bucket = \"{bucket}\"\n    key = \"${{stack.state}}.tfstate\"\n    region = \"{}\"\n    \
+         dynamodb_table = \"{table}\"\n    use_path_style = true\n    skip_credentials_validation = true\n    \
+         skip_metadata_api_check = true\n    skip_region_validation = true\n    skip_requesting_account_id = true\n    \
+         endpoints = {{ s3 = \"{endpoint}\", dynamodb = \"{endpoint}\" }}\n    access_key = \"test\"\n    \
+         secret_key = \"test\"\n  }}",
+        Moto::REGION,
+    )
+}
+
+#[test]
+fn s3_with_a_table_for_locks_and_with_both_kinds() {
+    let moto = Moto::start();
+    for (engine, _) in engines::all() {
+        let table = s3_with_a_table(&moto);
+        let both = table.replace("dynamodb_table", "use_lockfile = true\n    dynamodb_table");
+        for backend in [table, both] {
+            check(&project(engine, &backend, &[]));
+        }
+    }
+}
+
+#[test]
+fn http_with_an_address_for_each_stack() {
+    for (engine, _) in engines::all() {
+        let server = HttpBackend::start(None);
+        let (user, password) = HttpBackend::CREDENTIAL.split_once(':').expect("both");
+        let address = format!("{}/${{stack.state}}", server.address());
+        let backend = format!(
+            "backend \"http\" {{\n    address = \"{address}\"\n    lock_address = \"{address}\"\n    \
+             unlock_address = \"{address}\"\n    username = \"{user}\"\n    password = \"{password}\"\n  }}"
+        );
+        check(&project(engine, &backend, &[]));
+        assert_eq!(server.paths(), ["/state/app", "/state/base"]);
+        assert!(
+            server.log().contains("LOCK GET POST UNLOCK"),
+            "{}",
+            server.log()
+        );
+        assert!(!server.is_locked());
     }
 }
 

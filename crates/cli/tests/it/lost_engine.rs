@@ -42,21 +42,13 @@ fn told(story: &Story, said: &Said) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Ends the engine of a run as nobody should: with everything it has started.
-fn kill_engine(story: &Story, run: &str) {
-    let note = story.data().join("runs").join(run).join("engine.pid");
-    let pid = std::fs::read_to_string(note).expect("an engine at work");
-    let killed = story.shell(&format!("kill -s KILL -- -{pid}"));
-    let _ = killed.expect(0);
-}
-
 #[test]
 fn what_it_made_is_listed_and_imported() {
     for (engine, _) in engines::all() {
         let story = story(engine);
         let apply = story.start("apply", &["apply", "--auto-approve"]);
         story.wait_for("slow");
-        kill_engine(&story, "r1");
+        story.kill_engine("r1");
         let said = told(&story, &apply.wait().expect(1));
         insta::allow_duplicates! {
             assert_snapshot!(said, @"change set c1: apply on `local` ✗ web failed: could not apply: the engine ended with signal 9 ✗ web failed while applying, after 0 s could not apply: the engine ended with signal 9 no state was stored; the engine made `terraform_data.note`, which cannot be imported made `thing_file.first`, id `ROOT/first.txt` was at `thing_file.slow` (create): how that ended is not known an apply now would make them a second time: first put what `terrane run imports r1` prints into the stack's module (id from the event stream, check the provider's import format) error: change set c1 stopped: 1 failed hint: fix the cause, then `terrane apply --resume c1` runs what is left [exit 1]");
@@ -104,7 +96,7 @@ fn what_it_destroyed_is_listed_for_the_state() {
     let _ = story.cli(&["apply", "--auto-approve"]).expect(0);
     let destroy = story.start("destroy", &["destroy", "--auto-approve"]);
     story.wait_for("slow");
-    kill_engine(&story, "r3");
+    story.kill_engine("r3");
     let said = told(&story, &destroy.wait().expect(1));
     assert_snapshot!(said, @"change set c3: destroy on `local` ✗ web failed: could not apply: the engine ended with signal 9 ✗ web failed while applying, after 0 s could not apply: the engine ended with signal 9 the newest state is serial 2; beyond it the engine destroyed `thing_file.tail`, which is still in the state was at `thing_file.slow` (delete): how that ended is not known `terrane state rm web 'thing_file.tail' --reason …` takes out of the state what is gone state kept: serial 2 (1 resource changed, 1 begun before the failure) error: change set c3 stopped: 1 failed hint: fix the cause, then the same command again destroys what is left [exit 1]");
 }
@@ -117,7 +109,7 @@ fn it_is_found_in_the_log_of_a_run_that_lost_its_runner_too() {
     apply.kill();
     let _ = apply.wait();
     testkit::kill(story.runner("r1"));
-    kill_engine(&story, "r1");
+    story.kill_engine("r1");
     story.settle();
     let said = story.cli(&["plan", "--json"]).expect(0);
     assert!(said.stderr.contains("ended unknown"), "{}", said.stderr);

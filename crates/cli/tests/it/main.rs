@@ -8,6 +8,7 @@
 mod approval;
 mod attach;
 mod backend;
+mod backend_locks;
 mod backends;
 mod bundle;
 mod cancel;

@@ -124,6 +124,14 @@ impl Story {
         fs::read_to_string(&lock).ok()?.trim().parse().ok()
     }
 
+    /// Ends the engine of a run as nobody should: with everything it has started.
+    pub(crate) fn kill_engine(&self, run: &str) {
+        let note = self.data().join("runs").join(run).join("engine.pid");
+        let pid = fs::read_to_string(note).expect("an engine at work");
+        let killed = self.shell(&format!("kill -s KILL -- -{pid}"));
+        let _ = killed.expect(0);
+    }
+
     /// Waits until no runner and no engine is at work.
     #[track_caller]
     pub(crate) fn settle(&self) {
