@@ -113,11 +113,13 @@ impl Place {
             let end = after.find(|c: char| !c.is_alphanumeric() && c != '-');
             Some(after[..end.unwrap_or(after.len())].to_owned())
         };
-        let read = || match self.root.join(file).exists() {
-            true => self.read(file),
-            false => Err(wrong(format!(
+        let read = || {
+            if self.root.join(file).exists() {
+                return self.read(file);
+            }
+            Err(wrong(format!(
                 "there is no `{file}`: `age-keygen -o {file}` makes it"
-            ))),
+            )))
         };
         match kind {
             "public" => {
