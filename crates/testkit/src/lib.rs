@@ -4,6 +4,7 @@
 
 mod azurite;
 mod dex;
+mod dice;
 mod dns;
 pub mod engines;
 mod gcs;
@@ -28,6 +29,7 @@ mod terrane;
 
 pub use azurite::{AzureProxy, Azurite};
 pub use dex::Dex;
+pub use dice::{Dice, seed};
 pub use dns::Dns;
 pub use gcs::FakeGcs;
 pub use git_http::GitHttp;

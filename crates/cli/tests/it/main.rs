@@ -16,7 +16,6 @@ mod context_files;
 mod context_show;
 mod contexts;
 mod destroy;
-mod dice;
 mod engines;
 mod environment;
 mod exceptions;

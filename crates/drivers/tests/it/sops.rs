@@ -11,9 +11,7 @@ use jiff::Timestamp;
 use model::secret::Secret;
 use serde_json::Value;
 use tempfile::TempDir;
-use testkit::{AgeKey, Sops};
-
-use corpus::Dice;
+use testkit::{AgeKey, Dice, Sops, seed};
 
 /// A directory with rules, and a key for it on each side.
 struct Place {
@@ -80,7 +78,7 @@ fn values(text: &str) -> Value {
 /// Both tools make the same values of a text, and each those that the other wrote.
 #[test]
 fn generated_yaml_is_the_same_to_both() {
-    let mut dice = Dice::new(corpus::seed());
+    let mut dice = Dice::new(seed());
     for round in 0..18 {
         let place = Place::new(RULES[round % RULES.len()]);
         let plain = corpus::yaml(&mut dice);
@@ -110,7 +108,7 @@ fn generated_yaml_is_the_same_to_both() {
 
 #[test]
 fn generated_json_is_the_same_to_both() {
-    let mut dice = Dice::new(corpus::seed());
+    let mut dice = Dice::new(seed());
     for round in 0..8 {
         let place = Place::new(RULES[round % 4]);
         let plain = corpus::json(&mut dice);
@@ -152,7 +150,7 @@ fn dotenv_and_ini_are_the_same_to_both() {
 
 #[test]
 fn generated_dotenv_and_ini_are_the_same_to_both() {
-    let mut dice = Dice::new(corpus::seed());
+    let mut dice = Dice::new(seed());
     for round in 0..8 {
         let place = Place::new(RULES[round % 4]);
         let cases = [
