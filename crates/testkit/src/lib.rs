@@ -43,7 +43,7 @@ pub use postgres::Postgres;
 pub use program::{copy_program, write_program};
 pub use recorded::{Asked, Recorded};
 pub use said::Said;
-pub use sops::{AgeKey, Sops, ssh_key};
+pub use sops::{AgeKey, Sops, age_plugins, ssh_key};
 pub use sshd::Sshd;
 pub use terminal::Terminal;
 pub use terrane::{Background, TestTerrane, kill};

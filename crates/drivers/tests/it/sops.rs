@@ -1,12 +1,15 @@
-//! SOPS files in both directions: a generated corpus, and what must be refused by both.
+//! SOPS files in both directions: a generated corpus, keys of all kinds, and what must be refused by both.
 
 mod corpus;
+mod plugins;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::sync::Arc;
 
-use drivers::sops::{Ask, Format, Identities, IdentityError, Layout, Rules, decrypt, encrypt};
+use drivers::sops::{
+    Ask, Format, Identities, IdentityError, Layout, Plugins, Question, Rules, decrypt, encrypt,
+};
 use jiff::Timestamp;
 use model::secret::Secret;
 use serde_json::Value;
@@ -41,7 +44,15 @@ impl Place {
 
     fn ours(&self, plain: &str, name: &str, format: Format) -> String {
         let rule = self.rules.for_path(name).unwrap();
-        encrypt(plain, format, &rule, None, Timestamp::now()).unwrap()
+        encrypt(
+            plain,
+            format,
+            &rule,
+            &Plugins::default(),
+            None,
+            Timestamp::now(),
+        )
+        .unwrap()
     }
 
     /// What the official tool opens a text of ours to.
@@ -274,7 +285,9 @@ fn a_file_may_go_from_hand_to_hand() {
     let mut changed = opened.clone();
     changed.set("b", &Secret::new("new")).unwrap();
     let rule = opened.rule(Layout::default()).unwrap();
-    let ours = changed.seal(&opened, &rule, Timestamp::now()).unwrap();
+    let ours = changed
+        .seal(&opened, &rule, &Plugins::default(), Timestamp::now())
+        .unwrap();
     let line = |text: &str, name: &str| {
         let mut lines = text.lines();
         lines.find(|line| line.starts_with(name)).map(str::to_owned)
@@ -334,7 +347,15 @@ fn keys_with_a_passphrase_ask_for_it() {
     let sealed = {
         let rules = format!("creation_rules:\n  - age: {}\n", key.recipient);
         let rule = Rules::read(&rules).unwrap().for_path("a.yaml").unwrap();
-        encrypt("a: one\n", Format::Yaml, &rule, None, Timestamp::now()).unwrap()
+        encrypt(
+            "a: one\n",
+            Format::Yaml,
+            &rule,
+            &Plugins::default(),
+            None,
+            Timestamp::now(),
+        )
+        .unwrap()
     };
     let mut recipient = age::scrypt::Recipient::new("open sesame".to_owned().into());
     recipient.set_work_factor(5);
@@ -344,7 +365,7 @@ fn keys_with_a_passphrase_ask_for_it() {
     let environment =
         BTreeMap::from([("SOPS_AGE_KEY_FILE".to_owned(), path.display().to_string())]);
     let asking = |answer: Option<&'static str>| {
-        let ask: Ask = Arc::new(move |_: &str| answer.map(Secret::new));
+        let ask: Ask = Arc::new(move |_: &Question<'_>| answer.map(Secret::new));
         Identities::asking(&environment, ask)
     };
     for protected in [plain, armoured.into_bytes()] {
@@ -386,7 +407,9 @@ fn keys_of_other_kinds_stay() {
     let mut changed = opened.clone();
     changed.set("b", &Secret::new("new")).unwrap();
     let rule = opened.rule(Layout::default()).unwrap();
-    let ours = changed.seal(&opened, &rule, Timestamp::now()).unwrap();
+    let ours = changed
+        .seal(&opened, &rule, &Plugins::default(), Timestamp::now())
+        .unwrap();
     for kept in [
         "wcFMA",
         "85D77543B3D624B63CEA9E6DBC17301B491B3F21",
@@ -398,7 +421,9 @@ fn keys_of_other_kinds_stay() {
         place.opened_by_official(&ours, "a.yaml", &[]),
         "a: one\nb: new\n"
     );
-    let refused = opened.rotate(&rule, Timestamp::now()).unwrap_err();
+    let refused = opened
+        .rotate(&rule, &Plugins::default(), Timestamp::now())
+        .unwrap_err();
     insta::assert_snapshot!(refused, @"
     its data key is also wrapped for kms, pgp, which is not supported, so it cannot get a new one here
     ");
