@@ -1,6 +1,7 @@
 //! What tests share: a project in a temporary directory, the real binary, the real engines.
 //!
-//! Not here: any stand-in. Engines that misbehave are shell scripts written by the test that needs one.
+//! Not here: any stand-in, but for [`Scripted`] where a service cannot be had. Engines that misbehave are shell scripts
+//! written by the test that needs one.
 
 mod azurite;
 mod dex;
@@ -19,8 +20,8 @@ mod postgres;
 mod program;
 mod provider;
 mod proxmox;
-mod recorded;
 pub mod said;
+mod scripted;
 mod service;
 mod sops;
 mod sshd;
@@ -41,8 +42,8 @@ pub use minio::Minio;
 pub use moto::Moto;
 pub use postgres::Postgres;
 pub use program::{copy_program, write_program};
-pub use recorded::{Asked, Recorded};
 pub use said::Said;
+pub use scripted::{Asked, Scripted};
 pub use sops::{AgeKey, Sops, age_plugins, ssh_key};
 pub use sshd::Sshd;
 pub use terminal::Terminal;
