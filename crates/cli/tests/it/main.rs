@@ -28,6 +28,7 @@ mod graph;
 mod home;
 mod homelab;
 mod hooks;
+mod hooks_after;
 mod init;
 mod interrupt;
 mod json;
