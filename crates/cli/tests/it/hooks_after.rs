@@ -1,5 +1,5 @@
-//! Programs around publishing and bootstrapping: in order, masked, limited, and what becomes of a run whose program fails
-//! there.
+//! Programs around publishing and bootstrapping, and the program that is a bootstrap: what they see, and what becomes
+//! of a run whose program fails there.
 
 use std::fs;
 
@@ -145,4 +145,25 @@ fn one_that_fails_after_bootstrap_leaves_the_run_not_done() {
             .expect(0),
     );
     assert_eq!(noted(&test), "step itself begins\nstep itself begins\n");
+}
+
+/// A step of one's own has what the engine had to make the cluster. What it says is masked, with all that its own `env`
+/// gives.
+#[test]
+fn a_step_of_its_own_sees_what_contexts_give() {
+    let env = "  env = { REGION = \"west\", PASSWORD = secret(\"env:PASSWORD\") }\n  pass_env = [\"PROFILE\"]\n";
+    let test = story(&context("cloud", env)).env("PASSWORD", "open-sesame");
+    let step = "#!/bin/sh\necho \"$REGION $PROFILE ${LEAK-none} $TERRANE_STAGE, with $PASSWORD\"\n";
+    write_program(&test.project().join("scripts/note.sh"), step);
+    let given = [("PROFILE", "mine"), ("LEAK", "leaked")];
+    drop(
+        test.cli_with(&given, &["apply", "--auto-approve"])
+            .expect(0),
+    );
+    let shown = test.cli(&["run", "show", "r1", "--json"]).expect(0).stdout;
+    assert!(
+        shown.contains("west mine none (secret), with (secret)"),
+        "{shown}"
+    );
+    assert!(!shown.contains("open-sesame"), "{shown}");
 }
