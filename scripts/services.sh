@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Obtains the services that tests use beside the engines, and prints `export` lines for them on stdout:
 #   eval "$(scripts/services.sh)"
-# Nothing is started: each test process starts its own and stops it; `sops` and `age-keygen` are only called. `scripts/services.sh postgres` obtains only that one.
+# Nothing is started: each test process starts its own and stops it; `sops`, `age-keygen` and `age-plugin-pq` are only called. `scripts/services.sh postgres` obtains only that one.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-all=(postgres minio azurite knot fake-gcs-server provider sshd kubernetes sops age-keygen makejinja proxmox dex moto)
+all=(postgres minio azurite knot fake-gcs-server provider sshd kubernetes sops age-keygen age-plugin-pq makejinja proxmox dex moto)
 
 obtain() {
   case $1 in
@@ -17,6 +17,7 @@ obtain() {
     provider) scripts/tools/provider.sh ;;
     sops) scripts/tools/go-tool.sh sops github.com/getsops/sops/v3 v3.13.3 github.com/getsops/sops/v3/cmd/sops ;;
     age-keygen) scripts/tools/go-tool.sh age-keygen filippo.io/age v1.3.2 filippo.io/age/cmd/age-keygen ;;
+    age-plugin-pq) scripts/tools/go-tool.sh age-plugin-pq filippo.io/age v1.3.2 filippo.io/age/extra/age-plugin-pq ;;
     sshd) scripts/tools/sshd.sh ;;
     makejinja) scripts/tools/makejinja.sh ;;
     proxmox) scripts/tools/proxmox.sh ;;

@@ -24,6 +24,7 @@ use model::bootstrap::{
     StepEnd, StepReport,
 };
 use model::masking::Mask;
+use model::secret::Secret;
 use serde_json::{Value, json};
 
 use apply::ApplyAll;
@@ -37,6 +38,8 @@ pub struct Ground<'a> {
     pub source: &'a Path,
     /// What programs see: credential plugins, renderers, the project's own steps.
     pub env: &'a Environment,
+    /// What of it must not be shown.
+    pub hidden: &'a [Secret],
     /// Where what was downloaded may be kept.
     pub cache: &'a Path,
     /// The lock of the run, which a step of the project's own holds as well: it is not begun again beside itself.
@@ -77,7 +80,7 @@ pub async fn run(
         bootstrap,
         ground,
         manner,
-        mask: Mask::new(&bootstrap.hidden()),
+        mask: Mask::new(&[bootstrap.hidden(), ground.hidden.to_vec()].concat()),
         client: None,
         workloads: Vec::new(),
         roots: Vec::new(),

@@ -16,11 +16,12 @@ use std::sync::Arc;
 use drivers::process::{self, Environment, Exit, StartError};
 use drivers::sops::{
     self, Ask, DecryptError, EncryptError, Format, Identities, IdentityError, Layout, Opened,
-    PathError, ReadError, Recipient, RecipientError, Rule, RuleError, Rules, RulesError,
+    PathError, Plugins, ReadError, Recipient, RecipientError, Rule, RuleError, Rules, RulesError,
 };
 use jiff::Timestamp;
 use model::secret::Secret;
 
+pub use drivers::sops::Question;
 pub use editing::Editing;
 
 const RULES: &str = ".sops.yaml";
@@ -107,9 +108,12 @@ impl SecretFileError {
                 ),
                 _ => source.hint(),
             },
-            Self::Encrypt { source, .. } if matches!(**source, EncryptError::Reserved) => {
-                Some("`terrane secret edit` changes a file that is encrypted".to_owned())
-            }
+            Self::Encrypt { source, .. } => match &**source {
+                EncryptError::Reserved => {
+                    Some("`terrane secret edit` changes a file that is encrypted".to_owned())
+                }
+                _ => source.hint(),
+            },
             Self::Nested { .. } => Some(
                 "`--flatten` joins the keys: `database: {password: …}` becomes `database_password`"
                     .to_owned(),
@@ -142,7 +146,7 @@ impl<'a> SecretFiles<'a> {
         Self { env, cwd, ask }
     }
 
-    /// With somebody who can be asked for the passphrase of a key.
+    /// With somebody who can be asked, for the passphrase of a key for example.
     #[must_use]
     pub fn asking(mut self, ask: Ask) -> Self {
         self.ask = Some(ask);
@@ -168,7 +172,14 @@ impl<'a> SecretFiles<'a> {
             }
         };
         let plain = file.read()?;
-        let sealed = sops::encrypt(plain.expose(), file.format, &rule, None, Timestamp::now());
+        let sealed = sops::encrypt(
+            plain.expose(),
+            file.format,
+            &rule,
+            &self.plugins(),
+            None,
+            Timestamp::now(),
+        );
         Ok((sealed.map_err(|source| file.not_encrypted(source))?, rule))
     }
 
@@ -202,7 +213,7 @@ impl<'a> SecretFiles<'a> {
             let rule = opened.rule(Self::layout_for(&file)?)?;
             (opened, rule)
         } else {
-            (Self::empty(&file)?, Self::rule_for(&file)?)
+            (self.empty(&file)?, Self::rule_for(&file)?)
         };
         let mut changed = opened.clone();
         let put = match value {
@@ -214,7 +225,7 @@ impl<'a> SecretFiles<'a> {
             key: key.to_owned(),
             source,
         })?;
-        let sealed = changed.seal(&opened, &rule, Timestamp::now());
+        let sealed = changed.seal(&opened, &rule, &self.plugins(), Timestamp::now());
         let sealed = sealed.map_err(|source| file.not_encrypted(source))?;
         file.write(&sealed, &rule)
     }
@@ -231,7 +242,7 @@ impl<'a> SecretFiles<'a> {
             Err(err) if err.is_no_rule() => opened.rule(Self::layout_for(&file)?)?,
             Err(err) => return Err(err),
         };
-        let sealed = opened.rotate(&rule, Timestamp::now());
+        let sealed = opened.rotate(&rule, &self.plugins(), Timestamp::now());
         let sealed = sealed.map_err(|source| file.not_encrypted(source))?;
         file.write(&sealed, &rule)
     }
@@ -344,9 +355,14 @@ impl<'a> SecretFiles<'a> {
     }
 
     /// A file that is not there yet.
-    fn empty(file: &Place) -> Result<Opened, SecretFileError> {
+    fn empty(&self, file: &Place) -> Result<Opened, SecretFileError> {
         let rule = Self::rule_for(file)?;
-        sops::empty(file.format, &rule).map_err(|source| file.not_encrypted(source))
+        sops::empty(file.format, &rule, &self.plugins())
+            .map_err(|source| file.not_encrypted(source))
+    }
+
+    fn plugins(&self) -> Plugins {
+        Plugins::new(self.env, self.ask.clone())
     }
 }
 

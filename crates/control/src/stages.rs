@@ -205,9 +205,9 @@ impl StackValues {
         Err(ResolveError::Asks { asks })
     }
 
-    /// Hides the secrets among them, and sensitive outputs.
-    pub fn mask(&self) -> Mask {
-        let hidden = self.secrets.values().chain(&self.named);
+    /// Hides the secrets among them, sensitive outputs, and these.
+    pub fn mask(&self, more: &[Secret]) -> Mask {
+        let hidden = self.secrets.values().chain(&self.named).chain(more);
         let mut hidden: Vec<Secret> = hidden.cloned().collect();
         for output in self.outputs.values().filter(|output| output.sensitive) {
             texts(&output.value, &mut hidden);

@@ -33,7 +33,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Mutex, PoisonError};
 
-use rustix::process::{Pid, Signal};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 use tokio::io::AsyncWriteExt as _;
 
 pub use capture::{Capture, CaptureError, Captured, capture, capture_blocking};
@@ -313,6 +313,20 @@ fn spawn(
 pub(crate) fn spawn_helper(command: &mut Command) -> io::Result<std::process::Child> {
     let _turn = SPAWNING.lock().unwrap_or_else(PoisonError::into_inner);
     command.spawn()
+}
+
+/// Waits for the end of a helper and leaves it its number, so that whoever may still signal it meets no other.
+pub(crate) fn wait_unreaped(child: &std::process::Child) -> io::Result<()> {
+    let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else {
+        return Ok(());
+    };
+    let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+    loop {
+        match rustix::process::waitid(WaitId::Pid(pid), ended) {
+            Err(rustix::io::Errno::INTR) => {}
+            waited => return Ok(waited.map(drop)?),
+        }
+    }
 }
 
 /// Copies that lack close-on-exec; they share the lock of their originals, which keep the flag.

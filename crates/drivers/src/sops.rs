@@ -14,6 +14,7 @@ mod ini;
 mod json;
 mod metadata;
 mod open;
+mod plugin;
 mod recipient;
 mod rules;
 mod seal;
@@ -27,9 +28,10 @@ use jiff::Timestamp;
 use model::secret::Secret;
 
 pub use crypt::ValueError;
-pub use identities::{Ask, Identities, IdentityError};
+pub use identities::{Ask, Identities, IdentityError, Question};
 pub use metadata::MetadataError;
 pub use open::{DecryptError, Opened};
+pub use plugin::{PluginError, Plugins};
 pub use recipient::{Recipient, RecipientError};
 pub use rules::{Rule, RuleError, Rules, RulesError};
 pub use seal::EncryptError;
@@ -93,6 +95,7 @@ pub fn encrypt(
     plain: &str,
     format: Format,
     rule: &Rule,
+    plugins: &Plugins,
     earlier: Option<(&str, &Identities)>,
     now: Timestamp,
 ) -> Result<String, EncryptError> {
@@ -101,7 +104,7 @@ pub fn encrypt(
         Some((text, identities)) => Some(decrypt(text, format, identities)?),
         None => None,
     };
-    seal::seal(document, format, rule, opened.as_ref(), now)
+    seal::seal(document, format, rule, plugins, opened.as_ref(), now)
 }
 
 /// Encrypts a plain text that comes after one that is open.
@@ -109,15 +112,23 @@ pub fn encrypt_again(
     plain: &str,
     format: Format,
     rule: &Rule,
+    plugins: &Plugins,
     earlier: &Opened,
     now: Timestamp,
 ) -> Result<String, EncryptError> {
-    seal::seal(read(plain, format)?, format, rule, Some(earlier), now)
+    seal::seal(
+        read(plain, format)?,
+        format,
+        rule,
+        plugins,
+        Some(earlier),
+        now,
+    )
 }
 
 /// A document with nothing in it, as if it had been opened.
-pub fn empty(format: Format, rule: &Rule) -> Result<Opened, EncryptError> {
-    seal::empty(format, rule)
+pub fn empty(format: Format, rule: &Rule, plugins: &Plugins) -> Result<Opened, EncryptError> {
+    seal::empty(format, rule, plugins)
 }
 
 /// Opens an encrypted text; all of it is checked before anything of it is handed out.

@@ -156,35 +156,3 @@ pub(crate) fn wide(resources: u64, serial: u64) -> Vec<u8> {
     });
     serde_json::to_vec_pretty(&state).unwrap()
 }
-
-/// Random numbers that can be had again: a failing test prints its seed.
-pub(crate) struct Dice {
-    seed: u64,
-    state: u64,
-}
-
-impl Dice {
-    /// `TERRANE_TEST_SEED` names a seed; else each run has its own.
-    pub(crate) fn new() -> Self {
-        let named = std::env::var("TERRANE_TEST_SEED").ok();
-        let mut bytes = [0; 8];
-        getrandom::fill(&mut bytes).unwrap();
-        let seed = named.map_or(u64::from_le_bytes(bytes), |seed| seed.parse().unwrap());
-        Self { seed, state: seed }
-    }
-
-    pub(crate) fn below(&mut self, sides: u64) -> u64 {
-        // SplitMix64.
-        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.state;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (mixed ^ (mixed >> 31)) % sides.max(1)
-    }
-}
-
-impl std::fmt::Display for Dice {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "TERRANE_TEST_SEED={}", self.seed)
-    }
-}

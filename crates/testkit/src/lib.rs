@@ -1,9 +1,11 @@
 //! What tests share: a project in a temporary directory, the real binary, the real engines.
 //!
-//! Not here: any stand-in. Engines that misbehave are shell scripts written by the test that needs one.
+//! Not here: any stand-in, but for [`Scripted`] where a service cannot be had. Engines that misbehave are shell scripts
+//! written by the test that needs one.
 
 mod azurite;
 mod dex;
+mod dice;
 mod dns;
 pub mod engines;
 mod gcs;
@@ -18,8 +20,8 @@ mod postgres;
 mod program;
 mod provider;
 mod proxmox;
-mod recorded;
 pub mod said;
+mod scripted;
 mod service;
 mod sops;
 mod sshd;
@@ -28,6 +30,7 @@ mod terrane;
 
 pub use azurite::{AzureProxy, Azurite};
 pub use dex::Dex;
+pub use dice::{Dice, seed};
 pub use dns::Dns;
 pub use gcs::FakeGcs;
 pub use git_http::GitHttp;
@@ -39,9 +42,9 @@ pub use minio::Minio;
 pub use moto::Moto;
 pub use postgres::Postgres;
 pub use program::{copy_program, write_program};
-pub use recorded::{Asked, Recorded};
 pub use said::Said;
-pub use sops::{AgeKey, Sops, ssh_key};
+pub use scripted::{Asked, Scripted};
+pub use sops::{AgeKey, Sops, age_plugins, ssh_key};
 pub use sshd::Sshd;
 pub use terminal::Terminal;
 pub use terrane::{Background, TestTerrane, kill};

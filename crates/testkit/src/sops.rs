@@ -1,6 +1,7 @@
 //! The official `sops` for tests: what it writes and reads is what ours must read and write.
 
-use std::ffi::OsStr;
+use std::env;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -11,6 +12,7 @@ pub struct Sops {
     program: PathBuf,
     /// The variable that names the key, and the key.
     key: (&'static str, PathBuf),
+    path: OsString,
 }
 
 /// A key pair of age, made by its own tool.
@@ -21,12 +23,21 @@ pub struct AgeKey {
 
 impl AgeKey {
     pub fn generate() -> Self {
+        Self::with(&[])
+    }
+
+    /// One that holds against quantum computers: age's own tools know it, others by the plugin `age-plugin-pq`.
+    pub fn post_quantum() -> Self {
+        Self::with(&["-pq"])
+    }
+
+    fn with(args: &[&str]) -> Self {
         let keygen = program(
             "age-keygen",
             "TERRANE_TEST_AGE_KEYGEN",
             &["age-keygen/v1.3.2/age-keygen"],
         );
-        let identity = run(&mut command(keygen));
+        let identity = run(command(keygen).args(args));
         let recipient = identity
             .lines()
             .find_map(|line| line.strip_prefix("# public key: "))
@@ -38,10 +49,32 @@ impl AgeKey {
         }
     }
 
+    /// The same key in the form that `age-plugin-pq` understands.
+    #[must_use]
+    pub fn for_plugin(&self) -> Self {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        self.save(file.path());
+        let plugin = age_plugins().join("age-plugin-pq");
+        Self {
+            recipient: self.recipient.clone(),
+            identity: run(command(plugin).arg("-identity").arg(file.path())),
+        }
+    }
+
     /// Writes the private key into a file that only its owner can read.
     pub fn save(&self, path: &Path) {
         fs::write(path, &self.identity).expect("a key file");
     }
+}
+
+/// The directory of a real plugin of age: `age-plugin-pq`.
+pub fn age_plugins() -> PathBuf {
+    let plugin = program(
+        "age-plugin-pq",
+        "TERRANE_TEST_AGE_PLUGIN_PQ",
+        &["age-plugin-pq/v1.3.2/age-plugin-pq"],
+    );
+    plugin.parent().expect("a directory").to_owned()
 }
 
 /// Makes an SSH key pair without a passphrase, in `path` and beside it; the public key.
@@ -77,6 +110,16 @@ impl Sops {
         Self {
             program: program("sops", "TERRANE_TEST_SOPS", &["sops/v3.13.3/sops"]),
             key: (variable, key.to_owned()),
+            path: env::var_os("PATH").unwrap_or_default(),
+        }
+    }
+
+    /// With this as its `PATH`.
+    #[must_use]
+    pub fn with_path(self, path: &OsStr) -> Self {
+        Self {
+            path: path.to_owned(),
+            ..self
         }
     }
 
@@ -100,7 +143,7 @@ impl Sops {
             .current_dir(dir)
             .env_clear()
             .env("HOME", dir)
-            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("PATH", &self.path)
             .env(self.key.0, &self.key.1)
             .env("SOPS_DISABLE_VERSION_CHECK", "1");
         command

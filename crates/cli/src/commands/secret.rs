@@ -5,7 +5,7 @@ use std::io::{self, BufRead as _, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use control::secret_files::{self, NewValue, SecretFileError, SecretFiles, Written};
+use control::secret_files::{self, NewValue, Question, SecretFileError, SecretFiles, Written};
 use model::secret::Secret;
 use rustix::termios::{self, LocalModes, OptionalActions};
 use serde_json::json;
@@ -17,7 +17,7 @@ use crate::{CommandError, ExitStatus, Process, report};
 ///
 /// YAML, JSON, dotenv and INI files, encrypted for the age recipients that `.sops.yaml` names; the official `sops`
 /// reads what this writes, and the other way round. The private key comes from `SOPS_AGE_KEY`, `SOPS_AGE_KEY_FILE`,
-/// `~/.config/sops/age/keys.txt`, or an SSH key.
+/// `~/.config/sops/age/keys.txt`, or an SSH key; plugins of age are on `PATH`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SecretArgs {
     #[command(subcommand)]
@@ -77,7 +77,7 @@ struct SetArgs {
 struct EncryptArgs {
     /// A plain file
     file: PathBuf,
-    /// Encrypt for this age or SSH public key instead of those that `.sops.yaml` names; may be repeated
+    /// Encrypt for this public key of age, of a plugin or of SSH instead of those that `.sops.yaml` names; may be repeated
     #[arg(long, value_name = "KEY")]
     recipient: Vec<String>,
     /// Put the encrypted text in place of the plain one
@@ -141,7 +141,7 @@ pub(crate) async fn secret(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let files = SecretFiles::new(&process.env, &process.cwd).asking(Arc::new(ask_passphrase));
+    let files = SecretFiles::new(&process.env, &process.cwd).asking(Arc::new(ask));
     match args.command {
         SecretCommand::Edit(args) => edit(&args, &files, global, process).await,
         SecretCommand::Set(args) => set(&args, &files, global, process),
@@ -223,21 +223,42 @@ fn set(
 }
 
 /// Asks on the terminal itself, whatever standard input is; nothing if there is none.
-fn ask_passphrase(whose: &str) -> Option<Secret> {
+fn ask(question: &Question<'_>) -> Option<Secret> {
     let mut terminal = File::options()
         .read(true)
         .write(true)
         .open("/dev/tty")
         .ok()?;
-    write!(terminal, "Passphrase of {whose} (not shown): ").ok()?;
+    let is_seen = match question {
+        Question::Message { plugin, words } => {
+            writeln!(terminal, "{plugin}: {words}").ok()?;
+            return Some(Secret::new(""));
+        }
+        Question::Passphrase { of } => {
+            write!(terminal, "Passphrase of {of} (not shown): ").ok()?;
+            false
+        }
+        Question::Secret { plugin, words } => {
+            write!(terminal, "{plugin}: {words} (not shown): ").ok()?;
+            false
+        }
+        Question::Text { plugin, words } => {
+            write!(terminal, "{plugin}: {words}: ").ok()?;
+            true
+        }
+    };
     let shown = termios::tcgetattr(&terminal).ok()?;
-    let mut hidden = shown.clone();
-    hidden.local_modes.remove(LocalModes::ECHO);
-    termios::tcsetattr(&terminal, OptionalActions::Now, &hidden).ok()?;
+    if !is_seen {
+        let mut hidden = shown.clone();
+        hidden.local_modes.remove(LocalModes::ECHO);
+        termios::tcsetattr(&terminal, OptionalActions::Now, &hidden).ok()?;
+    }
     let mut line = String::new();
     let read = io::BufReader::new(&terminal).read_line(&mut line);
-    termios::tcsetattr(&terminal, OptionalActions::Now, &shown).ok();
-    writeln!(terminal).ok();
+    if !is_seen {
+        termios::tcsetattr(&terminal, OptionalActions::Now, &shown).ok();
+        writeln!(terminal).ok();
+    }
     read.ok()?;
     Some(Secret::new(line.strip_suffix('\n')?))
 }

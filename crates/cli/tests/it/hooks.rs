@@ -9,7 +9,7 @@ use testkit::{TestTerrane, write_program};
 use crate::project::{HEAD, one_stack, shown, stack, terrane};
 
 /// A stack that makes something, with these contexts, and a program that notes how it was called.
-fn noting(contexts: &str) -> TestTerrane {
+pub(crate) fn noting(contexts: &str) -> TestTerrane {
     let test = terrane();
     test.write(
         "terrane.hcl",
@@ -28,7 +28,7 @@ fn noting(contexts: &str) -> TestTerrane {
     test
 }
 
-fn noted(test: &TestTerrane) -> String {
+pub(crate) fn noted(test: &TestTerrane) -> String {
     fs::read_to_string(test.root().join("noted")).unwrap_or_default()
 }
 
@@ -37,7 +37,7 @@ fn is_alive(pid: &str) -> bool {
     stat.is_ok_and(|stat| !stat.contains(") Z"))
 }
 
-fn hook(when: &str, stage: &str, words: &str) -> String {
+pub(crate) fn hook(when: &str, stage: &str, words: &str) -> String {
     format!("  hook \"{when}\" \"{stage}\" {{ run = [{words}] }}\n")
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
-use testkit::{AgeKey, Kubernetes, Minio, Moto, Recorded, Said, Sops, TestTerrane};
+use testkit::{AgeKey, Kubernetes, Minio, Moto, Said, Scripted, Sops, TestTerrane};
 
 use crate::project::terrane;
 use crate::server::Server;
@@ -210,7 +210,7 @@ output "encoded" {
 
 struct Garden {
     test: TestTerrane,
-    vault: Recorded,
+    vault: Scripted,
     namespace: String,
 }
 
@@ -222,7 +222,7 @@ fn garden() -> Garden {
     let minio = Minio::start();
     let moto = Moto::start();
     let quoted = |name: &str| serde_json::to_string(&plant(name)).unwrap();
-    let vault = Recorded::start(&[
+    let vault = Scripted::start(&[
         (
             "GET /v1/kv/data/app",
             200,

@@ -4,9 +4,8 @@
 use std::fs;
 use std::time::Duration;
 
-use testkit::Background;
+use testkit::{Background, Dice};
 
-use crate::dice::{self, Dice};
 use crate::story::{Story, link, takes};
 
 /// Most of a round is waiting, so some go side by side.
@@ -18,7 +17,7 @@ const RUNS: [&str; 3] = ["r1", "r2", "r3"];
 
 #[test]
 fn killed_at_any_moment_it_comes_to_the_same_end() {
-    let seed = dice::seed();
+    let seed = testkit::seed();
     std::thread::scope(|scope| {
         for side in 0..SIDES {
             scope.spawn(move || rounds(seed, side));

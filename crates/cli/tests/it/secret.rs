@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
-use testkit::{AgeKey, Said, Sops, TestTerrane, write_program};
+use testkit::{AgeKey, Said, Sops, TestTerrane, age_plugins, write_program};
 
 use crate::project::{HEAD, stack, terrane};
 
@@ -334,4 +334,55 @@ fn a_stack_takes_a_value_by_reference() {
     assert!(!said.to_string().contains("hunter2"), "{said}");
     let length = test.cli(&["output", "app", "length"]).expect(0);
     assert_eq!(length.stdout.trim(), "7");
+}
+
+/// Says hello and asks for a PIN, as the plugin of a token does, then lets the real one go on with all it heard.
+const TOKEN: &str = r#"#!/bin/sh
+heard=$(sed '/^-> done$/{n;q}')
+say() { printf -- '-> %s\n%s\n' "$1" "$(printf %s "$2" | base64 | tr -d '=')"; read -r head; read -r body; }
+if [ "$1" = --age-plugin=identity-v1 ]; then
+  say msg 'the token blinks'
+  say request-secret 'PIN'
+  [ "$body" = "$(printf 1234 | base64 | tr -d '=')" ] || exit 1
+fi
+{ printf '%s\n\n' "$heard"; cat; } | "$REAL_PLUGIN" "$1"
+"#;
+
+#[test]
+fn a_plugin_asks_on_the_terminal_and_never_in_a_run() {
+    let test = terrane();
+    let key = AgeKey::post_quantum().for_plugin();
+    let keys = test.root().join("user/.config/sops/age");
+    fs::create_dir_all(&keys).unwrap();
+    key.save(&keys.join("keys.txt"));
+    write_program(&test.root().join("bin/age-plugin-pq"), TOKEN);
+    let real = age_plugins().join("age-plugin-pq");
+    let test = test.env("REAL_PLUGIN", &real.display().to_string());
+    let rules = format!("creation_rules:\n  - age: {}\n", key.recipient);
+    let context = "\ncontext \"a\" {\n  autoattach = [\"*\"]\n  env        = { TOKEN = secret(\"sops:s.yaml#token\") }\n}\n";
+    test.write(".sops.yaml", &rules)
+        .write(
+            "terrane.hcl",
+            &format!("{HEAD}{context}{}", stack("app", "")),
+        )
+        .write("app/main.tf", "");
+    let _ = sealed(&test);
+
+    let mut terminal = test.terminal(&["secret", "decrypt", "s.yaml", "--key", "token"]);
+    terminal.wait_for("age-plugin-pq: PIN (not shown): ");
+    terminal.type_line("1234");
+    let said = terminal.wait().expect(0).stdout;
+    assert_eq!(
+        said,
+        "age-plugin-pq: the token blinks\nage-plugin-pq: PIN (not shown): \nabc\n"
+    );
+
+    let refused = test.cli(&["plan"]).expect(1);
+    for words in [
+        "could not decrypt `s.yaml`",
+        "the age plugin `age-plugin-pq` asks, and nobody is here to answer: PIN",
+        "give runs a key that opens without a person",
+    ] {
+        assert!(refused.stderr.contains(words), "{refused}");
+    }
 }

@@ -7,9 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use testkit::{Postgres, TestTerrane};
+use testkit::{Dice, Postgres, TestTerrane};
 
-use crate::dice::{self, Dice};
 use crate::project::terrane;
 use crate::server::{Server, token};
 
@@ -44,7 +43,7 @@ fn nothing_acknowledged_is_lost_on_postgres() {
 }
 
 fn kill_again_and_again(test: &TestTerrane) {
-    let seed = dice::seed();
+    let seed = testkit::seed();
     let mut dice = Dice::new(seed);
     let world = World {
         secret: token(test, &["clients", "--write"]),

@@ -367,6 +367,7 @@ impl Job<'_> {
             let header = self.header();
             let sealed = sealed::seal(
                 self.publication.tree,
+                self.publication.asker,
                 file,
                 &header,
                 self.publication.at,

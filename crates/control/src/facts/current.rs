@@ -254,6 +254,7 @@ impl Current {
             ground: Ground {
                 source: &self.root,
                 env: &self.env,
+                hidden: &[],
                 cache: &self.cache,
                 held: None,
             },

@@ -1,10 +1,12 @@
 //! The bytes of a file of facts: in clear, or encrypted for whom `.sops.yaml` of the project names.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 
-use drivers::sops::{self, EncryptError, RuleError, RulesError, Selection, SelectionError};
+use drivers::sops::{
+    self, EncryptError, Plugins, RuleError, RulesError, Selection, SelectionError,
+};
 use jiff::Timestamp;
 use model::facts::{Encrypt, FactFile, Format, render};
 use serde_json::{Map, Value};
@@ -41,7 +43,8 @@ impl SealFactsError {
             )),
             Self::Rule(_) => Some(format!("add a rule for that path to `{RULES}`")),
             Self::InClear => Some("encrypt all of the place: `encrypt = \"all\"`".to_owned()),
-            Self::Read(_) | Self::Rules(_) | Self::Selection(_) | Self::Encrypt(_) => None,
+            Self::Encrypt(err) => err.hint(),
+            Self::Read(_) | Self::Rules(_) | Self::Selection(_) => None,
         }
     }
 }
@@ -49,6 +52,7 @@ impl SealFactsError {
 /// `reuse` gets what would be encrypted and for whom; it says its digest, and the bytes there are for it already.
 pub(super) fn seal(
     root: &Path,
+    asker: &BTreeMap<String, String>,
     file: &FactFile,
     header: &str,
     now: Timestamp,
@@ -97,7 +101,8 @@ pub(super) fn seal(
             Format::Json => sops::Format::Json,
         };
         let plain = String::from_utf8_lossy(&plain);
-        sops::encrypt(&plain, format, &rule, None, now)?.into_bytes()
+        let plugins = Plugins::new(asker, None);
+        sops::encrypt(&plain, format, &rule, &plugins, None, now)?.into_bytes()
     };
     if let Encrypt::Leaves(pointers) = &file.encrypt
         && is_in_clear(&file.values, pointers, &bytes)

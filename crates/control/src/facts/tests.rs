@@ -212,6 +212,7 @@ fn ground(env: &Environment) -> Ground<'_> {
     Ground {
         source: Path::new("/"),
         env,
+        hidden: &[],
         cache: Path::new("/"),
         held: None,
     }

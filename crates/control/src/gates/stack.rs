@@ -91,7 +91,7 @@ pub async fn of_stack(
     match read(blocks, &mut values) {
         Ok(gates) => Ok(StackGates {
             gates,
-            mask: values.mask(),
+            mask: values.mask(&[]),
         }),
         Err(problems) => Err(StackGatesError::Settings {
             stack: stack.name.to_string(),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use drivers::render::{Disk, DiskError};
 use drivers::sops::{
-    self, DecryptError, EncryptError, Format, Identities, IdentityError, Rule, RuleError,
+    self, DecryptError, EncryptError, Format, Identities, IdentityError, Plugins, Rule, RuleError,
     RulesError,
 };
 use jiff::Timestamp;
@@ -50,7 +50,9 @@ impl SealError {
         match self {
             Self::Open { source, .. } => matches!(
                 **source,
-                DecryptError::NoKey { .. } | DecryptError::WrongKey { .. }
+                DecryptError::NoKey { .. }
+                    | DecryptError::WrongKey { .. }
+                    | DecryptError::Plugin { .. }
             ),
             _ => false,
         }
@@ -63,9 +65,9 @@ impl SealError {
             }
             Self::NoRules { .. } => Some(format!("write a `{RULES}` with `creation_rules`")),
             Self::Open { source, .. } => source.hint(),
+            Self::Encrypt { source, .. } => source.hint(),
             Self::Rules { .. }
             | Self::Rule { .. }
-            | Self::Encrypt { .. }
             | Self::Identities(_)
             | Self::NotText { .. }
             | Self::Disk(_) => None,
@@ -122,13 +124,14 @@ impl<'s> Sealing<'s> {
             _ => None,
         };
         let now = Timestamp::now();
+        let plugins = Plugins::new(self.env, None);
         let sealed = match earlier {
-            None => sops::encrypt(text, self.format, &self.rule, None, now),
+            None => sops::encrypt(text, self.format, &self.rule, &plugins, None, now),
             Some(earlier) => {
                 let identities =
                     Identities::from_environment(self.env).map_err(SealError::Identities)?;
                 let earlier = Some((earlier.as_str(), &identities));
-                sops::encrypt(text, self.format, &self.rule, earlier, now)
+                sops::encrypt(text, self.format, &self.rule, &plugins, earlier, now)
             }
         };
         match sealed {

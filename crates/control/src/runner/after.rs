@@ -13,10 +13,12 @@ use model::break_glass::Act;
 use model::masking::Mask;
 use model::project::Backend;
 use model::run::{RunEvent, Stage};
+use model::secret::Secret;
 use model::stage::{ResolvedBlock, StageBlock};
 use serde_json::{Value, json};
 use store::{NewBreakGlass, StoreError};
 
+use super::inputs::for_hooks;
 use super::workspace::Workspace;
 use super::{Failure, Job, failed, hooks};
 use crate::applied;
@@ -88,6 +90,8 @@ struct Part<'a> {
     root: &'a Path,
     /// What programs see.
     env: Environment,
+    /// What of it must not be shown.
+    hidden: Vec<Secret>,
     values: StackValues,
     log: StageLog,
 }
@@ -118,7 +122,7 @@ async fn stage_of(
     };
     check_state(job).await?;
     let mut part = part_of(job, stage, blocks).await?;
-    *mask = part.values.mask();
+    *mask = part.values.mask(&part.hidden);
     let source = source.unwrap_or(part.root);
     match stage {
         Stage::Publishing => publishing::publish(&mut part, source, blocks).await,
@@ -170,12 +174,20 @@ async fn part_of<'a>(
     stage: Stage,
     blocks: &[StageBlock],
 ) -> Result<Part<'a>, Failure> {
-    let env = engine_environment(job.asker.env(), job.spec.target.is_open());
+    let base = engine_environment(job.asker.env(), job.spec.target.is_open());
     let root = Path::new(&job.spec.root);
     let side = Side {
         asker: job.asker,
         root,
-        env: &env,
+        env: &base,
+    };
+    // Who works on the cluster may need what the engine needed to make it.
+    let (env, hidden) = match stage {
+        Stage::Bootstrapping => {
+            let values = for_hooks(job).await?;
+            (values.environment, values.hidden)
+        }
+        _ => (base.clone(), Vec::new()),
     };
     let is_ours = job.spec.target.backend == Backend::Terrane;
     let failed = |err: StageValuesError| Failure::because("could not get its values", &err);
@@ -193,9 +205,10 @@ async fn part_of<'a>(
     Ok(Part {
         job,
         root,
-        log: StageLog::open(job, stage, values.mask())?,
+        log: StageLog::open(job, stage, values.mask(&hidden))?,
         values,
         env,
+        hidden,
     })
 }
 

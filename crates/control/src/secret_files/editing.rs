@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use drivers::process::{self, Environment, Keeper};
 use drivers::secrets::split_words;
-use drivers::sops::{self, Format, Opened, Rule};
+use drivers::sops::{self, Format, Opened, Plugins, Rule};
 use jiff::Timestamp;
 use model::secret::Secret;
 
@@ -18,6 +18,7 @@ pub struct Editing {
     file: Place,
     opened: Opened,
     rule: Rule,
+    plugins: Plugins,
     copy: PathBuf,
     before: Secret,
     _keeper: Keeper,
@@ -39,7 +40,7 @@ impl SecretFiles<'_> {
                 Format::Yaml | Format::Dotenv | Format::Ini => "",
             };
             (
-                Self::empty(&file)?,
+                self.empty(&file)?,
                 Self::rule_for(&file)?,
                 Secret::new(nothing),
             )
@@ -70,6 +71,7 @@ impl SecretFiles<'_> {
             file,
             opened,
             rule,
+            plugins: self.plugins(),
             copy,
             before,
             _keeper: keeper,
@@ -129,6 +131,7 @@ impl Editing {
             text.expose(),
             format,
             &self.rule,
+            &self.plugins,
             &self.opened,
             Timestamp::now(),
         );

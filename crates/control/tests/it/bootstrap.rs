@@ -109,6 +109,7 @@ impl Scene {
         let ground = Ground {
             source: self.source.path(),
             env,
+            hidden: &[],
             cache: self.source.path(),
             held: None,
         };
@@ -334,6 +335,7 @@ async fn all_of_argo_cd_is_installed_from_its_own_manifest() {
     let ground = Ground {
         source: scene.source.path(),
         env: &env,
+        hidden: &[],
         cache: scene.source.path(),
         held: None,
     };

@@ -100,6 +100,7 @@ async fn a_cluster_is_drained_and_what_remains_is_named() {
     let ground = Ground {
         source: Path::new("/"),
         env: &env,
+        hidden: &[],
         cache: Path::new("/"),
         held: None,
     };
@@ -184,6 +185,7 @@ async fn a_cluster_that_is_gone_is_said_to_be() {
     let ground = Ground {
         source: Path::new("/"),
         env: &env,
+        hidden: &[],
         cache: Path::new("/"),
         held: None,
     };

@@ -60,6 +60,7 @@ impl Scene {
         Ground {
             source: Path::new("/"),
             env: &self.env,
+            hidden: &[],
             cache: Path::new("/"),
             held: None,
         }

@@ -143,6 +143,7 @@ impl SecretError {
             Self::NoPlace { name, .. } => Some(format!("set it: `export {name}=…`")),
             Self::NoLogin { ways, .. } => Some((*ways).to_owned()),
             Self::Exchange { remedy, .. } => remedy.clone(),
+            Self::Decrypt { source, .. } => source.hint(),
             Self::NoProfile { .. } => Some(
                 "`aws configure export-credentials --format env` gives keys for the environment"
                     .to_owned(),
@@ -158,7 +159,6 @@ impl SecretError {
             | Self::NoValue { .. }
             | Self::Format { .. }
             | Self::Identities { .. }
-            | Self::Decrypt { .. }
             | Self::NoSuchValue { .. }
             | Self::Line { .. }
             | Self::Run { .. }

@@ -12,17 +12,34 @@ use std::{fs, iter};
 use model::secret::Secret;
 
 use super::cipher::DataKey;
+use super::plugin::{self, PluginError, Plugins};
 
 /// Larger files hold no keys.
 const LARGEST: u64 = 1 << 20;
 
-/// Asks somebody for the passphrase of a key; none if nobody answers.
-pub type Ask = Arc<dyn Fn(&str) -> Option<Secret> + Send + Sync>;
+/// Asks somebody, or tells them; none if nobody is there.
+pub type Ask = Arc<dyn Fn(&Question<'_>) -> Option<Secret> + Send + Sync>;
+
+/// What somebody is asked on behalf of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Question<'q> {
+    /// The passphrase of a key.
+    Passphrase { of: &'q str },
+    /// What a plugin wants to be known; there is nothing to answer.
+    Message { plugin: &'q str, words: &'q str },
+    /// What a plugin wants to know.
+    Text { plugin: &'q str, words: &'q str },
+    /// The same, and the answer must not be seen.
+    Secret { plugin: &'q str, words: &'q str },
+}
 
 /// Private keys, never shown.
 #[derive(Default)]
 pub struct Identities {
     keys: Vec<Box<dyn age::Identity + Send + Sync>>,
+    /// Keys that plugins have.
+    foreign: Vec<plugin::Identity>,
+    plugins: Plugins,
     /// Where they were looked for, for the error that says none fits.
     sought: Vec<String>,
     ask: Option<Ask>,
@@ -34,8 +51,6 @@ pub enum IdentityError {
     Read { path: PathBuf, source: io::Error },
     #[error("{origin} has a line {line} that is no age key")]
     Line { origin: String, line: usize },
-    #[error("{origin} has a key of an age plugin in line {line}, and plugins are not supported")]
-    Plugin { origin: String, line: usize },
     #[error("{origin} is protected by a passphrase, and nobody is here to be asked for it")]
     Passphrase { origin: String },
     #[error("{origin} does not open with this passphrase")]
@@ -61,6 +76,7 @@ impl Identities {
         ask: Option<Ask>,
     ) -> Result<Self, IdentityError> {
         let mut found = Self {
+            plugins: Plugins::new(environment, ask.clone()),
             ask,
             ..Self::default()
         };
@@ -109,11 +125,11 @@ impl Identities {
     }
 
     pub fn len(&self) -> usize {
-        self.keys.len()
+        self.keys.len() + self.foreign.len()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.keys.is_empty()
+        self.len() == 0
     }
 
     /// Where keys were looked for and not found.
@@ -134,21 +150,13 @@ impl Identities {
             }
             // `SOPS_AGE_KEY` may hold several in one line.
             for word in line.split_whitespace() {
-                let number = number + 1;
-                match word.parse::<age::x25519::Identity>() {
-                    Ok(key) => self.keys.push(Box::new(key)),
-                    Err(_) if word.starts_with("AGE-PLUGIN-") => {
-                        return Err(IdentityError::Plugin {
-                            origin,
-                            line: number,
-                        });
-                    }
-                    Err(_) => {
-                        return Err(IdentityError::Line {
-                            origin,
-                            line: number,
-                        });
-                    }
+                if let Ok(key) = word.parse::<age::x25519::Identity>() {
+                    self.keys.push(Box::new(key));
+                } else if let Some(key) = plugin::Identity::new(word, &self.plugins) {
+                    self.foreign.push(key);
+                } else {
+                    let line = number + 1;
+                    return Err(IdentityError::Line { origin, line });
                 }
             }
         }
@@ -166,7 +174,7 @@ impl Identities {
 
     /// The keys in a file that a passphrase opens.
     fn add_protected(&mut self, bytes: &[u8], origin: String) -> Result<(), IdentityError> {
-        let Some(passphrase) = self.ask.as_ref().and_then(|ask| ask(&origin)) else {
+        let Some(passphrase) = self.ask_passphrase(&origin) else {
             return Err(IdentityError::Passphrase { origin });
         };
         let passphrase = age::secrecy::SecretString::from(passphrase.expose().to_owned());
@@ -216,26 +224,64 @@ impl Identities {
         Ok(())
     }
 
-    /// The data key, if one of these opens it.
-    pub(super) fn unwrap(&self, wrapped: &str) -> Option<DataKey> {
-        let armoured = age::armor::ArmoredReader::new(wrapped.as_bytes());
-        let decryptor = age::Decryptor::new_buffered(armoured).ok()?;
-        let keys = self.keys.iter().map(|key| &**key as &dyn age::Identity);
-        let mut reader = decryptor.decrypt(keys).ok()?;
-        let mut bytes = [0; 33];
-        let mut length = 0;
-        while length < bytes.len() {
-            match reader.read(&mut bytes[length..]) {
-                Ok(0) => break,
-                Ok(read) => length += read,
-                Err(_) => return None,
+    fn ask_passphrase(&self, of: &str) -> Option<Secret> {
+        self.ask.as_ref()?(&Question::Passphrase { of })
+    }
+
+    /// The data key, if one of these opens one of its copies: our own first, since a plugin may want a person. Else
+    /// what went wrong with the first plugin that did not do its part.
+    pub(super) fn unwrap(&self, copies: &[&str]) -> Result<DataKey, Option<PluginError>> {
+        let own = self.keys.iter().map(|key| &**key as &dyn age::Identity);
+        let opened = copies
+            .iter()
+            .find_map(|copy| open(copy, own.clone()).ok().flatten());
+        if let Some(key) = opened {
+            return Ok(key);
+        }
+        let mut failed = None;
+        for key in &self.foreign {
+            for copy in copies {
+                match open(copy, iter::once(key as &dyn age::Identity)) {
+                    Ok(Some(key)) => return Ok(key),
+                    Ok(None) => {}
+                    Err(err) => {
+                        failed = failed.or(Some(err));
+                        break;
+                    }
+                }
             }
         }
-        let key = DataKey::from_bytes(&bytes[..length]);
-        bytes.fill(0);
-        std::hint::black_box(&bytes);
-        key
+        Err(failed)
     }
+}
+
+/// The data key in one of its copies, if these open it.
+fn open<'k>(
+    copy: &str,
+    keys: impl Iterator<Item = &'k dyn age::Identity>,
+) -> Result<Option<DataKey>, PluginError> {
+    let armoured = age::armor::ArmoredReader::new(copy.as_bytes());
+    let Ok(decryptor) = age::Decryptor::new_buffered(armoured) else {
+        return Ok(None);
+    };
+    let mut reader = match decryptor.decrypt(keys) {
+        Ok(reader) => reader,
+        Err(age::DecryptError::Io(err)) => return err.downcast().map_or(Ok(None), Err),
+        Err(_) => return Ok(None),
+    };
+    let mut bytes = [0; 33];
+    let mut length = 0;
+    while length < bytes.len() {
+        match reader.read(&mut bytes[length..]) {
+            Ok(0) => break,
+            Ok(read) => length += read,
+            Err(_) => return Ok(None),
+        }
+    }
+    let key = DataKey::from_bytes(&bytes[..length]);
+    bytes.fill(0);
+    std::hint::black_box(&bytes);
+    Ok(key)
 }
 
 /// How files begin that a passphrase opens.
@@ -258,7 +304,7 @@ impl age::Callbacks for Asking {
     }
 
     fn request_passphrase(&self, _description: &str) -> Option<age::secrecy::SecretString> {
-        let passphrase = self.1.as_ref().and_then(|ask| ask(&self.0))?;
+        let passphrase = self.1.as_ref()?(&Question::Passphrase { of: &self.0 })?;
         Some(passphrase.expose().to_owned().into())
     }
 }
@@ -287,7 +333,7 @@ fn text_of(path: &Path, bytes: Vec<u8>) -> Result<Secret, IdentityError> {
 
 impl fmt::Debug for Identities {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let keys = iter::repeat_n("[secret]", self.keys.len());
+        let keys = iter::repeat_n("[secret]", self.len());
         f.debug_list().entries(keys).finish()
     }
 }

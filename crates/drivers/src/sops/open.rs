@@ -6,6 +6,7 @@ use super::cipher::{Cipher, CipherError};
 use super::crypt::{self, ValueError};
 use super::identities::Identities;
 use super::metadata::{self, Metadata, MetadataError};
+use super::plugin::PluginError;
 use super::recipient::{Recipient, RecipientError};
 use super::rules::Rule;
 use super::tree::{self, Document, Element, Entry, Leaf, Node, PathError, Scalar};
@@ -24,6 +25,11 @@ pub enum DecryptError {
     NoKey {
         recipients: String,
         sought: Vec<String>,
+    },
+    #[error("none of the age keys opens it: it is encrypted for {recipients}")]
+    Plugin {
+        recipients: String,
+        source: PluginError,
     },
     #[error(transparent)]
     Value(#[from] ValueError),
@@ -44,6 +50,7 @@ impl DecryptError {
             Self::WrongKey { .. } => {
                 Some("somebody who can open it adds you with `terrane secret rotate`".to_owned())
             }
+            Self::Plugin { source, .. } => source.hint(),
             Self::Changed | Self::Mac(_) | Self::Value(_) | Self::Read(_) => {
                 Some("bring back the last good version, for example from Git".to_owned())
             }
@@ -71,22 +78,21 @@ pub(super) fn open(
     let mut document = super::read(text, format).map_err(DecryptError::Read)?;
     let metadata = metadata::take(&mut document, format)?;
     let wrapped = metadata.age.iter();
-    let Some(key) = wrapped
-        .clone()
-        .find_map(|wrapped| identities.unwrap(&wrapped.key))
-    else {
+    let copies: Vec<&str> = wrapped.clone().map(|it| it.key.as_str()).collect();
+    let key = identities.unwrap(&copies).map_err(|failed| {
         let names: Vec<String> = wrapped
             .map(|wrapped| format!("`{}`", wrapped.recipient))
             .collect();
         let recipients = names.join(", ");
-        return Err(match identities.len() {
-            0 => DecryptError::NoKey {
+        match (failed, identities.len()) {
+            (Some(source), _) => DecryptError::Plugin { recipients, source },
+            (None, 0) => DecryptError::NoKey {
                 recipients,
                 sought: identities.sought().to_vec(),
             },
-            count => DecryptError::WrongKey { count, recipients },
-        });
-    };
+            (None, count) => DecryptError::WrongKey { count, recipients },
+        }
+    })?;
     let mut cipher = Cipher::new(key);
     let only_encrypted = metadata.mac_only_encrypted;
     let mac = crypt::decrypt(

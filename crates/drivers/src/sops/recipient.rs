@@ -1,9 +1,13 @@
-//! Who can open a file: an age public key, or an SSH key that age can use.
+//! Who can open a file: an age public key, one of an age plugin, or an SSH key that age can use.
 
-use std::fmt;
+use std::io::Write as _;
 use std::str::FromStr;
+use std::{fmt, iter};
+
+use age::armor::{ArmoredWriter, Format};
 
 use super::cipher::DataKey;
+use super::plugin::{self, PluginError, Plugins};
 
 /// A public key, as it is written.
 #[derive(Clone, PartialEq, Eq)]
@@ -15,10 +19,8 @@ pub struct Recipient {
 pub enum RecipientError {
     #[error("`{text}` is not an age recipient: {why}")]
     Invalid { text: String, why: String },
-    #[error("`{text}` belongs to an age plugin, and plugins are not supported")]
-    Plugin { text: String },
-    #[error("`{text}` is a post-quantum key, which is not supported yet")]
-    Hybrid { text: String },
+    #[error("the data key could not be wrapped for `{text}`")]
+    Plugin { text: String, source: PluginError },
     #[error("the data key could not be wrapped for `{text}`")]
     Wrap {
         text: String,
@@ -26,9 +28,14 @@ pub enum RecipientError {
     },
 }
 
-enum Key {
-    X25519(age::x25519::Recipient),
-    Ssh(age::ssh::Recipient),
+impl RecipientError {
+    /// The next step, where there is one.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Plugin { source, .. } => source.hint(),
+            Self::Invalid { .. } | Self::Wrap { .. } => None,
+        }
+    }
 }
 
 impl FromStr for Recipient {
@@ -36,7 +43,7 @@ impl FromStr for Recipient {
 
     fn from_str(raw: &str) -> Result<Self, Self::Err> {
         let text = raw.trim().to_owned();
-        parse(&text)?;
+        parse(&text, &Plugins::default())?;
         Ok(Self { text })
     }
 }
@@ -47,41 +54,68 @@ impl Recipient {
     }
 
     /// The data key, for this recipient alone, as an armoured age file.
-    pub(super) fn wrap(&self, key: &DataKey) -> Result<String, RecipientError> {
-        let wrapped = match parse(&self.text)? {
-            Key::X25519(recipient) => age::encrypt_and_armor(&recipient, key.expose()),
-            Key::Ssh(recipient) => age::encrypt_and_armor(&recipient, key.expose()),
-        };
-        wrapped.map_err(|source| RecipientError::Wrap {
-            text: self.text.clone(),
-            source: Box::new(source),
+    pub(super) fn wrap(&self, key: &DataKey, plugins: &Plugins) -> Result<String, RecipientError> {
+        let recipient = parse(&self.text, plugins)?;
+        encrypt(&*recipient, key.expose()).map_err(|err| {
+            let text = self.text.clone();
+            let source = match err {
+                age::EncryptError::Io(err) => match err.downcast() {
+                    Ok(source) => return RecipientError::Plugin { text, source },
+                    Err(err) => age::EncryptError::Io(err),
+                },
+                err => err,
+            };
+            let source = Box::new(source);
+            RecipientError::Wrap { text, source }
         })
     }
 }
 
-fn parse(text: &str) -> Result<Key, RecipientError> {
+/// As the crate's own `encrypt_and_armor`, which panics if a recipient fails.
+fn encrypt(recipient: &dyn age::Recipient, plain: &[u8]) -> Result<String, age::EncryptError> {
+    let encryptor = age::Encryptor::with_recipients(iter::once(recipient))?;
+    let mut out = Vec::new();
+    let armour = ArmoredWriter::wrap_output(&mut out, Format::AsciiArmor)?;
+    let mut writer = encryptor.wrap_output(armour)?;
+    writer.write_all(plain)?;
+    writer.finish()?.finish()?;
+    Ok(String::from_utf8_lossy(&out).into_owned())
+}
+
+fn parse<'t>(
+    text: &'t str,
+    plugins: &'t Plugins,
+) -> Result<Box<dyn age::Recipient + 't>, RecipientError> {
     let invalid = |why: String| RecipientError::Invalid {
         text: text.to_owned(),
         why,
     };
     if text.starts_with("ssh-") {
         let parsed = age::ssh::Recipient::from_str(text);
-        return parsed
-            .map(Key::Ssh)
-            .map_err(|err| invalid(format!("{err:?}").to_lowercase()));
+        let parsed = parsed.map_err(|err| invalid(format!("{err:?}").to_lowercase()))?;
+        return Ok(Box::new(parsed));
     }
-    if text.starts_with("age1pq1") {
-        let text = text.to_owned();
-        return Err(RecipientError::Hybrid { text });
+    let no_recipient = |why: &str| invalid(why.to_owned());
+    // Of keys on hardware, which only their plugins can open.
+    if text.starts_with("age1tag1") {
+        let parsed = age::tag::Recipient::from_str(text).map_err(no_recipient)?;
+        return Ok(Box::new(parsed));
+    }
+    if text.starts_with("age1tagpq1") {
+        let parsed = age::tagpq::Recipient::from_str(text).map_err(no_recipient)?;
+        return Ok(Box::new(parsed));
     }
     // `age1`, then a plugin's name, then another `1`: bech32 data has none.
-    if text.starts_with("age1") && text.matches('1').count() > 1 {
-        let text = text.to_owned();
-        return Err(RecipientError::Plugin { text });
+    if text.matches('1').count() > 1 {
+        let name = plugin::of_recipient(text);
+        return Ok(Box::new(plugin::Recipient {
+            name: name.ok_or_else(|| no_recipient("invalid Bech32 encoding"))?,
+            text,
+            plugins,
+        }));
     }
-    age::x25519::Recipient::from_str(text)
-        .map(Key::X25519)
-        .map_err(|why| invalid(why.to_owned()))
+    let parsed = age::x25519::Recipient::from_str(text).map_err(no_recipient)?;
+    Ok(Box::new(parsed))
 }
 
 impl fmt::Display for Recipient {

@@ -6,6 +6,7 @@ use super::cipher::{Cipher, DataKey};
 use super::crypt::{self, ValueError};
 use super::metadata::{self, Metadata, Wrapped};
 use super::open::{DecryptError, Opened};
+use super::plugin::Plugins;
 use super::recipient::RecipientError;
 use super::rules::Rule;
 use super::tree::{Document, Leaf, Scalar};
@@ -33,11 +34,28 @@ pub enum EncryptError {
     ForeignKeys { kinds: String },
 }
 
+impl EncryptError {
+    /// The next step, where there is one.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Recipient(err) => err.hint(),
+            Self::Earlier(err) => err.hint(),
+            Self::Read(_)
+            | Self::Reserved
+            | Self::NoRecipients
+            | Self::Value(_)
+            | Self::NoRandom(_)
+            | Self::ForeignKeys { .. } => None,
+        }
+    }
+}
+
 /// Encrypts a document. The data key stays as long as nobody who had it is left out.
 pub(super) fn seal(
     document: Document,
     format: Format,
     rule: &Rule,
+    plugins: &Plugins,
     earlier: Option<&Opened>,
     now: Timestamp,
 ) -> Result<String, EncryptError> {
@@ -55,6 +73,7 @@ pub(super) fn seal(
                 document,
                 format,
                 rule,
+                plugins,
                 &cipher,
                 Some(&earlier.metadata),
                 now,
@@ -63,7 +82,7 @@ pub(super) fn seal(
         Some(earlier) if !earlier.metadata.foreign.is_empty() => Err(EncryptError::ForeignKeys {
             kinds: earlier.foreign_keys().collect::<Vec<_>>().join(", "),
         }),
-        Some(_) | None => seal_anew(document, format, rule, now),
+        Some(_) | None => seal_anew(document, format, rule, plugins, now),
     }
 }
 
@@ -72,19 +91,32 @@ fn seal_anew(
     document: Document,
     format: Format,
     rule: &Rule,
+    plugins: &Plugins,
     now: Timestamp,
 ) -> Result<String, EncryptError> {
     let key = DataKey::random().map_err(EncryptError::NoRandom)?;
-    seal_with(document, format, rule, &Cipher::new(key), None, now)
+    seal_with(
+        document,
+        format,
+        rule,
+        plugins,
+        &Cipher::new(key),
+        None,
+        now,
+    )
 }
 
 /// An empty document under a key of its own.
-pub(super) fn empty(format: Format, rule: &Rule) -> Result<Opened, EncryptError> {
+pub(super) fn empty(
+    format: Format,
+    rule: &Rule,
+    plugins: &Plugins,
+) -> Result<Opened, EncryptError> {
     let key = DataKey::random().map_err(EncryptError::NoRandom)?;
     let age = rule.recipients.iter().map(|recipient| {
         Ok(Wrapped {
             recipient: recipient.as_str().to_owned(),
-            key: recipient.wrap(&key)?,
+            key: recipient.wrap(&key, plugins)?,
         })
     });
     let age = age.collect::<Result<Vec<_>, RecipientError>>()?;
@@ -110,24 +142,31 @@ impl Opened {
         &self,
         original: &Self,
         rule: &Rule,
+        plugins: &Plugins,
         now: Timestamp,
     ) -> Result<String, EncryptError> {
         seal(
             self.document.clone(),
             self.format,
             rule,
+            plugins,
             Some(original),
             now,
         )
     }
 
     /// Encrypts it under a new data key.
-    pub fn rotate(&self, rule: &Rule, now: Timestamp) -> Result<String, EncryptError> {
+    pub fn rotate(
+        &self,
+        rule: &Rule,
+        plugins: &Plugins,
+        now: Timestamp,
+    ) -> Result<String, EncryptError> {
         if !self.metadata.foreign.is_empty() {
             let kinds = self.foreign_keys().collect::<Vec<_>>().join(", ");
             return Err(EncryptError::ForeignKeys { kinds });
         }
-        seal_anew(self.document.clone(), self.format, rule, now)
+        seal_anew(self.document.clone(), self.format, rule, plugins, now)
     }
 }
 
@@ -135,6 +174,7 @@ fn seal_with(
     mut document: Document,
     format: Format,
     rule: &Rule,
+    plugins: &Plugins,
     cipher: &Cipher,
     earlier: Option<&Metadata>,
     now: Timestamp,
@@ -149,7 +189,7 @@ fn seal_with(
             Some(wrapped) => wrapped.clone(),
             None => Wrapped {
                 recipient: recipient.as_str().to_owned(),
-                key: recipient.wrap(cipher.key())?,
+                key: recipient.wrap(cipher.key(), plugins)?,
             },
         });
     }

@@ -48,7 +48,15 @@ note_unencrypted: open
 ";
 
 fn seal(text: &str, keys: &Keys) -> String {
-    encrypt(text, Format::Yaml, &rule(keys), None, now()).unwrap()
+    encrypt(
+        text,
+        Format::Yaml,
+        &rule(keys),
+        &Plugins::default(),
+        None,
+        now(),
+    )
+    .unwrap()
 }
 
 #[test]
@@ -73,7 +81,15 @@ fn unchanged_values_keep_their_ciphertext() {
     let sealed = seal(PLAIN, &keys);
     let again = |plain: &str, rule: &Rule| {
         let earlier = Some((sealed.as_str(), &keys.identities));
-        encrypt(plain, Format::Yaml, rule, earlier, now()).unwrap()
+        encrypt(
+            plain,
+            Format::Yaml,
+            rule,
+            &Plugins::default(),
+            earlier,
+            now(),
+        )
+        .unwrap()
     };
     assert_eq!(again(PLAIN, &rule(&keys)), sealed);
 
@@ -91,9 +107,11 @@ fn unchanged_values_keep_their_ciphertext() {
 fn who_is_left_out_gets_a_new_data_key() {
     let (one, two) = (keys(), keys());
     let both = Rule::for_recipients(vec![one.recipient.clone(), two.recipient.clone()]);
-    let for_both = encrypt(PLAIN, Format::Yaml, &both, None, now()).unwrap();
+    let for_both = encrypt(PLAIN, Format::Yaml, &both, &Plugins::default(), None, now()).unwrap();
     let opened = decrypt(&for_both, Format::Yaml, &two.identities).unwrap();
-    let for_one = opened.seal(&opened, &rule(&one), now()).unwrap();
+    let for_one = opened
+        .seal(&opened, &rule(&one), &Plugins::default(), now())
+        .unwrap();
     decrypt(&for_one, Format::Yaml, &two.identities).unwrap_err();
     let kept = |line: &&str| line.contains("ENC[") && for_both.contains(*line);
     assert_eq!(for_one.lines().filter(kept).count(), 0);
@@ -158,7 +176,15 @@ fn nothing_secret_is_in_errors_or_debug_output() {
         format!("a: *{MARK}\n").replace(MARK, "alias"),
     ];
     for text in broken {
-        let err = encrypt(&text, Format::Yaml, &rule(&keys), None, now()).unwrap_err();
+        let err = encrypt(
+            &text,
+            Format::Yaml,
+            &rule(&keys),
+            &Plugins::default(),
+            None,
+            now(),
+        )
+        .unwrap_err();
         write!(said, "{err} {err:?}").unwrap();
     }
     for text in [
@@ -166,7 +192,15 @@ fn nothing_secret_is_in_errors_or_debug_output() {
         format!("[\"{MARK}\"]"),
         format!("{{\"a\": {MARK}}}"),
     ] {
-        let err = encrypt(&text, Format::Json, &rule(&keys), None, now()).unwrap_err();
+        let err = encrypt(
+            &text,
+            Format::Json,
+            &rule(&keys),
+            &Plugins::default(),
+            None,
+            now(),
+        )
+        .unwrap_err();
         write!(said, "{err} {err:?}").unwrap();
     }
     let wrong = Secret::new(format!("AGE-SECRET-KEY-{MARK}"));
@@ -186,6 +220,7 @@ fn only_named_keys_are_encrypted_where_that_is_asked() {
         plain,
         Format::Yaml,
         &rule(&keys).selecting(only),
+        &Plugins::default(),
         None,
         now(),
     )
@@ -231,7 +266,15 @@ fn rules_are_found_by_path_and_foreign_keys_refused() {
 fn json_keeps_its_order_and_types() {
     let keys = keys();
     let plain = "{\n\t\"z\": 1,\n\t\"a\": [\n\t\t1.0,\n\t\ttrue,\n\t\tnull,\n\t\t\"\\u003cb\\u003e\",\n\t\t{}\n\t],\n\t\"m\": {\n\t\t\"k.x\": \"v\"\n\t}\n}\n";
-    let sealed = encrypt(plain, Format::Json, &rule(&keys), None, now()).unwrap();
+    let sealed = encrypt(
+        plain,
+        Format::Json,
+        &rule(&keys),
+        &Plugins::default(),
+        None,
+        now(),
+    )
+    .unwrap();
     let opened = decrypt(&sealed, Format::Json, &keys.identities).unwrap();
     assert_eq!(opened.plain(Layout::default()).expose(), plain);
     assert_eq!(opened.value("m.k.x").unwrap().expose(), "v");
@@ -256,10 +299,31 @@ fn values_are_set_where_the_path_says() {
         refused.to_string(),
         "`database.user` is no map and no list, so nothing is below it"
     );
-    let sealed = changed.seal(&opened, &rule(&keys), now()).unwrap();
+    let sealed = changed
+        .seal(&opened, &rule(&keys), &Plugins::default(), now())
+        .unwrap();
     let again = decrypt(&sealed, Format::Yaml, &keys.identities).unwrap();
     assert_eq!(again.value("made.on.the.way").unwrap().expose(), "new");
     assert_eq!(again.value("hosts.2").unwrap().expose(), "new");
     assert_eq!(again.value("with.dot").unwrap().expose(), "new");
     assert_eq!(again.value("database.user").unwrap().expose(), "new");
+}
+
+/// Keys on hardware: only their plugins open them, and none is needed to encrypt.
+#[test]
+fn tagged_recipients_need_no_plugin() {
+    use base64::Engine as _;
+    let recipient = "age1tag1qt8lw0ual6avlwmwatk888yqnmdamm7xfd0wak53ut6elz5c4swx2yqdj4e";
+    let rule = Rule::for_recipients(vec![recipient.parse().unwrap()]);
+    let plugins = Plugins::default();
+    let sealed = encrypt(PLAIN, Format::Yaml, &rule, &plugins, None, now()).unwrap();
+    let wrapped: String = sealed
+        .lines()
+        .skip_while(|line| !line.contains("BEGIN AGE"))
+        .skip(1)
+        .take_while(|line| !line.contains("END AGE"))
+        .map(str::trim)
+        .collect();
+    let file = base64::prelude::BASE64_STANDARD.decode(wrapped).unwrap();
+    assert!(file.starts_with(b"age-encryption.org/v1\n-> p256tag "));
 }

@@ -1,19 +1,20 @@
-//! SOPS files in both directions: a generated corpus, and what must be refused by both.
+//! SOPS files in both directions: a generated corpus, keys of all kinds, and what must be refused by both.
 
 mod corpus;
+mod plugins;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::sync::Arc;
 
-use drivers::sops::{Ask, Format, Identities, IdentityError, Layout, Rules, decrypt, encrypt};
+use drivers::sops::{
+    Ask, Format, Identities, IdentityError, Layout, Plugins, Question, Rules, decrypt, encrypt,
+};
 use jiff::Timestamp;
 use model::secret::Secret;
 use serde_json::Value;
 use tempfile::TempDir;
-use testkit::{AgeKey, Sops};
-
-use corpus::Dice;
+use testkit::{AgeKey, Dice, Sops, seed};
 
 /// A directory with rules, and a key for it on each side.
 struct Place {
@@ -43,7 +44,15 @@ impl Place {
 
     fn ours(&self, plain: &str, name: &str, format: Format) -> String {
         let rule = self.rules.for_path(name).unwrap();
-        encrypt(plain, format, &rule, None, Timestamp::now()).unwrap()
+        encrypt(
+            plain,
+            format,
+            &rule,
+            &Plugins::default(),
+            None,
+            Timestamp::now(),
+        )
+        .unwrap()
     }
 
     /// What the official tool opens a text of ours to.
@@ -85,7 +94,7 @@ fn values(text: &str) -> Value {
 /// Both tools make the same values of a text, and each those that the other wrote.
 #[test]
 fn generated_yaml_is_the_same_to_both() {
-    let mut dice = Dice::new(corpus::seed());
+    let mut dice = Dice::new(seed());
     for round in 0..18 {
         let place = Place::new(RULES[round % RULES.len()]);
         let plain = corpus::yaml(&mut dice);
@@ -123,7 +132,7 @@ fn generated_yaml_is_the_same_to_both() {
 
 #[test]
 fn generated_json_is_the_same_to_both() {
-    let mut dice = Dice::new(corpus::seed());
+    let mut dice = Dice::new(seed());
     for round in 0..8 {
         let place = Place::new(RULES[round % 4]);
         let plain = corpus::json(&mut dice);
@@ -165,7 +174,7 @@ fn dotenv_and_ini_are_the_same_to_both() {
 
 #[test]
 fn generated_dotenv_and_ini_are_the_same_to_both() {
-    let mut dice = Dice::new(corpus::seed());
+    let mut dice = Dice::new(seed());
     for round in 0..8 {
         let place = Place::new(RULES[round % 4]);
         let cases = [
@@ -290,7 +299,9 @@ fn a_file_may_go_from_hand_to_hand() {
     let mut changed = opened.clone();
     changed.set("b", &Secret::new("new")).unwrap();
     let rule = opened.rule(Layout::default()).unwrap();
-    let ours = changed.seal(&opened, &rule, Timestamp::now()).unwrap();
+    let ours = changed
+        .seal(&opened, &rule, &Plugins::default(), Timestamp::now())
+        .unwrap();
     let line = |text: &str, name: &str| {
         let mut lines = text.lines();
         lines.find(|line| line.starts_with(name)).map(str::to_owned)
@@ -350,7 +361,15 @@ fn keys_with_a_passphrase_ask_for_it() {
     let sealed = {
         let rules = format!("creation_rules:\n  - age: {}\n", key.recipient);
         let rule = Rules::read(&rules).unwrap().for_path("a.yaml").unwrap();
-        encrypt("a: one\n", Format::Yaml, &rule, None, Timestamp::now()).unwrap()
+        encrypt(
+            "a: one\n",
+            Format::Yaml,
+            &rule,
+            &Plugins::default(),
+            None,
+            Timestamp::now(),
+        )
+        .unwrap()
     };
     let mut recipient = age::scrypt::Recipient::new("open sesame".to_owned().into());
     recipient.set_work_factor(5);
@@ -360,7 +379,7 @@ fn keys_with_a_passphrase_ask_for_it() {
     let environment =
         BTreeMap::from([("SOPS_AGE_KEY_FILE".to_owned(), path.display().to_string())]);
     let asking = |answer: Option<&'static str>| {
-        let ask: Ask = Arc::new(move |_: &str| answer.map(Secret::new));
+        let ask: Ask = Arc::new(move |_: &Question<'_>| answer.map(Secret::new));
         Identities::asking(&environment, ask)
     };
     for protected in [plain, armoured.into_bytes()] {
@@ -402,7 +421,9 @@ fn keys_of_other_kinds_stay() {
     let mut changed = opened.clone();
     changed.set("b", &Secret::new("new")).unwrap();
     let rule = opened.rule(Layout::default()).unwrap();
-    let ours = changed.seal(&opened, &rule, Timestamp::now()).unwrap();
+    let ours = changed
+        .seal(&opened, &rule, &Plugins::default(), Timestamp::now())
+        .unwrap();
     for kept in [
         "wcFMA",
         "85D77543B3D624B63CEA9E6DBC17301B491B3F21",
@@ -414,7 +435,9 @@ fn keys_of_other_kinds_stay() {
         place.opened_by_official(&ours, "a.yaml", &[]),
         "a: one\nb: new\n"
     );
-    let refused = opened.rotate(&rule, Timestamp::now()).unwrap_err();
+    let refused = opened
+        .rotate(&rule, &Plugins::default(), Timestamp::now())
+        .unwrap_err();
     insta::assert_snapshot!(refused, @"
     its data key is also wrapped for kms, pgp, which is not supported, so it cannot get a new one here
     ");

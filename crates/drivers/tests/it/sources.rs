@@ -1,6 +1,7 @@
 //! Services that keep secrets: who is asked, as whom, how often, and what is said when they refuse.
 //!
-//! AWS is `moto`, a real server. Vault and Azure are exchanges as their documentation records them.
+//! AWS is `moto`, a server that answers as AWS does. Vault, Azure and what lends machines their keys are answers written by
+//! hand after their published APIs.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,7 +10,7 @@ use std::path::Path;
 use drivers::process::Environment;
 use drivers::secrets::{SecretError, Sources, Surroundings, resolve};
 use insta::assert_snapshot;
-use testkit::{Issuer, Moto, Recorded};
+use testkit::{Issuer, Moto, Scripted};
 
 /// An asker with an environment, asking again and again.
 struct Asker {
@@ -99,7 +100,7 @@ const KV: &str = r#"{"request_id":"1","data":{"data":{"user":"root","password":"
 
 #[tokio::test]
 async fn vault_by_token_once_for_all_fields() {
-    let vault = Recorded::start(&[("GET /v1/kv/data/team/db%20one", 200, KV)]);
+    let vault = Scripted::start(&[("GET /v1/kv/data/team/db%20one", 200, KV)]);
     let asker = Asker::new(&[
         ("VAULT_ADDR", &format!("{}/", vault.address())),
         ("VAULT_NAMESPACE", "admin"),
@@ -119,7 +120,7 @@ async fn vault_by_token_once_for_all_fields() {
 async fn vault_by_each_login() {
     let issuer = Issuer::start();
     issuer.answer_job(&[("repository", "example/infra")]);
-    let vault = Recorded::start(&[
+    let vault = Scripted::start(&[
         ("POST /v1/auth/approle/login", 200, LOGIN),
         ("POST /v1/auth/jwt/login", 200, LOGIN),
         ("POST /v1/auth/ci/login", 200, LOGIN),
@@ -185,7 +186,7 @@ async fn vault_refuses_in_words_that_give_nothing_away() {
         r#"{"errors":["1 error occurred:\n\t* invalid role or secret ID proof-of-somebody"]}"#;
     let echo = r#"{"errors":["invalid secret ID: proof-of-somebody"]}"#;
     let denied = r#"{"errors":["permission denied"]}"#;
-    let vault = Recorded::start(&[
+    let vault = Scripted::start(&[
         ("GET /v1/kv/data/denied", 403, denied),
         ("GET /v1/kv/data/broken", 200, "{\"data\":\"hush\"}"),
         ("GET /v1/kv/data/moved", 307, ""),
@@ -368,8 +369,8 @@ async fn aws_lends_keys_to_containers_machines_and_jobs() {
     issuer.answer_job(&[("repository", "example/infra")]);
     let sts = "<AssumeRoleWithWebIdentityResponse><AssumeRoleWithWebIdentityResult><Credentials><AccessKeyId>ASIALENT</AccessKeyId>\
                <SecretAccessKey>hush</SecretAccessKey><SessionToken>a-session</SessionToken></Credentials></AssumeRoleWithWebIdentityResult></AssumeRoleWithWebIdentityResponse>";
-    let far = Recorded::start(&[("POST /", 200, PARAMETER)]);
-    let near = Recorded::start(&[
+    let far = Scripted::start(&[("POST /", 200, PARAMETER)]);
+    let near = Scripted::start(&[
         ("GET /v2/credentials/1", 200, LENT),
         ("PUT /latest/api/token", 200, "a-machine-token"),
         (
@@ -440,7 +441,7 @@ const TOKEN: &str = r#"{"token_type":"Bearer","expires_in":3599,"access_token":"
 async fn azure_by_each_login() {
     let issuer = Issuer::start();
     issuer.answer_job(&[("repository", "example/infra")]);
-    let azure = Recorded::start(&[
+    let azure = Scripted::start(&[
         ("GET /secrets/db?api-version=7.4", 200, SECRET),
         ("GET /secrets/db/0123?api-version=7.4", 200, SECRET),
         ("POST /tenant-1/oauth2/v2.0/token", 200, TOKEN),
@@ -539,7 +540,7 @@ async fn azure_by_each_login() {
 async fn azure_refuses_in_words_that_give_nothing_away() {
     let denied = r#"{"error":{"code":"Forbidden","message":"Caller is not authorized to perform action on resource."}}"#;
     let login = r#"{"error":"invalid_client","error_description":"AADSTS7000215: Invalid client secret provided: proof-of-somebody.\r\nTrace ID: 1"}"#;
-    let azure = Recorded::start(&[
+    let azure = Scripted::start(&[
         ("GET /secrets/denied?api-version=7.4", 403, denied),
         ("POST /tenant-1/oauth2/v2.0/token", 200, TOKEN),
         ("POST /tenant-2/oauth2/v2.0/token", 401, login),

@@ -2,7 +2,6 @@
 //! promises hold after every commit.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write as _;
 
 use jiff::{SignedDuration, Timestamp};
 use model::approval::{Approval, ApprovalRule, ApprovalScope, Requirement};
@@ -16,8 +15,9 @@ use model::run::{
     Awaited, EnginePin, PlanRecord, Preview, Problem, RunEvent, RunSpec, RunState, Stage, Upstream,
 };
 use model::seal::Seal;
+use testkit::{Dice, seed};
 
-use crate::testing::{Dice, TestHome};
+use crate::testing::TestHome;
 use crate::{ChangeSetError, Fence, NewHold, Store};
 
 const START: Timestamp = Timestamp::UNIX_EPOCH;
@@ -149,29 +149,21 @@ fn previewed(on: &[Awaited], preview: Preview) -> RunEvent {
     }
 }
 
-impl Drop for World {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            drop(writeln!(std::io::stderr(), "{}", self.dice));
-        }
-    }
-}
-
 impl World {
     fn request(&mut self) -> Request {
-        let lanes = match self.dice.below(3) {
+        let lanes = match self.dice.roll(3) {
             0 => vec!["azure".to_owned()],
             1 => vec!["local".to_owned()],
             _ => vec!["azure".to_owned(), "local".to_owned()],
         };
-        let approvals = (self.dice.below(3) == 0).then(|| Requirement {
+        let approvals = (self.dice.roll(3) == 0).then(|| Requirement {
             by: "target `local`".to_owned(),
             rule: ApprovalRule {
                 count: 1,
                 role: None,
                 author: false,
                 expires: None,
-                scope: if self.dice.below(2) == 0 {
+                scope: if self.dice.roll(2) == 0 {
                     ApprovalScope::Stack
                 } else {
                     ApprovalScope::ChangeSet
@@ -188,7 +180,7 @@ impl World {
             machine: String::new(),
             action: Action::Apply,
             stacks: specs().into_iter().map(|spec| spec.stack.name).collect(),
-            auto_approve: self.dice.below(2) == 0,
+            auto_approve: self.dice.roll(2) == 0,
             parallelism: 2,
             lanes,
             source: String::new(),
@@ -201,7 +193,7 @@ impl World {
             goes_on_with_stages: false,
             bundle: None,
             asker: Some("ada".to_owned()),
-            origin: if self.dice.below(3) == 0 {
+            origin: if self.dice.roll(3) == 0 {
                 Origin::Push {
                     branch: "main".to_owned(),
                 }
@@ -214,7 +206,7 @@ impl World {
 
     fn pick<T: Copy>(&mut self, from: &[T]) -> Option<T> {
         let count = u64::try_from(from.len()).unwrap();
-        (count > 0).then(|| from[usize::try_from(self.dice.below(count)).unwrap()])
+        (count > 0).then(|| from[usize::try_from(self.dice.roll(count)).unwrap()])
     }
 
     async fn turn(&mut self, set: ChangeSetId, say: Option<Say>, own: Option<(RunId, RunEvent)>) {
@@ -238,7 +230,7 @@ impl World {
         let Some(set) = self.pick(&sets) else {
             return self.begin().await;
         };
-        match self.dice.below(14) {
+        match self.dice.roll(14) {
             0 if sets.len() < 5 => self.begin().await,
             0..6 => self.run_ends().await,
             6 => {
@@ -254,7 +246,7 @@ impl World {
             7 => self.approve(set).await,
             8 => {
                 let by = "eve".to_owned();
-                let say = match self.dice.below(4) {
+                let say = match self.dice.roll(4) {
                     0 => Say::Interrupt { by },
                     1 => Say::Discard { by, reason: None },
                     2 => Say::Reject {
@@ -295,7 +287,7 @@ impl World {
         let Some(event) = event else {
             return;
         };
-        if self.dice.below(8) == 0 {
+        if self.dice.roll(8) == 0 {
             // An event that was committed and is sent again is refused as a whole.
             self.turn(run.change_set, None, Some((id, event.clone())))
                 .await;
@@ -317,7 +309,7 @@ impl World {
 
     fn ending(&mut self, state: &RunState) -> Option<RunEvent> {
         let problem = Problem::new(Stage::Planning, "no");
-        let how = self.dice.below(6);
+        let how = self.dice.roll(6);
         match state {
             RunState::Planning { awaits, .. } if !awaits.is_empty() => Some(match how {
                 0 => RunEvent::Failed { problem },
@@ -413,7 +405,7 @@ impl World {
     async fn approve(&mut self, set: ChangeSetId) {
         let runs = self.store.run_list(set).await.unwrap();
         let runs: Vec<RunId> = runs.iter().map(|run| run.id).collect();
-        let run = if self.dice.below(2) == 0 {
+        let run = if self.dice.roll(2) == 0 {
             self.pick(&runs)
         } else {
             None
@@ -431,12 +423,12 @@ impl World {
     }
 
     async fn hold(&mut self) {
-        let on = if self.dice.below(2) == 0 {
+        let on = if self.dice.roll(2) == 0 {
             HoldOn::Stack(stack("a"))
         } else {
             HoldOn::Lane("azure".to_owned())
         };
-        if self.dice.below(2) == 0 {
+        if self.dice.roll(2) == 0 {
             let until = self.now + SignedDuration::from_mins(5);
             let new = NewHold {
                 project: "p",
@@ -591,7 +583,7 @@ async fn whatever_happens_the_promises_hold() {
     let store = home.open().await;
     let mut world = World {
         store,
-        dice: Dice::new(),
+        dice: Dice::new(seed()),
         now: START + SignedDuration::from_hours(1),
         sets: Vec::new(),
         alive: BTreeSet::new(),
@@ -620,7 +612,7 @@ async fn who_lost_its_lanes_records_nothing_even_if_they_are_held_again() {
     let store = home.open().await;
     let mut world = World {
         store: store.clone(),
-        dice: Dice::new(),
+        dice: Dice::new(seed()),
         now: START,
         sets: Vec::new(),
         alive: BTreeSet::new(),

@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 
 use model::state::StateFacts;
+use testkit::{Dice, seed};
 
 use super::*;
-use crate::testing::{Dice, TestHome, wide};
+use crate::testing::{TestHome, wide};
 use crate::{Keyring, Recovered, Standing, Writer, recover};
 
 #[tokio::test]
 async fn what_was_acknowledged_outlives_any_crash() {
-    let mut dice = Dice::new();
+    let mut dice = Dice::new(seed());
     let home = TestHome::new();
     let mut acknowledged: BTreeMap<StateName, u64> = BTreeMap::new();
     for _ in 0..60 {
@@ -19,14 +20,14 @@ async fn what_was_acknowledged_outlives_any_crash() {
             panic!("a home on disk is meant")
         };
         disk.watch
-            .die_after(usize::try_from(dice.below(25)).unwrap());
+            .die_after(usize::try_from(dice.roll(25)).unwrap());
         loop {
-            let state = StateName::new("p", format!("s{}", dice.below(4)));
+            let state = StateName::new("p", format!("s{}", dice.roll(4)));
             let serial = match store.state_head(&state).await.unwrap() {
                 Some(head) => head.serial + 1,
                 None => 1,
             };
-            let body = wide(dice.below(30), serial);
+            let body = wide(dice.roll(30), serial);
             let writer = Writer::default();
             match store.state_version_append(&state, &writer, body).await {
                 Ok(_) => acknowledged.insert(state, serial),
@@ -34,7 +35,7 @@ async fn what_was_acknowledged_outlives_any_crash() {
                 Err(err) => panic!("{err}, {dice}"),
             };
         }
-        disk.watch.lose_unsynced(|sides| dice.below(sides));
+        disk.watch.lose_unsynced(|sides| dice.roll(sides));
         drop(store);
         check(&home, &acknowledged, &dice).await;
     }

@@ -25,6 +25,7 @@ pub(super) async fn bootstrap(
     let ground = Ground {
         source,
         env: &part.env,
+        hidden: &part.hidden,
         cache: &part.job.control.cache,
         held: Some(&part.job.lock),
     };

@@ -64,6 +64,7 @@ async fn drain_all(job: &Job<'_>, blocks: &[StageBlock]) -> Result<(), Failure> 
     let ground = Ground {
         source: part.root,
         env: &part.env,
+        hidden: &part.hidden,
         cache: &job.control.cache,
         held: None,
     };

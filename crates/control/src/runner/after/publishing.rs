@@ -94,6 +94,7 @@ pub(super) async fn publish(
         ground: Ground {
             source,
             env: &part.env,
+            hidden: &[],
             cache: &job.control.cache,
             held: None,
         },

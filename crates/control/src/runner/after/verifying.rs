@@ -32,7 +32,7 @@ pub(super) async fn verify(
     let around = Around {
         dir: source.to_owned(),
         env: part.env.clone(),
-        mask: part.values.mask(),
+        mask: part.values.mask(&[]),
         once: false,
         skipped: skipped(&part, &gates).await?,
     };

@@ -2,34 +2,7 @@
 
 use std::fmt::Write as _;
 
-pub(crate) struct Dice(u64);
-
-/// `TERRANE_TEST_SEED` names one; else each run has its own.
-#[expect(clippy::print_stdout, reason = "a test that fails must name its seed")]
-pub(crate) fn seed() -> u64 {
-    let named = std::env::var("TERRANE_TEST_SEED").ok();
-    let seed = named.and_then(|seed| seed.parse().ok());
-    let seed = seed.unwrap_or_else(|| u64::from(std::process::id()) * 7_919 + 1);
-    println!("TERRANE_TEST_SEED={seed}");
-    seed
-}
-
-impl Dice {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(seed | 1)
-    }
-
-    fn roll(&mut self, sides: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from(self.0 % sides as u64).unwrap()
-    }
-
-    fn pick<'a>(&mut self, from: &[&'a str]) -> &'a str {
-        from[self.roll(from.len())]
-    }
-}
+use testkit::Dice;
 
 const KEYS: [&str; 12] = [
     "data",
@@ -109,7 +82,7 @@ fn map(dice: &mut Dice, indent: usize, depth: usize, goes_on: bool, out: &mut St
     let mut keys: Vec<&str> = KEYS.to_vec();
     let mut first = goes_on;
     for _ in 0..=dice.roll(4) {
-        let key = keys.remove(dice.roll(keys.len()));
+        let key = keys.remove(dice.place(keys.len()));
         if !first {
             if dice.roll(4) == 0 {
                 comment(dice, indent, out);
@@ -214,7 +187,7 @@ fn json_map(dice: &mut Dice, depth: usize, out: &mut String) {
         if position > 0 {
             out.push(',');
         }
-        let key = keys.remove(dice.roll(keys.len()));
+        let key = keys.remove(dice.place(keys.len()));
         let _ = write!(out, "\"{key}\":");
         json_value(dice, depth, out);
     }

@@ -1,5 +1,6 @@
-//! A service that cannot be had here, by what it was seen to answer: each request that was recorded gets its answer, any
-//! other a 404. What it was asked is kept, to be compared with what was seen.
+//! A service that cannot be had here: each request that a test names gets the answer that the test wrote by hand, after
+//! the service's published API; any other gets a 404. What it was asked is kept. So a test shows what we ask and how we
+//! read answers of that form, not that the service gives them.
 //!
 //! Not here: services that can be had; those are real.
 
@@ -9,7 +10,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
 /// Answers until the test process ends.
-pub struct Recorded {
+pub struct Scripted {
     address: String,
     asked: Arc<Mutex<Vec<Asked>>>,
 }
@@ -24,7 +25,7 @@ pub struct Asked {
     pub body: String,
 }
 
-impl Recorded {
+impl Scripted {
     /// By `METHOD /path?query`: a status and a body.
     pub fn start(answers: &[(&str, u16, &str)]) -> Self {
         let answers: BTreeMap<String, (u16, String)> = answers

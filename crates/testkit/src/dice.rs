@@ -1,0 +1,55 @@
+//! Chance that can be had again: whoever wants some prints the seed it comes from.
+
+use std::fmt;
+
+/// Good enough to pick moments, victims and values.
+pub struct Dice {
+    seed: u64,
+    state: u64,
+}
+
+/// `TERRANE_TEST_SEED` names one; else each run has its own. A test that fails shows what it printed.
+#[expect(clippy::print_stdout, reason = "a test that fails must name its seed")]
+pub fn seed() -> u64 {
+    let named = std::env::var("TERRANE_TEST_SEED").ok();
+    let seed = named.map(|seed| seed.parse().expect("`TERRANE_TEST_SEED` is a number"));
+    let seed = seed.unwrap_or_else(|| {
+        let now = std::time::UNIX_EPOCH.elapsed().expect("a clock");
+        u64::from(std::process::id()) << 32 | u64::from(now.subsec_nanos())
+    });
+    println!("TERRANE_TEST_SEED={seed}");
+    seed
+}
+
+impl Dice {
+    pub fn new(seed: u64) -> Self {
+        Self { seed, state: seed }
+    }
+
+    /// Less than `sides`.
+    pub fn roll(&mut self, sides: u64) -> u64 {
+        // SplitMix64: near seeds roll nothing alike.
+        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (mixed ^ (mixed >> 31)) % sides.max(1)
+    }
+
+    /// A place in a list of this length.
+    pub fn place(&mut self, length: usize) -> usize {
+        let place = self.roll(u64::try_from(length).expect("a length"));
+        usize::try_from(place).expect("less than a length")
+    }
+
+    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.place(from.len())]
+    }
+}
+
+/// For the message of a test that fails.
+impl fmt::Display for Dice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TERRANE_TEST_SEED={}", self.seed)
+    }
+}
