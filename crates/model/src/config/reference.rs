@@ -135,13 +135,8 @@ fn write_attrs(out: &mut String, attrs: &[Attr]) {
         } else {
             ""
         };
-        let later = if attr.later {
-            " (not yet effective)"
-        } else {
-            ""
-        };
         let line = format!(
-            "| `{}` | {} | {default} | {}{more}{later} |",
+            "| `{}` | {} | {default} | {}{more} |",
             attr.name,
             attr.kind.title(),
             attr.doc

@@ -91,8 +91,6 @@ pub(crate) struct Attr {
     pub(crate) default: &'static str,
     pub(crate) refs: Refs,
     pub(crate) doc: &'static str,
-    /// Its stage is not built yet.
-    pub(crate) later: bool,
 }
 
 pub(crate) const fn attr(name: &'static str, kind: Kind, doc: &'static str) -> Attr {
@@ -103,7 +101,6 @@ pub(crate) const fn attr(name: &'static str, kind: Kind, doc: &'static str) -> A
         default: "",
         refs: Refs::Load,
         doc,
-        later: false,
     }
 }
 
@@ -120,11 +117,6 @@ impl Attr {
 
     pub(crate) const fn refs(mut self, refs: Refs) -> Self {
         self.refs = refs;
-        self
-    }
-
-    pub(crate) const fn later(mut self) -> Self {
-        self.later = true;
         self
     }
 }
