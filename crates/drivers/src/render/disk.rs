@@ -1,6 +1,7 @@
 //! The files of a rendering on disk: templates found, generated files looked at and written. No link leads a write
 //! out of the project.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
@@ -39,6 +40,9 @@ pub struct TemplateFile {
     pub bytes: Vec<u8>,
     pub is_executable: bool,
 }
+
+/// How a file is called that is not in its place yet.
+const ASIDE: &str = ".terrane-new-";
 
 /// A project's directory.
 pub struct Disk {
@@ -192,9 +196,9 @@ impl Disk {
         let dir = full.parent().unwrap_or(&self.root);
         let write = || -> io::Result<()> {
             fs::create_dir_all(dir)?;
-            let mut file = tempfile::Builder::new()
-                .prefix(".terrane-")
-                .tempfile_in(dir)?;
+            let mut file = tempfile::Builder::new().prefix(ASIDE).tempfile_in(dir)?;
+            // Whoever finds it unlocked knows that its writer is gone.
+            file.as_file().lock()?;
             file.write_all(bytes)?;
             let mode = if is_executable { 0o755 } else { 0o644 };
             file.as_file()
@@ -220,6 +224,31 @@ impl Disk {
             path: path.to_owned(),
             source,
         })
+    }
+
+    /// Removes what writers that were killed left in the directories of these files.
+    pub fn sweep<'a>(&self, paths: impl Iterator<Item = &'a str>) -> Result<(), DiskError> {
+        let dir_of = |path: &'a str| path.rsplit_once('/').map_or("", |(dir, _)| dir);
+        let dirs: BTreeSet<&str> = paths.map(dir_of).collect();
+        for dir in dirs {
+            let Ok(entries) = fs::read_dir(self.root.join(dir)) else {
+                continue; // nothing was written there
+            };
+            for entry in entries.flatten() {
+                let is_aside = entry.file_name().to_string_lossy().starts_with(ASIDE);
+                let is_left = || {
+                    let file = File::options().write(true).open(entry.path());
+                    file.is_ok_and(|file| file.try_lock().is_ok())
+                };
+                if is_aside && is_left() {
+                    fs::remove_file(entry.path()).map_err(|source| DiskError::Remove {
+                        path: entry.path().display().to_string(),
+                        source,
+                    })?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Removes a file, and the directories that are empty without it, up to `stop`.
