@@ -32,11 +32,15 @@ pub enum DiskError {
     Name { dir: String },
 }
 
-/// A file below the directory of templates.
+/// A file below a directory of templates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TemplateFile {
-    /// Below that directory.
+    /// Below that directory: its name for other templates.
     pub path: String,
+    /// From the project's root.
+    pub file: String,
+    /// Which of the directories it lies in, counted from 0.
+    pub layer: usize,
     pub bytes: Vec<u8>,
     pub is_executable: bool,
 }
@@ -85,17 +89,22 @@ impl Disk {
         fs::read(&real).map(Some).map_err(failed)
     }
 
-    /// All files below a directory, sorted; directories that are links are left out.
-    pub fn templates(&self, dir: &str) -> Result<Vec<TemplateFile>, DiskError> {
-        if !self.root.join(dir).is_dir() {
-            return Err(DiskError::NotADirectory {
-                path: dir.to_owned(),
-            });
+    /// All files below directories, sorted within each; of a path that several have, that of the first. Directories
+    /// that are links are left out.
+    pub fn templates(&self, dirs: &[String]) -> Result<Vec<TemplateFile>, DiskError> {
+        let mut all: Vec<TemplateFile> = Vec::new();
+        let mut known: BTreeSet<String> = BTreeSet::new();
+        for (layer, dir) in dirs.iter().enumerate() {
+            if !self.root.join(dir).is_dir() {
+                return Err(DiskError::NotADirectory { path: dir.clone() });
+            }
+            let mut found = Vec::new();
+            self.collect(dir, "", &mut found)?;
+            found.sort_by(|one, other| one.path.cmp(&other.path));
+            found.retain(|file| known.insert(file.path.clone()));
+            all.extend(found.into_iter().map(|file| TemplateFile { layer, ..file }));
         }
-        let mut found = Vec::new();
-        self.collect(dir, "", &mut found)?;
-        found.sort_by(|one, other| one.path.cmp(&other.path));
-        Ok(found)
+        Ok(all)
     }
 
     fn collect(
@@ -132,6 +141,8 @@ impl Disk {
             let mode = fs::metadata(self.root.join(&full)).map_err(failed)?;
             found.push(TemplateFile {
                 path,
+                file: full,
+                layer: 0,
                 bytes,
                 is_executable: mode.permissions().mode() & 0o100 != 0,
             });
