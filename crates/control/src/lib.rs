@@ -5,6 +5,7 @@
 
 pub mod abandoned;
 pub mod applied;
+pub mod artifacts;
 pub mod asker;
 pub mod backends;
 pub mod bootstrap;

@@ -78,7 +78,7 @@ pub async fn recover(control: &Control, set: &ChangeSet) -> Result<Vec<Found>, C
             .await?;
         remove_scratch(control, run.id);
         if let Ok(spec) = control.store.run_spec(run.id).await {
-            crate::runner::sweep_lost(&control.home, &spec);
+            crate::runner::sweep_lost(control, &spec).await;
         }
         found.push(Found { run, was, kept });
         drop(lock);

@@ -303,7 +303,11 @@ impl Made<'_> {
             return Ok(());
         }
         let before = self.manifest.clone().unwrap_or_default();
-        disk.write_durably(&path, before.towards(&self.next).write().as_bytes())?;
+        self.sweep(disk, &before)?;
+        let lie = self.found.iter();
+        let lie = lie.map(|(path, (facts, _))| (path.as_str(), facts.digest.as_str()));
+        let coming = before.towards(&self.next, lie);
+        disk.write_durably(&path, coming.write().as_bytes())?;
         for (file, deed) in &self.deeds {
             match deed {
                 Deed::Create | Deed::Change => {
@@ -315,6 +319,18 @@ impl Made<'_> {
             }
         }
         disk.write_durably(&path, self.next.write().as_bytes())?;
+        Ok(())
+    }
+
+    /// What a rendering that was killed left: beside the list at any time, beside files while the list says that
+    /// they are being written.
+    fn sweep(&self, disk: &Disk, before: &Manifest) -> Result<(), RenderError> {
+        let list = self.render.manifest_path();
+        let files = before
+            .paths()
+            .chain(self.outputs.keys().map(String::as_str));
+        let files = files.filter(|_| !before.writing.is_empty());
+        disk.sweep(files.chain([list.as_str()]))?;
         Ok(())
     }
 

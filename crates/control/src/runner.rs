@@ -27,6 +27,7 @@ use tokio::sync::Mutex;
 use crate::Control;
 use crate::asker::Asker;
 use crate::cancelling;
+use crate::home::Home;
 use crate::locks::RunLock;
 use crate::patience::insist;
 use crate::state::StateAccess;
@@ -170,11 +171,15 @@ impl Job<'_> {
 
     /// Something its asker should hear of, although nothing fails: a line beside the run's logs.
     fn warn(&self, words: &str) {
-        let path = self.control.home.run_warnings(self.run);
-        let file = File::options().create(true).append(true).open(path);
-        // A warning that cannot be kept is not worth a failure.
-        drop(file.and_then(|mut file| writeln!(file, "{words}")));
+        warn(&self.control.home, self.run, words);
     }
+}
+
+fn warn(home: &Home, run: RunId, words: &str) {
+    let path = home.run_warnings(run);
+    let file = File::options().create(true).append(true).open(path);
+    // A warning that cannot be kept is not worth a failure.
+    drop(file.and_then(|mut file| writeln!(file, "{words}")));
 }
 
 /// Leaves the asker's terminal: a Ctrl-C there must not reach us.

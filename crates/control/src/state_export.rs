@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use store::StoreError;
 
 use crate::Control;
+use crate::artifacts::{self, ArtifactsError, backup};
 use crate::backends::{BackendError, Seat, Which};
 use crate::projects::OpenProject;
 use crate::state_import::{ImportError, LIST, Place, credential, file_in_directory, lock_info};
@@ -37,6 +38,8 @@ pub enum ExportError {
     Http(#[from] HttpBackendError),
     #[error(transparent)]
     Credential(#[from] ImportError),
+    #[error(transparent)]
+    Artifacts(#[from] ArtifactsError),
 }
 
 impl ExportError {
@@ -45,7 +48,11 @@ impl ExportError {
             Self::There { .. } => Some("name a path that is free".to_owned()),
             Self::Backend(err) => err.hint(),
             Self::Credential(err) => err.hint(),
-            Self::Read(_) | Self::List(_) | Self::Write { .. } | Self::Http(_) => None,
+            Self::Read(_)
+            | Self::List(_)
+            | Self::Write { .. }
+            | Self::Http(_)
+            | Self::Artifacts(_) => None,
         }
     }
 }
@@ -151,7 +158,8 @@ pub struct Entry {
 }
 
 /// Writes every state of the home, as all of them were at one moment: their heads are read at once, and
-/// versions never change. The list is written last: a directory without it is not whole.
+/// versions never change. Their artifacts come after, as they are then. The list is written last: a directory without
+/// it is not whole.
 pub async fn export_all(control: &Control, dir: &Path) -> Result<Vec<Entry>, ExportError> {
     let failed = |path: &Path| {
         let path = path.to_owned();
@@ -189,9 +197,37 @@ pub async fn export_all(control: &Control, dir: &Path) -> Result<Vec<Entry>, Exp
             sha256: sha256(&body),
         });
     }
+    export_artifacts(control, dir).await?;
     let list = serde_json::to_vec_pretty(&entries).unwrap_or_default();
     write_new(&dir.join(LIST), &list)?;
     Ok(entries)
+}
+
+/// Those of each state lie beside its file.
+async fn export_artifacts(control: &Control, dir: &Path) -> Result<(), ExportError> {
+    let kept = control.store.artifacts_list().await;
+    let mut entries = Vec::new();
+    for kept in kept.map_err(ExportError::List)? {
+        let set = artifacts::of_any_state(control, &kept.state).await?;
+        let beside = file_of(control, &kept.state);
+        let beside = beside.strip_suffix(".tfstate").unwrap_or(&beside);
+        let beside = format!("{beside}.artifacts");
+        for (entry, file) in backup::entries(&kept.state, &set, &beside) {
+            let path = dir.join(&entry.file);
+            let parent = path.parent().unwrap_or(dir);
+            private_dir(parent).map_err(|source| ExportError::Write {
+                path: parent.to_owned(),
+                source,
+            })?;
+            write_new(&path, file.expose())?;
+            entries.push(entry);
+        }
+    }
+    if !entries.is_empty() {
+        let list = serde_json::to_vec_pretty(&entries).unwrap_or_default();
+        write_new(&dir.join(backup::LIST), &list)?;
+    }
+    Ok(())
 }
 
 /// States of this project lie at the top, as `state import --from DIR` looks for them.

@@ -19,6 +19,7 @@ use model::state::{ExpectedHead, StateFacts, StateName, StateVersion};
 use store::{AcquireLockError, AppendError, Appended, ReleaseLockError, StoreError, Writer};
 
 use crate::Control;
+use crate::artifacts::{BringArtifactsError, BroughtArtifacts, backup};
 use crate::backends::{BackendError, Seat, Which};
 use crate::projects::OpenProject;
 use crate::state_export::Entry;
@@ -92,6 +93,8 @@ pub enum ImportError {
         state: StateName,
         source: Box<StoreError>,
     },
+    #[error(transparent)]
+    Artifacts(Box<BringArtifactsError>),
 }
 
 impl ImportError {
@@ -110,7 +113,8 @@ impl ImportError {
             | Self::Lock { .. }
             | Self::Append { .. }
             | Self::Unlock { .. }
-            | Self::Store { .. } => None,
+            | Self::Store { .. }
+            | Self::Artifacts(_) => None,
         }
     }
 }
@@ -250,13 +254,13 @@ pub enum Brought {
     Copy(StateName),
 }
 
-/// Brings every state back that `state_export::export_all` wrote, whosever it is. Nothing is stored before all files
+/// Brings every state back that `state_export::export_all` wrote, whosever it is, and all artifacts. Nothing is stored before all files
 /// are known to be those that were written.
 pub async fn import_all(
     control: &Control,
     dir: &Path,
     who: &str,
-) -> Result<Vec<Brought>, ImportError> {
+) -> Result<(Vec<Brought>, BroughtArtifacts), ImportError> {
     let path = dir.join(LIST);
     let entries: Vec<Entry> =
         serde_json::from_slice(&read_file(&path)?).map_err(|err| ImportError::File {
@@ -272,6 +276,8 @@ pub async fn import_all(
         }
         bodies.push(body);
     }
+    let artifacts = |err| ImportError::Artifacts(Box::new(err));
+    let sets = backup::read(dir).map_err(artifacts)?;
     let mut brought = Vec::new();
     for (entry, body) in entries.into_iter().zip(bodies) {
         let state = StateName::new(entry.project, entry.state);
@@ -286,7 +292,8 @@ pub async fn import_all(
             })
         });
     }
-    Ok(brought)
+    let artifacts = backup::bring(control, &sets).await.map_err(artifacts)?;
+    Ok((brought, artifacts))
 }
 
 /// The list that a directory of all states has.

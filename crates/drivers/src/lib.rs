@@ -3,6 +3,7 @@
 //!
 //! Not here: what to do when (`control`), state and history (`store`), pure parsing (`model`).
 
+pub mod artifacts;
 pub mod engine;
 pub mod git;
 pub mod kubernetes;

@@ -8,6 +8,7 @@ mod environment;
 mod files;
 mod networks;
 mod ordered;
+mod percent;
 mod python;
 pub mod read;
 mod read_toml;
@@ -19,4 +20,4 @@ mod tests;
 
 pub use self::disk::{Disk, DiskError, TemplateFile};
 pub use self::read::{ReadDataError, read_data};
-pub use self::templates::{Bound, Reveal, TemplateError, Templates};
+pub use self::templates::{Bound, Reveal, TemplateError, TemplateText, Templates};

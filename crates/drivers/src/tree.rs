@@ -98,7 +98,7 @@ impl DirTree {
 }
 
 /// Opens no link, and does not wait for the other end of a pipe.
-fn open_itself(path: &Path) -> io::Result<File> {
+pub(crate) fn open_itself(path: &Path) -> io::Result<File> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     OpenOptions::new()
         .read(true)

@@ -17,7 +17,7 @@ mod expand;
 mod facts_place;
 mod findings;
 mod functions;
-mod kinds;
+pub(crate) mod kinds;
 mod operators;
 pub(crate) mod paths;
 mod policies;

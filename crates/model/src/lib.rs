@@ -4,6 +4,7 @@
 //! this crate's `clippy.toml` bans the rest.
 
 pub mod approval;
+pub mod artifact;
 pub mod backend;
 pub mod bootstrap;
 pub mod break_glass;

@@ -22,8 +22,9 @@ pub use self::select::Select;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Render {
     pub name: String,
-    /// Directories and files are relative to the project's root; `""` is the root.
-    pub templates: String,
+    /// Directories and files are relative to the project's root; `""` is the root. A file that several directories of
+    /// templates have is that of the first.
+    pub templates: Vec<String>,
     /// Later files win, key by key of the outermost level.
     pub data: Vec<String>,
     pub output: String,

@@ -22,6 +22,7 @@ use std::collections::BTreeSet;
 
 use globset::GlobBuilder;
 
+use crate::config::paths;
 use crate::config::suggest::nearest;
 use crate::graph::Graph;
 use crate::ids::StackName;
@@ -78,7 +79,7 @@ pub enum SelectorError {
         name: String,
         nearest: Option<String>,
     },
-    #[error("`{path}` is a directory, not the name of a stack")]
+    #[error("`{path}` is a path, not the name of a stack")]
     Path {
         path: String,
         stacks: Vec<StackName>,
@@ -104,13 +105,17 @@ impl SelectorError {
                 None => "`terrane graph` shows what there is".to_owned(),
             }),
             Self::Path { stacks, .. } => {
-                let names: Vec<String> = stacks.iter().map(|name| format!("`{name}`")).collect();
-                let word = if names.len() == 1 {
-                    "the stack there is"
-                } else {
-                    "the stacks there are"
-                };
-                Some(format!("{word} {}", names.join(" and ")))
+                const SHOWN: usize = 5;
+                let names = stacks.iter().map(|name| format!("`{name}`"));
+                let names: Vec<String> = names.take(SHOWN).collect();
+                let names = names.join(", ");
+                Some(match stacks.len() {
+                    1 => format!("the stack there is {names}"),
+                    all if all > SHOWN => {
+                        format!("the stacks there are {names} and {} more", all - SHOWN)
+                    }
+                    _ => format!("the stacks there are {names}"),
+                })
             }
             Self::NoMatch { .. } => Some("`terrane graph` lists the stacks".to_owned()),
             Self::NothingHere { .. } => {
@@ -266,18 +271,6 @@ impl Context<'_> {
         Ok(common)
     }
 
-    /// A shell completes directories, so that is what people give.
-    fn path(&self, name: &str) -> Option<SelectorError> {
-        let path = name.trim_start_matches("./").trim_end_matches('/');
-        let stacks = self.project.stacks.values();
-        let here = stacks.filter(|stack| stack.path == path);
-        let stacks: Vec<StackName> = here.map(|stack| stack.name.clone()).collect();
-        (!stacks.is_empty()).then(|| SelectorError::Path {
-            path: name.to_owned(),
-            stacks,
-        })
-    }
-
     /// The stacks a factor names, whether it says yes or no to them.
     fn named(&self, factor: &Factor) -> Result<BTreeSet<StackName>, SelectorError> {
         let named = self.atom(&factor.atom)?;
@@ -301,8 +294,7 @@ impl Context<'_> {
                 let known = || project.stacks.keys().map(StackName::as_str);
                 let stack = project.stacks.keys().find(|stack| stack.as_str() == name);
                 let stack = stack.ok_or_else(|| {
-                    self.path(name)
-                        .unwrap_or_else(|| unknown("stack", name, known()))
+                    at_path(project, "", name).unwrap_or_else(|| unknown("stack", name, known()))
                 })?;
                 BTreeSet::from([stack.clone()])
             }
@@ -366,6 +358,25 @@ impl Context<'_> {
         }
         Ok(named)
     }
+}
+
+/// What is to be said of a word that is no stack and names a place of the source, seen from a directory: a shell
+/// completes paths, so that is what people give. Nothing if no stack lies there.
+pub fn at_path(project: &Project, dir: &str, word: &str) -> Option<SelectorError> {
+    let path = paths::join(dir, word).ok()?;
+    let stacks = match here(project, &path) {
+        // A bare word may be a name with a mistake in it: only what lies below it counts then.
+        Ok(stacks) if word.contains('/') => stacks,
+        Ok(stacks) if !path.is_empty() => {
+            let below = |stack: &StackName| lies_in(&project.stacks[stack].path, &path);
+            stacks.into_iter().filter(below).collect()
+        }
+        _ => return None,
+    };
+    (!stacks.is_empty()).then(|| SelectorError::Path {
+        path: word.to_owned(),
+        stacks: stacks.into_iter().collect(),
+    })
 }
 
 /// Stacks at or below a directory; else those of the root module that the directory is part of.

@@ -1,8 +1,8 @@
 //! The one door to SQL and blobs.
 //!
 //! A home is a directory: `terrane.db` (tables), `segments/` (every version, sealed), `keys/` (wrapped data
-//! keys), `refused/` (what was not accepted). Several processes may open it at once. A shared home has its
-//! tables in a database and the rest in a bucket.
+//! keys), `artifacts/` (files that stacks wrote, sealed), `refused/` (what was not accepted). Several processes may
+//! open it at once. A shared home has its tables in a database and the rest in a bucket.
 //!
 //! Not here: what may happen (`model`), and in which order (`control`).
 
@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 mod approvals;
+mod artifacts;
 mod behind;
 mod blobs;
 mod break_glass;
@@ -43,6 +44,7 @@ mod sweeping;
 mod tokens;
 mod verify;
 
+pub use artifacts::{KeepArtifactsError, KeptArtifacts};
 pub use behind::Behind;
 pub use blobs::file_name;
 pub use break_glass::NewBreakGlass;

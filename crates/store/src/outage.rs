@@ -5,7 +5,7 @@ use crate::change_sets::ChangeSetError;
 use crate::db::DbError;
 use crate::locks::AcquireLockError;
 use crate::state_versions::{AdoptError, AppendError};
-use crate::{ReleaseLockError, StoreError};
+use crate::{KeepArtifactsError, ReleaseLockError, StoreError};
 
 impl StoreError {
     pub fn is_outage(&self) -> bool {
@@ -31,6 +31,15 @@ impl AppendError {
         match self {
             Self::Store { source, .. } => source.is_outage(),
             Self::Invalid { .. } | Self::Refused { .. } | Self::Contended { .. } => false,
+        }
+    }
+}
+
+impl KeepArtifactsError {
+    pub fn is_outage(&self) -> bool {
+        match self {
+            Self::Store(source) => source.is_outage(),
+            Self::Moved { .. } => false,
         }
     }
 }

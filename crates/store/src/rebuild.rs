@@ -26,6 +26,8 @@ pub struct Rebuilt {
     /// States that have versions now which the tables did not know.
     pub states: Vec<StateName>,
     pub versions: usize,
+    /// States whose artifacts the tables know again.
+    pub artifacts: usize,
     /// Later ones of which nothing says that they were acknowledged: still files, and no versions.
     pub unproven: Vec<StateVersion>,
     /// Acknowledged, and builds on what is gone.
@@ -64,6 +66,7 @@ impl Store {
                 rebuilt.states.push(state);
             }
         }
+        rebuilt.artifacts = self.artifacts_rebuild().await?;
         Ok(rebuilt)
     }
 

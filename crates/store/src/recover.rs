@@ -8,9 +8,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use model::artifact::ArtifactSet;
 use model::state::{StateName, StateVersion};
 
 use crate::StoreError;
+use crate::artifacts;
 use crate::blobs::{Blobs, Disk, file_error, state_of_dir};
 use crate::delta::decompress;
 use crate::keyring::Keyring;
@@ -39,6 +41,11 @@ pub enum Recovered {
         name: String,
         body: Result<Vec<u8>, StoreError>,
     },
+    /// The files that a state's stack wrote last.
+    Artifacts {
+        state: StateName,
+        set: Result<ArtifactSet, StoreError>,
+    },
 }
 
 /// How sure it is that a version was ever acknowledged to who wrote it.
@@ -65,7 +72,8 @@ struct Search {
     recent: Recent,
 }
 
-/// Hands every version and every refused piece below `home` to `each`: states by name, versions by number.
+/// Hands every version, every refused piece and all artifacts below `home` to `each`: states by name, versions by
+/// number.
 pub fn recover(
     home: &Path,
     keyring: Keyring,
@@ -99,7 +107,8 @@ pub fn recover(
             body: search.body(digest),
         });
     }
-    search.refused(&mut each)
+    search.refused(&mut each)?;
+    search.artifacts(&mut each)
 }
 
 impl Search {
@@ -230,6 +239,18 @@ impl Search {
                 let (state, body) = (state.clone(), read());
                 each(Recovered::Refused { state, name, body });
             }
+        }
+        Ok(())
+    }
+
+    fn artifacts(&self, each: &mut impl FnMut(Recovered)) -> Result<(), StoreError> {
+        let states = self.frames.values();
+        let states = states.map(|found| found.header.version.state.clone());
+        let states: Vec<StateName> = states.collect();
+        // Without the tables nothing says that one came to nothing.
+        for found in artifacts::newest(&self.keys, &self.blobs, &states, |_| true)? {
+            let (state, set) = (found.state, found.set);
+            each(Recovered::Artifacts { state, set });
         }
         Ok(())
     }

@@ -143,7 +143,7 @@ impl Store {
 }
 
 /// Its size first: what is refused may be anything, and nobody says elsewhere how long it was.
-fn pack(body: &[u8]) -> Result<Vec<u8>, StoreError> {
+pub(crate) fn pack(body: &[u8]) -> Result<Vec<u8>, StoreError> {
     let mut packed = (body.len() as u64).to_le_bytes().to_vec();
     let failed = |source| file_error("compress a piece for", DIR.into(), source);
     packed.extend(compress(body, None).map_err(failed)?);

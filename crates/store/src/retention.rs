@@ -124,9 +124,18 @@ impl Tx {
 
     /// What the sweeper may remove as soon as it comes: it is as old as the world.
     async fn blob_condemn(&mut self, object: &str) -> Result<(), StoreError> {
-        const CONDEMN: &str = "INSERT INTO blob_intent (object, at) VALUES ($1, 0) \
+        self.blob_let_go(object, Timestamp::UNIX_EPOCH).await
+    }
+
+    /// What the sweeper may remove when it is as long ago as an upload that came to nothing.
+    pub(crate) async fn blob_let_go(
+        &mut self,
+        object: &str,
+        at: Timestamp,
+    ) -> Result<(), StoreError> {
+        const LET_GO: &str = "INSERT INTO blob_intent (object, at) VALUES ($1, $2) \
             ON CONFLICT (object) DO NOTHING";
-        self.execute(CONDEMN, &[object.into()]).await?;
+        self.execute(LET_GO, &[object.into(), at.into()]).await?;
         Ok(())
     }
 }

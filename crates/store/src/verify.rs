@@ -1,4 +1,4 @@
-//! Looking at everything that is kept: every frame, every chain, every digest, every key.
+//! Looking at everything that is kept: every frame, every chain, every digest, every key, every artifact.
 //!
 //! Not here: mending. What is damaged is named; a person decides.
 
@@ -23,6 +23,8 @@ pub struct Verified {
     pub plain_bytes: u64,
     /// and the room they take.
     pub stored_bytes: u64,
+    /// Files that stacks wrote and that are kept with the states.
+    pub artifacts: u64,
     pub damages: Vec<Damage>,
     /// What was not accepted and is kept aside.
     pub refused: Vec<Refusal>,
@@ -32,7 +34,8 @@ pub struct Verified {
 #[derive(Debug)]
 pub struct Damage {
     pub state: StateName,
-    pub version: i64,
+    /// None for the artifacts that are kept with the state.
+    pub version: Option<i64>,
     /// Whether it is the state's newest version.
     pub is_head: bool,
     /// The newest version before it that can be read.
@@ -71,7 +74,7 @@ impl Store {
         for (state, behind) in self.behind_all().await? {
             if only.is_none_or(|only| *only == state) {
                 verified.damages.push(Damage {
-                    version: behind.acknowledged,
+                    version: Some(behind.acknowledged),
                     is_head: true,
                     readable: (behind.known > 0).then_some(behind.known),
                     error: StoreError::Behind {
@@ -80,6 +83,20 @@ impl Store {
                     },
                     state,
                 });
+            }
+        }
+        for kept in self.artifacts_list().await? {
+            if only.is_none_or(|only| *only == kept.state) {
+                verified.artifacts += kept.files;
+                if let Err(error) = self.artifacts_read(&kept).await {
+                    verified.damages.push(Damage {
+                        state: kept.state,
+                        version: None,
+                        is_head: false,
+                        readable: None,
+                        error,
+                    });
+                }
             }
         }
         for refusal in self.refusal_list_kept().await? {
@@ -104,7 +121,7 @@ impl Store {
             let mut damaged = |error| {
                 verified.damages.push(Damage {
                     state: row.name.clone(),
-                    version,
+                    version: Some(version),
                     is_head: row.head == Some(version),
                     readable,
                     error,
@@ -138,7 +155,7 @@ impl Store {
         {
             verified.damages.push(Damage {
                 state: row.name.clone(),
-                version: head,
+                version: Some(head),
                 is_head: true,
                 readable,
                 error: StoreError::Row {

@@ -1,7 +1,11 @@
 //! `terrane output`
 
+use std::path::{Path, PathBuf};
+
+use control::artifacts::{self, ArtifactFacts, ArtifactsError};
 use control::changesets;
 use control::outputs::{self, Output};
+use model::artifact::ArtifactSet;
 use model::digits::digits;
 use model::ids::StackName;
 use serde_json::{Value, json};
@@ -11,12 +15,13 @@ use crate::args::Global;
 use crate::view;
 use crate::{CommandError, ExitStatus, Process, report};
 
-/// Show the outputs a stack last applied
+/// Show the outputs a stack last applied, or copy the files it wrote
 ///
-/// Sensitive ones are shown only when asked for by name.
+/// Sensitive outputs are shown only when asked for by name. Of artifacts, nothing but name, size and digest is shown.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  terrane output network\n  terrane output network subnet_id --raw\n  terrane output database --json"
+    after_help = "Examples:\n  terrane output network\n  terrane output network subnet_id --raw\n  terrane output database --json\n  \
+    terrane output cluster --artifacts          # which files are kept\n  terrane output cluster --artifacts ~/.kube"
 )]
 pub(crate) struct OutputArgs {
     /// The stack
@@ -26,6 +31,16 @@ pub(crate) struct OutputArgs {
     /// Print the value alone, without quotes
     #[arg(long, requires = "name")]
     raw: bool,
+    /// List the files that the stack wrote (`artifacts` in its block), or copy them into a directory
+    #[arg(long, value_name = "DIR", num_args = 0..=1, conflicts_with_all = ["name", "raw"])]
+    #[expect(
+        clippy::option_option,
+        reason = "not said, said alone, or with a directory"
+    )]
+    artifacts: Option<Option<PathBuf>>,
+    /// Replace other files that are in the directory
+    #[arg(long, requires = "artifacts")]
+    force: bool,
 }
 
 pub(crate) async fn output(
@@ -37,6 +52,12 @@ pub(crate) async fn output(
     let stack: &StackName = selection::one(&args.stack, &project)?;
     let settings = process.settings(global)?;
     let control = open_home(&settings, &open, process, process.look(global)).await?;
+    let kept = artifacts::of_state(&control, &project.stacks[stack].state).await;
+    let kept = kept.map_err(|err| failed(&err))?;
+    if let Some(to) = &args.artifacts {
+        let to = to.as_ref().map(|dir| process.cwd.join(dir));
+        return artifacts_of(stack, &kept, to.as_deref(), args.force, global, process);
+    }
     let known = outputs::of_state(
         &control,
         &project.stacks[stack].state,
@@ -44,7 +65,7 @@ pub(crate) async fn output(
     )
     .await
     .map_err(|err| CommandError::from_error(&err))?;
-    if known.is_empty() {
+    if known.is_empty() && kept.is_empty() {
         return Err(CommandError::new(format!(
             "stack `{stack}` has no outputs: it was not applied, or declares none"
         ))
@@ -87,8 +108,51 @@ pub(crate) async fn output(
                 })
                 .collect();
             report::data(&view::outputs::render(&shown, process.data_look(global)))?;
+            if !kept.is_empty() {
+                let (count, look) = (kept.len(), process.look(global));
+                report::say(&view::artifacts::mention(stack, count, look))?;
+            }
             Ok(ExitStatus::Done)
         }
+    }
+}
+
+/// Lists artifacts, or copies them into a directory.
+fn artifacts_of(
+    stack: &StackName,
+    kept: &ArtifactSet,
+    to: Option<&Path>,
+    force: bool,
+    global: &Global,
+    process: &Process,
+) -> Result<ExitStatus, CommandError> {
+    if kept.is_empty() {
+        return Err(CommandError::new(format!(
+            "stack `{stack}` has no artifacts: it was not applied, or wrote none"
+        ))
+        .hint("`artifacts` in its block names the files that are kept"));
+    }
+    if let Some(dir) = to {
+        artifacts::copy_out(kept, dir, force).map_err(|err| failed(&err))?;
+    }
+    let facts: Vec<ArtifactFacts> = artifacts::facts(kept);
+    if global.json {
+        report::json(&json!({ "stack": stack, "copied_to": to, "artifacts": facts }))?;
+        return Ok(ExitStatus::Done);
+    }
+    match to {
+        None => report::data(&view::artifacts::list(&facts, process.data_look(global)))?,
+        Some(dir) => report::say(&view::artifacts::copied(&facts, dir))?,
+    }
+    Ok(ExitStatus::Done)
+}
+
+fn failed(err: &ArtifactsError) -> CommandError {
+    let shown = CommandError::from_error(err);
+    match err {
+        ArtifactsError::There { .. } => shown.hint("name another directory, or `--force`"),
+        ArtifactsError::Read { .. } => shown.hint("`terrane state verify` says what is damaged"),
+        ArtifactsError::Look { .. } | ArtifactsError::Write { .. } => shown,
     }
 }
 

@@ -29,16 +29,16 @@ pub(crate) fn resolve(
         let shown = CommandError::from_error(err).status(ExitStatus::Usage);
         err.hint().into_iter().fold(shown, CommandError::hint)
     };
+    let here = process
+        .cwd
+        .canonicalize()
+        .unwrap_or_else(|_| process.cwd.clone());
+    let inside = here
+        .strip_prefix(&open.root)
+        .ok()
+        .and_then(|path| path.to_str())
+        .unwrap_or("");
     if words.is_empty() {
-        let here = process
-            .cwd
-            .canonicalize()
-            .unwrap_or_else(|_| process.cwd.clone());
-        let inside = here
-            .strip_prefix(&open.root)
-            .ok()
-            .and_then(|path| path.to_str())
-            .unwrap_or("");
         let graph = Graph::new(project);
         return Selection::here(inside)
             .resolve(&graph, project, &|_| BTreeSet::new())
@@ -66,7 +66,18 @@ pub(crate) fn resolve(
         .resolve(&graph, project, &|reference| {
             changed.get(reference).cloned().unwrap_or_default()
         })
-        .map_err(|err| wrong(&err))
+        .map_err(|err| match &err {
+            // A path counts from where the person stands.
+            SelectorError::Unknown {
+                noun: "stack",
+                name,
+                ..
+            } => {
+                let path = selector::at_path(project, inside, name);
+                wrong(&path.unwrap_or(err))
+            }
+            _ => wrong(&err),
+        })
 }
 
 pub(crate) fn changed_error(err: &ChangedError) -> CommandError {

@@ -96,9 +96,25 @@ pub fn render(set: &PlanSet, full: bool, look: Look) -> String {
     if !said.is_empty() {
         out.extend([&*said, "\n"]);
     }
-    out.push_str(&closing(set));
+    out.push_str(&break_at_commas(&closing(set), look.room(0)));
     out.push('\n');
     out
+}
+
+/// On as few lines as there is room for; what stands between commas stays together.
+fn break_at_commas(words: &str, room: usize) -> String {
+    let mut lines = vec![String::new()];
+    for part in words.split_inclusive(", ") {
+        if let Some(line) = lines.last_mut()
+            && (line.is_empty() || text::width(line) + text::width(part.trim_end()) <= room)
+        {
+            line.push_str(part);
+        } else {
+            lines.push(part.to_owned());
+        }
+    }
+    let lines: Vec<&str> = lines.iter().map(|line| line.trim_end()).collect();
+    lines.join("\n")
 }
 
 /// `-/+ 1 replace, ~ 2 change`, or `no changes`: one plan in a few words, without colour.

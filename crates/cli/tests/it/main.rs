@@ -6,6 +6,7 @@
 )]
 
 mod approval;
+mod artifacts;
 mod attach;
 mod backend;
 mod backend_locks;

@@ -1,6 +1,7 @@
 //! Templates and data become files: what is written, what is refused, and what becomes of secrets.
 
 mod corpus;
+mod kills;
 mod makejinja;
 mod secrets;
 

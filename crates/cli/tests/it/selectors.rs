@@ -135,8 +135,30 @@ fn a_directory_is_not_a_name_but_tells_it() {
     );
     assert_snapshot!(test.cli(&["plan", "app/"]).expect(64), @"
     ── stderr
-    error: `app/` is a directory, not the name of a stack
+    error: `app/` is a path, not the name of a stack
     hint: the stack there is `web`
+    [exit 64]
+    ");
+    assert_snapshot!(test.cli(&["plan", "app/main.tf"]).expect(64), @"
+    ── stderr
+    error: `app/main.tf` is a path, not the name of a stack
+    hint: the stack there is `web`
+    [exit 64]
+    ");
+    // As seen from where one stands.
+    let said = test.cli_in("app", &["plan", "./main.tf"]).expect(64);
+    assert!(said.stderr.contains("the stack there is `web`"), "{said}");
+    let said = test.cli(&["plan", "nowhere/else"]).expect(64);
+    assert!(
+        said.stderr.contains("there is no stack `nowhere/else`"),
+        "{said}"
+    );
+    let quickstart = terrane();
+    quickstart.copy_example("quickstart");
+    assert_snapshot!(quickstart.cli(&["plan", "infra"]).expect(64), @"
+    ── stderr
+    error: `infra` is a path, not the name of a stack
+    hint: the stacks there are `cluster`, `database`, `dns`, `monitoring`, `network` and 2 more
     [exit 64]
     ");
 }

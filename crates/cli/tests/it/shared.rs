@@ -4,7 +4,7 @@ use std::fs;
 
 use testkit::{Azurite, Minio, Postgres, TestTerrane};
 
-use crate::project::{HEAD, stack, terrane};
+use crate::project::{HEAD, runs, stack, terrane};
 use crate::story::files;
 
 const KEY: &str = "c2hhcmVkLWJ5LWFsbC1tYWNoaW5lcy1pbi10ZXN0cyE=";
@@ -103,4 +103,26 @@ fn without_its_bucket_a_home_takes_nothing() {
     drop(test.cli(&["apply", "--auto-approve"]).expect(0));
     let output = test.cli(&["output", "app", "text", "--raw"]).expect(0);
     assert_eq!(output.stdout, "second");
+}
+
+#[test]
+fn what_a_stack_wrote_on_one_machine_is_there_on_another() {
+    let minio = Minio::start();
+    let (home, bucket) = home(&minio);
+    let (one, two) = (on_minio(&home, &minio), on_minio(&home, &minio));
+    let project = format!("{HEAD}{}", stack("app", "artifacts = [\"kubeconfig\"]"));
+    let module = runs("echo of one machine > kubeconfig", "1");
+    for machine in [&one, &two] {
+        machine
+            .write("terrane.hcl", &project)
+            .write("app/main.tf", &module);
+    }
+    drop(one.cli(&["apply", "--auto-approve"]).expect(0));
+    let keys = minio.keys(&bucket).join("\n");
+    assert!(keys.contains("states/artifacts/"), "{keys}");
+    let reads = "output \"read\" { value = file(\"${path.module}/kubeconfig\") }\n";
+    two.write("app/main.tf", &(module + reads));
+    drop(two.cli(&["apply", "--auto-approve"]).expect(0));
+    let read = one.cli(&["output", "app", "read", "--raw"]).expect(0);
+    assert_eq!(read.stdout, "of one machine\n");
 }

@@ -52,7 +52,7 @@ fn the_first_page_lists_every_command() {
       plan         Show what an apply would change
       apply        Plan, ask once, and apply, in the order of the graph
       destroy      Destroy what the stacks made, dependents first
-      output       Show the outputs a stack last applied
+      output       Show the outputs a stack last applied, or copy the files it wrote
       verify       Look at the gates of stacks, now
       exec         Run a command of the engine itself on a stack, for what terrane has none of its own
       state        Look at states, and change them by hand where that is needed

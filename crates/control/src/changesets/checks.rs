@@ -52,7 +52,7 @@ pub(super) fn are_rendered(
     Ok(())
 }
 
-/// No context gives a file where the source has one: what was reviewed is what runs.
+/// No context gives a file where the source has one, and no stack writes one by name: what was reviewed is what runs.
 pub(super) fn no_file_twice(
     project: &Project,
     snapshot: &Snapshot,
@@ -73,8 +73,23 @@ pub(super) fn no_file_twice(
                 }
             }
         }
+        // What a glob fits in the source is the source's.
+        let names = stack.artifacts.iter().filter(|glob| !is_glob(glob));
+        for file in names {
+            if let Some(path) = in_the_way(&paths, &stack.path, file) {
+                return Err(PrepareError::ArtifactTwice {
+                    stack: stack.name.clone(),
+                    file: file.clone(),
+                    path,
+                });
+            }
+        }
     }
     Ok(())
+}
+
+fn is_glob(word: &str) -> bool {
+    word.contains(['*', '?', '[', '{'])
 }
 
 /// A file of the source where another should lie: there, below it, or in the place of one of its directories.

@@ -102,6 +102,14 @@ pub enum PrepareError {
         file: String,
         path: String,
     },
+    #[error(
+        "stack `{stack}` says that it writes `{file}` (`artifacts`), and the source has `{path}`"
+    )]
+    ArtifactTwice {
+        stack: StackName,
+        file: String,
+        path: String,
+    },
     #[error("could not take a snapshot of the source")]
     Snapshot(#[from] SnapshotError),
     #[error("could not keep the snapshot of the source in `{}`", path.display())]
@@ -177,6 +185,9 @@ impl PrepareError {
             Self::FileTwice { .. } => {
                 Some("give it another name, or remove the one in the source".to_owned())
             }
+            Self::ArtifactTwice { path, .. } => Some(format!(
+                "remove it from the source, or name it in `.gitignore`: `{path}`"
+            )),
             Self::NoEngine { .. }
             | Self::Outputs(_)
             | Self::Snapshot(_)
@@ -207,6 +218,7 @@ impl PrepareError {
             Self::KeptAside { source, .. } => source.is_refusal(),
             Self::NotApplied { .. }
             | Self::FileTwice { .. }
+            | Self::ArtifactTwice { .. }
             | Self::NoSuchGate { .. }
             | Self::NothingToReinstall
             | Self::Gone { .. }

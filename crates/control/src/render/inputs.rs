@@ -99,7 +99,10 @@ impl Inputs {
         let templates: Vec<_> = self
             .templates
             .iter()
-            .map(|file| json!([file.path, digest(&file.bytes), file.is_executable]))
+            .map(|file| match file.layer {
+                0 => json!([file.path, digest(&file.bytes), file.is_executable]),
+                layer => json!([file.path, digest(&file.bytes), file.is_executable, layer]),
+            })
             .collect();
         let sealed: Vec<_> = self
             .sealed

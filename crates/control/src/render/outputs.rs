@@ -1,11 +1,14 @@
 //! What comes out: plain files from an environment without secrets, and then, if there are any, the encrypted ones.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::Path;
 
 use drivers::process::Environment;
 use drivers::render::disk::TemplateFile;
-use drivers::render::{Bound, Disk, Reveal, TemplateError, Templates, read, read_data};
+use drivers::render::{
+    Bound, Disk, Reveal, TemplateError, TemplateText, Templates, read, read_data,
+};
 use drivers::secrets::{self, Reference, Sources, Surroundings};
 use drivers::sops::{self, Format, Identities};
 use globset::{GlobBuilder, GlobMatcher};
@@ -13,7 +16,7 @@ use model::diagnostic::{Finding, Location};
 use model::project::Input;
 use model::render::data::{Data, Node, SecretData};
 use model::render::manifest::Manifest;
-use model::render::{Render, is_secret_name, join};
+use model::render::{Render, is_secret_name};
 
 use super::inputs::Inputs;
 use super::sealing::{SealError, Sealing};
@@ -48,17 +51,17 @@ pub(super) async fn make(
         own,
         ..
     } = inputs;
-    let sources: BTreeMap<String, String> = files
+    let sources: BTreeMap<String, TemplateText> = files
         .iter()
         .filter_map(|file| {
-            let text = std::str::from_utf8(&file.bytes).ok()?;
-            Some((file.path.clone(), text.to_owned()))
+            let text = std::str::from_utf8(&file.bytes).ok()?.to_owned();
+            let at = file.file.clone();
+            Some((file.path.clone(), TemplateText { file: at, text }))
         })
         .collect();
     let texts = Texts {
         data: texts,
         templates: &sources,
-        dir: &render.templates,
     };
     let wrong = |findings: Vec<Finding>| RenderError::Wrong {
         name: render.name.clone(),
@@ -183,7 +186,7 @@ impl Making<'_> {
             .filter_map(|raw| glob(raw))
             .collect();
         let when = self.conditions(bound);
-        let mut taken: BTreeSet<String> = BTreeSet::new();
+        let mut taken: BTreeMap<String, usize> = BTreeMap::new();
         for file in files {
             let name = file.path.rsplit('/').next().unwrap_or(&file.path);
             // As makejinja does: a pattern without a directory means the name.
@@ -206,10 +209,15 @@ impl Making<'_> {
             if !self.may_be_made(&path, file, own) {
                 continue;
             }
-            if !taken.insert(path.clone()) {
-                let message = format!("`{path}` is made twice");
-                self.wrong("made-twice", message, file, "and by another file here");
-                continue;
+            match taken.entry(path.clone()) {
+                Entry::Vacant(entry) => _ = entry.insert(file.layer),
+                // As makejinja does: an earlier directory made it.
+                Entry::Occupied(entry) if *entry.get() < file.layer => continue,
+                Entry::Occupied(_) => {
+                    let message = format!("`{path}` is made twice");
+                    self.wrong("made-twice", message, file, "and by another file here");
+                    continue;
+                }
             }
             if is_secret_name(&path) {
                 self.secret.push((path, file.clone()));
@@ -294,7 +302,7 @@ impl Making<'_> {
     fn in_clear(&mut self, path: &str, file: &TemplateFile, label: &str) {
         let message = format!("a secret would stand in clear in `{path}`");
         let hint = "`.sops.yaml` leaves keys, and what its rule does not name, as they are: put the secret where it encrypts";
-        let at = at_file(self.render, &file.path);
+        let at = at_file(file);
         let finding = Finding::error("secret-in-clear", message).at(at, label);
         self.findings.push(finding.hint(hint));
     }
@@ -328,7 +336,7 @@ impl Making<'_> {
 
     fn put(&mut self, path: String, file: &TemplateFile, bytes: Vec<u8>, is_encrypted: bool) {
         let output = Output {
-            template: join(&self.render.templates, &file.path),
+            template: file.file.clone(),
             bytes,
             is_executable: file.is_executable,
             is_encrypted,
@@ -339,13 +347,14 @@ impl Making<'_> {
     /// Nothing is made over what it is made from, nor where Git and terrane keep theirs.
     fn may_be_made(&mut self, path: &str, file: &TemplateFile, own: &[String]) -> bool {
         let top = path.split('/').next().unwrap_or(path);
-        let is_templates = path
-            .strip_prefix(&self.render.templates)
-            .is_some_and(|rest| rest.starts_with('/'));
+        let is_below = |dir: &String| {
+            let rest = path.strip_prefix(dir.as_str());
+            rest.is_some_and(|rest| rest.starts_with('/'))
+        };
         let name = path.rsplit('/').next().unwrap_or(path);
         let what = if top == ".git" || top == ".terrane" {
             "nothing is rendered there"
-        } else if is_templates && !self.render.templates.is_empty() {
+        } else if self.render.templates.iter().any(is_below) {
             "this would be among the templates"
         } else if name == "terrane.hcl" || name.ends_with(".terrane.hcl") {
             "the project file says what is rendered, so it is not rendered itself"
@@ -379,15 +388,15 @@ impl Making<'_> {
     }
 
     fn wrong(&mut self, code: &'static str, message: String, file: &TemplateFile, label: &str) {
-        let at = at_file(self.render, &file.path);
+        let at = at_file(file);
         self.findings
             .push(Finding::error(code, message).at(at, label));
     }
 }
 
-fn at_file(render: &Render, path: &str) -> Location {
+fn at_file(file: &TemplateFile) -> Location {
     Location {
-        file: join(&render.templates, path),
+        file: file.file.clone(),
         line: 1,
         column: 1,
         ..Location::default()
@@ -422,8 +431,7 @@ fn finding(err: &TemplateError, render: &Render) -> Finding {
 /// Where findings find their excerpts.
 struct Texts<'t> {
     data: BTreeMap<String, String>,
-    templates: &'t BTreeMap<String, String>,
-    dir: &'t str,
+    templates: &'t BTreeMap<String, TemplateText>,
 }
 
 impl Texts<'_> {
@@ -431,11 +439,10 @@ impl Texts<'_> {
         let mut all = self.data.clone();
         for place in findings.iter().flat_map(|finding| &finding.places) {
             let file = &place.at.file;
-            let below = file
-                .strip_prefix(self.dir)
-                .map_or(file.as_str(), |below| below.trim_start_matches('/'));
-            if let Some(text) = self.templates.get(below).filter(|_| place.at.end > 0) {
-                all.insert(file.clone(), text.clone());
+            let mut sources = self.templates.values();
+            let source = sources.find(|source| source.file == *file);
+            if let Some(source) = source.filter(|_| place.at.end > 0) {
+                all.insert(file.clone(), source.text.clone());
             }
         }
         all

@@ -100,6 +100,7 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
         job.holds_its_lanes().await?;
         after::before_destroy(job).await?;
         kept_aside::note_applying(job.control, left);
+        workspace.owe_artifacts()?;
         let call = EngineCall::Apply {
             plan: &scratch.plan(),
             var_files: &var_files,
@@ -110,7 +111,11 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
         }
 
         let kept = after_the_engine(job, &access, left).await?;
+        let artifacts = workspace.keep_artifacts(job).await;
         if !ended.exit.success() {
+            if let Err(also) = artifacts {
+                job.warn(&hidden.mask_text(&also.message));
+            }
             // A backend of the engine's may hold more than the copy that was made for the plan.
             drop(keep_copy(job, &caller, &scratch, &var_files, "applied", None).await);
             scratch.remove();
@@ -135,6 +140,7 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
         }
         keep_copy(job, &caller, &scratch, &var_files, "applied", None).await?;
         scratch.remove();
+        artifacts?;
         let now = head(job).await?;
         // One that locked here and wrote nothing had nothing new to say.
         let is_elsewhere = now == plan.seal.head && !access.was_locked();

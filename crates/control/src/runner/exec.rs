@@ -129,23 +129,29 @@ async fn try_exec(job: &Job<'_>, exec: &Exec, mask: &mut Mask) -> Result<RunEven
     let work = hooks.before_and(HookStage::Apply, async {
         initialise(job, &caller, &workspace, &inputs, &var_files, limit, &hooks).await?;
         job.holds_its_lanes().await?;
+        workspace.owe_artifacts()?;
         let call = EngineCall::Exec {
             exec,
             var_files: &var_files,
         };
         let ended = caller.call(&call, Stage::Applying, limit).await?;
         let kept = after_the_engine(job, &access, left).await?;
+        let artifacts = workspace.keep_artifacts(job).await;
         // Whoever waits falls back to success or failure.
         let code = ended.exit.code().unwrap_or(1).to_string();
         drop(fs::write(exit_file(&job.control.home, job.run), code));
         if !ended.exit.success() {
             scratch.remove();
+            if let Err(also) = artifacts {
+                job.warn(&also.message);
+            }
             let mut failure = ended.failure(&format!("could not `{exec}`"));
             failure.hint = kept.or(failure.hint);
             return Err(failure);
         }
         keep_copy(job, &caller, &scratch, &var_files, "done", limit).await?;
         scratch.remove();
+        artifacts?;
         Ok(RunEvent::ApplyFinished {
             counts: PlanCounts::default(),
             serial: serial(job).await?,

@@ -22,11 +22,14 @@ use crate::locks::try_lock;
 use crate::{Control, stragglers};
 
 mod apart;
+mod artifacts;
+mod lost;
 mod mounted;
 
+use artifacts::Lent;
 use mounted::{Mounted, note_path, sweep};
 
-pub(crate) use mounted::sweep_lost;
+pub(crate) use lost::sweep_lost;
 
 /// A place in a tree: nobody else's engine runs in this stack's directory, and nobody lays another source
 /// out, until this is dropped and the engine is gone.
@@ -36,8 +39,10 @@ pub(super) struct Workspace {
     tree: PathBuf,
     /// Says which files of contexts lie here.
     note: PathBuf,
-    /// Goes before the locks do.
+    /// Goes before the locks do,
     mounted: Option<Mounted>,
+    /// and so do these.
+    lent: Option<Lent>,
     /// Held by the engine as well.
     pub(super) locks: Locks,
     /// Tree 0 is where applies happen; a plan made elsewhere is only to be looked at.
@@ -57,18 +62,34 @@ impl Workspace {
     pub(super) async fn prepare(job: &Job<'_>) -> Result<Self, Failure> {
         let taking = Taking::of(job)?;
         let work = tokio::task::spawn_blocking(move || taking.take());
-        let (number, tree, locks) = settled(job, work).await?;
+        let (number, slot, locks) = settled(job, work).await?;
+        Self::at(job, &slot, number, locks, number == 0).await
+    }
+
+    /// A place that was taken.
+    async fn at(
+        job: &Job<'_>,
+        slot: &Slot,
+        number: usize,
+        locks: Locks,
+        is_first: bool,
+    ) -> Result<Self, Failure> {
+        let tree = slot.tree().to_owned();
         let dir = tree.join(&job.spec.stack.path);
         write_override(&dir, job.spec)
             .map_err(|err| Failure::because("could not point the stack at its state", &err))?;
-        let slots = job.control.home.slots(&job.spec.slot);
+        let slots = tree.parent().unwrap_or(&tree);
+        let note = note_path(slots, number, &job.spec.stack.name);
+        let lent = Lent::put(job, slot, number).await;
+        let failed = |err| Failure::because("could not put the stack's artifacts in place", &err);
         Ok(Self {
             dir,
-            tree,
-            note: note_path(&slots, number, &job.spec.stack.name),
+            note,
             mounted: None,
+            lent: lent.map_err(failed)?,
             locks,
-            is_first: number == 0,
+            is_first,
+            tree,
         })
     }
 
@@ -137,7 +158,7 @@ impl Taking {
     /// Trees of one slot.
     const MOST: usize = 64;
 
-    fn take(&self) -> io::Result<(usize, PathBuf, Locks)> {
+    fn take(&self) -> io::Result<(usize, Slot, Locks)> {
         let most = if self.waits { 1 } else { Self::MOST };
         // Who only looks may do so for days: applies must not have to wait for tree 0.
         let first = usize::from(self.spec.only_reads());
@@ -149,7 +170,7 @@ impl Taking {
                 .map_err(io::Error::other)?;
             if let Some(locks) = self.try_tree(&slot, number)? {
                 drop(fs::remove_file(self.control.home.run_waits(self.run)));
-                return Ok((number, slot.tree().to_owned(), locks));
+                return Ok((number, slot, locks));
             }
         }
         let most = Self::MOST;
@@ -182,12 +203,17 @@ impl Taking {
             if tree.try_lock().is_ok() {
                 // Nobody is at work here: the tree is looked over, and changed if need be.
                 write_all(&tree, "")?;
+                self.runtime
+                    .block_on(artifacts::settle_all(&self.control, slot, number))?;
                 self.lay_out(slot)?;
                 write_all(&tree, &self.spec.source)?;
             }
             // Waits at most for somebody who lays out.
             tree.lock_shared()?;
             if read_all(&tree)? == self.spec.source {
+                let note = artifacts::note_path(slot, number, &self.spec.stack.name);
+                self.runtime
+                    .block_on(artifacts::settle(&self.control, slot, number, &note))?;
                 return Ok(Some(Locks { tree, stack }));
             }
             if !self.waits {

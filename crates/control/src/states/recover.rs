@@ -84,6 +84,8 @@ pub struct RecoverReport {
     pub versions: Vec<RecoveredVersion>,
     /// Writes that had not been accepted.
     pub refused: Vec<PathBuf>,
+    /// Files that stacks wrote.
+    pub artifacts: Vec<PathBuf>,
     pub damaged: Vec<DamagedPiece>,
 }
 
@@ -109,7 +111,7 @@ pub enum RecoveredStanding {
 #[derive(Debug, Serialize)]
 pub struct DamagedPiece {
     pub state: StateName,
-    /// None for a refused write.
+    /// None for a refused write and for artifacts.
     pub version: Option<i64>,
     pub why: Vec<String>,
 }
@@ -232,10 +234,24 @@ impl<'a> Output<'a> {
                 self.write(&file, &body)?;
                 self.report.refused.push(file);
             }
+            Recovered::Artifacts {
+                state,
+                set: Ok(set),
+            } => {
+                for (path, file) in set.iter() {
+                    let place = dir_of(&state).join("artifacts").join(path);
+                    self.write(&place, file.expose())?;
+                    self.report.artifacts.push(place);
+                }
+            }
             Recovered::Refused {
                 state,
                 body: Err(err),
                 ..
+            }
+            | Recovered::Artifacts {
+                state,
+                set: Err(err),
             } => self.report.damaged.push(DamagedPiece {
                 state,
                 version: None,

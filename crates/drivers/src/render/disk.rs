@@ -1,6 +1,7 @@
 //! The files of a rendering on disk: templates found, generated files looked at and written. No link leads a write
 //! out of the project.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
@@ -31,14 +32,21 @@ pub enum DiskError {
     Name { dir: String },
 }
 
-/// A file below the directory of templates.
+/// A file below a directory of templates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TemplateFile {
-    /// Below that directory.
+    /// Below that directory: its name for other templates.
     pub path: String,
+    /// From the project's root.
+    pub file: String,
+    /// Which of the directories it lies in, counted from 0.
+    pub layer: usize,
     pub bytes: Vec<u8>,
     pub is_executable: bool,
 }
+
+/// How a file is called that is not in its place yet.
+const ASIDE: &str = ".terrane-new-";
 
 /// A project's directory.
 pub struct Disk {
@@ -81,17 +89,22 @@ impl Disk {
         fs::read(&real).map(Some).map_err(failed)
     }
 
-    /// All files below a directory, sorted; directories that are links are left out.
-    pub fn templates(&self, dir: &str) -> Result<Vec<TemplateFile>, DiskError> {
-        if !self.root.join(dir).is_dir() {
-            return Err(DiskError::NotADirectory {
-                path: dir.to_owned(),
-            });
+    /// All files below directories, sorted within each; of a path that several have, that of the first. Directories
+    /// that are links are left out.
+    pub fn templates(&self, dirs: &[String]) -> Result<Vec<TemplateFile>, DiskError> {
+        let mut all: Vec<TemplateFile> = Vec::new();
+        let mut known: BTreeSet<String> = BTreeSet::new();
+        for (layer, dir) in dirs.iter().enumerate() {
+            if !self.root.join(dir).is_dir() {
+                return Err(DiskError::NotADirectory { path: dir.clone() });
+            }
+            let mut found = Vec::new();
+            self.collect(dir, "", &mut found)?;
+            found.sort_by(|one, other| one.path.cmp(&other.path));
+            found.retain(|file| known.insert(file.path.clone()));
+            all.extend(found.into_iter().map(|file| TemplateFile { layer, ..file }));
         }
-        let mut found = Vec::new();
-        self.collect(dir, "", &mut found)?;
-        found.sort_by(|one, other| one.path.cmp(&other.path));
-        Ok(found)
+        Ok(all)
     }
 
     fn collect(
@@ -128,6 +141,8 @@ impl Disk {
             let mode = fs::metadata(self.root.join(&full)).map_err(failed)?;
             found.push(TemplateFile {
                 path,
+                file: full,
+                layer: 0,
                 bytes,
                 is_executable: mode.permissions().mode() & 0o100 != 0,
             });
@@ -192,9 +207,9 @@ impl Disk {
         let dir = full.parent().unwrap_or(&self.root);
         let write = || -> io::Result<()> {
             fs::create_dir_all(dir)?;
-            let mut file = tempfile::Builder::new()
-                .prefix(".terrane-")
-                .tempfile_in(dir)?;
+            let mut file = tempfile::Builder::new().prefix(ASIDE).tempfile_in(dir)?;
+            // Whoever finds it unlocked knows that its writer is gone.
+            file.as_file().lock()?;
             file.write_all(bytes)?;
             let mode = if is_executable { 0o755 } else { 0o644 };
             file.as_file()
@@ -220,6 +235,31 @@ impl Disk {
             path: path.to_owned(),
             source,
         })
+    }
+
+    /// Removes what writers that were killed left in the directories of these files.
+    pub fn sweep<'a>(&self, paths: impl Iterator<Item = &'a str>) -> Result<(), DiskError> {
+        let dir_of = |path: &'a str| path.rsplit_once('/').map_or("", |(dir, _)| dir);
+        let dirs: BTreeSet<&str> = paths.map(dir_of).collect();
+        for dir in dirs {
+            let Ok(entries) = fs::read_dir(self.root.join(dir)) else {
+                continue; // nothing was written there
+            };
+            for entry in entries.flatten() {
+                let is_aside = entry.file_name().to_string_lossy().starts_with(ASIDE);
+                let is_left = || {
+                    let file = File::options().write(true).open(entry.path());
+                    file.is_ok_and(|file| file.try_lock().is_ok())
+                };
+                if is_aside && is_left() {
+                    fs::remove_file(entry.path()).map_err(|source| DiskError::Remove {
+                        path: entry.path().display().to_string(),
+                        source,
+                    })?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Removes a file, and the directories that are empty without it, up to `stop`.

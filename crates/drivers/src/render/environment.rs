@@ -12,6 +12,8 @@ use minijinja::value::ValueKind;
 use minijinja::{AutoEscape, Environment, Error, UndefinedBehavior};
 use model::render::{Render, Undefined};
 
+use super::percent::{self, Code};
+use super::templates::TemplateText;
 use super::{networks, ordered, python};
 
 /// Instructions of one template: a loop over this many never ends for whoever waits.
@@ -19,8 +21,8 @@ const FUEL: u64 = 200_000_000;
 
 pub(super) fn environment(
     render: &Render,
-    sources: Arc<BTreeMap<String, String>>,
-) -> Result<Environment<'static>, Error> {
+    sources: &BTreeMap<String, TemplateText>,
+) -> Result<(Environment<'static>, Arc<BTreeMap<String, Code>>), Error> {
     let mut env = Environment::new();
     let delimiters = render.delimiters.clone();
     let syntax = SyntaxConfig::builder()
@@ -39,7 +41,12 @@ pub(super) fn environment(
     });
     env.set_auto_escape_callback(|_| AutoEscape::None);
     env.set_fuel(Some(FUEL));
-    env.set_loader(move |name| Ok(sources.get(name).cloned()));
+    let code = |source: &TemplateText| Code::of_template(&source.text, env.syntax());
+    let codes = sources.iter();
+    let codes = codes.map(|(name, source)| (name.clone(), code(source)));
+    let codes: Arc<BTreeMap<String, Code>> = Arc::new(codes.collect());
+    let seen = Arc::clone(&codes);
+    env.set_loader(move |name| Ok(seen.get(name).map(|code| code.text.clone())));
     env.set_formatter(|out, state, value| {
         if value.kind() == ValueKind::Number && !value.is_integer() {
             let number = f64::try_from(value.clone())?;
@@ -53,7 +60,8 @@ pub(super) fn environment(
     python::add_to(&mut env);
     networks::add_to(&mut env);
     ordered::add_to(&mut env);
-    Ok(env)
+    percent::add_to(&mut env);
+    Ok((env, codes))
 }
 
 /// `has("name")`: whether the data hold it, which may be asked of a secret too.

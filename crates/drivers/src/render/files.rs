@@ -9,15 +9,15 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use minijinja::{Environment, Error, ErrorKind};
-use model::render::{Render, join};
+use model::render::Render;
 
-use super::templates::{Reveal, refusal};
+use super::templates::{Reveal, TemplateText, refusal};
 
 pub(super) fn add_to(
     env: &mut Environment<'static>,
     root: &Path,
     render: &Render,
-    sources: &Arc<BTreeMap<String, String>>,
+    sources: &Arc<BTreeMap<String, TemplateText>>,
     reveal: Reveal,
 ) {
     let place = Place {
@@ -45,15 +45,15 @@ pub(super) fn add_to(
     env.add_function("cloudflare_tunnel_secret", move |file: Option<&str>| {
         here.tunnel_secret(file.unwrap_or("cloudflare-tunnel.json"))
     });
-    let (sources, templates) = (Arc::clone(sources), render.templates.clone());
+    let sources = Arc::clone(sources);
     let suffix = format!(".yaml{}", render.suffix);
     env.add_function("talos_patches", move |name: &str| -> Vec<String> {
         let dir = format!("talos/patches/{name}/");
-        let inside = sources.keys().filter(|path| {
+        let inside = sources.iter().filter(|(path, _)| {
             path.strip_prefix(&dir)
                 .is_some_and(|rest| !rest.contains('/') && rest.ends_with(&suffix))
         });
-        inside.map(|path| join(&templates, path)).collect()
+        inside.map(|(_, source)| source.file.clone()).collect()
     });
 }
 

@@ -5,16 +5,18 @@
 //! into a plain file. Only what is encrypted afterwards is rendered with the values themselves.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use minijinja::{Environment, Error, ErrorKind, Value, context};
+use minijinja::{Environment, Error, ErrorKind, Expression, Value, context};
 use model::diagnostic::Location;
 use model::masking::Mask;
+use model::render::Render;
 use model::render::data::{Data, Key, Node, SecretData};
-use model::render::{Render, join};
 
 use super::environment::{add_has, environment};
+use super::percent::Code;
 use super::{alternate, files};
 
 /// What an error says that stands for a secret; what comes after it, up to `END`, is where the secret is.
@@ -45,27 +47,40 @@ pub struct TemplateError {
     pub secret: Option<String>,
 }
 
+/// A template as it lies there.
+#[derive(Clone, Debug)]
+pub struct TemplateText {
+    /// From the project's root.
+    pub file: String,
+    pub text: String,
+}
+
 /// All templates of a render.
 pub struct Templates {
     env: Environment<'static>,
-    sources: Arc<BTreeMap<String, String>>,
+    sources: Arc<BTreeMap<String, TemplateText>>,
+    /// The same as the engine sees them.
+    codes: Arc<BTreeMap<String, Code>>,
     render: Render,
     root: PathBuf,
 }
 
 impl Templates {
-    /// `sources` has the text of every file below the directory of templates, by its path there.
+    /// `sources` has every text below the directories of templates, by its path there.
     pub fn new(
         render: &Render,
-        sources: BTreeMap<String, String>,
+        sources: BTreeMap<String, TemplateText>,
         root: PathBuf,
     ) -> Result<Self, TemplateError> {
-        let sources: BTreeMap<String, String> = sources
+        let sources: BTreeMap<String, TemplateText> = sources
             .into_iter()
-            .map(|(name, text)| (name, with_newlines(text)))
+            .map(|(name, TemplateText { file, text })| {
+                let text = with_newlines(text);
+                (name, TemplateText { file, text })
+            })
             .collect();
         let sources = Arc::new(sources);
-        let env = environment(render, Arc::clone(&sources)).map_err(|err| TemplateError {
+        let (env, codes) = environment(render, &sources).map_err(|err| TemplateError {
             message: format!("the delimiters cannot be used: {err}"),
             at: None,
             secret: None,
@@ -73,6 +88,7 @@ impl Templates {
         Ok(Self {
             env,
             sources,
+            codes,
             render: render.clone(),
             root,
         })
@@ -149,8 +165,12 @@ impl Bound<'_> {
     }
 
     fn eval(&self, expression: &str, with: Value) -> Result<Value, Error> {
-        let compiled = self.env.compile_expression_owned(expression.to_owned())?;
-        compiled.eval(with)
+        self.expression(expression)?.eval(with)
+    }
+
+    fn expression(&self, text: &str) -> Result<Expression<'_, 'static>, Error> {
+        let code = Code::of_expression(text, self.env.syntax());
+        self.env.compile_expression_owned(code.text)
     }
 
     /// The names that expressions define, those that others need first.
@@ -167,7 +187,7 @@ impl Bound<'_> {
         while !left.is_empty() {
             let mut ready = None;
             for (name, text) in &left {
-                let compiled = self.env.compile_expression_owned(text.clone());
+                let compiled = self.expression(text);
                 let compiled = compiled.map_err(|err| self.in_block("values", name, &err))?;
                 let needs = compiled.undeclared_variables(false);
                 if !needs.iter().any(|need| left.contains_key(need)) {
@@ -319,15 +339,16 @@ impl Bound<'_> {
 
     /// What of a template an error points at, if it is short.
     fn quoted(&self, err: &Error, template: Option<&str>) -> Option<&str> {
-        let text = self.templates.sources.get(err.name().or(template)?)?;
-        let text = text.get(err.range()?)?.trim();
+        let name = err.name().or(template)?;
+        let source = self.templates.sources.get(name)?;
+        let text = source.text.get(self.range(name, err)?)?.trim();
         (!text.is_empty() && text.len() <= 60 && !text.contains('\n')).then_some(text)
     }
 
     /// The first place where a secret's name stands in a template.
     fn find(&self, template: &str, secret: &str) -> Option<Location> {
         let name = secret.split(['.', '[']).next().unwrap_or(secret);
-        let text = self.templates.sources.get(template)?;
+        let text = &self.templates.sources.get(template)?.text;
         let line = text.lines().position(|line| line.contains(name));
         self.line(template, line.map_or(1, |line| line + 1))
     }
@@ -335,8 +356,8 @@ impl Bound<'_> {
     /// What an error points at, or else its line.
     fn place(&self, template: &str, err: &Error) -> Option<Location> {
         let line = self.line(template, err.line().unwrap_or(1))?;
-        let text = self.templates.sources.get(template)?;
-        let Some(range) = err.range().filter(|range| {
+        let text = &self.templates.sources.get(template)?.text;
+        let Some(range) = self.range(template, err).filter(|range| {
             range.start >= line.start && range.end <= line.end && range.start < range.end
         }) else {
             return Some(line);
@@ -350,16 +371,22 @@ impl Bound<'_> {
         })
     }
 
+    /// What an error points at, in the template as it was written.
+    fn range(&self, template: &str, err: &Error) -> Option<Range<usize>> {
+        let code = self.templates.codes.get(template)?;
+        Some(code.written(err.range()?))
+    }
+
     /// A line of a template.
     fn line(&self, template: &str, number: usize) -> Option<Location> {
-        let text = self.templates.sources.get(template)?;
+        let TemplateText { file, text } = self.templates.sources.get(template)?;
         let mut start = 0;
         for (index, line) in text.split_inclusive('\n').enumerate() {
             if index + 1 == number {
                 let body = line.trim_end();
                 let indent = body.len() - body.trim_start().len();
                 return Some(Location {
-                    file: join(&self.templates.render.templates, template),
+                    file: file.clone(),
                     line: number,
                     column: body[..indent].chars().count() + 1,
                     start: start + indent,
@@ -369,7 +396,7 @@ impl Bound<'_> {
             start += line.len();
         }
         Some(Location {
-            file: join(&self.templates.render.templates, template),
+            file: file.clone(),
             line: number,
             column: 1,
             start: text.len(),

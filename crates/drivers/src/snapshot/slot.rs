@@ -115,6 +115,12 @@ impl Slot {
         &self.tree
     }
 
+    /// The paths of the snapshot that is laid out; none while it is being changed.
+    pub fn source(&self) -> BTreeSet<String> {
+        let manifest = self.manifest().map(|manifest| manifest.files);
+        manifest.unwrap_or_default().into_keys().collect()
+    }
+
     /// Makes the tree exactly the snapshot. `load` gives its pack, and is called only if something
     /// differs.
     pub fn lay_out<E: Into<Box<dyn Error + Send + Sync>>>(

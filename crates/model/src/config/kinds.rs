@@ -89,6 +89,10 @@ pub(crate) fn check(kind: Kind, val: &Val, seen: &Seen) -> Result<(), Wrong> {
         Kind::Words(words) => texts(val, |raw| word(raw, words)),
         Kind::Path => path(text(val)?),
         Kind::Paths => texts(val, path),
+        Kind::PathOrPaths => match val {
+            Val::Text(raw) => path(raw),
+            other => texts(other, path),
+        },
         Kind::Globs => texts(val, |raw| path(raw).and_then(|()| glob(raw))),
         Kind::AnyGlobs => texts(val, glob),
         Kind::Map => match val {

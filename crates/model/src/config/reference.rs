@@ -17,13 +17,8 @@ pub fn render() -> String {
         _ = writeln!(out, "| `{usage}` | {doc} |");
     }
     out.push_str("\n## Secret references\n\n| reference | is |\n|---|---|\n");
-    for (scheme, shape, doc) in SECRETS {
-        let later = if matches!(*scheme, "env" | "file" | "sops" | "command") {
-            ""
-        } else {
-            " (not yet effective)"
-        };
-        _ = writeln!(out, "| `{shape}` | {doc}{later} |");
+    for (_, shape, doc) in SECRETS {
+        _ = writeln!(out, "| `{shape}` | {doc} |");
     }
     out
 }
@@ -135,13 +130,8 @@ fn write_attrs(out: &mut String, attrs: &[Attr]) {
         } else {
             ""
         };
-        let later = if attr.later {
-            " (not yet effective)"
-        } else {
-            ""
-        };
         let line = format!(
-            "| `{}` | {} | {default} | {}{more}{later} |",
+            "| `{}` | {} | {default} | {}{more} |",
             attr.name,
             attr.kind.title(),
             attr.doc

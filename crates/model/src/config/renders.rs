@@ -51,7 +51,15 @@ pub(crate) fn read_render(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scope
             "`suffix` must be an ending such as `.j2`",
         );
     }
-    if path("templates").is_some_and(|path| path.is_empty()) {
+    let written = match fields.text("templates") {
+        Some(one) => vec![one.to_owned()],
+        None => fields.texts("templates"),
+    };
+    let templates: Vec<String> = written
+        .iter()
+        .filter_map(|written| paths::normalize(written).ok())
+        .collect();
+    if templates.iter().any(String::is_empty) {
         wrong(
             reader,
             item.source,
@@ -60,9 +68,18 @@ pub(crate) fn read_render(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scope
             "`templates` must be a directory of its own, not the project's root",
         );
     }
+    if fields.get("templates").is_some() && written.is_empty() {
+        wrong(
+            reader,
+            item.source,
+            &fields,
+            "templates",
+            "`templates` must name a directory",
+        );
+    }
     Render {
         name: item.name().to_owned(),
-        templates: path("templates").unwrap_or_default(),
+        templates,
         data: fields
             .texts("data")
             .iter()

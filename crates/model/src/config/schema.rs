@@ -28,6 +28,8 @@ pub(crate) enum Kind {
     /// A path inside the project.
     Path,
     Paths,
+    /// One path, or a list of them.
+    PathOrPaths,
     Globs,
     /// Globs that may lead out of the project.
     AnyGlobs,
@@ -69,6 +71,7 @@ impl Kind {
             }
             Self::Path => "a path".to_owned(),
             Self::Paths => "a list of paths".to_owned(),
+            Self::PathOrPaths => "a path or a list of paths".to_owned(),
             Self::Globs | Self::AnyGlobs => "a list of globs".to_owned(),
             Self::Map => "an object".to_owned(),
             Self::Any => "any value".to_owned(),
@@ -91,8 +94,6 @@ pub(crate) struct Attr {
     pub(crate) default: &'static str,
     pub(crate) refs: Refs,
     pub(crate) doc: &'static str,
-    /// Its stage is not built yet.
-    pub(crate) later: bool,
 }
 
 pub(crate) const fn attr(name: &'static str, kind: Kind, doc: &'static str) -> Attr {
@@ -103,7 +104,6 @@ pub(crate) const fn attr(name: &'static str, kind: Kind, doc: &'static str) -> A
         default: "",
         refs: Refs::Load,
         doc,
-        later: false,
     }
 }
 
@@ -120,11 +120,6 @@ impl Attr {
 
     pub(crate) const fn refs(mut self, refs: Refs) -> Self {
         self.refs = refs;
-        self
-    }
-
-    pub(crate) const fn later(mut self) -> Self {
-        self.later = true;
         self
     }
 }
@@ -466,7 +461,12 @@ static RENDER: Block = Block {
     word: "render",
     labels: &[NAME],
     attrs: &[
-        attr("templates", Kind::Path, "directory of the templates").required(),
+        attr(
+            "templates",
+            Kind::PathOrPaths,
+            "directory of the templates; of several, the first that has a file gives it",
+        )
+        .required(),
         attr(
             "data",
             Kind::Paths,

@@ -132,10 +132,7 @@ impl Reader<'_> {
             return;
         }
         let at = source.location(attribute.key.span().unwrap_or(0..0));
-        if let Some(attr) = attrs.iter().find(|attr| attr.name == name) {
-            if attr.later {
-                self.note_later(format!("`{name}` of `{}` blocks", spec.word), at);
-            }
+        if attrs.iter().any(|attr| attr.name == name) {
             return;
         }
         if spec.blocks.iter().any(|inner| inner.block.word == name) {

@@ -90,9 +90,8 @@ const INCLUDE: Attr = attr(
 const ARTIFACTS: Attr = attr(
     "artifacts",
     Kind::Globs,
-    "files it writes: kept encrypted, restored before each run",
-)
-.later();
+    "files it writes into its directory: kept encrypted with its state, restored before each run",
+);
 const RENDER: Attr = attr(
     "render",
     Kind::Text,

@@ -76,12 +76,16 @@ impl Manifest {
         self.files.keys().chain(new).map(String::as_str)
     }
 
-    /// What stands in its place while `next` is being written.
+    /// What stands in its place while `next` is being written. `lie` are the digests of what is there now: what an
+    /// earlier rendering that did not end wrote of the files stays known as ours.
     #[must_use]
-    pub fn towards(&self, next: &Self) -> Self {
+    pub fn towards<'a>(&self, next: &Self, lie: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
         let mut files = self.files.clone();
         for (path, digest) in &self.writing {
             files.entry(path.clone()).or_insert_with(|| digest.clone());
+        }
+        for (path, digest) in lie.filter(|(path, digest)| self.made(path, digest)) {
+            files.insert(path.to_owned(), digest.to_owned());
         }
         Self {
             terrane_render: VERSION,

@@ -313,8 +313,17 @@ fn a_manifest_is_read_as_it_was_written() {
     "#);
     assert_eq!(Manifest::read(&manifest.write()).unwrap(), manifest);
     let next = Manifest::new("homelab", "sha256:9".to_owned(), BTreeMap::new());
-    let between = manifest.towards(&next);
+    let between = manifest.towards(&next, std::iter::empty());
     assert!(between.made("a", "sha256:1"));
+    // A rendering that did not end had written `a` already; the next one does not end either.
+    let third = BTreeMap::from([("a".to_owned(), "sha256:3".to_owned())]);
+    let third = Manifest::new("homelab", "sha256:8".to_owned(), third);
+    let fourth = Manifest::new("homelab", "sha256:9".to_owned(), BTreeMap::new());
+    let lie = [("a", "sha256:3"), ("b", "edited")];
+    let once = manifest.towards(&third, std::iter::empty());
+    let twice = once.towards(&fourth, lie.into_iter());
+    assert!(twice.made("a", "sha256:3") && twice.made("b", "sha256:2"));
+    assert!(!twice.made("b", "edited"));
     assert_eq!(Manifest::read(&between.write()).unwrap(), between);
     assert!(
         Manifest::read(r#"{"terrane_render": 2, "render": "", "inputs": "", "files": {}}"#)

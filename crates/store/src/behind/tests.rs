@@ -45,7 +45,7 @@ async fn a_state_that_went_on_is_not_served_from_an_older_database() {
     let verified = store.state_verify(None).await.unwrap();
     assert_eq!(verified.damages.len(), 1);
     assert!(verified.damages[0].is_behind());
-    assert_eq!(verified.damages[0].version, 3);
+    assert_eq!(verified.damages[0].version, Some(3));
 }
 
 #[tokio::test]

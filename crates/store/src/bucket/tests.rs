@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use jiff::{SignedDuration, Timestamp};
+use model::artifact::{Artifact, ArtifactSet};
 use model::retention::RetentionPolicy;
 
 use super::*;
@@ -213,7 +214,9 @@ async fn a_copy_of_a_bucket_is_recovered_without_the_tables() {
                 assert_eq!(*body.unwrap(), wide(40, version.serial));
                 found.push(standing);
             }
-            Recovered::Refused { .. } => panic!("nothing was refused"),
+            Recovered::Refused { .. } | Recovered::Artifacts { .. } => {
+                panic!("nothing was refused, and no stack wrote a file")
+            }
         };
         recover(&home.path().join("bucket"), keyring, each).unwrap();
         found
@@ -258,4 +261,36 @@ async fn addresses() {
         let err = open(url).unwrap_err();
         assert!(matches!(err, OpenBucketError::Url { .. }), "{url}: {err}");
     }
+}
+
+#[tokio::test]
+async fn artifacts_are_objects_and_are_found_without_the_tables() {
+    let home = TestHome::new();
+    let store = open(&home).await;
+    push(&store, 1).await.unwrap();
+    let set = |text: &str| {
+        let mut set = ArtifactSet::default();
+        let file = Artifact::new(0o600, text.as_bytes().to_vec());
+        set.add("kubeconfig", file).unwrap();
+        set
+    };
+    let state = network();
+    let first = set("first");
+    let first = store.artifacts_keep(&state, None, &first, None).await;
+    let first = first.unwrap().kept;
+    let second = set("second");
+    let kept = store.artifacts_keep(&state, Some(&first), &second, None);
+    let kept = kept.await.unwrap();
+    assert_eq!(intents(&store).await, 1, "the first, which may go");
+    let forget = "DELETE FROM artifact_set";
+    store.db.execute(forget, &[]).await.unwrap();
+    assert_eq!(store.rebuild().await.unwrap().artifacts, 1);
+    let again = store.artifacts_get(&state).await.unwrap().unwrap();
+    assert_eq!(again.kept, kept.kept);
+    assert_eq!(store.artifacts_read(&again).await.unwrap(), second);
+    store.blobs_sweep(later()).await.unwrap();
+    assert_eq!(store.artifacts_read(&again).await.unwrap(), second);
+    let (keys, blobs) = (store.keys.clone(), store.blobs.clone());
+    let gone = blocking(move || crate::artifacts::open(&keys, &blobs, &network(), &first)).await;
+    assert!(gone.is_err());
 }

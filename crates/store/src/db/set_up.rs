@@ -23,6 +23,7 @@ pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/0009_stages.sql"),
     include_str!("../../migrations/0010_facts.sql"),
     include_str!("../../migrations/0011_fact_standing.sql"),
+    include_str!("../../migrations/0012_artifacts.sql"),
 ];
 
 /// So long others have to end what they are at.

@@ -35,6 +35,9 @@ fn found(home: &TestHome) -> Vec<String> {
                 let body = body.unwrap();
                 format!("{state} refused {}", String::from_utf8_lossy(&body))
             }
+            Recovered::Artifacts { state, set } => {
+                format!("{state} artifacts {}", set.unwrap().len())
+            }
         });
     };
     recover(&home.path().join("home"), keyring, each).unwrap();

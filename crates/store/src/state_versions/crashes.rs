@@ -78,7 +78,9 @@ fn check_recovery(home: &TestHome, acknowledged: &BTreeMap<StateName, u64>, dice
             let key = (version.state, version.serial);
             found.entry(key).or_insert(standing);
         }
-        Recovered::Refused { .. } => panic!("nothing was refused, {dice}"),
+        Recovered::Refused { .. } | Recovered::Artifacts { .. } => {
+            panic!("nothing was refused, and no stack wrote a file, {dice}")
+        }
     };
     recover(&home.path().join("home"), keyring, each).unwrap();
     for (state, newest) in acknowledged {

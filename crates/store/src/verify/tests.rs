@@ -21,7 +21,7 @@ async fn damages(home: &TestHome) -> Vec<String> {
     let line = |damage: &Damage| {
         let cause = std::error::Error::source(&damage.error).unwrap();
         let head = if damage.is_head { ", the head" } else { "" };
-        format!("version {}{head}: {cause}", damage.version)
+        format!("version {}{head}: {cause}", damage.version.unwrap())
     };
     verified.damages.iter().map(line).collect()
 }

@@ -1,5 +1,6 @@
 //! `terrane state import`
 
+use control::artifacts::BroughtArtifacts;
 use control::projects::OpenProject;
 use control::state_import::{
     self, Brought, Import, ImportError, Imported, OldHome, Place, StateImport,
@@ -112,7 +113,7 @@ async fn import_all(
     let home = Home::open(global, process).await?;
     let who = process.actor();
     let brought = state_import::import_all(&home.control, dir, &who).await;
-    let brought = brought.map_err(|err| failed(&err))?;
+    let (brought, artifacts) = brought.map_err(|err| failed(&err))?;
     let (mut done, mut stacks) = (Vec::new(), Vec::new());
     for one in &brought {
         let state = match one {
@@ -136,10 +137,26 @@ async fn import_all(
                 .map(|(name, _)| name.clone()),
         );
     }
+    say_artifacts(&artifacts)?;
     if global.json {
-        report::json(&json!({ "imported": done }))?;
+        report::json(&json!({ "imported": done, "artifacts": artifacts.files }))?;
     }
     Ok(stacks)
+}
+
+fn say_artifacts(brought: &BroughtArtifacts) -> Result<(), CommandError> {
+    if brought.files > 0 {
+        report::say(&format!(
+            "{} artifacts of stacks are here.\n",
+            brought.files
+        ))?;
+    }
+    for state in &brought.stay {
+        report::say(&format!(
+            "State `{state}` has other artifacts here than the directory: they stay.\n"
+        ))?;
+    }
+    Ok(())
 }
 
 async fn import_by_name(

@@ -1,5 +1,6 @@
 //! `terrane state recover`
 
+use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use control::home::{Settings, StorePlace};
@@ -19,7 +20,8 @@ use crate::{CommandError, ExitStatus, Process, report};
 /// Decrypt everything a home holds, with its files and the key alone
 ///
 /// Needs no database and no server: a copy of the directory, or of the bucket, is enough. Writes every version
-/// in clear to `OUT/PROJECT/STATE/VERSION-SERIAL.tfstate`, and an `index.json` of what it found.
+/// in clear to `OUT/PROJECT/STATE/VERSION-SERIAL.tfstate`, the artifacts of stacks to `OUT/PROJECT/STATE/artifacts/`,
+/// and an `index.json` of what it found.
 ///
 /// With `--into-home` nothing is decrypted: the database is made again from the files, or, if it is an older copy,
 /// gets what it lacks. Locks, runs and tokens are in the database only, and so is that a state was deleted.
@@ -122,6 +124,7 @@ async fn into_home(
         report::json(&json!({
             "states": rebuilt.states,
             "versions": rebuilt.versions,
+            "artifacts": rebuilt.artifacts,
             "not_provably_acknowledged": rebuilt.unproven,
             "broken": rebuilt.broken,
         }))?;
@@ -140,7 +143,8 @@ fn told(rebuilt: &Rebuilt, look: Look) -> String {
     let plural =
         |count: usize, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
     let mut text = match rebuilt.states.as_slice() {
-        [] => "The database knows all that the files know.\n".to_owned(),
+        [] if rebuilt.artifacts == 0 => "The database knows all that the files know.\n".to_owned(),
+        [] => String::new(),
         states => {
             let names: Vec<String> = states.iter().map(|state| format!("`{state}`")).collect();
             format!(
@@ -151,6 +155,10 @@ fn told(rebuilt: &Rebuilt, look: Look) -> String {
             )
         }
     };
+    if rebuilt.artifacts > 0 {
+        let count = plural(rebuilt.artifacts, "state");
+        _ = writeln!(text, "It knows the artifacts of {count} again.");
+    }
     if !rebuilt.states.is_empty() {
         let lost = "locks, runs and tokens that the database had are not in the files, nor that a state was deleted";
         let hint = "`terrane state verify` checks what is there".to_owned();
@@ -186,7 +194,9 @@ fn summary(report: &RecoverReport) -> String {
     let versions = report.versions.iter().map(version);
     let refused = report.refused.iter();
     let refused = refused.map(|file| format!("{}  (was refused)\n", file.display()));
-    versions.chain(refused).collect()
+    let artifacts = report.artifacts.iter();
+    let artifacts = artifacts.map(|file| format!("{}\n", file.display()));
+    versions.chain(refused).chain(artifacts).collect()
 }
 
 fn doubts(report: &RecoverReport, look: Look) -> String {
@@ -205,7 +215,7 @@ fn doubts(report: &RecoverReport, look: Look) -> String {
     for damaged in &report.damaged {
         let what = match damaged.version {
             Some(version) => format!("version {version}"),
-            None => "a refused write".to_owned(),
+            None => "a refused write, or the artifacts,".to_owned(),
         };
         let message = format!("could not read {what} of state `{}`", damaged.state);
         text.push_str(&errors::render(&message, &damaged.why, &[], look));

@@ -1,5 +1,7 @@
 //! `terrane state verify`
 
+use std::fmt::Write as _;
+
 use control::states::{self, Damage, Refusal, Verified};
 use serde_json::json;
 
@@ -8,7 +10,7 @@ use crate::commands::place::{Place, at_home};
 use crate::view::{Look, errors};
 use crate::{CommandError, ExitStatus, Process, report};
 
-/// Check every stored version: frames, chains, digests, keys
+/// Check every stored version: frames, chains, digests, keys; and the artifacts of stacks
 ///
 /// Reads everything from where it is stored. Also lists writes that were refused and are kept aside.
 #[derive(Debug, clap::Args)]
@@ -57,6 +59,10 @@ fn summary(verified: &Verified) -> String {
         verified.plain_bytes,
         verified.stored_bytes,
     );
+    if verified.artifacts > 0 {
+        let artifacts = usize::try_from(verified.artifacts).unwrap_or(usize::MAX);
+        _ = writeln!(text, "and {}", plural(artifacts, "artifact"));
+    }
     for refusal in &verified.refused {
         text.push_str(&aside(refusal));
     }
@@ -84,10 +90,11 @@ fn told(damage: &Damage, look: Look) -> String {
     } else {
         "is damaged"
     };
-    let message = format!(
-        "version {}{newest} of state `{}` {found}",
-        damage.version, damage.state
-    );
+    let state = &damage.state;
+    let message = match damage.version {
+        Some(version) => format!("version {version}{newest} of state `{state}` {found}"),
+        None => format!("what is kept of the artifacts of state `{state}` {found}"),
+    };
     let mut causes = vec![damage.error.to_string()];
     causes.extend(errors::causes(&damage.error));
     errors::render(&message, &causes, &remedy(damage), look)
@@ -104,6 +111,11 @@ fn remedy(damage: &Damage) -> Vec<String> {
         return vec!["`terrane state recover --into-home` writes it into the database".to_owned()];
     }
     let mut hints = vec!["restore the file from a backup, then verify again".to_owned()];
+    if damage.version.is_none() {
+        hints.push(
+            "or apply the stack again: what its engine writes then takes its place".to_owned(),
+        );
+    }
     if let Some(readable) = damage.readable.filter(|_| damage.is_head) {
         hints.push(format!(
             "or go on from version {readable}: `terrane state pull {} --version {readable}`",
@@ -140,6 +152,7 @@ fn document(verified: &Verified) -> serde_json::Value {
         "versions": verified.versions,
         "bytes": verified.plain_bytes,
         "stored_bytes": verified.stored_bytes,
+        "artifacts": verified.artifacts,
         "damaged": damages.collect::<Vec<_>>(),
         "kept_aside": refused.collect::<Vec<_>>(),
     })

@@ -12,6 +12,8 @@ use crate::view::value;
 
 /// Names wider than this do not push all others to the right.
 const WIDEST_NAME: usize = 44;
+const FORCES: &str = "forces replacement";
+
 /// A terminal with fewer columns has no room for names and values side by side.
 const NARROW: usize = 60;
 /// Unchanged lines kept around a change, and lines of a text before the rest is folded.
@@ -92,36 +94,44 @@ fn lines_of(entry: &Entry<'_>, start: &str, below: usize, sheet: Sheet) -> Vec<S
         lines.extend(lines_of(entry, &" ".repeat(below), below, sheet));
         return lines;
     }
-    let suffix = if entry.forces_replacement {
-        "   forces replacement"
-    } else {
-        ""
-    };
     let margin = |columns: usize| " ".repeat(columns);
+    // Beside the value, or below it where there is no room.
+    let forces = |line: String| {
+        if !entry.forces_replacement {
+            vec![line]
+        } else if text::width(&line) + FORCES.len() + 3 <= look.width {
+            vec![format!("{line}   {FORCES}")]
+        } else {
+            vec![line, format!("{}{FORCES}", margin(column))]
+        }
+    };
     match shown(entry, look.room(column), sheet) {
         Shown::Value(values) => {
             let mut lines = values.into_iter();
-            let first = format!("{start}{}{suffix}", lines.next().unwrap_or_default());
-            std::iter::once(first)
-                .chain(lines.map(|line| format!("{}{line}", margin(column))))
-                .collect()
+            let first = format!("{start}{}", lines.next().unwrap_or_default());
+            let rest = lines.map(|line| format!("{}{line}", margin(column)));
+            forces(first).into_iter().chain(rest).collect()
         }
         Shown::Pair(before, after) => {
             let arrow = look.paint(Ink::Faint, look.sign(Sign::Arrow));
-            let pair = format!("{before} {arrow} {after}{suffix}");
-            if text::width(&pair) <= look.room(column) {
-                return vec![format!("{start}{pair}")];
+            let pair = format!("{before} {arrow} {after}");
+            let beside = if entry.forces_replacement {
+                FORCES.len() + 3
+            } else {
+                0
+            };
+            if text::width(&pair) + beside <= look.room(column) {
+                return forces(format!("{start}{pair}"));
             }
-            vec![
-                format!("{start}{before}"),
-                format!("{}{arrow} {after}{suffix}", margin(column)),
-            ]
+            let second = forces(format!("{}{arrow} {after}", margin(column)));
+            std::iter::once(format!("{start}{before}"))
+                .chain(second)
+                .collect()
         }
         Shown::Block(title, block) => {
-            let first = format!("{start}{}{suffix}", look.paint(Ink::Faint, &title));
-            std::iter::once(first)
-                .chain(block.iter().map(|line| format!("{}{line}", margin(below))))
-                .collect()
+            let first = format!("{start}{}", look.paint(Ink::Faint, &title));
+            let rest = block.iter().map(|line| format!("{}{line}", margin(below)));
+            forces(first).into_iter().chain(rest).collect()
         }
     }
 }
@@ -167,6 +177,11 @@ fn is_long(before: &Value, after: &Value, room: usize) -> bool {
 
 /// A value without another side.
 fn single(value: &PlanValue, ink: Ink, room: usize, sheet: Sheet) -> Shown {
+    if let PlanValue::KnownAfter { stacks } = value {
+        let lines = text::wrap(&known_after(stacks), room).into_iter();
+        let painted = lines.map(|line| sheet.look.paint(Ink::Faint, &line));
+        return Shown::Value(painted.collect());
+    }
     let PlanValue::Known(known) = value else {
         return Shown::Value(vec![
             sheet.look.paint(Ink::Faint, &flat(value, room, sheet)),
@@ -198,7 +213,15 @@ fn flat(value: &PlanValue, room: usize, sheet: Sheet) -> String {
     let whole = match value {
         PlanValue::Absent => return String::new(),
         PlanValue::Unknown => return "(known after apply)".to_owned(),
-        PlanValue::KnownAfter { stacks } => return known_after(stacks),
+        PlanValue::KnownAfter { stacks } => {
+            let whole = known_after(stacks);
+            return match stacks.len() {
+                many if many > 1 && text::width(&whole) > room => {
+                    format!("(known after {many} stacks)")
+                }
+                _ => whole,
+            };
+        }
         PlanValue::Sensitive => return "(sensitive)".to_owned(),
         PlanValue::Masked { digest } => return format!("(sensitive #{digest})"),
         PlanValue::Known(known) => value::one_line(known),

@@ -166,7 +166,62 @@ fn a_change_set_in_ascii_and_narrow() {
     k8s-dev   no changes
     dns       untouched: nothing it consumes changes
 
-    Plan: 0 to add, 1 to change, 1 to replace, 0 to destroy, in 2 of 4 stacks.
+    Plan: 0 to add, 1 to change, 1 to replace, 0 to destroy,
+    in 2 of 4 stacks.
+    "#);
+}
+
+#[test]
+fn nothing_is_wider_than_a_narrow_terminal() {
+    let stacks = ["cluster", "database", "dns"].map(|name| name.parse().unwrap());
+    let later = PlanValue::KnownAfter {
+        stacks: stacks.to_vec(),
+    };
+    let mut subnet = attribute(
+        "subnet_id",
+        known(json!("/subscriptions/1/nodes")),
+        known(json!("/subscriptions/2/nodes")),
+    );
+    subnet.forces_replacement = true;
+    let change = resource(
+        Action::DeleteCreate,
+        "terraform_data.deployment",
+        vec![
+            attribute("config", PlanValue::Absent, later.clone()),
+            attribute("name", known(json!("platform-web")), later),
+            subnet,
+        ],
+    );
+    let mut change = change;
+    change.replace_because = ["a", "b", "c", "d", "subnet_id"]
+        .map(str::to_owned)
+        .to_vec();
+    let mut set = alone(change);
+    set.stacks.push(stack("dns", StackStatus::NoChanges));
+    for width in [40, 50, 59] {
+        let seen = render(&set, false, Look::plain(width));
+        for line in seen.lines() {
+            assert!(text::width(line) <= width, "{width}: {line}");
+        }
+    }
+    insta::assert_snapshot!(render(&set, false, Look::plain(50)), @r#"
+    network  -/+ 1 replace
+      -/+ terraform_data.deployment
+          replaced, because 5 attributes change
+          + config
+              (known after `cluster`, `database` and
+              `dns`)
+            name
+              "platform-web" → (known after 3 stacks)
+            subnet_id
+              "/subscriptions/1/nodes"
+              → "/subscriptions/2/nodes"
+              forces replacement
+
+    dns      no changes
+
+    Plan: 0 to add, 0 to change, 1 to replace,
+    0 to destroy, in 1 of 2 stacks.
     "#);
 }
 

@@ -288,6 +288,22 @@ pub(super) const FEATURES: &[(&str, &str)] = &[
         "#{ '%s-%03d' | format(name, 7) }# #{ '%.2f' | format(ratio) }# #{ '%-5s|' | format('ab') }# #{ '%x' | format(255) }#\n",
     ),
     (
+        "percent",
+        "#{ '%d' % port }# #{ '%s-%02d' % (name, 7) }# #{ '%5.1f|%-6s|%+d|%x|%X|%o|%%' % (ratio, 'ab', 3, 255, 255, 8) }# #{ '%(name)s has %(cores)d' % nodes[0] }# #{ 'node%03d' % 7 }# #{ \"%s.%s\" % (name, 'lan') }#\n",
+    ),
+    (
+        "percent-operands",
+        "#{ 'a' ~ '%d' % 3 ~ 'b' }# #{ '%s' % name | upper }# #{ 7 % 4 }# #{ '%d' % (2 + 3) }# #{ ('%d' % 3) | int + 1 }# #{ '%s' % tags[0] }# #{ '%s' % nodes[1].disk.size }# #{ '%d' % -3 }# #{ '%s' % ('%02d' % 5) }# #{ 'p%s' % port == 'p5432' }#\n#% for n in nodes %##{ '%s=%s;' % (n.name, n.disk.size) }##% endfor %#\n#% set host = '%s-%d' % (name, loop_nr | default(1)) %##{ host }#\n",
+    ),
+    (
+        "percent-values",
+        "#{ '%s %s %s %s' % (none, yes_value, whole, huge) }# #{ '%s' % (1,) }# #{ '%s' % tags }# #{ '%s' % [tags] }# #{ '%r %r %5.1r|' % ('it', 1.5, 'cut') }# #{ '%s%% of %r' % (5, tags) }# #{ '%*d' % (5, 42) }# #{ '%i %c' % (3, 'x') }# #{ '%5s|%-5s|%05d|%.2s' % ('a', 'b', -3, 'cut') }# #{ '%e %g %.3f' % (12345.678, ratio, ratio) }# #{ '%d' % 3.9 }# #{ '%d' % true }#\n",
+    ),
+    (
+        "str-format",
+        "#{ '{:>5}|{:<5}|{:^5}|{:*^7}'.format('a', 'b', 'c', 'd') }# #{ '{0}-{1}-{0}'.format(1, 2) }# #{ '{:02d} {:x} {:#x} {:b} {:.2f} {:,}'.format(7, 255, 255, 5, ratio, 1234567) }# #{ '{n}: {v}'.format(n='a', v='b') }# #{ '{{}}'.format() }# #{ '{0[name]} {0[disk][size]}'.format(nodes[0]) }# #{ '{:+d} {:08.3f} {:e}'.format(5, 3.14159, 12345.678) }# #{ '{} {} {}'.format(none, yes_value, whole) }# #{ '{:5}|{:<5}|'.format(42, 42) }#\n",
+    ),
+    (
         "numbers",
         "#{ 42.55 | round(1) }# #{ 42.5 | round }# #{ 3.7 | round(0, 'floor') }# #{ -5 | abs }# #{ '42' | int + 1 }# #{ 'x' | int(7) }# #{ '1.5' | float }# #{ '0x1f' | int(base=16) }#\n",
     ),

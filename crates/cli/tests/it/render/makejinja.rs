@@ -150,3 +150,62 @@ fn what_differs_does_so_on_purpose() {
       ours   "[{'name': 'n1', 'address': '10.0.0.11', 'role': 'controller', 'cores': 4, 'disk': {'size': 100}, 'enabled': True}, {'name': 'n2', 'address': '10.0.0.12', 'role': 'worker', 'cores': 8, 'disk': {'size': 200}, 'enabled': False}, {'name': 'n3', 'address': '10.0.0.13', 'role': 'worker', 'cores': 2, 'disk': {'size': 50}, 'enabled': True}]\n"
     "##);
 }
+
+/// Several directories of templates: which file counts, what an import finds.
+#[test]
+fn several_directories_give_the_same_bytes() {
+    let settings = SETTINGS.replace("[\"templates\"]", "[\"site\", \"templates\", \"base\"]");
+    let render = RENDER.replace("= \"templates\"", "= [\"site\", \"templates\", \"base\"]");
+    let test = terrane();
+    test.write(
+        "terrane.hcl",
+        &format!("{HEAD}{}{render}", stack("app", "")),
+    )
+    .write("app/main.tf", "")
+    .write("data.yaml", DATA)
+    .write("makejinja.toml", &settings)
+    .write("plugin.py", PLUGIN);
+    for (dir, file, text) in [
+        (
+            "site",
+            "both.txt.j2",
+            "site #% import 'lib.inc' as lib %##{ lib.who() }#\n",
+        ),
+        ("base", "both.txt.j2", "base\n"),
+        (
+            "base",
+            "lower.txt.j2",
+            "base #% import 'lib.inc' as lib %##{ lib.who() }# #% include 'part.inc' %#\n",
+        ),
+        (
+            "templates",
+            "lib.inc",
+            "#% macro who() %#lib of templates#% endmacro %#\n",
+        ),
+        (
+            "base",
+            "lib.inc",
+            "#% macro who() %#lib of base#% endmacro %#\n",
+        ),
+        ("base", "part.inc", "part of base\n"),
+        // The same output from a copy and from a template, whichever comes first.
+        ("site", "copied.txt", "copied from site\n"),
+        ("base", "copied.txt.j2", "rendered from base\n"),
+        ("templates", "rendered.txt.j2", "rendered from #{ name }#\n"),
+        ("base", "rendered.txt", "copied from base\n"),
+        // What comes out empty in the first is not made by the second.
+        ("site", "gone.txt.j2", "#% if false %#x#% endif %#\n"),
+        ("base", "gone.txt.j2", "base\n"),
+    ] {
+        test.write(&format!("{dir}/{file}"), text);
+    }
+    Makejinja::find().run(&test.project());
+    let said = test.cli(&["render"]).expect(0);
+    let ours = files(&test.project().join("ours"));
+    assert_eq!(ours, files(&test.project().join("theirs")), "{said}");
+    assert_eq!(ours["both.txt"], "site lib of templates\n");
+    // A mistake is shown where it stands.
+    test.write("base/wrong.txt.j2", "one\n#{ nobody }#\n");
+    let wrong = test.cli(&["render"]).expect(1);
+    assert!(wrong.stderr.contains("base/wrong.txt.j2:2"), "{wrong}");
+}

@@ -68,9 +68,13 @@ pub(in crate::runner) async fn after_apply(job: &Job<'_>) -> RunEvent {
     };
     let ended = async {
         let (hooks, scratch) = prepare(job, &mut workspace).await?;
+        // A hook may fetch what the engine cannot write.
+        workspace.owe_artifacts()?;
         let done = hooks.after(HookStage::Apply, Ending::Succeeded).await;
         scratch.remove();
-        done.map_err(|failure| failure.masked(&hooks.mask))
+        let kept = workspace.keep_artifacts(job).await;
+        done.and(kept)
+            .map_err(|failure| failure.masked(&hooks.mask))
     };
     match ended.await {
         Ok(()) => RunEvent::StageFinished {

@@ -1,9 +1,10 @@
 //! A tree of one's own: for a source that is rewritten before it is planned, which no other engine may see.
 
 use std::io;
-use std::path::PathBuf;
 
-use super::{Locks, Taking, Workspace, note_path, settled, write_override};
+use drivers::snapshot::Slot;
+
+use super::{Locks, Taking, Workspace, artifacts, settled};
 use crate::home::make_private;
 use crate::locks::try_lock;
 use crate::runner::{Failure, Job};
@@ -16,23 +17,13 @@ impl Workspace {
         let slots = job.control.home.slots(&taking.spec.slot);
         make_private(&slots).map_err(|err| Failure::because("could not make a slot", &err))?;
         let work = tokio::task::spawn_blocking(move || taking.take_alone());
-        let (number, tree, locks) = settled(job, work).await?;
-        let dir = tree.join(&job.spec.stack.path);
-        write_override(&dir, job.spec)
-            .map_err(|err| Failure::because("could not point the stack at its state", &err))?;
-        Ok(Self {
-            dir,
-            tree,
-            note: note_path(&slots, number, &job.spec.stack.name),
-            mounted: None,
-            locks,
-            is_first: false,
-        })
+        let (number, slot, locks) = settled(job, work).await?;
+        Self::at(job, &slot, number, locks, false).await
     }
 }
 
 impl Taking {
-    fn take_alone(&self) -> io::Result<(usize, PathBuf, Locks)> {
+    fn take_alone(&self) -> io::Result<(usize, Slot, Locks)> {
         let slots = self.control.home.slots(&self.spec.slot);
         for number in 0..Self::MOST {
             let Some(tree) = try_lock(&slots.join(format!("{number}.lock")))? else {
@@ -40,9 +31,11 @@ impl Taking {
             };
             let slot = self.control.home.slot(&self.spec.slot, number);
             let slot = slot.map_err(io::Error::other)?;
+            self.runtime
+                .block_on(artifacts::settle_all(&self.control, &slot, number))?;
             self.lay_out(&slot)?;
             let stack = tree.try_clone()?;
-            return Ok((number, slot.tree().to_owned(), Locks { tree, stack }));
+            return Ok((number, slot, Locks { tree, stack }));
         }
         let most = Self::MOST;
         Err(io::Error::other(format!(

@@ -3,19 +3,16 @@
 //!
 //! Not here: where their contents come from (`inputs`), whether the source has such a file (`changesets`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use model::ids::StackName;
-use model::run::RunSpec;
 use model::secret::Secret;
 
 use super::{Workspace, write_private};
-use crate::home::Home;
-use crate::locks::try_lock;
 use crate::runner::Failure;
 
 /// Dropped, the files are gone.
@@ -88,19 +85,16 @@ pub(super) fn sweep(note: &Path) -> io::Result<()> {
     fs::remove_file(note)
 }
 
-/// What a lost run left, unless somebody is at work there: an engine of its own, or the next run.
-pub(crate) fn sweep_lost(home: &Home, spec: &RunSpec) {
-    let slots = home.slots(&spec.slot);
-    let stack = &spec.stack.name;
-    for number in 0.. {
-        let lock = slots.join(format!("{number}.{stack}.lock"));
-        if !lock.exists() {
-            break;
-        }
-        if let Ok(Some(_held)) = try_lock(&lock) {
-            drop(sweep(&note_path(&slots, number, stack)));
-        }
-    }
+/// The files that a note names, from a directory that holds them.
+pub(super) fn noted_below(note: &Path, dir: &Path) -> io::Result<BTreeSet<String>> {
+    let bytes = match fs::read(note) {
+        Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(BTreeSet::new()),
+        bytes => bytes?,
+    };
+    let made: Vec<PathBuf> = serde_json::from_slice(&bytes).unwrap_or_default();
+    let below = made.iter().filter_map(|path| path.strip_prefix(dir).ok());
+    let text = below.filter_map(|path| path.to_str());
+    Ok(text.map(str::to_owned).collect())
 }
 
 /// All that will be made, directories before what lies in them.

@@ -8,12 +8,12 @@ use model::render::data::{Node, of_json};
 use model::render::{Delimiters, Render, Spaces, Undefined};
 use serde_json::{Value, json};
 
-use super::super::{Reveal, Templates};
+use super::super::{Reveal, TemplateText, Templates};
 
 fn render() -> Render {
     Render {
         name: "x".to_owned(),
-        templates: "templates".to_owned(),
+        templates: vec!["templates".to_owned()],
         data: Vec::new(),
         output: String::new(),
         schema: None,
@@ -62,7 +62,10 @@ fn data() -> Node {
 
 fn templates(sources: &[(&str, &str)]) -> Templates {
     let sources = sources.iter();
-    let sources = sources.map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
+    let sources = sources.map(|(name, text)| {
+        let (file, text) = (format!("templates/{name}"), (*text).to_owned());
+        ((*name).to_owned(), TemplateText { file, text })
+    });
     Templates::new(&render(), sources.collect(), PathBuf::new()).unwrap()
 }
 
@@ -83,6 +86,11 @@ const WAYS: &[&str] = &[
     "{{ token ~ '' }}",
     "{{ 'x' + token }}",
     "{{ '%s' | format(token) }}",
+    "{{ '%s' % token }}",
+    "{{ '%r' % token }}",
+    "{{ '%.1s' % token }}",
+    "{{ '%s %.1s' % (name, token) }}",
+    "{{ '%(port)d' % deep }}",
     "{{ '{}'.format(token) }}",
     "{{ token.upper() }}",
     "{{ token.split('') }}",

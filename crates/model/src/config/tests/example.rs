@@ -43,8 +43,6 @@ fn the_example_has_nothing_wrong() {
     insta::assert_snapshot!(rendered(&load_tree(&example())), @r#"
 note not-yet-effective: not yet effective: `history` blocks
   terrane.hcl:5:3 checked, but it does nothing so far
-note not-yet-effective: not yet effective: `artifacts` of `stack` blocks
-  terrane.hcl:94:3 checked, but it does nothing so far
 note not-yet-effective: not yet effective: `drift` blocks
   terrane.hcl:133:3 checked, but it does nothing so far
 "#);

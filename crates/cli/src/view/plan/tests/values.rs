@@ -299,6 +299,7 @@ fn a_narrow_terminal_has_values_below_their_names() {
           size
               1 → 2
 
-    Plan: 0 to add, 1 to change, 0 to replace, 0 to destroy.
+    Plan: 0 to add, 1 to change, 0 to replace,
+    0 to destroy.
     "#);
 }

@@ -1,0 +1,131 @@
+//! Artifacts in a directory of all states: in clear beside the state files, with a list of their own.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use drivers::snapshot::sha256;
+use model::artifact::{Artifact, ArtifactRefusal, ArtifactSet};
+use model::state::StateName;
+use serde::{Deserialize, Serialize};
+use store::KeepArtifactsError;
+
+use super::{ArtifactsError, keep, of_any_state};
+use crate::Control;
+
+/// The list, beside that of the states.
+pub(crate) const LIST: &str = "artifacts.json";
+
+/// One artifact of a directory of all states.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Entry {
+    project: String,
+    state: String,
+    /// From the stack's directory.
+    path: String,
+    /// From the directory of all states.
+    pub(crate) file: String,
+    mode: u32,
+    sha256: String,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum BringArtifactsError {
+    #[error("could not read `{}`", path.display())]
+    File { path: PathBuf, source: io::Error },
+    #[error("`{}` is not what was exported: its digest is another one", path.display())]
+    Changed { path: PathBuf },
+    #[error("cannot keep `{}`", path.display())]
+    Refused {
+        path: PathBuf,
+        source: ArtifactRefusal,
+    },
+    #[error(transparent)]
+    Read(#[from] ArtifactsError),
+    #[error("could not keep the artifacts of state `{state}`")]
+    Keep {
+        state: StateName,
+        source: Box<KeepArtifactsError>,
+    },
+}
+
+/// Those that came back, and those of states that have others here, which stay.
+#[derive(Debug, Default)]
+pub struct Brought {
+    pub files: usize,
+    pub stay: Vec<StateName>,
+}
+
+/// The files of one state, and where each goes below `dir`.
+pub(crate) fn entries<'a>(
+    state: &'a StateName,
+    set: &'a ArtifactSet,
+    dir: &str,
+) -> impl Iterator<Item = (Entry, &'a Artifact)> {
+    set.iter().map(move |(path, file)| {
+        let entry = Entry {
+            project: state.project.clone(),
+            state: state.name.clone(),
+            path: path.to_owned(),
+            file: format!("{dir}/{path}"),
+            mode: file.mode(),
+            sha256: sha256(file.expose()),
+        };
+        (entry, file)
+    })
+}
+
+/// What such a directory holds; an older one has no list.
+pub(crate) fn read(dir: &Path) -> Result<BTreeMap<StateName, ArtifactSet>, BringArtifactsError> {
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |source| BringArtifactsError::File { path, source }
+    };
+    let list = dir.join(LIST);
+    let bytes = match fs::read(&list) {
+        Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
+        bytes => bytes.map_err(failed(&list))?,
+    };
+    let entries: Result<Vec<Entry>, _> = serde_json::from_slice(&bytes);
+    let mut sets: BTreeMap<StateName, ArtifactSet> = BTreeMap::new();
+    for entry in entries.map_err(|err| failed(&list)(err.into()))? {
+        let path = dir.join(&entry.file);
+        let content = fs::read(&path).map_err(failed(&path))?;
+        if sha256(&content) != entry.sha256 {
+            return Err(BringArtifactsError::Changed { path });
+        }
+        let set = sets.entry(StateName::new(entry.project, entry.state));
+        let file = Artifact::new(entry.mode, content);
+        let added = set.or_default().add(&entry.path, file);
+        added.map_err(|source| BringArtifactsError::Refused { path, source })?;
+    }
+    Ok(sets)
+}
+
+/// Keeps them as if their stacks had just written them. Others that a state has here stay.
+pub(crate) async fn bring(
+    control: &Control,
+    sets: &BTreeMap<StateName, ArtifactSet>,
+) -> Result<Brought, BringArtifactsError> {
+    let mut brought = Brought::default();
+    for (state, set) in sets {
+        let here = of_any_state(control, state).await?;
+        if !here.is_empty() && here != *set {
+            brought.stay.push(state.clone());
+            continue;
+        }
+        let seen = control.store.artifacts_get(state).await;
+        let failed = |source| BringArtifactsError::Keep {
+            state: state.clone(),
+            source: Box::new(source),
+        };
+        let seen = seen.map_err(|err| failed(err.into()))?;
+        let seen = seen.as_ref().map(|seen| seen.kept.as_str());
+        keep(control, state, seen, set, None)
+            .await
+            .map_err(failed)?;
+        brought.files += set.len();
+    }
+    Ok(brought)
+}

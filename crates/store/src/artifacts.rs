@@ -1,0 +1,193 @@
+//! The files that stacks wrote: for each state one sealed piece with all of them, and a row that names it. A new set
+//! takes the place of the one that its writer had seen, and of no other.
+//!
+//! A set without files is a piece as well: whoever makes the tables again from the files must not find an older one.
+//!
+//! Not here: which files, and when (`control::runner`).
+
+use jiff::Timestamp;
+use model::artifact::ArtifactSet;
+use model::ids::RunId;
+use model::state::StateName;
+
+use crate::blobs::Blobs;
+use crate::db::{Row, Tx};
+use crate::keys::{Keys, Scope};
+use crate::refusals::{pack, unpack};
+use crate::sealing::{UnsealError, open_piece};
+use crate::states::{name_args, read_time};
+use crate::{Store, StoreError, blocking};
+
+mod rebuild;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use rebuild::newest;
+
+const DIR: &str = "artifacts";
+const PURPOSE: &str = "artifacts";
+
+/// Which set a state has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptArtifacts {
+    pub state: StateName,
+    /// Where the sealed piece is in the home; no two sets have the same place.
+    pub kept: String,
+    pub files: u64,
+    pub run: Option<RunId>,
+    pub at: Timestamp,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum KeepArtifactsError {
+    #[error("another run has kept artifacts of state `{state}` since")]
+    Moved { state: StateName },
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+macro_rules! artifacts_sql {
+    ($rest:literal) => {
+        concat!(
+            "SELECT project, state, kept, files, run, at FROM artifact_set ",
+            $rest
+        )
+    };
+}
+
+impl Store {
+    /// Makes a set the one that is restored, if `seen` still is. Durable when this returns.
+    pub async fn artifacts_keep(
+        &self,
+        state: &StateName,
+        seen: Option<&str>,
+        set: &ArtifactSet,
+        run: Option<RunId>,
+    ) -> Result<KeptArtifacts, KeepArtifactsError> {
+        self.state_ensure(state).await?;
+        let at = Timestamp::now();
+        let kept = self.artifacts_write(state, set, at).await?;
+        let new = KeptArtifacts {
+            state: state.clone(),
+            kept,
+            files: set.len() as u64,
+            run,
+            at,
+        };
+        let mut tx = self.db.begin_write().await.map_err(StoreError::from)?;
+        if !tx.artifacts_move(seen, &new).await? {
+            return Err(KeepArtifactsError::Moved {
+                state: state.clone(),
+            });
+        }
+        if !tx.blob_intent_take(&new.kept).await? {
+            return Err(StoreError::Interrupted.into()); // the sweeper was first
+        }
+        if let Some(seen) = seen {
+            // Let go of now, and gone a day later: a copy of the home that is being made may still need it.
+            tx.blob_let_go(seen, at).await?;
+        }
+        tx.commit().await.map_err(StoreError::from)?;
+        Ok(new)
+    }
+
+    /// Which set a state has, if any.
+    pub async fn artifacts_get(
+        &self,
+        state: &StateName,
+    ) -> Result<Option<KeptArtifacts>, StoreError> {
+        let sql = artifacts_sql!("WHERE project = $1 AND state = $2");
+        let row = self.db.fetch_optional(sql, &name_args(state)).await?;
+        row.as_ref().map(KeptArtifacts::read).transpose()
+    }
+
+    /// Those of all states.
+    pub async fn artifacts_list(&self) -> Result<Vec<KeptArtifacts>, StoreError> {
+        let sql = artifacts_sql!("ORDER BY project, state");
+        let rows = self.db.fetch_all(sql, &[]).await?;
+        rows.iter().map(KeptArtifacts::read).collect()
+    }
+
+    pub async fn artifacts_read(&self, kept: &KeptArtifacts) -> Result<ArtifactSet, StoreError> {
+        let (keys, blobs) = (self.keys.clone(), self.blobs.clone());
+        let (state, name) = (kept.state.clone(), kept.kept.clone());
+        blocking(move || open(&keys, &blobs, &state, &name)).await
+    }
+
+    async fn artifacts_write(
+        &self,
+        state: &StateName,
+        set: &ArtifactSet,
+        at: Timestamp,
+    ) -> Result<String, StoreError> {
+        let scope = Scope::State(state.clone());
+        let random = uuid::Uuid::new_v4().simple().to_string();
+        let at = at.as_microsecond();
+        let name = format!("{DIR}/{}/{at}-{}.piece", scope.dir(), &random[..8]);
+        let bytes = set.to_bytes();
+        let packed = blocking(move || pack(&bytes)).await?;
+        let sealed = self.seal(scope, PURPOSE, packed).await?;
+        let (blobs, own) = (self.blobs.clone(), name.clone());
+        self.blob_intend(&name).await?;
+        blocking(move || blobs.write_new(&own, &sealed)).await?;
+        Ok(name)
+    }
+}
+
+impl Tx {
+    /// Says no if another set is there than the one that was seen.
+    async fn artifacts_move(
+        &mut self,
+        seen: Option<&str>,
+        new: &KeptArtifacts,
+    ) -> Result<bool, StoreError> {
+        const FIRST: &str = "INSERT INTO artifact_set (project, state, kept, files, run, at) \
+            VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (project, state) DO NOTHING";
+        const NEXT: &str = "UPDATE artifact_set SET kept = $3, files = $4, run = $5, at = $6 \
+            WHERE project = $1 AND state = $2 AND kept = $7";
+        let mut args = name_args(&new.state).to_vec();
+        args.extend([
+            new.kept.as_str().into(),
+            i64::try_from(new.files).unwrap_or(i64::MAX).into(),
+            new.run.into(),
+            new.at.into(),
+        ]);
+        let moved = match seen {
+            None => self.execute(FIRST, &args).await?,
+            Some(seen) => {
+                args.push(seen.into());
+                self.execute(NEXT, &args).await?
+            }
+        };
+        Ok(moved > 0)
+    }
+}
+
+/// The set in a piece. Needs the key of its state and no tables.
+pub(crate) fn open(
+    keys: &Keys,
+    blobs: &Blobs,
+    state: &StateName,
+    name: &str,
+) -> Result<ArtifactSet, StoreError> {
+    let scope = Scope::State(state.clone());
+    let (key, sealed) = (keys.get(&scope)?, blobs.read(name)?);
+    let damaged = |_| StoreError::Unseal {
+        path: blobs.path(name),
+        source: UnsealError::Content,
+    };
+    let packed = open_piece(&key, &scope, PURPOSE, sealed)?;
+    ArtifactSet::from_bytes(&unpack(&packed)?).map_err(damaged)
+}
+
+impl KeptArtifacts {
+    fn read(row: &Row) -> Result<Self, StoreError> {
+        Ok(Self {
+            state: StateName::new(row.text(0)?, row.text(1)?),
+            kept: row.text(2)?.to_owned(),
+            files: u64::try_from(row.int(3)?).unwrap_or_default(),
+            run: row.opt_int(4)?.map(RunId),
+            at: read_time(row.int(5)?)?,
+        })
+    }
+}
