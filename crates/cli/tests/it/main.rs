@@ -48,6 +48,7 @@ mod providers;
 mod quickstart;
 mod random_kills;
 mod recovery;
+mod reinstall;
 mod render;
 mod run_logs;
 mod seals;
