@@ -17,6 +17,7 @@ mod context_show;
 mod contexts;
 mod destroy;
 mod dice;
+mod drain;
 mod engines;
 mod environment;
 mod exceptions;
