@@ -344,19 +344,27 @@ impl<'a> Watcher<'a> {
         Ok(())
     }
 
-    /// Where no picture moves: what stages still wait for, from time to time.
+    /// Where no picture moves: what stages still wait for, from time to time, as a line or as an event.
     fn say_still(&mut self) -> Result<(), CommandError> {
         let Some((_, runs)) = &self.state else {
             return Ok(());
         };
         let waits = |run: &Run| matches!(run.state, RunState::Completing { .. });
-        if self.display.is_live() || self.json || !runs.iter().any(waits) {
+        if self.display.is_live() || !runs.iter().any(waits) {
             return Ok(());
         }
         self.tails.follow(self.control, runs);
         for (run, words) in self.tails.take_still() {
-            let of = runs.iter().find(|one| one.id == run);
-            let stack = of.map_or_else(String::new, |run| run.stack.to_string());
+            let Some(run) = runs.iter().find(|one| one.id == run) else {
+                continue;
+            };
+            let stack = run.stack.to_string();
+            if self.json {
+                report::json_line(&json!({
+                    "event": "still", "run": run.id.to_string(), "stack": stack,
+                    "state": run.state.word(), "message": words,
+                }))?;
+            }
             self.display.still(self.begun.elapsed(), &stack, &words)?;
         }
         Ok(())

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use model::bundle::{Parts, UnpackPartsError, pack, unpack};
 use model::changeset::{BundleOrigin, ChangeSet, Request};
 use model::ids::{ChangeSetId, RunId, StackName};
-use model::run::{Outcome, Run, RunSpec, RunState};
+use model::run::{Outcome, Run, RunEvent, RunSpec, RunState};
 use serde::{Deserialize, Serialize};
 use store::{OpenBundleError, Scope, StoreError};
 
@@ -37,6 +37,15 @@ pub(crate) struct Planned {
     pub(crate) spec: RunSpec,
     /// How its plan ended: with changes, without, or deferred.
     pub(crate) outcome: Outcome,
+    /// Of a plan without changes: the state it was made from.
+    #[serde(default)]
+    pub(crate) unchanged: Option<Unchanged>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Unchanged {
+    pub(crate) serial: Option<i64>,
+    pub(crate) lineage: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -73,6 +82,8 @@ pub struct Written {
 pub enum WriteBundleError {
     #[error("the plan of stack `{stack}` {why}: a bundle holds whole change sets only")]
     NotPlanned { stack: StackName, why: &'static str },
+    #[error("stack `{stack}` is denied by policy, and gets no bundle")]
+    Denied { stack: StackName },
     #[error("the {what} of stack `{stack}` is gone")]
     Gone {
         what: &'static str,
@@ -90,6 +101,19 @@ pub enum WriteBundleError {
     Seal(#[source] StoreError),
     #[error("could not write `{}`", path.display())]
     Write { path: PathBuf, source: io::Error },
+}
+
+impl WriteBundleError {
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Denied { .. } => {
+                "change what is denied; in an emergency, `terrane apply --override-policy --reason \"…\"` plans \
+                 and applies it without a bundle, on the record"
+                    .to_owned()
+            }
+            _ => "no bundle was written".to_owned(),
+        }
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -181,7 +205,15 @@ pub async fn write(
                 parts.insert(kept.part(&run.stack), part);
             }
         }
-        planned.push(Planned { spec, outcome });
+        let unchanged = match outcome {
+            Outcome::Unchanged => unchanged(control, run.id).await?,
+            _ => None,
+        };
+        planned.push(Planned {
+            spec,
+            outcome,
+            unchanged,
+        });
     }
     let snapshot = read_source(control, set).await?;
     parts.insert("source".to_owned(), snapshot);
@@ -222,6 +254,17 @@ pub async fn write(
     })
 }
 
+/// The state in which a plan found nothing to change.
+async fn unchanged(control: &Control, run: RunId) -> Result<Option<Unchanged>, WriteBundleError> {
+    let events = control.store.run_events(run).await?;
+    Ok(events.into_iter().rev().find_map(|(_, event)| match event {
+        RunEvent::NothingToChange {
+            serial, lineage, ..
+        } => Some(Unchanged { serial, lineage }),
+        _ => None,
+    }))
+}
+
 /// What a run's plan came to; nothing that failed, or did not come to its end, goes into a bundle.
 fn planned_outcome(run: &Run) -> Result<Outcome, WriteBundleError> {
     let not_planned = |why| {
@@ -236,6 +279,9 @@ fn planned_outcome(run: &Run) -> Result<Outcome, WriteBundleError> {
         | Outcome::Deferred { .. }
         | Outcome::Unchanged
         | Outcome::Untouched => Ok(outcome.clone()),
+        Outcome::Failed { problem } if problem.policy.denies() => Err(WriteBundleError::Denied {
+            stack: run.stack.clone(),
+        }),
         Outcome::Failed { .. } => not_planned("failed"),
         Outcome::Skipped { .. } => not_planned("was skipped"),
         Outcome::Applied { .. } | Outcome::NotDone { .. } | Outcome::Unknown { .. } => {

@@ -7,7 +7,7 @@ use std::path::Path;
 use drivers::git::GitError;
 use drivers::snapshot::{self, Extras, Snapshot, SnapshotError, SnapshotFile};
 use drivers::tree::CommitTree;
-use model::changed::{Reach, definitions_changed, sources, stacks_touched};
+use model::changed::{Definition, Reach, definitions_changed, sources, stacks_touched};
 use model::config::{self, Surroundings};
 use model::ids::StackName;
 use model::module::{self, Whereabouts};
@@ -67,7 +67,7 @@ pub async fn since_applied(
     Ok(touched)
 }
 
-/// A digest for each stack of what is its own: the files it is made of, its block, its target and contexts.
+/// A digest for each stack of what is its own: the files it is made of, and what the project file says about it.
 pub(crate) fn own_sources(
     open: &OpenProject,
     project: &Project,
@@ -84,11 +84,9 @@ pub(crate) fn own_sources(
     own.into_iter()
         .map(|(name, paths)| {
             let stack = &project.stacks[&name];
-            let contexts = stack.contexts.iter();
-            let contexts: Vec<_> = contexts.filter_map(|it| project.contexts.get(it)).collect();
+            let definition = Definition::of(project, stack);
             let files: Vec<_> = paths.iter().map(|path| files[path]).collect();
-            let target = &project.targets[&stack.target];
-            let text = serde_json::json!([stack, target, contexts, files]).to_string();
+            let text = serde_json::json!([definition, files]).to_string();
             let digest = snapshot::sha256(text.as_bytes());
             (name, digest)
         })

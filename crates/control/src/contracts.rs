@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 
 use model::config::Loaded;
 use model::contract::{
-    Consumer, Contract, ContractName, Narrowed, Planned, Problem, ReadContractError, Reliance, Use,
-    consumers, consumers_of_path, mapped, narrowed,
+    self, Consumer, Contract, ContractName, Narrowed, Planned, Problem, ReadContractError,
+    Reliance, Use, is_manifest, mapped, narrowed, narrowed_manifest,
 };
 use model::diagnostic::Finding;
 use model::facts::Standing;
@@ -26,6 +26,7 @@ use model::project::{EdgeKind, Input, Project};
 use model::stage::StageBlock;
 use serde_json::{Map, Value};
 
+use gitops::GitopsFiles;
 pub use gitops::ReadGitopsError;
 use published::{Foretold, WouldPublish};
 
@@ -92,7 +93,7 @@ pub(crate) fn check(loaded: &mut Loaded, root: &Path) {
     {
         let module = loaded.modules.get(&stack.path);
         for block in &stack.stages.publish {
-            let Some(name) = contract_of(block) else {
+            let Some(name) = contract::of_block(block) else {
                 continue;
             };
             let contract = match find(root, &name) {
@@ -135,14 +136,6 @@ pub(crate) fn check(loaded: &mut Loaded, root: &Path) {
     let text = |file: &String| Some((file.clone(), std::fs::read_to_string(root.join(file)).ok()?));
     let texts: BTreeMap<String, String> = files.into_iter().filter_map(text).collect();
     loaded.add(findings, &texts);
-}
-
-/// The contract that a block names outright.
-pub(crate) fn contract_of(block: &StageBlock) -> Option<ContractName> {
-    match block.attrs.get("contract")? {
-        Input::Known(Value::String(name)) => name.parse().ok(),
-        Input::Known(_) | Input::Expression(_) => None,
-    }
 }
 
 fn texts(block: &StageBlock, name: &str) -> Vec<String> {
@@ -260,12 +253,7 @@ pub fn check_plan(check: PlanCheck<'_>) -> Result<PlanBreaks, CheckPlanError> {
     if lost.is_empty() && unpublished.is_empty() && withdrawn.is_empty() {
         return Ok(breaks);
     }
-    let files = gitops::read(check.root, &check.relied.gitops)?;
-    let in_files = |uses: &dyn Fn(&str, &str) -> Vec<Consumer>| {
-        let files = files.iter();
-        let found = files.flat_map(|(file, text)| uses(file, text));
-        found.collect::<Vec<_>>()
-    };
+    let files = GitopsFiles::read(check.root, &check.relied.gitops)?;
     for narrowed in lost {
         let inputs = narrowed
             .path
@@ -273,7 +261,8 @@ pub fn check_plan(check: PlanCheck<'_>) -> Result<PlanBreaks, CheckPlanError> {
             .and_then(|name| check.relied.inputs.get(name));
         let mut used = inputs.cloned().unwrap_or_default();
         for field in published_fields(blocks, &narrowed) {
-            used.extend(in_files(&|file, text| consumers(file, text, &field)));
+            let parts = moved_parts(&narrowed, &field);
+            used.extend(files.using(&field, &parts));
         }
         used.sort();
         used.dedup();
@@ -282,13 +271,13 @@ pub fn check_plan(check: PlanCheck<'_>) -> Result<PlanBreaks, CheckPlanError> {
         }
     }
     for narrowed in unpublished {
-        let used = in_files(&|file, text| consumers(file, text, &narrowed.path));
+        let used = files.using(&narrowed.path, &narrowed.parts);
         if !used.is_empty() {
             breaks.unpublished.push((narrowed, used));
         }
     }
     for path in withdrawn {
-        let used = in_files(&|file, text| consumers_of_path(file, text, &path));
+        let used = files.naming(&path);
         if !used.is_empty() {
             breaks.withdrawn.push((path, used));
         }
@@ -314,7 +303,12 @@ fn taken_away(
             {
                 withdrawn.insert(path.clone());
             }
-            let gone = would.fields.as_ref().map(|now| narrowed(shape, now));
+            let less = if is_manifest(shape) {
+                narrowed_manifest
+            } else {
+                narrowed
+            };
+            let gone = would.fields.as_ref().map(|now| less(shape, now));
             for field in gone.into_iter().flatten() {
                 let is_said = lost.iter().chain(&fields).any(|it| it.path == field.path);
                 if !is_said {
@@ -345,6 +339,13 @@ pub fn reliance(project: &Project, stack: &StackName) -> Reliance {
         inputs,
         gitops: project.gitops.clone(),
     }
+}
+
+/// The parts of an output under the name that it is published by.
+fn moved_parts(narrowed: &Narrowed, field: &[String]) -> Vec<Vec<String>> {
+    let parts = narrowed.parts.iter();
+    let below = parts.map(|part| &part[narrowed.path.len()..]);
+    below.map(|part| [field, part].concat()).collect()
 }
 
 /// Under which names an output is published.

@@ -7,9 +7,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use drivers::kubernetes::{Among, Client, KubernetesError};
-use model::drain::{DrainEnd, DrainReport, Remaining, is_load_balancer, owns_disk, suspension};
+use model::drain::{
+    DrainEnd, DrainReport, Remaining, idling, is_going, is_load_balancer, owns_disk, suspension,
+};
 use model::kubernetes::{Kubeconfig, ObjectRef};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::bootstrap::{Ground, Pace, told};
 
@@ -138,10 +140,10 @@ impl Work<'_> {
             self.delete(client, object).await?;
         }
         let mut remaining: BTreeSet<Remaining> = there.iter().filter_map(Remaining::of).collect();
-        // A disk outlives its claim for a while.
+        // A disk outlives its claim for a while; also one whose claim went before this began.
         for volume in listed(client, "PersistentVolume").await? {
             if let Some(found) = Remaining::of(&volume)
-                && self.volumes.contains(&found.object.name)
+                && (self.volumes.contains(&found.object.name) || is_going(&volume))
             {
                 remaining.insert(found);
             }
@@ -213,20 +215,31 @@ impl Work<'_> {
     /// Whoever made the pod makes none any more; a pod of nobody is deleted.
     async fn stop(&mut self, client: &Client, pod: &Value) -> Result<(), KubernetesError> {
         let mut child = pod.clone();
+        let mut is_stopped = false;
         while let Some(owner) = owner(&child) {
             let Some(found) = client.get_ref(&owner).await? else {
                 break;
             };
-            if !matches!(owner.kind.as_str(), "StatefulSet" | "Deployment") {
+            // One of a Deployment does as that says.
+            if owner.kind == "ReplicaSet" && self::owner(&found).is_some() {
                 child = found;
                 continue;
             }
-            if found.pointer("/spec/replicas") != Some(&json!(0)) {
-                let none = json!({"spec": {"replicas": 0}});
-                client.merge(&owner, None, &none).await?;
+            if let Some(patch) = idling(&found) {
+                client.merge(&owner, None, &patch).await?;
                 (self.said)(Progress::ScaledDown(&owner));
-                self.report.scaled_down.push(owner);
+                if !self.report.scaled_down.contains(&owner) {
+                    self.report.scaled_down.push(owner.clone());
+                }
             }
+            // Its own controller takes the pod away.
+            if matches!(owner.kind.as_str(), "StatefulSet" | "Deployment") {
+                return Ok(());
+            }
+            is_stopped |= matches!(owner.kind.as_str(), "ReplicaSet" | "Job");
+            child = found;
+        }
+        if is_stopped {
             return Ok(());
         }
         // Of a DaemonSet or an operator it comes back; then it is among what remains.

@@ -6,6 +6,7 @@
 
 mod clusters;
 mod look;
+mod missing;
 mod stack;
 #[cfg(test)]
 mod tests;
@@ -25,6 +26,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
+pub use missing::Missing;
 pub use stack::{Problem, StackGates, StackGatesError, asked, of_stack, read};
 
 /// What gates share.

@@ -10,6 +10,7 @@ pub mod asker;
 pub mod backends;
 pub mod bootstrap;
 pub mod bundle;
+mod cadence;
 pub mod cancelling;
 pub mod changed;
 pub mod changesets;

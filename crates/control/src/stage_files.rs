@@ -6,12 +6,7 @@ use std::path::Path;
 
 use model::config::Loaded;
 use model::diagnostic::Finding;
-use model::project::Input;
 use model::stage::StageBlock;
-use serde_json::Value;
-
-/// Attributes of a bootstrap that name files or directories of the project.
-const FILES: [&str; 3] = ["manifests", "values", "root"];
 
 pub(crate) fn check(loaded: &mut Loaded, root: &Path) {
     let Some(project) = &loaded.project else {
@@ -26,7 +21,7 @@ pub(crate) fn check(loaded: &mut Loaded, root: &Path) {
             }
         }
         for block in &stages.bootstrap {
-            for path in FILES.iter().flat_map(|name| texts(block, name)) {
+            for path in block.manifests() {
                 if !root.join(path).exists() {
                     let message = format!("there is no file or directory `{path}`");
                     let finding = Finding::error("missing-file", message);
@@ -44,7 +39,7 @@ pub(crate) fn check(loaded: &mut Loaded, root: &Path) {
 
 /// A program of the project; one that is only a name is looked for where it runs.
 fn program(block: &StageBlock, root: &Path) -> Option<Finding> {
-    let name = texts(block, "run").next()?;
+    let name = block.words().next()?;
     if !name.contains('/') || root.join(name).is_file() {
         return None;
     }
@@ -52,12 +47,4 @@ fn program(block: &StageBlock, root: &Path) -> Option<Finding> {
     let finding =
         Finding::error("missing-file", message).at(block.at.clone(), "this block runs it");
     Some(finding.hint("a program of the project is named by its path, from the project's root"))
-}
-
-fn texts<'a>(block: &'a StageBlock, name: &str) -> impl Iterator<Item = &'a str> {
-    let known = match block.attrs.get(name) {
-        Some(Input::Known(Value::Array(items))) => items.as_slice(),
-        Some(Input::Known(_) | Input::Expression(_)) | None => &[],
-    };
-    known.iter().filter_map(Value::as_str)
 }

@@ -2,6 +2,8 @@
 //!
 //! Not here: finding the paths (`drivers::git`), following module sources (`module`).
 
+mod definition;
+mod stages;
 #[cfg(test)]
 mod tests;
 
@@ -9,10 +11,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
-use crate::context::Context;
-use crate::diagnostic::Location;
 use crate::ids::StackName;
 use crate::project::{Project, Stack};
+
+pub use definition::Definition;
 
 /// What a stack's source is made of. Paths are relative to the project's root, with `/`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,9 +30,9 @@ pub struct Reach {
 /// The stacks whose source has a part in `changed`, each with the first path that did it.
 ///
 /// A directory counts with everything below it, but not with the root modules of other stacks that
-/// lie in it. A stack's `var_files`, `include` and `watch` count without being in its reach. Files
-/// of the project itself do not count as source: [`definitions_changed`] knows better what they
-/// change. A path may be a directory, as Git has it for a submodule: it counts as all that is in it.
+/// lie in it. A stack's `var_files`, `include` and `watch` count without being in its reach, and so
+/// do the files that its stages after an apply read. Files of the project itself do not count as
+/// source: [`definitions_changed`] knows better what they change. A path may be a directory, as Git has it for a submodule: it counts as all that is in it.
 pub fn stacks_touched(
     project: &Project,
     reach: &dyn Fn(&StackName) -> Reach,
@@ -44,7 +46,7 @@ pub fn stacks_touched(
         return touched;
     }
     for stack in project.stacks.values() {
-        let extent = Extent::new(stack, reach(&stack.name), &roots);
+        let extent = Extent::new(project, stack, reach(&stack.name), &roots);
         let by_source = candidates.iter().find(|path| extent.holds(path));
         let named = || changed.iter().find(|path| extent.files.contains(*path));
         if let Some(path) = by_source.copied().or_else(named) {
@@ -62,7 +64,7 @@ pub fn sources<'p>(
 ) -> BTreeMap<StackName, Vec<&'p str>> {
     let roots: BTreeSet<&str> = project.stacks.values().map(|s| s.path.as_str()).collect();
     let of = |stack: &Stack| {
-        let extent = Extent::new(stack, reach(&stack.name), &roots);
+        let extent = Extent::new(project, stack, reach(&stack.name), &roots);
         let own = |path: &&str| {
             extent.files.contains(*path) || (extent.holds(path) && !is_project_file(path, &roots))
         };
@@ -74,38 +76,15 @@ pub fn sources<'p>(
         .collect()
 }
 
-/// Stacks that the project file now describes otherwise: their own block, a context attached to
-/// them, their engine, their target; new ones too. Both projects must be loaded with the same `git`
-/// names, or every mention of `git.commit` would be a change.
+/// Stacks that the project file now describes otherwise; new ones too. Both projects must be loaded with
+/// the same `git` names, or every mention of `git.commit` would be a change.
 pub fn definitions_changed(before: &Project, after: &Project) -> BTreeSet<StackName> {
     let same = |stack: &Stack| {
-        let Some(old) = before.stacks.get(&stack.name) else {
-            return false;
-        };
-        without_places(old) == without_places(stack)
-            && before.targets.get(&old.target) == after.targets.get(&stack.target)
-            && stack
-                .contexts
-                .iter()
-                .all(|name| context(before, name) == context(after, name))
+        let old = before.stacks.get(&stack.name);
+        old.is_some_and(|old| Definition::of(before, old) == Definition::of(after, stack))
     };
     let stacks = after.stacks.values().filter(|stack| !same(stack));
     stacks.map(|stack| stack.name.clone()).collect()
-}
-
-fn context(project: &Project, name: &str) -> Option<Context> {
-    project.contexts.get(name).map(Context::without_places)
-}
-
-/// Where a block stands says nothing about what it means.
-fn without_places(stack: &Stack) -> Stack {
-    let mut stack = stack.clone();
-    stack.declared_at = Location::default();
-    stack.inputs_at.clear();
-    for edge in &mut stack.edges {
-        edge.at = Location::default();
-    }
-    stack
 }
 
 /// Everything that counts as one stack's source.
@@ -118,7 +97,8 @@ struct Extent<'a> {
 }
 
 impl<'a> Extent<'a> {
-    fn new(stack: &Stack, reach: Reach, roots: &'a BTreeSet<&'a str>) -> Self {
+    fn new(project: &Project, stack: &Stack, reach: Reach, roots: &'a BTreeSet<&'a str>) -> Self {
+        let after = stages::sources(project, stack);
         let mut dirs = reach.dirs;
         dirs.insert(stack.path.clone());
         let mut files = reach.files;
@@ -130,12 +110,14 @@ impl<'a> Extent<'a> {
             .iter()
             .filter(|file| file.contains(['*', '?', '[', '{']));
         let named = reach.globs.iter().chain(&stack.watch).chain(filesets);
+        let named = named.chain(&after.globs);
         for glob in named.cloned().chain(included) {
             // `config` has refused what is not a glob.
             if let Ok(glob) = GlobBuilder::new(&glob).literal_separator(true).build() {
                 globs.add(glob);
             }
         }
+        files.extend(after.files);
         Self {
             dirs,
             files,

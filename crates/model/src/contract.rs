@@ -6,6 +6,7 @@
 //! Not here: what a change takes away from consumers (`narrowing`), reading files (`control::contracts`).
 
 mod consumers;
+mod flux;
 mod mapping;
 mod narrowing;
 mod planned;
@@ -22,10 +23,25 @@ use jsonschema::{Draft, ValidationError, Validator};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub use consumers::{Consumer, Reliance, Use, consumers, consumers_of_path};
+use crate::project::Input;
+use crate::stage::StageBlock;
+
+pub use consumers::{Consumer, Reliance, Use, consumers, consumers_by_variable, consumers_of_path};
+pub use flux::{Kustomization, kustomizations};
 pub use mapping::{Mapped, declared_fields, mapped};
-pub use narrowing::{Narrowed, narrowed};
+pub use narrowing::{Narrowed, is_manifest, narrowed, narrowed_manifest};
 pub use planned::{Planned, planned};
+
+/// Where a project keeps its own, relative to its root.
+pub const OWN_CONTRACTS: &str = "contracts";
+
+/// The contract that a `publish` block names outright.
+pub fn of_block(block: &StageBlock) -> Option<ContractName> {
+    match block.attrs.get("contract")? {
+        Input::Known(Value::String(name)) => name.parse().ok(),
+        Input::Known(_) | Input::Expression(_) => None,
+    }
+}
 
 /// `cluster/v1`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -40,9 +56,9 @@ pub struct ContractName {
 pub struct InvalidContractName(String);
 
 impl ContractName {
-    /// Where a project keeps its own, relative to its root.
+    /// The file of a project's own.
     pub fn path(&self) -> String {
-        format!("contracts/{}/v{}.json", self.name, self.version)
+        format!("{OWN_CONTRACTS}/{}/v{}.json", self.name, self.version)
     }
 }
 

@@ -126,6 +126,20 @@ pub fn suspension(object: &Value) -> Option<Value> {
     }
 }
 
+/// What makes whoever makes pods make none any more, as a merge patch; nothing if it makes none, or cannot be told.
+pub fn idling(owner: &Value) -> Option<Value> {
+    let spec = |field: &str| owner.pointer(&format!("/spec/{field}"));
+    match owner.get("kind").and_then(Value::as_str)? {
+        "StatefulSet" | "Deployment" | "ReplicaSet" => {
+            (spec("replicas") != Some(&json!(0))).then(|| json!({"spec": {"replicas": 0}}))
+        }
+        "Job" | "CronJob" => {
+            (spec("suspend") != Some(&json!(true))).then(|| json!({"spec": {"suspend": true}}))
+        }
+        _ => None,
+    }
+}
+
 /// Whether a Service has an address outside the cluster.
 pub fn is_load_balancer(service: &Value) -> bool {
     service.pointer("/spec/type").and_then(Value::as_str) == Some("LoadBalancer")
@@ -148,6 +162,13 @@ pub fn owns_disk(volume: &Value) -> bool {
         && ELSEWHERE
             .iter()
             .any(|kind| volume.pointer(&format!("/spec/{kind}")).is_some())
+}
+
+/// Whether such a volume has lost its claim, and its disk is still to go.
+pub fn is_going(volume: &Value) -> bool {
+    let phase = volume.pointer("/status/phase").and_then(Value::as_str);
+    let is_left = matches!(phase, Some("Released" | "Failed"));
+    owns_disk(volume) && (is_left || volume.pointer("/metadata/deletionTimestamp").is_some())
 }
 
 #[cfg(test)]
@@ -179,6 +200,39 @@ mod tests {
         assert!(owns_disk(&volume("Delete", "csi")));
         assert!(!owns_disk(&volume("Retain", "csi")));
         assert!(!owns_disk(&volume("Delete", "hostPath")));
+    }
+
+    #[test]
+    fn a_disk_without_its_claim_is_still_a_disk() {
+        let volume = |phase: &str, policy: &str| json!({"spec": {"persistentVolumeReclaimPolicy": policy, "csi": {}}, "status": {"phase": phase}});
+        assert!(is_going(&volume("Released", "Delete")));
+        assert!(is_going(&volume("Failed", "Delete")));
+        assert!(!is_going(&volume("Released", "Retain")));
+        // Made by hand, and never used.
+        assert!(!is_going(&volume("Available", "Delete")));
+    }
+
+    #[test]
+    fn whoever_makes_pods_is_told_once() {
+        for (owner, patch) in [
+            (
+                json!({"kind": "StatefulSet", "spec": {}}),
+                json!({"spec": {"replicas": 0}}),
+            ),
+            (
+                json!({"kind": "CronJob", "spec": {}}),
+                json!({"spec": {"suspend": true}}),
+            ),
+        ] {
+            assert_eq!(idling(&owner), Some(patch));
+        }
+        for owner in [
+            json!({"kind": "ReplicaSet", "spec": {"replicas": 0}}),
+            json!({"kind": "Job", "spec": {"suspend": true}}),
+            json!({"kind": "DaemonSet", "spec": {}}),
+        ] {
+            assert_eq!(idling(&owner), None, "{owner}");
+        }
     }
 
     #[test]

@@ -33,6 +33,9 @@ pub use publish::{Publish, ReadPublishError};
 pub use secrets::looks_secret;
 pub use standing::{Standing, StandingObject, shape};
 
+/// The file of a project that says for whom facts are encrypted.
+pub const SOPS_RULES: &str = ".sops.yaml";
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {

@@ -95,6 +95,13 @@ pub struct FactsPlace {
     pub declared_at: Location,
 }
 
+impl FactsPlace {
+    /// Whether files there may be encrypted, for whom the project names.
+    pub fn may_encrypt(&self) -> bool {
+        self.encrypt_all || self.sensitive == SensitiveFacts::Encrypt
+    }
+}
+
 /// What of a branch only terrane writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -71,6 +71,30 @@ impl StageBlock {
     }
 }
 
+/// Attributes of a bootstrap that name files or directories of the project.
+const FILES: [&str; 3] = ["manifests", "values", "root"];
+
+/// What blocks say outright, without a value that is known only later.
+impl StageBlock {
+    /// The files and directories of the project that a bootstrap works with.
+    pub fn manifests(&self) -> impl Iterator<Item = &str> {
+        FILES.iter().flat_map(|name| self.texts(name))
+    }
+
+    /// The program that a command runs, and what it is given.
+    pub fn words(&self) -> impl Iterator<Item = &str> {
+        self.texts("run")
+    }
+
+    fn texts(&self, name: &str) -> impl Iterator<Item = &str> {
+        let known = match self.attrs.get(name) {
+            Some(Input::Known(Value::Array(items))) => items.as_slice(),
+            Some(Input::Known(_) | Input::Expression(_)) | None => &[],
+        };
+        known.iter().filter_map(Value::as_str)
+    }
+}
+
 /// All values in blocks, whether they are known or not.
 pub fn inputs(blocks: &[StageBlock]) -> Vec<&Input> {
     let mut found = Vec::new();

@@ -339,7 +339,7 @@ async fn close_exceptions(tx: &mut Tx, run: RunId, now: Timestamp) -> Result<(),
         "UPDATE break_glass SET closed_at = $2 WHERE closed_at IS NULL AND reason IS NOT NULL
          AND act IN ('gate_skipped', 'reinstalled')
          AND EXISTS (SELECT 1 FROM run r JOIN change_set c ON c.id = r.change_set
-                     WHERE r.id = $1 AND c.action = 'apply' AND c.project = break_glass.project
+                     WHERE r.id = $1 AND c.action IN ('apply', 'destroy') AND c.project = break_glass.project
                      AND r.state_name = break_glass.state
                      AND c.request NOT LIKE '%\"exceptions\":{%')",
         &[run.into(), now.as_microsecond().into()],

@@ -118,6 +118,18 @@ impl Kubernetes {
         self.ask("PATCH", &path, "application/apply-patch+yaml", body)
     }
 
+    /// Something that is rolled out, as an agent of GitOps would be: a Deployment whose status the test writes.
+    pub fn roll_out_an_agent(&self, namespace: &str) {
+        let path = format!("/apis/apps/v1/namespaces/{namespace}/deployments");
+        let body = serde_json::json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "agent"},
+            "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "agent"}}, "template": {
+                "metadata": {"labels": {"app": "agent"}}, "spec": {"containers": [{"name": "a", "image": "a"}]}}}});
+        self.post(&path, &body.to_string());
+        let status = serde_json::json!({"status": {"observedGeneration": 1, "replicas": 1, "updatedReplicas": 1,
+            "readyReplicas": 1, "availableReplicas": 1}});
+        self.merge(&format!("{path}/agent/status"), "test", &status.to_string());
+    }
+
     /// Argo CD's own manifest of a whole installation.
     pub fn argocd_manifest() -> PathBuf {
         tools().join("argocd-install.yaml")

@@ -142,19 +142,32 @@ pub(crate) async fn carry_out(
     for run in watcher.runs() {
         say_warnings(&control, run, look)?;
     }
-    if change.policy_override.is_some() && !global.json {
-        report::say(
-            "Policies were overridden; what they denied stays in `terrane run list --open`.\n",
-        )?;
-    }
-    if change.exceptions.is_some() && !global.json {
-        exceptions::say_open(&control, watcher.runs()).await?;
-    }
+    say_past_rules(&change, &watcher, global).await?;
     if status.is_ok() {
         recovery::tidy_after(&control, watcher.set(), watcher.runs()).await;
     }
     control::runner::note_usage("terminal");
     status
+}
+
+/// What was done past the usual rules, for those who must put it right.
+async fn say_past_rules(
+    change: &Change,
+    watcher: &Watcher<'_>,
+    global: &Global,
+) -> Result<(), CommandError> {
+    if global.json {
+        return Ok(());
+    }
+    if change.policy_override.is_some() {
+        report::say(
+            "Policies were overridden; what they denied stays in `terrane run list --open`.\n",
+        )?;
+    }
+    if change.exceptions.is_some() {
+        exceptions::say_open(watcher.control(), watcher.runs()).await?;
+    }
+    Ok(())
 }
 
 /// A CI job without a home of its own knows nothing of other jobs.
@@ -453,13 +466,12 @@ pub(crate) async fn go_on_with(
     let change = Change {
         full: change.full,
         exceptions: change.exceptions.clone(),
+        policy_override: change.policy_override.clone(),
         ..Change::of(resumed.wanted.action)
     };
     let mut watcher = Watcher::drive(&control, begun, global, process);
     let status = follow(&mut watcher, &change, &project, global, process).await;
-    if change.exceptions.is_some() && !global.json {
-        exceptions::say_open(&control, watcher.runs()).await?;
-    }
+    say_past_rules(&change, &watcher, global).await?;
     if status.is_ok() {
         recovery::tidy_after(&control, watcher.set(), watcher.runs()).await;
     }

@@ -11,6 +11,7 @@ use model::project::Project;
 
 use super::apply::policy_override;
 use super::change::{self, Change, Destroying};
+use super::exceptions::SkipGateArgs;
 use super::{open_home, read_project};
 use crate::args::Global;
 use crate::{CommandError, ExitStatus, Process, report};
@@ -24,7 +25,9 @@ use crate::{CommandError, ExitStatus, Process, report};
     after_help = "Examples:\n  terrane destroy web+\n  terrane destroy layer:apps\n  \
                   terrane destroy old --from 3f9c1e2\n  \
                   terrane destroy vault --auto-approve --confirm vault\n  \
-                  terrane destroy web --override-policy --reason \"the account is closed today\""
+                  terrane destroy web --override-policy --reason \"the account is closed today\"\n  \
+                  terrane destroy web --skip-gate web/gone --reason \"the resolver caches for a day\"",
+    group(clap::ArgGroup::new("emergency").multiple(true))
 )]
 pub(crate) struct DestroyArgs {
     /// Stacks to destroy; `NAME+` includes everything that depends on it
@@ -42,10 +45,12 @@ pub(crate) struct DestroyArgs {
     #[arg(long)]
     full: bool,
     /// Go past what policies deny, as an emergency: it stays on the record, with the reason
-    #[arg(long, requires = "reason")]
+    #[arg(long, requires = "reason", group = "emergency")]
     override_policy: bool,
+    #[command(flatten)]
+    skipped: SkipGateArgs,
     /// Why, in a sentence
-    #[arg(long, value_name = "TEXT", requires = "override_policy")]
+    #[arg(long, value_name = "TEXT", requires = "emergency")]
     reason: Option<String>,
     /// Engines at once [default: the project's `parallelism`, else the number of cores]
     #[arg(short = 'j', long = "jobs", value_name = "N", value_parser = change::jobs)]
@@ -61,6 +66,7 @@ pub(crate) async fn destroy(
         propose_commit(&args.selectors, global, process).await?;
     }
     let change = Change {
+        exceptions: args.skipped.read(args.reason.as_deref())?,
         selectors: args.selectors,
         auto_approve: args.auto_approve,
         destroy: true,

@@ -1,5 +1,5 @@
-//! Emergencies after an apply, as `apply` and `run retry` take them: a gate that need not pass, a bootstrap that takes
-//! back what others hold.
+//! Emergencies after an apply or a destroy, as `apply`, `destroy` and `run retry` take them: a gate that need not pass, a
+//! bootstrap that takes back what others hold.
 
 use control::{Control, runs};
 use model::break_glass::Act;
@@ -8,12 +8,26 @@ use model::run::Run;
 
 use crate::{CommandError, ExitStatus, report};
 
+/// Gates that need not pass.
 #[derive(Debug, clap::Args)]
-pub(crate) struct ExceptionArgs {
+pub(crate) struct SkipGateArgs {
     /// Do not look at this gate, as an emergency: it stays on the record, with the reason
     #[arg(long = "skip-gate", value_name = "STACK/GATE", requires = "reason")]
     #[arg(group = "emergency")]
     skip_gates: Vec<GateOfStack>,
+}
+
+impl SkipGateArgs {
+    /// None if nothing is out of the usual.
+    pub(crate) fn read(self, reason: Option<&str>) -> Result<Option<Exceptions>, CommandError> {
+        read(self.skip_gates, false, reason)
+    }
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ExceptionArgs {
+    #[command(flatten)]
+    gates: SkipGateArgs,
     /// Take back what others hold by now of what `bootstrap` installed, as an emergency: it stays on the record
     #[arg(long, requires = "reason", group = "emergency")]
     reinstall: bool,
@@ -22,21 +36,29 @@ pub(crate) struct ExceptionArgs {
 impl ExceptionArgs {
     /// None if nothing is out of the usual.
     pub(crate) fn read(self, reason: Option<&str>) -> Result<Option<Exceptions>, CommandError> {
-        if self.skip_gates.is_empty() && !self.reinstall {
-            return Ok(None);
-        }
-        let reason = reason.map(str::trim).unwrap_or_default();
-        if reason.is_empty() {
-            return Err(CommandError::new("the reason is empty")
-                .hint("say why, for who reads the record later: `--reason \"…\"`")
-                .status(ExitStatus::Usage));
-        }
-        Ok(Some(Exceptions {
-            skip_gates: self.skip_gates,
-            reinstall: self.reinstall,
-            reason: reason.to_owned(),
-        }))
+        read(self.gates.skip_gates, self.reinstall, reason)
     }
+}
+
+fn read(
+    skip_gates: Vec<GateOfStack>,
+    reinstall: bool,
+    reason: Option<&str>,
+) -> Result<Option<Exceptions>, CommandError> {
+    if skip_gates.is_empty() && !reinstall {
+        return Ok(None);
+    }
+    let reason = reason.map(str::trim).unwrap_or_default();
+    if reason.is_empty() {
+        return Err(CommandError::new("the reason is empty")
+            .hint("say why, for who reads the record later: `--reason \"…\"`")
+            .status(ExitStatus::Usage));
+    }
+    Ok(Some(Exceptions {
+        skip_gates,
+        reinstall,
+        reason: reason.to_owned(),
+    }))
 }
 
 /// What was done past the usual rules, and until when it stays on the record.
@@ -56,7 +78,7 @@ pub(crate) async fn say_open(control: &Control, of: &[Run]) -> Result<(), Comman
             continue;
         };
         report::say(&format!(
-            "{}: {what} ({}); `terrane run list --open` shows it until an apply of its stack is done without.\n",
+            "{}: {what} ({}); `terrane run list --open` shows it until its stack is applied, or destroyed, without.\n",
             act.state.name, act.detail
         ))?;
     }

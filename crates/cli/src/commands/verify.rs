@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use control::gates::{self, Around, GateEvent, Problem, StackGates, StackGatesError};
+use control::gates::{self, Around, GateEvent, Missing, Problem, StackGates, StackGatesError};
 use model::diagnostic::Finding;
 use model::gate::{Gate, GateReport};
 use model::ids::StackName;
@@ -143,7 +143,7 @@ pub(crate) async fn verify(
                 Some((stack, event)) => watch.hear(&stack, event),
                 None => break,
             },
-            _ = tick.tick(), if watch.display.is_live() => {}
+            _ = tick.tick() => watch.say_still(global)?,
             _ = tokio::signal::ctrl_c() => {
                 watch.display.clear()?;
                 return Err(CommandError::new("interrupted: not all gates were looked at").status(ExitStatus::Interrupted));
@@ -218,6 +218,8 @@ struct Watch {
     started: Instant,
     /// Rows by stack and gate, and when each began.
     rows: BTreeMap<(StackName, String), (usize, Option<Instant>)>,
+    /// What each stack still waits for.
+    missing: BTreeMap<StackName, Missing>,
     ended: Vec<(String, GateReport)>,
 }
 
@@ -258,11 +260,37 @@ impl Watch {
             frame,
             started: Instant::now(),
             rows,
+            missing: ready
+                .iter()
+                .map(|(stack, found)| (stack.clone(), Missing::of(&found.gates)))
+                .collect(),
             ended: Vec::new(),
         }
     }
 
+    /// Where no picture moves: what gates still wait for, from time to time. Events go beside the document.
+    fn say_still(&mut self, global: &Global) -> Result<(), CommandError> {
+        if self.display.is_live() {
+            return Ok(());
+        }
+        for (stack, missing) in &mut self.missing {
+            let Some(words) = missing.words() else {
+                continue;
+            };
+            let stack = stack.as_str();
+            if global.json {
+                let event = json!({ "event": "still", "stack": stack, "message": words });
+                report::say(&format!("{event}\n"))?;
+            }
+            self.display.still(self.started.elapsed(), stack, &words)?;
+        }
+        Ok(())
+    }
+
     fn hear(&mut self, stack: &StackName, event: GateEvent) {
+        if let Some(missing) = self.missing.get_mut(stack) {
+            missing.hear(&event);
+        }
         let gate = match &event {
             GateEvent::Began { gate } | GateEvent::Looked { gate, .. } => gate,
             GateEvent::Ended(report) => &report.name,

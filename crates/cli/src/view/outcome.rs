@@ -25,6 +25,8 @@ pub struct Outcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deed {
     Apply,
+    /// Of plans that were made before, and lie in a file.
+    ApplyBundle,
     Destroy,
 }
 
@@ -295,13 +297,13 @@ fn way_on(outcome: &Outcome, tally: &Tally) -> Vec<String> {
     let others = tally.denied + tally.failed + tally.interrupted + tally.unknown;
     let command = match (outcome.deed, not_done.as_slice()) {
         // One run, and what waits for it, is all that is left.
-        (Deed::Apply, [only]) if others == 0 => {
+        (Deed::Apply | Deed::ApplyBundle, [only]) if others == 0 => {
             if !only.can_go_on {
                 return hints; // what was said about it names the way on
             }
             format!("`terrane run retry {}` goes on there", clean(&only.run))
         }
-        (Deed::Apply, _) => format!(
+        (Deed::Apply | Deed::ApplyBundle, _) => format!(
             "`terrane apply --resume {}` runs what is left",
             clean(&outcome.change_set)
         ),
@@ -315,6 +317,7 @@ fn way_on(outcome: &Outcome, tally: &Tally) -> Vec<String> {
         hints.push(format!("change what is denied, then {command}"));
         let verb = match outcome.deed {
             Deed::Apply => "apply",
+            Deed::ApplyBundle => "apply FILE",
             Deed::Destroy => "destroy",
         };
         hints.push(format!(
@@ -331,14 +334,14 @@ fn way_on(outcome: &Outcome, tally: &Tally) -> Vec<String> {
 impl Deed {
     fn not_done(self) -> &'static str {
         match self {
-            Self::Apply => "applied, not done",
+            Self::Apply | Self::ApplyBundle => "applied, not done",
             Self::Destroy => "destroyed, not done",
         }
     }
 
     fn past(self) -> &'static str {
         match self {
-            Self::Apply => "applied",
+            Self::Apply | Self::ApplyBundle => "applied",
             Self::Destroy => "destroyed",
         }
     }

@@ -71,7 +71,7 @@ fn a_skipped_gate_lets_dependents_on_and_stays_on_the_record() {
     ✓ top    applied 1 change
     change set c1: apply on `local`
     Done: 2 stacks applied in 0 s.
-    base: a gate was not looked at (gate `open`, run r1); `terrane run list --open` shows it until an apply of its stack is done without.
+    base: a gate was not looked at (gate `open`, run r1); `terrane run list --open` shows it until its stack is applied, or destroyed, without.
     [exit 0]
     ");
     assert_eq!(story.made(), ["base", "top"]);
@@ -114,6 +114,51 @@ fn a_gate_that_is_not_there_cannot_be_skipped() {
     hint: `bas` is no stack of this with a gate
     ");
     assert_eq!(story.made(), [""; 0]);
+}
+
+#[test]
+fn a_destroy_is_done_without_a_gate_only_with_a_reason() {
+    let base = format!("{}output \"name\" {{ value = \"base\" }}\n", noted("base"));
+    let gates = r#"
+  gate "command" "up" { run = ["true"] }
+  gate "command" "gone" {
+    when     = "destroyed"
+    run      = ["false"]
+    failures = 1
+  }"#;
+    let story = Story::new("tofu").stack("base", gates, &base);
+    drop(story.cli(&["apply", "--auto-approve"]).expect(0));
+    let destroy = ["destroy", "--auto-approve", "--skip-gate", "base/gone"];
+    drop(story.cli(&destroy).expect(64));
+    let with = |command: &'static str, gate: &'static str| {
+        let args = [command, "--auto-approve", "--reason", "the probe is wrong"];
+        story.cli(&[&args[..], &["--skip-gate", gate]].concat())
+    };
+    assert_snapshot!(with("destroy", "base/up").expect(1).stderr, @"
+    error: gate `base/up` is not looked at here: it belongs to an apply
+    hint: leave `--skip-gate` out for it
+    ");
+    assert_snapshot!(with("apply", "base/gone").expect(1).stderr, @"
+    error: gate `base/gone` is not looked at here: it proves that what was destroyed is gone
+    hint: leave `--skip-gate` out for it
+    ");
+    let said = with("destroy", "base/gone").expect(0);
+    assert_snapshot!(named(&essence(&said)), @"
+    change set c2: destroy on `local`
+    ✓ base   destroyed 1 resource
+    Done: 1 stack destroyed in 0 s.
+    base: a gate was not looked at (gate `gone`, run r2); `terrane run list --open` shows it until its stack is applied, or destroyed, without.
+    [exit 0]
+    ");
+    let open = serde_json::json!(["gate_skipped: the probe is wrong (gate `gone`, run r2)"]);
+    assert_eq!(open_acts(&story), open);
+    // It stays until the gate was looked at.
+    drop(story.cli(&["destroy", "--auto-approve"]).expect(5));
+    assert_eq!(open_acts(&story), open);
+    let text = fs::read_to_string(story.project().join("terrane.hcl")).unwrap();
+    story.write("terrane.hcl", &text.replace("[\"false\"]", "[\"true\"]"));
+    drop(story.cli(&["destroy", "--auto-approve"]).expect(0));
+    assert_eq!(open_acts(&story), serde_json::json!([]));
 }
 
 #[test]

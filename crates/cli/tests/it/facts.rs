@@ -280,3 +280,64 @@ fn a_run_publishes_by_the_contracts_and_recipients_that_were_planned() {
     let said = test.cli(&["plan"]).expect(4).to_string();
     assert!(said.contains("contract `edge/v1`: `address` is "), "{said}");
 }
+
+#[test]
+fn a_stack_whose_contract_or_recipients_changed_is_looked_at_again() {
+    let test = terrane();
+    let (first, second) = (AgeKey::generate(), AgeKey::generate());
+    let rules = |key: &AgeKey| format!("creation_rules:\n  - age: {}\n", key.recipient);
+    let head = HEAD.replace(
+        "  engine \"tofu\" {}\n",
+        "  engine \"tofu\" {}\n  gitops { paths = [\"gitops/**/*.yaml\"] }\n",
+    );
+    let facts =
+        "\nfacts \"runtime\" {\n  repository = \"../facts.git\"\n  encrypt    = \"all\"\n}\n";
+    let publish = "inputs = { word = stack.base.output.word }\n  \
+                   publish \"runtime\" {\n    path     = \"a.yaml\"\n    contract = \"edge/v1\"\n  }";
+    let stacks = [stack("base", ""), stack("app", publish)].concat();
+    let field = |name: &str, kind: &str| format!(r#""{name}": {{"type": "{kind}"}}"#);
+    let contract = |fields: &[String]| format!(r#"{{"properties": {{{}}}}}"#, fields.join(", "));
+    let whole = contract(&[field("address", "string"), field("zone", "string")]);
+    test.write("terrane.hcl", &format!("{head}{facts}{stacks}"))
+        .write("base/main.tf", "output \"word\" { value = \"x\" }\n")
+        .write(
+            "app/main.tf",
+            "variable \"word\" { type = string }\noutput \"address\" { value = \"20.1.2.3\" }\n\
+             output \"zone\" { value = \"b\" }\n",
+        )
+        .write("gitops/edge.yaml", "zone: {{ .Values.zone }}\n")
+        .write("contracts/edge/v1.json", &whole)
+        .write(".sops.yaml", &rules(&first));
+    drop(test.git(&["init", "--quiet", "--bare", "../facts.git"]));
+    drop(test.cli(&["apply", "--auto-approve"]).expect(0));
+    let file = || test.git(&["--git-dir=../facts.git", "show", "facts:a.yaml"]);
+    assert!(file().contains(&first.recipient), "{}", file());
+    let is_settled = || {
+        let said = test.cli(&["plan", "changed:applied"]).expect(0);
+        said.stderr.contains("Nothing is selected")
+    };
+    assert!(is_settled());
+
+    test.write(".sops.yaml", &rules(&second));
+    assert!(!is_settled());
+    drop(test.cli(&["apply", "--auto-approve"]).expect(0));
+    assert!(file().contains(&second.recipient), "{}", file());
+    assert!(!file().contains(&first.recipient), "{}", file());
+    assert!(is_settled());
+
+    // Nothing that others use is taken away, whoever does it: here the engine has nothing to do.
+    let narrow = contract(&[field("address", "string")]);
+    test.write("contracts/edge/v1.json", &narrow);
+    let said = test.cli(&["apply", "--auto-approve"]).expect(4).to_string();
+    assert!(
+        said.contains("`zone` is published no more, and is used:")
+            && said.contains("gitops/edge.yaml:1"),
+        "{said}"
+    );
+    let wrong = contract(&[field("address", "integer"), field("zone", "string")]);
+    test.write("contracts/edge/v1.json", &wrong);
+    let said = test.cli(&["apply", "--auto-approve"]).expect(4).to_string();
+    assert!(said.contains("contract `edge/v1`: `address` is "), "{said}");
+    test.write("contracts/edge/v1.json", &whole);
+    drop(test.cli(&["apply", "--auto-approve"]).expect(0));
+}

@@ -218,7 +218,7 @@ struct Garden {
 fn garden() -> Garden {
     let cluster = Kubernetes::start();
     let namespace = cluster.namespace();
-    roll_out_an_agent(cluster, &namespace);
+    cluster.roll_out_an_agent(&namespace);
     let minio = Minio::start();
     let moto = Moto::start();
     let quoted = |name: &str| serde_json::to_string(&plant(name)).unwrap();
@@ -441,18 +441,6 @@ stack "consumer" {{
         vault,
         namespace,
     }
-}
-
-/// What a controller would say of one.
-fn roll_out_an_agent(cluster: &Kubernetes, namespace: &str) {
-    let path = format!("/apis/apps/v1/namespaces/{namespace}/deployments");
-    let body = serde_json::json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "agent"},
-        "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "agent"}},
-            "template": {"metadata": {"labels": {"app": "agent"}}, "spec": {"containers": [{"name": "a", "image": "a"}]}}}});
-    cluster.post(&path, &body.to_string());
-    let status = serde_json::json!({"status": {"observedGeneration": 1, "replicas": 1, "updatedReplicas": 1,
-        "readyReplicas": 1, "availableReplicas": 1}});
-    cluster.merge(&format!("{path}/agent/status"), "test", &status.to_string());
 }
 
 impl Garden {

@@ -534,3 +534,82 @@ fn a_destroy_that_is_denied_can_be_overridden() {
         "{open}"
     );
 }
+
+#[test]
+fn a_bundle_goes_past_a_denial_only_with_a_reason_of_its_own() {
+    let story = with(
+        "at = [\"apply\"]",
+        "package terrane\ndeny contains \"not on a Friday\" if input.run.phase == \"apply\"\n",
+    );
+    let _ = story.cli(&["plan", "--out", "plan.terrane"]).expect(0);
+    let said = story
+        .cli(&["apply", "plan.terrane", "--auto-approve"])
+        .expect(4);
+    assert!(said.stderr.contains("`owners`: not on a Friday"), "{said}");
+    assert!(
+        said.stderr.contains("terrane apply FILE --override-policy"),
+        "{said}"
+    );
+    assert_eq!(story.made(), Vec::<String>::new());
+    let past = [
+        "apply",
+        "plan.terrane",
+        "--auto-approve",
+        "--override-policy",
+        "--reason",
+        "the shop is down",
+    ];
+    let said = story.cli(&past).expect(0);
+    assert!(said.stderr.contains("Policies were overridden"), "{said}");
+    assert_eq!(story.made(), ["base"]);
+    let open = story.cli(&["run", "list", "--open"]).expect(0);
+    assert!(open.stdout.contains("policy overridden"), "{open}");
+    assert!(open.stdout.contains("the shop is down"), "{open}");
+}
+
+#[test]
+fn a_bundle_that_waits_under_the_rules_is_not_taken_past_them() {
+    let story = with(
+        "at = [\"apply\"]",
+        "package terrane\ndeny contains \"not on a Friday\" if input.run.phase == \"apply\"\n",
+    );
+    let _ = story.cli(&["plan", "--out", "plan.terrane"]).expect(0);
+    let _ = story.cli(&["apply", "plan.terrane"]).expect(3);
+    let past = [
+        "apply",
+        "plan.terrane",
+        "--auto-approve",
+        "--override-policy",
+        "--reason",
+        "the shop is down",
+    ];
+    let said = story.cli(&past).expect(4);
+    assert_snapshot!(said.stderr, @r#"
+    error: this bundle is being applied already, as change set c2, under the usual rules
+    hint: `terrane run discard c2 --reason "…"` drops it, then the same command begins anew
+    "#);
+    let _ = story
+        .cli(&["run", "discard", "c2", "--reason", "with an override"])
+        .expect(0);
+    let _ = story.cli(&past).expect(0);
+    assert_eq!(story.made(), ["base"]);
+}
+
+#[test]
+fn what_is_denied_gets_no_bundle() {
+    let story = policy(
+        Story::new("tofu").stack("bad", "", &noted("bad")),
+        "",
+        OWNERS,
+    );
+    let said = story.cli(&["plan", "--out", "plan.terrane"]).expect(4);
+    assert_snapshot!(essence(&said), @r#"
+    change set c1: plan on `local`
+    ✗ bad   denied by policy
+    error: stack `bad` is denied by policy, and gets no bundle
+    hint: change what is denied; in an emergency, `terrane apply --override-policy --reason "…"` plans
+          and applies it without a bundle, on the record
+    [exit 4]
+    "#);
+    assert!(!story.project().join("plan.terrane").exists());
+}

@@ -141,6 +141,35 @@ fn every_run_asserts_facts_and_gates_again() {
 }
 
 #[test]
+fn a_bundle_without_changes_asserts_facts_and_gates_again() {
+    let story = story("tofu", "6s");
+    open(&story);
+    drop(story.cli(&["apply", "--auto-approve"]).expect(0));
+    let text = fs::read_to_string(story.project().join("terrane.hcl")).unwrap();
+    let more = text.replace("name = output.name }", "name = output.name, zone = \"b\" }");
+    story.write("terrane.hcl", &more);
+    drop(story.cli(&["plan", "--out", "plan.terrane"]).expect(0));
+    drop(story.cli(&["apply", "plan.terrane"]).expect(0));
+    let published = "publish facts of base\npublish facts of base\n";
+    assert_eq!(commits(&story), published);
+    fs::remove_file(story.root().join("open")).unwrap();
+    drop(story.cli(&["plan", "--out", "plan.terrane"]).expect(0));
+    drop(story.cli(&["apply", "plan.terrane"]).expect(5));
+
+    // What was planned is not what there is now.
+    open(&story);
+    drop(story.cli(&["plan", "--out", "plan.terrane"]).expect(0));
+    story.write("base/more.tf", "resource \"terraform_data\" \"more\" {}\n");
+    drop(story.cli(&["apply", "--auto-approve"]).expect(0));
+    let said = story.cli(&["apply", "plan.terrane"]).expect(1);
+    assert!(
+        said.stderr
+            .contains("the state of stack `base` is not any more the one"),
+        "{said}"
+    );
+}
+
+#[test]
 fn a_gate_whose_runner_is_killed_is_looked_at_again() {
     let story = story("tofu", "10m");
     let apply = story.start("apply", &["apply", "--auto-approve"]);
@@ -313,6 +342,41 @@ fn without_a_terminal_it_is_said_what_is_missing() {
         "{}",
         said.stderr
     );
+}
+
+#[test]
+fn programs_are_told_what_is_missing_too() {
+    let story = story("tofu", "10m");
+    let still = |text: &str| {
+        let events = text
+            .lines()
+            .filter_map(|line| serde_json::from_str(line).ok());
+        let mut still = events.filter(|event: &serde_json::Value| event["event"] == "still");
+        still.next()
+    };
+    let apply = story.start("apply", &["apply", "base", "--auto-approve", "--json"]);
+    story.wait_until("an event", || still(&apply.stdout_so_far()).is_some());
+    open(&story);
+    let said = apply.wait().expect(0);
+    let mut event = still(&said.stdout).unwrap();
+    let message = event["message"].take();
+    assert_snapshot!(event, @r#"{"event":"still","run":"r1","stack":"base","state":"verifying","message":null}"#);
+    let message = message.as_str().unwrap();
+    assert!(
+        message.ends_with("for `open` (test: exit code 1)"),
+        "{message}"
+    );
+
+    fs::remove_file(story.root().join("open")).unwrap();
+    let verify = story.start("verify", &["verify", "base", "--json"]);
+    story.wait_until("an event", || still(&verify.stderr_so_far()).is_some());
+    open(&story);
+    let said = verify.wait().expect(0);
+    let event = still(&said.stderr).unwrap();
+    assert_eq!(event["stack"], "base");
+    // What is printed as data is one document still.
+    let document: serde_json::Value = serde_json::from_str(&said.stdout).unwrap();
+    assert_eq!(document["passed"], 2);
 }
 
 #[test]

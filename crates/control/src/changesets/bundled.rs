@@ -34,6 +34,8 @@ pub enum BeginBundleError {
     },
     #[error("this bundle was applied already, as change set {set}")]
     Applied { set: String },
+    #[error("this bundle is being applied already, as change set {set}, under the usual rules")]
+    UnderRules { set: ChangeSetId },
     #[error("this bundle is being applied by another machine, as change set {set}")]
     Elsewhere { set: String },
     #[error("could not see what stack `{stack}` gives")]
@@ -56,6 +58,9 @@ impl BeginBundleError {
             Self::Applied { set } => Some(format!(
                 "`terrane plan --out FILE` makes a fresh one; `terrane run list` shows what became of {set}"
             )),
+            Self::UnderRules { set } => Some(format!(
+                "`terrane run discard {set} --reason \"…\"` drops it, then the same command begins anew"
+            )),
             Self::Elsewhere { .. } => Some("the same command there attaches to it".to_owned()),
             Self::Copy { source, .. } => source.hint(),
             Self::LayOut(_) => None,
@@ -68,6 +73,7 @@ impl BeginBundleError {
             Self::NoStack { .. }
             | Self::Engine { .. }
             | Self::Applied { .. }
+            | Self::UnderRules { .. }
             | Self::Elsewhere { .. } => true,
             Self::Copy { .. } | Self::LayOut(_) => false,
         }
@@ -75,10 +81,11 @@ impl BeginBundleError {
 }
 
 /// A change set that applies this bundle and is not over: the same command again attaches to it. One that changed
-/// something, or may have, is not begun again.
+/// something, or may have, is not begun again. Whoever wants to go past a rule gets no change set that does not.
 pub async fn find_bundled(
     control: &Control,
     bundle: &Bundle,
+    wanted: &Wanted,
 ) -> Result<Option<ChangeSet>, BeginBundleError> {
     let sets = control
         .store
@@ -87,6 +94,14 @@ pub async fn find_bundled(
     for set in sets.map_err(PrepareError::from)? {
         let name = set.id.to_string();
         if !set.status.is_over() {
+            let (request, set_id) = (&set.request, set.id);
+            let lacks_override = wanted.policy_override.is_some()
+                && request.policy_override != wanted.policy_override;
+            let lacks_exception =
+                wanted.exceptions.is_some() && request.exceptions != wanted.exceptions;
+            if lacks_override || lacks_exception {
+                return Err(BeginBundleError::UnderRules { set: set_id });
+            }
             return Ok(Some(set));
         }
         let runs = control.store.run_list(set.id).await;
@@ -149,12 +164,15 @@ pub async fn begin_bundled(
     checks::reserve_for_runs(control, project, wanted).await?;
     let path = env.get("PATH").map(OsStr::new);
     let search = Search::new(path, &control.cache);
-    let mut planned = Vec::new();
-    for run in &bundle.runs {
-        let spec = here(&run.spec, open, &search)?;
-        planned.push((spec, events(run, wanted.auto_approve)));
-    }
-    let specs: Vec<RunSpec> = planned.iter().map(|(spec, _)| spec.clone()).collect();
+    let specs = bundle.runs.iter();
+    let specs = specs.map(|run| here(&run.spec, open, &search));
+    let mut specs: Vec<RunSpec> = specs.collect::<Result<_, _>>()?;
+    // Where facts stand, the home knows that publishes them.
+    let standing = crate::facts::add_standing(control, project, &mut specs).await;
+    standing.map_err(PrepareError::Standing)?;
+    let told = bundle.runs.iter().zip(&specs);
+    let told = told.map(|(run, spec)| (spec.clone(), events(run, spec, wanted.auto_approve)));
+    let planned: Vec<_> = told.collect();
     let asker = Asker::gather(env, &open.root, &specs).map_err(PrepareError::from)?;
     see_outputs(control, open, project, env, &specs).await?;
     // Until the change set is stored, nobody may take its source for left over.
@@ -198,6 +216,7 @@ async fn insert(
         keeps_plans: false,
         bundle: Some(bundle.origin.clone()),
         exceptions: wanted.exceptions.clone(),
+        policy_override: wanted.policy_override.clone(),
         origin: Origin::Person,
         approvals: approvals(project, wanted),
         ..bundle.request.clone()
@@ -252,7 +271,9 @@ fn here(
 }
 
 /// What happened to a run where it was planned, told again; one that was deferred has not begun.
-fn events(planned: &Planned, confirmed: bool) -> Vec<RunEvent> {
+fn events(planned: &Planned, spec: &RunSpec, confirmed: bool) -> Vec<RunEvent> {
+    // Facts and gates are looked at again, changed or not.
+    let then = spec.stages_after().first().copied();
     match &planned.outcome {
         Outcome::Planned { plan } => vec![
             RunEvent::PlanStarted,
@@ -268,12 +289,12 @@ fn events(planned: &Planned, confirmed: bool) -> Vec<RunEvent> {
             RunEvent::PlanStarted,
             RunEvent::NothingToChange {
                 consumed: None,
-                serial: None,
-                lineage: None,
-                then: None,
+                serial: planned.unchanged.as_ref().and_then(|it| it.serial),
+                lineage: planned.unchanged.as_ref().and_then(|it| it.lineage.clone()),
+                then,
             },
         ],
-        Outcome::Untouched => vec![RunEvent::NothingConsumed { then: None }],
+        Outcome::Untouched => vec![RunEvent::NothingConsumed { then }],
         Outcome::Deferred { .. }
         | Outcome::Applied { .. }
         | Outcome::Failed { .. }

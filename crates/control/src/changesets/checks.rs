@@ -187,6 +187,7 @@ pub(super) fn check_exceptions(project: &Project, wanted: &Wanted) -> Result<(),
     let Some(exceptions) = &wanted.exceptions else {
         return Ok(());
     };
+    let destroys = wanted.action == Action::Destroy;
     for skipped in &exceptions.skip_gates {
         let stack = project.stacks.get(&skipped.stack);
         let stack = stack.filter(|stack| wanted.stacks.contains(&stack.name));
@@ -196,8 +197,15 @@ pub(super) fn check_exceptions(project: &Project, wanted: &Wanted) -> Result<(),
                 known: Vec::new(),
             });
         };
-        let gates = &stack.stages.gates;
+        let gates = stack.stages.gates_when(destroys);
         if !gates.iter().any(|gate| gate.is_named(&skipped.gate)) {
+            let all = &stack.stages.gates;
+            if all.iter().any(|gate| gate.is_named(&skipped.gate)) {
+                return Err(PrepareError::GateOfOtherTime {
+                    gate: skipped.clone(),
+                    is_after_destroy: !destroys,
+                });
+            }
             return Err(PrepareError::NoSuchGate {
                 gate: skipped.clone(),
                 known: gates.iter().map(|gate| gate.name.clone()).collect(),
@@ -208,7 +216,7 @@ pub(super) fn check_exceptions(project: &Project, wanted: &Wanted) -> Result<(),
         let mut blocks = project.stacks[name].stages.bootstrap.iter();
         blocks.any(|block| block.kind != "command")
     };
-    if exceptions.reinstall && !wanted.stacks.iter().any(installs) {
+    if exceptions.reinstall && (destroys || !wanted.stacks.iter().any(installs)) {
         return Err(PrepareError::NothingToReinstall);
     }
     Ok(())

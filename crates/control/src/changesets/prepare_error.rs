@@ -44,6 +44,11 @@ pub enum PrepareError {
         gate: GateOfStack,
         known: Vec<String>,
     },
+    #[error("gate `{gate}` is not looked at here: it {}", if *is_after_destroy { "proves that what was destroyed is gone" } else { "belongs to an apply" })]
+    GateOfOtherTime {
+        gate: GateOfStack,
+        is_after_destroy: bool,
+    },
     #[error("none of these stacks has a `bootstrap` that installs something")]
     NothingToReinstall,
     #[error("stack `{by}` still stands on `{stack}`: it is applied, and not part of this")]
@@ -146,6 +151,7 @@ impl PrepareError {
                     format!("there is {}", names.join(", "))
                 }
             }),
+            Self::GateOfOtherTime { .. } => Some("leave `--skip-gate` out for it".to_owned()),
             Self::NothingToReinstall => {
                 Some("name the stack that has it: `terrane apply STACK --reinstall`".to_owned())
             }
@@ -220,6 +226,7 @@ impl PrepareError {
             | Self::FileTwice { .. }
             | Self::ArtifactTwice { .. }
             | Self::NoSuchGate { .. }
+            | Self::GateOfOtherTime { .. }
             | Self::NothingToReinstall
             | Self::Gone { .. }
             | Self::NothingStopped

@@ -203,6 +203,71 @@ fn what_is_published_no_more_is_missed_by_those_who_use_it() {
 }
 
 #[test]
+fn a_directory_that_flux_applies_uses_the_variables_in_it() {
+    const FLUX: &str = "\
+apiVersion: kustomize.toolkit.fluxcd.io/v1
+kind: Kustomization
+metadata: { name: gateway, namespace: flux-system }
+spec:
+  path: ./apps/gateway
+  postBuild:
+    substituteFrom:
+      - { kind: ConfigMap, name: cluster-facts }
+---
+apiVersion: kustomize.toolkit.fluxcd.io/v1
+kind: Kustomization
+metadata: { name: facts, namespace: flux-system }
+spec:
+  path: ./flux/prod
+";
+    let (_dir, root) = world();
+    let project = PROJECT.replace("../gitops/**/*.yaml", "../gitops/clusters/*.yaml");
+    fs::write(root.join("terrane.hcl"), project).unwrap();
+    let write = |path: &str, text: &str| {
+        let path = root.join("../gitops").join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    write("clusters/prod.yaml", FLUX);
+    write(
+        "apps/gateway/service.yaml",
+        "spec:\n  loadBalancerIP: ${gateway_address}\n  # ${gateway_address}\n",
+    );
+    write("apps/other/service.yaml", "address: ${gateway_address}\n");
+    write("clusters/other.yaml", "kind: ConfigMap\ndata: {}\n");
+    let open = crate::projects::open(&root, &BTreeMap::new()).unwrap();
+    let project = open.loaded.project.unwrap();
+    let stack = "network".parse().unwrap();
+    let shape = json!({"apiVersion": "", "kind": "", "data": {"gateway_address": ""}});
+    let standing = Standing::Branch {
+        key: "facts.git#facts".to_owned(),
+        place: Box::new(project.facts["runtime"].clone()),
+        files: BTreeMap::from([(
+            "flux/prod/facts.yaml".to_owned(),
+            shape.as_object().unwrap().clone(),
+        )]),
+    };
+    let outputs = json!({"gateway": "10.0.0.1", "zone": "b"});
+    let outputs = outputs.as_object().unwrap();
+    let breaks = check_plan(PlanCheck {
+        source: &root,
+        root: &root,
+        blocks: &project.stacks[&stack].stages.publish,
+        relied: &reliance(&project, &stack),
+        standing: &[standing],
+        before: outputs,
+        planned: &Planned::known(outputs.clone()),
+        env: &BTreeMap::new(),
+    });
+    insta::assert_snapshot!(breaks.unwrap().lines().join("\n"), @r"
+    `data.gateway_address` is published no more, and is used:
+      ../gitops/apps/gateway/service.yaml:2: loadBalancerIP: ${gateway_address}
+    file `flux/prod/facts.yaml` is withdrawn, and is used:
+      ../gitops/clusters/prod.yaml:14: path: ./flux/prod
+    ");
+}
+
+#[test]
 fn a_contract_that_a_plan_tells_is_checked_in_the_plan() {
     let block = "  publish \"runtime\" {\n    for_each = [\"strict\"]\n    path     = \"globals.yaml\"\n    contract = \"${each.value}/v1\"\n  }\n";
     insta::assert_snapshot!(taken_away(&json!({}), block), @"contract `strict/v1`: `port` is missing, expected a value");

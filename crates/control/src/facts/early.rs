@@ -7,15 +7,14 @@ use std::path::Path;
 use drivers::git::publish::RemoteUrl;
 use drivers::sops;
 use model::config::Loaded;
-use model::contract::mapped;
+use model::contract::{self, mapped};
 use model::diagnostic::{Finding, Location};
+use model::facts::SOPS_RULES as RULES;
 use model::module::Module;
 use model::project::{FactsPlace, Input, Project, SensitiveFacts};
 use model::stage::StageBlock;
 
 use crate::contracts;
-
-const RULES: &str = ".sops.yaml";
 
 /// Adds what is found to the findings of the project.
 pub(crate) fn check(loaded: &mut Loaded, root: &Path) {
@@ -126,7 +125,7 @@ fn sensitive_outputs(block: &StageBlock, module: &Module, root: &Path) -> BTreeS
             .into_iter()
             .flat_map(|one| one.outputs)
             .collect(),
-        None => contracts::contract_of(block)
+        None => contract::of_block(block)
             .and_then(|name| contracts::find(root, &name).ok())
             .map(|contract| contract.fields().into_iter().map(str::to_owned).collect())
             .unwrap_or_default(),

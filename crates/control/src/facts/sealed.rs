@@ -8,13 +8,10 @@ use drivers::sops::{
     self, EncryptError, Plugins, RuleError, RulesError, Selection, SelectionError,
 };
 use jiff::Timestamp;
-use model::facts::{Encrypt, FactFile, Format, render};
+use model::facts::{Encrypt, FactFile, Format, SOPS_RULES as RULES, render};
 use serde_json::{Map, Value};
 
 use super::branch::Sealed;
-
-/// Where SOPS looks for its rules.
-const RULES: &str = ".sops.yaml";
 
 #[derive(Debug, thiserror::Error)]
 pub enum SealFactsError {

@@ -98,7 +98,9 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
             }
         }
         job.holds_its_lanes().await?;
-        after::before_destroy(job).await?;
+        if after::before_destroy(job).await? {
+            job.holds_its_lanes().await?; // it may have taken long
+        }
         kept_aside::note_applying(job.control, left);
         workspace.owe_artifacts()?;
         let call = EngineCall::Apply {

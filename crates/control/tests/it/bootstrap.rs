@@ -81,15 +81,7 @@ impl Scene {
 
     /// Something that is rolled out, so that the agent counts as running.
     fn running_deployment(&self) {
-        let path = format!("/apis/apps/v1/namespaces/{}/deployments", self.namespace);
-        let body = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "agent"},
-            "spec": {"replicas": 1, "selector": {"matchLabels": {"a": "b"}}, "template": {
-                "metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}});
-        self.cluster.post(&path, &body.to_string());
-        let status = json!({"status": {"observedGeneration": 1, "replicas": 1, "updatedReplicas": 1,
-            "readyReplicas": 1, "availableReplicas": 1}});
-        self.cluster
-            .merge(&format!("{path}/agent/status"), "test", &status.to_string());
+        self.cluster.roll_out_an_agent(&self.namespace);
     }
 
     async fn run(&self, block: &ResolvedBlock, manner: Manner) -> BootstrapReport {

@@ -55,6 +55,28 @@ fn fill(cluster: &Kubernetes) {
         json!({"apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway", "metadata": {"name": "edge"}, "spec": {
             "gatewayClassName": "a", "listeners": [{"name": "web", "port": 443, "protocol": "TLS"}]}}),
     );
+    post(
+        &format!("/apis/networking.k8s.io/v1/namespaces/{NAMESPACE}/ingresses"),
+        json!({"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": {"name": "shop"}, "spec": {
+            "defaultBackend": {"service": {"name": "web", "port": {"number": 443}}}}}),
+    );
+    post(
+        &format!("/apis/helm.toolkit.fluxcd.io/v2/namespaces/{NAMESPACE}/helmreleases"),
+        json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "metadata": {"name": "release"},
+            "spec": {"interval": "10m", "chartRef": {"kind": "OCIRepository", "name": "chart"}}}),
+    );
+    // Its claim went before anybody drained; the disk did not.
+    post(
+        "/api/v1/persistentvolumes",
+        json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "left"}, "spec": {
+            "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"],
+            "persistentVolumeReclaimPolicy": "Delete", "csi": {"driver": "disk.example.io", "volumeHandle": "left"}}}),
+    );
+    cluster.merge(
+        "/api/v1/persistentvolumes/left/status",
+        "cloud",
+        r#"{"status": {"phase": "Released"}}"#,
+    );
     for (name, policy) in [("disk", "Delete"), ("kept", "Retain")] {
         post(
             "/api/v1/persistentvolumes",
@@ -113,6 +135,7 @@ async fn a_cluster_is_drained_and_what_remains_is_named() {
         [
             "Application shop/app",
             "ApplicationSet shop/set",
+            "HelmRelease shop/release",
             "Kustomization shop/all"
         ]
     );
@@ -121,6 +144,7 @@ async fn a_cluster_is_drained_and_what_remains_is_named() {
         names(&report.deleted),
         [
             "Gateway shop/edge",
+            "Ingress shop/shop",
             "PersistentVolumeClaim shop/disk",
             "Service shop/web"
         ]
@@ -134,6 +158,7 @@ async fn a_cluster_is_drained_and_what_remains_is_named() {
         remaining,
         [
             "PersistentVolume disk: kubernetes.io/pv-protection",
+            "PersistentVolume left: kubernetes.io/pv-protection",
             "PersistentVolumeClaim shop/disk: kubernetes.io/pvc-protection",
             "Service shop/web: service.kubernetes.io/load-balancer-cleanup",
         ]
@@ -149,8 +174,11 @@ async fn a_cluster_is_drained_and_what_remains_is_named() {
             free(&format!(
                 "/api/v1/namespaces/{NAMESPACE}/persistentvolumeclaims/disk"
             ));
-            free("/api/v1/persistentvolumes/disk");
-            cluster.delete("/api/v1/persistentvolumes/disk");
+            for disk in ["disk", "left"] {
+                let disk = format!("/api/v1/persistentvolumes/{disk}");
+                free(&disk);
+                cluster.delete(&disk);
+            }
         }
     };
     let report = run(&config, ground, Duration::from_mins(2), &mut said).await;

@@ -1,6 +1,10 @@
 //! Changes as data: the stacks they touch, with the path that did it.
 
 use super::*;
+use crate::context::Context;
+use crate::diagnostic::Location;
+use crate::project::{FactsPlace, Input};
+use crate::stage::StageBlock;
 
 fn project() -> Project {
     let mut project = crate::graph::tests::project(
@@ -190,4 +194,101 @@ fn contexts_and_targets_belong_to_their_stacks() {
     };
     let changed = definitions_changed(&with("A"), &with("B"));
     assert_eq!(changed, BTreeSet::from(["cluster".parse().unwrap()]));
+}
+
+/// A project whose stack `cluster` has these stages, and a place for facts.
+fn with_stages(stages: crate::stage::Stages) -> Project {
+    let mut project = project();
+    project.stacks.remove(&"root".parse().unwrap());
+    let place = FactsPlace {
+        name: "runtime".to_owned(),
+        repository: None,
+        branch: None,
+        owns: crate::project::Owns::Branch,
+        credential: None,
+        sensitive: crate::project::SensitiveFacts::Encrypt,
+        encrypt_all: false,
+        declared_at: Location::default(),
+    };
+    project.facts.insert("runtime".to_owned(), place);
+    let cluster = project.stacks.get_mut(&"cluster".parse().unwrap()).unwrap();
+    cluster.stages = stages;
+    project
+}
+
+fn block(kind: &str, name: &str, attrs: serde_json::Value) -> StageBlock {
+    let known = |(key, value): (String, serde_json::Value)| (key, Input::Known(value));
+    let serde_json::Value::Object(attrs) = attrs else {
+        panic!("no object");
+    };
+    StageBlock {
+        kind: kind.to_owned(),
+        name: name.to_owned(),
+        for_each: None,
+        attrs: attrs.into_iter().map(known).collect(),
+        blocks: Vec::new(),
+        at: Location::default(),
+    }
+}
+
+fn stages() -> crate::stage::Stages {
+    use serde_json::json;
+    crate::stage::Stages {
+        publish: vec![block("publish", "runtime", json!({"contract": "edge/v1"}))],
+        bootstrap: vec![block(
+            "flux",
+            "",
+            json!({"manifests": ["./flux/install.yaml"], "root": ["flux/root/"]}),
+        )],
+        gates: vec![block(
+            "command",
+            "smoke",
+            json!({"run": ["sh", "scripts/smoke.sh"]}),
+        )],
+    }
+}
+
+#[test]
+fn what_stages_read_is_source() {
+    let project = with_stages(stages());
+    for (path, is_source) in [
+        ("contracts/edge/v1.json", true),
+        ("contracts/edge/v2.json", false),
+        (".sops.yaml", true),
+        ("flux/install.yaml", true),
+        ("flux/root/apps/sync.yaml", true),
+        ("flux/other.yaml", false),
+        ("scripts/smoke.sh", true),
+        ("scripts/other.sh", false),
+    ] {
+        let changed = BTreeSet::from([path.to_owned()]);
+        let touched = stacks_touched(&project, &|_| Reach::default(), &changed);
+        assert_eq!(!touched.is_empty(), is_source, "{path}: {touched:?}");
+    }
+}
+
+#[test]
+fn stages_and_places_of_facts_belong_to_their_stack() {
+    let before = with_stages(stages());
+    let edited = |edit: &dyn Fn(&mut Project)| {
+        let mut after = before.clone();
+        edit(&mut after);
+        let changed = definitions_changed(&before, &after);
+        changed.into_iter().map(String::from).collect::<Vec<_>>()
+    };
+    let cluster: StackName = "cluster".parse().unwrap();
+    let moved = |project: &mut Project| {
+        let stack = project.stacks.get_mut(&cluster).unwrap();
+        stack.stages.gates[0].at.line = 9;
+        project.facts.get_mut("runtime").unwrap().declared_at.line = 9;
+    };
+    assert_eq!(edited(&moved), [""; 0]);
+    let encrypted =
+        |project: &mut Project| project.facts.get_mut("runtime").unwrap().encrypt_all = true;
+    assert_eq!(edited(&encrypted), ["cluster"]);
+    let gone = |project: &mut Project| {
+        let stack = project.stacks.get_mut(&cluster).unwrap();
+        stack.stages.gates.clear();
+    };
+    assert_eq!(edited(&gone), ["cluster"]);
 }

@@ -7,6 +7,7 @@
 //! | `azure:` with `address:` below, or `azure.address:` | values files, by the path of keys |
 //! | `azure.address` as a word of its own, `{{ .azure.address }}` | parameters, replacements, generators |
 //! | `${azure_address}` | Flux `postBuild` |
+//! | `${address}`, for `data.address` | the same, where the published file is itself a ConfigMap or Secret |
 //!
 //! A published file is used where its whole path stands: `$facts/clusters/prod/globals.yaml`.
 //!
@@ -15,7 +16,7 @@
 //!
 //! Not here: which files (`control::contracts`), inputs of other stacks (they are edges of the graph).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -53,8 +54,9 @@ pub enum Use {
     Path,
 }
 
-/// The places in one file that use the field.
-pub fn consumers(file: &str, text: &str, field: &[String]) -> Vec<Consumer> {
+/// The places in one file that use the field, or one of the parts it is made of.
+pub fn consumers(file: &str, text: &str, field: &[String], parts: &[Vec<String>]) -> Vec<Consumer> {
+    let names = variables(field, parts);
     let mut keys = KeyPath::default();
     let mut found = Vec::new();
     for (index, line) in text.lines().enumerate() {
@@ -63,7 +65,7 @@ pub fn consumers(file: &str, text: &str, field: &[String]) -> Vec<Consumer> {
             Use::Template
         } else if key.is_some_and(|key| is_key_of(&key, field)) {
             Use::ValuesKey
-        } else if is_substituted(line, field) {
+        } else if is_substituted(line, &names) {
             Use::Substitution
         } else if is_word(line, field) {
             Use::Word
@@ -73,14 +75,37 @@ pub fn consumers(file: &str, text: &str, field: &[String]) -> Vec<Consumer> {
         if line.trim_start().starts_with('#') {
             continue;
         }
-        found.push(Consumer {
+        found.push(Consumer::at(file, index, line, how));
+    }
+    found
+}
+
+/// The places in one file of which only variables are filled in; those that are `set` otherwise are no use of facts.
+pub fn consumers_by_variable(
+    file: &str,
+    text: &str,
+    field: &[String],
+    parts: &[Vec<String>],
+    set: &BTreeSet<String>,
+) -> Vec<Consumer> {
+    let names = variables(field, parts);
+    let names = names.difference(set).cloned().collect();
+    let lines = text.lines().enumerate();
+    lines
+        .filter(|(_, line)| !line.trim_start().starts_with('#') && is_substituted(line, &names))
+        .map(|(index, line)| Consumer::at(file, index, line, Use::Substitution))
+        .collect()
+}
+
+impl Consumer {
+    pub(super) fn at(file: &str, index: usize, line: &str, how: Use) -> Self {
+        Self {
             file: file.to_owned(),
             line: index + 1,
             text: line.trim().chars().take(120).collect(),
             how,
-        });
+        }
     }
-    found
 }
 
 /// The places in one file that name a published file.
@@ -96,12 +121,7 @@ pub fn consumers_of_path(file: &str, text: &str, path: &str) -> Vec<Consumer> {
     let lines = text.lines().enumerate();
     lines
         .filter(|(_, line)| !line.trim_start().starts_with('#') && names_it(line))
-        .map(|(index, line)| Consumer {
-            file: file.to_owned(),
-            line: index + 1,
-            text: line.trim().chars().take(120).collect(),
-            how: Use::Path,
-        })
+        .map(|(index, line)| Consumer::at(file, index, line, Use::Path))
         .collect()
 }
 
@@ -158,13 +178,27 @@ fn is_word(line: &str, field: &[String]) -> bool {
         })
 }
 
-fn is_substituted(line: &str, field: &[String]) -> bool {
-    let name = field.join("_");
+/// The variables by which Flux knows a field, or the parts of it.
+fn variables(field: &[String], parts: &[Vec<String>]) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for field in std::iter::once(field).chain(parts.iter().map(Vec::as_slice)) {
+        names.insert(field.join("_"));
+        if let [data, name] = field
+            && matches!(data.as_str(), "data" | "stringData")
+        {
+            names.insert(name.clone());
+        }
+    }
+    names
+}
+
+fn is_substituted(line: &str, names: &BTreeSet<String>) -> bool {
     line.match_indices("${").any(|(at, mark)| {
         let rest = &line[at + mark.len()..];
-        rest.strip_prefix(name.as_str())
-            .and_then(|rest| rest.chars().next())
-            .is_some_and(|c| c == '}' || c == ':')
+        let end = rest.find(|c: char| !is_name(c)).unwrap_or(rest.len());
+        let is_escaped = line[..at].ends_with('$');
+        let is_whole = rest[end..].starts_with(['}', ':']);
+        !is_escaped && is_whole && names.contains(&rest[..end])
     })
 }
 

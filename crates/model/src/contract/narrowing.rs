@@ -17,6 +17,9 @@ pub struct Narrowed {
     pub was: String,
     /// None: it is gone.
     pub now: Option<String>,
+    /// What it held, if it was an object: the paths of its values.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<Vec<String>>,
 }
 
 impl Narrowed {
@@ -50,6 +53,59 @@ pub fn narrowed(before: &Map<String, Value>, after: &Planned) -> Vec<Narrowed> {
     found
 }
 
+/// Of a file that is an object of Kubernetes, only its data is a fact, each value by itself: every manifest has a kind.
+pub fn narrowed_manifest(before: &Map<String, Value>, after: &Planned) -> Vec<Narrowed> {
+    let is_data = |one: &Narrowed| {
+        let first = one.path.first().map(String::as_str);
+        matches!(first, Some("data" | "stringData"))
+    };
+    let gone = narrowed(before, after).into_iter().filter(is_data);
+    gone.flat_map(|one| match one.path.len() {
+        1 => {
+            let part = |path: Vec<String>| Narrowed {
+                path,
+                was: with_article("text"),
+                now: None,
+                parts: Vec::new(),
+            };
+            one.parts.into_iter().map(part).collect()
+        }
+        _ => vec![one],
+    })
+    .collect()
+}
+
+/// Whether what is published in a file is an object of Kubernetes.
+pub fn is_manifest(fields: &Map<String, Value>) -> bool {
+    fields.contains_key("apiVersion") && fields.contains_key("kind")
+}
+
+fn less(path: &[String], was: &Value, now: Option<&Value>) -> Narrowed {
+    let mut parts = Vec::new();
+    collect_parts(&mut path.to_vec(), was, &mut parts);
+    Narrowed {
+        path: path.to_vec(),
+        was: with_article(kind_of(was)),
+        now: now.map(|now| with_article(kind_of(now))),
+        parts,
+    }
+}
+
+fn collect_parts(path: &mut Vec<String>, value: &Value, parts: &mut Vec<Vec<String>>) {
+    let Value::Object(fields) = value else {
+        return;
+    };
+    for (name, value) in fields {
+        path.push(name.clone());
+        if value.is_object() {
+            collect_parts(path, value, parts);
+        } else {
+            parts.push(path.clone());
+        }
+        path.pop();
+    }
+}
+
 fn compare(
     before: &Map<String, Value>,
     after: &Map<String, Value>,
@@ -66,16 +122,10 @@ fn compare(
         path.push(name.clone());
         let now = after.get(name).filter(|now| !now.is_null());
         match (was, now) {
-            (_, None) => found.push(Narrowed {
-                path: path.clone(),
-                was: with_article(kind_of(was)),
-                now: None,
-            }),
-            (was, Some(now)) if kind_of(was) != kind_of(now) => found.push(Narrowed {
-                path: path.clone(),
-                was: with_article(kind_of(was)),
-                now: Some(with_article(kind_of(now))),
-            }),
+            (was, None) => found.push(less(path, was, None)),
+            (was, Some(now)) if kind_of(was) != kind_of(now) => {
+                found.push(less(path, was, Some(now)));
+            }
             (Value::Object(was), Some(Value::Object(now))) => {
                 compare(was, now, &at, planned, path, found);
             }

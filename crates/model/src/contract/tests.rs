@@ -242,7 +242,7 @@ parameters:
     let field = ["azure".to_owned(), "envoyPublicIpAddress".to_owned()];
     let found = [("t.yaml", template), ("v.yaml", values), ("o.yaml", other)]
         .iter()
-        .flat_map(|(file, text)| consumers(file, text, &field))
+        .flat_map(|(file, text)| consumers(file, text, &field, &[]))
         .map(|one| format!("{}:{} {:?} {}", one.file, one.line, one.how, one.text))
         .collect::<Vec<_>>();
     insta::assert_snapshot!(found.join("\n"), @r#"
@@ -275,4 +275,76 @@ fn fields_are_traced_to_the_outputs_they_are_made_of() {
     azure.address <- {"gateway_address"}
     all <- {"a", "b"}
     "#);
+}
+
+#[test]
+fn variables_of_a_published_manifest_have_the_names_of_its_data() {
+    let text = "\
+- ${address}
+- ${data_address}
+- $${address}
+- ${address_v6}
+# ${address}
+- ${name:=none}
+- ${other}
+";
+    let owned = |parts: &[&str]| {
+        parts
+            .iter()
+            .map(|part| (*part).to_owned())
+            .collect::<Vec<_>>()
+    };
+    let lines = |found: Vec<Consumer>| found.iter().map(|one| one.line).collect::<Vec<_>>();
+    let field = owned(&["data", "address"]);
+    assert_eq!(lines(consumers("a.yaml", text, &field, &[])), [1, 2]);
+    // All of it is gone.
+    let parts = [field, owned(&["data", "name"])];
+    let whole = owned(&["data"]);
+    assert_eq!(lines(consumers("a.yaml", text, &whole, &parts)), [1, 2, 6]);
+    let set = BTreeSet::from(["address".to_owned()]);
+    let found = consumers_by_variable("a.yaml", text, &whole, &parts, &set);
+    assert_eq!(lines(found), [2, 6]);
+}
+
+#[test]
+fn kustomizations_say_what_they_apply_and_fill_in() {
+    let text = "\
+apiVersion: source.toolkit.fluxcd.io/v1
+kind: GitRepository
+---
+apiVersion: kustomize.toolkit.fluxcd.io/v1
+kind: Kustomization
+spec:
+  path: ./apps/edge/
+  postBuild:
+    substitute: { zone: b }
+    substituteFrom: [{ kind: ConfigMap, name: facts }]
+---
+apiVersion: kustomize.toolkit.fluxcd.io/v1
+kind: Kustomization
+spec: { path: flux/prod }
+---
+apiVersion: kustomize.toolkit.fluxcd.io/v1
+kind: {{ .Values.kind }}
+---
+apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+";
+    let found = kustomizations("a.yaml", text);
+    let shown: Vec<String> = found
+        .iter()
+        .map(|one| {
+            let place = &one.place;
+            format!(
+                "{}:{} `{}` {} {:?}",
+                place.file, place.line, one.path, one.fills_in, one.sets
+            )
+        })
+        .collect();
+    insta::assert_snapshot!(shown.join("\n"), @r#"
+    a.yaml:7 `apps/edge` true {"zone"}
+    a.yaml:12 `flux/prod` false {}
+    "#);
+    assert!(found[1].applies("flux/prod/facts.yaml"));
+    assert!(!found[1].applies("flux/production/facts.yaml"));
 }

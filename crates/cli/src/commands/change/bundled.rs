@@ -14,7 +14,10 @@ use model::ids::StackName;
 use model::project::Project;
 use serde_json::json;
 
-use super::{Change, cores, follow, look_after_the_past, prepare_error, say_no_home, say_warnings};
+use super::{
+    Change, cores, follow, look_after_the_past, prepare_error, say_no_home, say_past_rules,
+    say_warnings,
+};
 use crate::args::Global;
 use crate::commands::{open_home, sound_project};
 use crate::watch::Watcher;
@@ -66,7 +69,7 @@ pub(super) async fn write(
             if bundle::is_bundle(&path).unwrap_or(false) {
                 drop(fs::remove_file(&path));
             }
-            return Err(CommandError::from_error(&err).hint("no bundle was written"));
+            return Err(CommandError::from_error(&err).hint(err.hint()));
         }
     };
     if global.json {
@@ -146,6 +149,7 @@ pub(crate) async fn carry_out(
     for run in watcher.runs() {
         say_warnings(&control, run, look)?;
     }
+    say_past_rules(&change, &watcher, global).await?;
     if status.is_ok() {
         recovery::tidy_after(&control, watcher.set(), watcher.runs()).await;
     }
@@ -164,7 +168,7 @@ async fn start<'a>(
     process: &Process,
 ) -> Result<Watcher<'a>, CommandError> {
     let failed = |err: &dyn std::error::Error| CommandError::from_error(err);
-    let found = changesets::find_bundled(control, bundle).await;
+    let found = changesets::find_bundled(control, bundle, wanted).await;
     let found = found.map_err(|err| begin_error(&err))?;
     let (here, elsewhere) = match found {
         Some(set) if set.request.machine == control.home.machine() => (Some(set), None),

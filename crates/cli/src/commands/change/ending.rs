@@ -71,6 +71,7 @@ pub(super) async fn tell(
     }
     let deed = match watcher.set().request.action {
         Action::Destroy => Deed::Destroy,
+        Action::Apply if watcher.set().request.bundle.is_some() => Deed::ApplyBundle,
         Action::Plan | Action::Apply | Action::Exec => Deed::Apply,
     };
     let ended = outcome::Outcome {

@@ -1,5 +1,6 @@
 //! Before a cluster is destroyed: what it made outside of itself goes first, since nobody else knows of it.
 
+use std::fs;
 use std::time::Duration;
 
 use model::drain::{DrainEnd, DrainReport, clusters};
@@ -14,8 +15,8 @@ use crate::drain::{self, Progress};
 /// How long load balancers and disks may take to go.
 const LIMIT: Duration = Duration::from_mins(15);
 
-/// Drains the clusters that the stack's `bootstrap` blocks name, if it is to be destroyed.
-pub(in crate::runner) async fn before_destroy(job: &Job<'_>) -> Result<(), Failure> {
+/// Drains the clusters that the stack's `bootstrap` blocks name, if it is to be destroyed; whether there was one.
+pub(in crate::runner) async fn before_destroy(job: &Job<'_>) -> Result<bool, Failure> {
     let blocks: Vec<StageBlock> = job
         .spec
         .stack
@@ -25,13 +26,15 @@ pub(in crate::runner) async fn before_destroy(job: &Job<'_>) -> Result<(), Failu
         .filter_map(cluster_of)
         .collect();
     if !job.spec.destroy || blocks.is_empty() {
-        return Ok(());
+        return Ok(false);
     }
     let mut interrupts = job.interrupts.lock().await;
-    tokio::select! {
+    let drained = tokio::select! {
         drained = drain_all(job, &blocks) => drained,
         () = interrupts.next() => Err(Failure::interrupted()),
-    }
+    };
+    drop(fs::remove_file(job.control.home.run_waits(job.run)));
+    drained.map(|()| true)
 }
 
 /// Of a block only where its cluster is: nothing else is needed any more.
@@ -53,14 +56,9 @@ async fn drain_all(job: &Job<'_>, blocks: &[StageBlock]) -> Result<(), Failure> 
             job.warn("no cluster was drained: the stack has no outputs");
             return Ok(());
         }
-        Err(err) => {
-            let failure =
-                Failure::because("nothing was destroyed: could not find its cluster", &err);
-            return Err(failure.hint("what the cluster made outside of itself must go first"));
-        }
+        Err(err) => return Err(not_found(&err)),
     };
-    let configs = clusters(&resolved)
-        .map_err(|err| Failure::because("could not work out where the cluster is", &err))?;
+    let configs = clusters(&resolved).map_err(|err| not_found(&err))?;
     let ground = Ground {
         source: part.root,
         env: &part.env,
@@ -70,14 +68,18 @@ async fn drain_all(job: &Job<'_>, blocks: &[StageBlock]) -> Result<(), Failure> 
     };
     for config in &configs {
         let mut said = |progress: Progress<'_>| {
-            part.log.say(&match progress {
+            let words = match progress {
                 Progress::Suspended(object) => format!("no longer reconciled: {object}"),
                 Progress::ScaledDown(object) => format!("scaled down: {object}"),
                 Progress::Deleted(object) => format!("deleted: {object}"),
                 Progress::Waiting(left) => {
                     format!("waits for {} to go", count(left.len(), "object"))
                 }
-            });
+            };
+            part.log.say(&words);
+            // For whoever watches: the engine has not begun. Not knowing it is no reason not to go on.
+            let note = job.control.home.run_waits(job.run);
+            drop(fs::write(note, format!("drains its cluster: {words}")));
         };
         let report = drain::run(config, ground, LIMIT, &mut said).await;
         match &report.end {
@@ -91,6 +93,13 @@ async fn drain_all(job: &Job<'_>, blocks: &[StageBlock]) -> Result<(), Failure> 
         }
     }
     Ok(())
+}
+
+fn not_found(err: &dyn std::error::Error) -> Failure {
+    Failure::because("nothing was destroyed: could not find its cluster", err).hint(
+        "what the cluster made outside of itself must go first; if there is none any more, take the `bootstrap` block out \
+         of the project, then destroy again",
+    )
 }
 
 fn stays(report: &DrainReport, why: &str) -> Failure {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use model::facts::{FileChange, Publish, StateMark};
-use model::project::{FactsPlace, SensitiveFacts};
+use model::project::FactsPlace;
 use model::run::RunSpec;
 use model::stage::StageBlock;
 use model::state::Contents;
@@ -19,13 +19,14 @@ use crate::stages::Side;
 /// Whether it takes more of the source than what the project file says: contracts, `.sops.yaml`, plugins of a
 /// kubeconfig.
 pub(super) fn reads_source(spec: &RunSpec) -> bool {
-    let encrypts =
-        |place: &FactsPlace| place.encrypt_all || place.sensitive == SensitiveFacts::Encrypt;
     let blocks = &spec.stack.stages.publish;
     let reads = |block: &StageBlock| {
         block.attrs.contains_key("contract")
             || !block.blocks.is_empty()
-            || spec.facts.get(&block.name).is_some_and(encrypts)
+            || spec
+                .facts
+                .get(&block.name)
+                .is_some_and(FactsPlace::may_encrypt)
     };
     !spec.destroy && blocks.iter().any(reads)
 }

@@ -2,18 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Duration;
 
 use model::break_glass::Act;
 use model::gate::{Gate, GateReport};
 use model::stage::StageBlock;
 use serde_json::json;
 use tokio::sync::mpsc::unbounded_channel;
-use tokio::time::{Instant, sleep_until};
 
 use super::{Failure, Part, Report, count, record_act};
 use crate::facts;
-use crate::gates::{self, Around, GateEvent, Skipped};
+use crate::gates::{self, Around, GateEvent, Missing, Skipped};
 use crate::runner::seal;
 use crate::stages::Side;
 
@@ -40,18 +38,16 @@ pub(super) async fn verify(
     let mut missing = Missing::of(&gates);
     let looking = gates::run(gates, around, &events);
     tokio::pin!(looking);
-    let mut said_in = FIRST_WORD;
-    let mut next_word = Instant::now() + said_in;
     let reports = loop {
         tokio::select! {
             Some(event) = heard.recv() => {
                 say(&part, &event);
                 missing.hear(&event);
             }
-            () = sleep_until(next_word) => {
-                part.log.still(&missing.words());
-                said_in = (said_in * 2).min(LAST_WORD);
-                next_word += said_in;
+            () = missing.due() => {
+                if let Some(words) = missing.words() {
+                    part.log.still(&words);
+                }
             }
             reports = &mut looking => break reports,
         }
@@ -60,61 +56,6 @@ pub(super) async fn verify(
         say(&part, &event);
     }
     ended(&part, &reports)
-}
-
-/// When it is first said what is missing; then after twice the time, and so on.
-const FIRST_WORD: Duration = Duration::from_secs(5);
-const LAST_WORD: Duration = Duration::from_mins(5);
-/// So many gates are named.
-const NAMED: usize = 3;
-
-/// The gates that have not passed yet, and how they looked last.
-struct Missing {
-    since: Instant,
-    open: BTreeMap<String, Option<String>>,
-}
-
-impl Missing {
-    fn of(gates: &[Gate]) -> Self {
-        Self {
-            since: Instant::now(),
-            open: gates.iter().map(|gate| (gate.name.clone(), None)).collect(),
-        }
-    }
-
-    fn hear(&mut self, event: &GateEvent) {
-        match event {
-            GateEvent::Began { .. } => {}
-            GateEvent::Looked { gate, said, .. } => {
-                self.open.insert(gate.clone(), Some(said.clone()));
-            }
-            GateEvent::Ended(report) if report.verdict.lets_on() => {
-                self.open.remove(&report.name);
-            }
-            GateEvent::Ended(report) => {
-                let said = format!("failed: {}", report.verdict.brief());
-                self.open.insert(report.name.clone(), Some(said));
-            }
-        }
-    }
-
-    /// ``still waits after 40 s for `open` (test: exit code 1) and 4 more gates``
-    fn words(&self) -> String {
-        let shown = self.open.iter().take(NAMED).map(|(name, said)| match said {
-            Some(said) => format!("`{name}` ({said})"),
-            None => format!("`{name}`"),
-        });
-        let shown: Vec<String> = shown.collect();
-        let more = match self.open.len().saturating_sub(NAMED) {
-            0 => String::new(),
-            more => format!(" and {}", count(more, "more gate")),
-        };
-        let seconds = self.since.elapsed().as_secs();
-        format!(
-            "still waits after {seconds} s for {}{more}",
-            shown.join(", ")
-        )
-    }
 }
 
 fn ended(part: &Part<'_>, reports: &[GateReport]) -> Result<Report, Failure> {

@@ -1,8 +1,13 @@
 //! Against real name servers.
 
+use std::net::SocketAddr;
+
 use model::gate::{DnsGate, Evidence};
 use serde_json::json;
 use testkit::Dns;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, UdpSocket};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::*;
 use crate::probe::dns::look;
@@ -187,4 +192,69 @@ async fn nobody_answers() {
         said,
         "cannot look: no answer from MUTE: nothing within 0.3 s"
     );
+}
+
+#[tokio::test]
+async fn an_answer_that_is_too_long_is_asked_for_over_tcp() {
+    let part = "x".repeat(200);
+    let dns = Dns::start(&format!("long TXT \"{part}\" \"{part}\" \"{part}\""));
+    let whole = part.repeat(3);
+    let wanted = json!({ "names": ["long.example.io"], "record": "TXT", "expect": whole });
+    assert_eq!(ask(&dns, wanted).await, "passed");
+}
+
+#[tokio::test]
+async fn a_connection_to_a_name_server_ends_with_its_answer() {
+    let (server, mut hung_up) = long_winded(true).await;
+    let wanted = json!({ "names": ["dev.example.io"], "expect": "203.0.113.7" });
+    let said = shown(&look(&gate(wanted.clone(), &server.to_string()), LONG).await);
+    assert_eq!(said, "passed");
+    hung_up.recv().await.expect("it hangs up");
+
+    // One that says nothing is left when the time is over.
+    let (server, mut hung_up) = long_winded(false).await;
+    let said = shown(&look(&gate(wanted, &server.to_string()), SHORT).await);
+    let said = said.replace(&server.to_string(), "MUTE");
+    assert_eq!(
+        said,
+        "cannot look: no answer from MUTE: nothing within 0.3 s"
+    );
+    hung_up.recv().await.expect("it hangs up");
+}
+
+/// Over UDP it says that its answer is too long. Over TCP it answers, or not, and tells when the other side hung up.
+async fn long_winded(answers: bool) -> (SocketAddr, UnboundedReceiver<()>) {
+    let (tcp, udp) = loop {
+        let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        if let Ok(udp) = UdpSocket::bind(tcp.local_addr().unwrap()).await {
+            break (tcp, udp);
+        }
+    };
+    let address = tcp.local_addr().unwrap();
+    tokio::spawn(async move {
+        let mut question = [0; 512];
+        while let Ok((length, from)) = udp.recv_from(&mut question).await {
+            question[2] |= 0b1000_0010; // an answer, cut
+            drop(udp.send_to(&question[..length], from).await);
+        }
+    });
+    let (ended, end) = unbounded_channel();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = tcp.accept().await {
+            let length = stream.read_u16().await.unwrap();
+            let mut message = vec![0; usize::from(length)];
+            stream.read_exact(&mut message).await.unwrap();
+            if answers {
+                message[2] |= 0b1000_0000;
+                message[7] = 1; // one record: the name that was asked for, type A, a minute, 203.0.113.7
+                message.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 203, 0, 113, 7]);
+                let length = u16::try_from(message.len()).unwrap();
+                stream.write_u16(length).await.unwrap();
+                stream.write_all(&message).await.unwrap();
+            }
+            drop(stream.read_to_end(&mut Vec::new()).await);
+            let _ = ended.send(());
+        }
+    });
+    (address, end)
 }

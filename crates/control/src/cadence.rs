@@ -1,0 +1,41 @@
+//! When to say again what is still waited for: after 5 seconds, then after twice the time, and so on.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+
+const FIRST: Duration = Duration::from_secs(5);
+const LONGEST: Duration = Duration::from_mins(5);
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cadence {
+    since: Instant,
+    pause: Duration,
+    next: Instant,
+}
+
+impl Cadence {
+    pub(crate) fn begin() -> Self {
+        let since = Instant::now();
+        Self {
+            since,
+            pause: FIRST,
+            next: since + FIRST,
+        }
+    }
+
+    pub(crate) async fn due(&self) {
+        sleep_until(self.next).await;
+    }
+
+    /// Since when it is waited, in seconds, if it is time to say so.
+    pub(crate) fn strike(&mut self) -> Option<u64> {
+        let now = Instant::now();
+        if now < self.next {
+            return None;
+        }
+        self.pause = (self.pause * 2).min(LONGEST);
+        self.next += self.pause;
+        Some(now.duration_since(self.since).as_secs())
+    }
+}

@@ -1,0 +1,61 @@
+//! What the project file says about one stack, wherever in the file it stands.
+
+use serde::Serialize;
+
+use crate::context::Context;
+use crate::diagnostic::Location;
+use crate::project::{FactsPlace, Project, Stack, Target};
+use crate::stage::StageBlock;
+
+/// A stack's own block, its target, the contexts attached to it, the places of its facts. Equal if they mean the same.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Definition<'a> {
+    stack: Stack,
+    target: Option<&'a Target>,
+    contexts: Vec<Context>,
+    facts: Vec<FactsPlace>,
+}
+
+impl<'a> Definition<'a> {
+    pub fn of(project: &'a Project, stack: &Stack) -> Self {
+        let contexts = stack.contexts.iter();
+        let contexts = contexts.filter_map(|name| project.contexts.get(name));
+        let places = stack.stages.publish.iter();
+        let places = places.filter_map(|block| project.facts.get(&block.name));
+        Self {
+            stack: without_places(stack),
+            target: project.targets.get(&stack.target),
+            contexts: contexts.map(Context::without_places).collect(),
+            facts: places
+                .map(|place| FactsPlace {
+                    declared_at: Location::default(),
+                    ..place.clone()
+                })
+                .collect(),
+        }
+    }
+}
+
+/// Where a block stands says nothing about what it means.
+fn without_places(stack: &Stack) -> Stack {
+    let mut stack = stack.clone();
+    stack.declared_at = Location::default();
+    stack.inputs_at.clear();
+    for edge in &mut stack.edges {
+        edge.at = Location::default();
+    }
+    let stages = &mut stack.stages;
+    for blocks in [
+        &mut stages.publish,
+        &mut stages.bootstrap,
+        &mut stages.gates,
+    ] {
+        blocks.iter_mut().for_each(forget_place);
+    }
+    stack
+}
+
+fn forget_place(block: &mut StageBlock) {
+    block.at = Location::default();
+    block.blocks.iter_mut().for_each(forget_place);
+}

@@ -1,0 +1,50 @@
+//! Which files of the project the stages after an apply read: contracts, the rules of encryption, manifests, programs.
+//! If one of them changed, the stack has something to say, although its engine has nothing to do.
+
+use std::collections::BTreeSet;
+
+use crate::contract::{self, OWN_CONTRACTS};
+use crate::facts::SOPS_RULES;
+use crate::project::{FactsPlace, Project, Stack};
+
+#[derive(Debug, Default)]
+pub(super) struct StageSources {
+    pub(super) files: BTreeSet<String>,
+    pub(super) globs: Vec<String>,
+}
+
+pub(super) fn sources(project: &Project, stack: &Stack) -> StageSources {
+    let mut sources = StageSources::default();
+    let stages = &stack.stages;
+    for block in &stages.publish {
+        if let Some(name) = contract::of_block(block) {
+            sources.files.insert(name.path());
+        } else if block.attrs.contains_key("contract") {
+            sources.globs.push(format!("{OWN_CONTRACTS}/**")); // which one is known later
+        }
+        let place = project.facts.get(&block.name);
+        if place.is_some_and(FactsPlace::may_encrypt) {
+            sources.files.insert(SOPS_RULES.to_owned());
+        }
+    }
+    for block in &stages.bootstrap {
+        for path in block.manifests().filter_map(inside) {
+            // A file, or all of a directory.
+            sources.globs.push(format!("{}/**", globset::escape(&path)));
+            sources.files.insert(path);
+        }
+    }
+    let commands = stages.bootstrap.iter().chain(&stages.gates);
+    for block in commands.filter(|block| block.kind == "command") {
+        // Its program, and what it is given: words that are no files of the project harm nobody.
+        sources.files.extend(block.words().filter_map(inside));
+    }
+    sources
+}
+
+/// A path as the project has it; none if it leads out.
+fn inside(path: &str) -> Option<String> {
+    let path = path.trim_start_matches("./").trim_end_matches('/');
+    let leads_out = path.starts_with('/') || path.split('/').any(|part| part == "..");
+    (!path.is_empty() && !leads_out).then(|| path.to_owned())
+}
