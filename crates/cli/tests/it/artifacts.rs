@@ -5,9 +5,8 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use insta::assert_snapshot;
 use serde_json::Value;
-use testkit::{TestTerrane, engines};
+use testkit::{Dice, TestTerrane, engines};
 
-use crate::dice::{self, Dice};
 use crate::project::{HEAD, one_stack, runs, shown, stack, terrane};
 use crate::story::{Story, gated, holding, resource};
 
@@ -273,7 +272,7 @@ fn a_killed_runner_costs_no_artifact() {
 
 #[test]
 fn killed_at_any_moment_no_artifact_is_lost() {
-    let seed = dice::seed();
+    let seed = testkit::seed();
     let mut dice = Dice::new(seed);
     for round in 0..6 {
         let module = |text: &str| resource(&format!("cluster_{text}"), "", &writes("random", text));

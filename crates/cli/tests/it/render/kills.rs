@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::time::Duration;
 
-use testkit::TestTerrane;
+use testkit::{Dice, TestTerrane};
 
-use crate::dice::{self, Dice};
 use crate::project::{HEAD, stack, terrane};
 use crate::story::files;
 
@@ -57,7 +56,7 @@ fn check_whole(test: &TestTerrane, versions: &BTreeSet<usize>, what: &str) {
 
 #[test]
 fn killed_at_any_moment_it_leaves_whole_files_and_ends_next_time() {
-    let seed = dice::seed();
+    let seed = testkit::seed();
     let mut dice = Dice::new(seed);
     let test = project();
     test.write("data.yaml", "version: 0\n");
