@@ -443,9 +443,19 @@ pub async fn read_file(
 /// What the store calls a place: two blocks that lead to one branch are one, and so are two paths to one directory.
 fn place_key(root: &Path, place: &Place) -> Result<String, PublishFactsError> {
     let url = url_of(root, place)?;
-    let real = url.local().and_then(|path| path.canonicalize().ok());
-    let url = real.map_or_else(|| url.to_string(), |path| path.display().to_string());
+    let url = url
+        .local()
+        .map_or_else(|| url.to_string(), |path| real(path).display().to_string());
     Ok(format!("{url}#{}", place.branch))
+}
+
+/// Where a path leads, also while nothing is there: a repository that is away for a while is no other one.
+fn real(path: &Path) -> PathBuf {
+    let found = path.ancestors().find_map(|above| {
+        let real = above.canonicalize().ok()?;
+        Some(real.join(path.strip_prefix(above).ok()?))
+    });
+    found.unwrap_or_else(|| path.to_owned())
 }
 
 fn url_of(root: &Path, place: &Place) -> Result<RemoteUrl, PublishFactsError> {

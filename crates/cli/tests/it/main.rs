@@ -63,6 +63,7 @@ mod server;
 mod server_kills;
 mod shared;
 mod source;
+mod stage_kills;
 mod stages;
 mod state;
 mod state_ask;

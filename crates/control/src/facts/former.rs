@@ -89,9 +89,7 @@ pub async fn find_former(
     for standing in standing {
         let former = match standing {
             Standing::Branch { key, place, .. } => {
-                let mut named = searching.places.values();
-                let root = searching.side.root;
-                if named.any(|place| place_key(root, place).is_ok_and(|named| named == *key)) {
+                if searching.names(key) {
                     continue;
                 }
                 let secrets = values.add_secrets(standing.inputs().into_iter(), searching.side);
@@ -101,10 +99,16 @@ pub async fn find_former(
                         .map_err(|err| chain(&err)),
                     Err(err) => Err(chain(&err)),
                 };
-                Former::Branch {
+                let former = Former::Branch {
                     key: key.clone(),
                     place,
+                };
+                // A place that is named, under the name it had when its path led elsewhere: nothing is taken from it.
+                if searching.is_named(&former) {
+                    drop(former.forget(searching.control, searching.stack).await);
+                    continue;
                 }
+                former
             }
             Standing::File { path, digest } => {
                 if searching.blocks.iter().any(|it| it.files.contains(path)) {
@@ -138,6 +142,22 @@ pub async fn find_former(
 }
 
 impl Searching<'_> {
+    fn names(&self, key: &str) -> bool {
+        let root = self.side.root;
+        let mut named = self.places.values();
+        named.any(|place| place_key(root, place).is_ok_and(|named| named == key))
+    }
+
+    fn is_named(&self, former: &Former) -> bool {
+        let Former::Branch {
+            place: Ok(place), ..
+        } = former
+        else {
+            return false;
+        };
+        place_key(self.side.root, place).is_ok_and(|key| self.names(&key))
+    }
+
     /// The sink as it was: its kubeconfig may have been an output that the stack has no more.
     async fn sink(
         &self,

@@ -350,7 +350,9 @@ impl Publisher {
             return Ok(called.stdout_text());
         }
         let said = called.stderr_text();
-        let said = said.lines().map(|line| line.trim_start_matches("fatal: "));
+        let said = said.lines();
+        let said = said.map(|line| line.trim_start_matches("fatal: ").trim());
+        let said = said.filter(|line| !line.is_empty() && !POLITE.contains(line));
         Err(PublishError::Failed {
             deed,
             url: self.url.clone(),
@@ -358,6 +360,12 @@ impl Publisher {
         })
     }
 }
+
+/// What Git adds to any failure of a remote, and the hint says better.
+const POLITE: [&str; 2] = [
+    "Please make sure you have the correct access rights",
+    "and the repository exists.",
+];
 
 /// What a server's hook said is worth more than that it declined.
 fn explain(refused: &str, stderr: &str) -> String {

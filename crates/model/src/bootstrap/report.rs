@@ -153,6 +153,17 @@ impl ObjectOutcome {
             Self::Same | Self::HandedOver { .. } | Self::LeftOut { .. } => false,
         }
     }
+
+    /// Whether somebody else has, or had, a part in it.
+    pub fn concerns_others(&self) -> bool {
+        match self {
+            Self::Adopted { .. }
+            | Self::HandedOver { .. }
+            | Self::LeftOut { .. }
+            | Self::TakenBack { .. } => true,
+            Self::Created | Self::Changed | Self::Same => false,
+        }
+    }
 }
 
 impl std::fmt::Display for ObjectOutcome {

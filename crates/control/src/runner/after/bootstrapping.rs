@@ -2,14 +2,16 @@
 //! what it wants done.
 
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
-use model::bootstrap::{Bootstrap, Deed, StepEnd};
+use model::bootstrap::{Bootstrap, BootstrapReport, BootstrapSettingError, Deed, StepEnd};
 use model::break_glass::Act;
 use model::stage::StageBlock;
 use serde_json::json;
 
 use super::{Failure, Part, Report, count, record_act};
 use crate::bootstrap::{self, Ground, Manner, Progress};
+use crate::cadence::Cadence;
 
 pub(super) async fn bootstrap(
     part: &Part<'_>,
@@ -21,7 +23,7 @@ pub(super) async fn bootstrap(
         .iter()
         .map(Bootstrap::read)
         .collect::<Result<Vec<_>, _>>()
-        .map_err(|err| Failure::because("could not work out a `bootstrap`", &err))?;
+        .map_err(|err| wrong(&err))?;
     let ground = Ground {
         source,
         env: &part.env,
@@ -33,12 +35,7 @@ pub(super) async fn bootstrap(
     let mut reports = Vec::new();
     let mut steps = 0;
     for block in &blocks {
-        let mut said = |progress: Progress<'_>| match progress {
-            Progress::Began(step) => part.log.say(step.title()),
-            Progress::Seen(_, seen) => part.log.say(seen),
-            Progress::Ended(_) => {}
-        };
-        let report = bootstrap::run(block, ground, manner, &mut said).await;
+        let report = run(part, block, ground, manner).await;
         steps += report.steps.len();
         if let Some(last) = report.steps.last()
             && let StepEnd::Failed { why, hint } = &last.end
@@ -52,9 +49,64 @@ pub(super) async fn bootstrap(
         reports.push(report);
     }
     Ok(Report {
-        summary: format!("{} done", count(steps, "step")),
+        summary: summary(steps, &reports),
         details: json!(reports),
     })
+}
+
+/// ``4 steps done; ConfigMap argocd/argocd-cm handed over to argocd-controller, which holds `data.url`, and 2 more``
+fn summary(steps: usize, reports: &[BootstrapReport]) -> String {
+    let mut words = format!("{} done", count(steps, "step"));
+    let objects = reports.iter().flat_map(|report| &report.steps);
+    let objects = objects.flat_map(|step| &step.objects);
+    let mut others = objects.filter(|one| one.outcome.concerns_others());
+    if let Some(first) = others.next() {
+        words = format!("{words}; {} {}", first.object, first.outcome);
+    }
+    match others.count() {
+        0 => words,
+        more => format!("{words}, and {more} more"),
+    }
+}
+
+fn wrong(err: &BootstrapSettingError) -> Failure {
+    let failure = Failure::new(format!("{err} ({}:{})", err.at.file, err.at.line));
+    err.hint.iter().fold(failure, Failure::hint)
+}
+
+/// One block, with a word from time to time about what it waits for.
+async fn run(
+    part: &Part<'_>,
+    block: &Bootstrap,
+    ground: Ground<'_>,
+    manner: Manner,
+) -> BootstrapReport {
+    let now = Mutex::new(String::new());
+    let at = |words: &str| {
+        part.log.say(words);
+        words.clone_into(&mut now.lock().unwrap_or_else(PoisonError::into_inner));
+    };
+    let mut said = |progress: Progress<'_>| match progress {
+        Progress::Began(step) => at(step.title()),
+        Progress::Seen(_, seen) => at(seen),
+        Progress::Ended(step) => {
+            for one in &step.objects {
+                part.log.say(&format!("{}: {}", one.object, one.outcome));
+            }
+        }
+    };
+    let running = bootstrap::run(block, ground, manner, &mut said);
+    tokio::pin!(running);
+    let mut cadence = Cadence::begin();
+    loop {
+        tokio::select! {
+            report = &mut running => return report,
+            () = cadence.due() => if let Some(seconds) = cadence.strike() {
+                let now = now.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                part.log.still(&format!("still at it after {seconds} s: {now}"));
+            }
+        }
+    }
 }
 
 /// What others hold by now is theirs, unless somebody wants it back, with a reason.
