@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-all=(postgres minio azurite knot fake-gcs-server provider sshd kubernetes sops age-keygen age-plugin-pq makejinja proxmox dex moto)
+all=(postgres minio azurite knot fake-gcs-server provider sshd kubernetes sops age-keygen age-plugin-pq makejinja proxmox dex moto vault)
 
 obtain() {
   case $1 in
@@ -24,6 +24,7 @@ obtain() {
     dex) scripts/tools/dex.sh ;;
     kubernetes) scripts/tools/kubernetes.sh ;;
     moto) scripts/tools/moto.sh ;;
+    vault) scripts/tools/vault.sh ;;
     *)
       printf 'error: no service is called `%s`: %s\n' "$1" "${all[*]}" >&2
       return 1

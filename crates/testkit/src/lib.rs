@@ -27,6 +27,7 @@ mod sops;
 mod sshd;
 mod terminal;
 mod terrane;
+mod vault;
 
 pub use azurite::{AzureProxy, Azurite};
 pub use dex::Dex;
@@ -48,3 +49,4 @@ pub use sops::{AgeKey, Sops, age_plugins, ssh_key};
 pub use sshd::Sshd;
 pub use terminal::Terminal;
 pub use terrane::{Background, TestTerrane, kill};
+pub use vault::Vault;

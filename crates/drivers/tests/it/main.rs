@@ -7,3 +7,4 @@
 
 mod sops;
 mod sources;
+mod vault;

@@ -1,7 +1,7 @@
 //! Services that keep secrets: who is asked, as whom, how often, and what is said when they refuse.
 //!
-//! AWS is `moto`, a server that answers as AWS does. Vault, Azure and what lends machines their keys are answers written by
-//! hand after their published APIs.
+//! AWS is `moto`, a server that answers as AWS does. Azure, what lends machines their keys, and what no Vault should say
+//! (or only in a Pod) are answers written by hand after their published APIs. A real Vault: `vault`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,14 +13,14 @@ use insta::assert_snapshot;
 use testkit::{Issuer, Moto, Scripted};
 
 /// An asker with an environment, asking again and again.
-struct Asker {
+pub(crate) struct Asker {
     env: BTreeMap<String, String>,
     sources: Sources,
     root: tempfile::TempDir,
 }
 
 impl Asker {
-    fn new(env: &[(&str, &str)]) -> Self {
+    pub(crate) fn new(env: &[(&str, &str)]) -> Self {
         let root = tempfile::tempdir().unwrap();
         let mut all: BTreeMap<String, String> = env
             .iter()
@@ -54,7 +54,7 @@ impl Asker {
         path.display().to_string()
     }
 
-    fn set(&mut self, name: &str, value: &str) {
+    pub(crate) fn set(&mut self, name: &str, value: &str) {
         self.env.insert(name.to_owned(), value.to_owned());
     }
 
@@ -70,13 +70,13 @@ impl Asker {
         Ok(secret.expose().to_owned())
     }
 
-    async fn get(&self, reference: &str) -> String {
+    pub(crate) async fn get(&self, reference: &str) -> String {
         let got = self.ask(reference).await;
         got.unwrap_or_else(|err| panic!("{}", told(&err)))
     }
 
     /// What is said of a failure, as a person reads it.
-    async fn refusal(&self, reference: &str) -> String {
+    pub(crate) async fn refusal(&self, reference: &str) -> String {
         let err = self.ask(reference).await.unwrap_err();
         told(&err)
     }
