@@ -452,8 +452,9 @@ fn place_key(root: &Path, place: &Place) -> Result<String, PublishFactsError> {
 /// Where a path leads, also while nothing is there: a repository that is away for a while is no other one.
 fn real(path: &Path) -> PathBuf {
     let found = path.ancestors().find_map(|above| {
-        let real = above.canonicalize().ok()?;
-        Some(real.join(path.strip_prefix(above).ok()?))
+        let rest = path.strip_prefix(above).ok()?;
+        // Part by part: joined with nothing, it would end with a slash.
+        Some(above.canonicalize().ok()?.iter().chain(rest).collect())
     });
     found.unwrap_or_else(|| path.to_owned())
 }

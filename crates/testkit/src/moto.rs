@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::service::{Kept, Recipe, Service, answers, program, request, temp_dir};
 
@@ -42,48 +41,17 @@ impl Moto {
         self.call("ssm", "AmazonSSM.PutParameter", &body);
     }
 
-    /// Makes a bucket and says its name.
-    pub fn bucket(&self) -> String {
-        static COUNT: AtomicUsize = AtomicUsize::new(0);
-        let name = format!("test-{}", COUNT.fetch_add(1, Ordering::Relaxed));
-        let text = format!(
-            "PUT /{name} HTTP/1.0\r\nHost: 127.0.0.1\r\nAuthorization: {}\r\nContent-Length: 0\r\n\r\n",
-            authorization("us-east-1", "s3")
-        );
-        let answer = request(self.0.port(), &text).expect("an answer");
-        assert!(answer.contains(" 200 "), "no bucket: {answer}");
-        name
-    }
-
-    /// Makes a table of `DynamoDB` for locks, as engines want it.
-    pub fn lock_table(&self, name: &str) {
-        let body = format!(
-            "{{\"TableName\":{},\"BillingMode\":\"PAY_PER_REQUEST\",\
-             \"AttributeDefinitions\":[{{\"AttributeName\":\"LockID\",\"AttributeType\":\"S\"}}],\
-             \"KeySchema\":[{{\"AttributeName\":\"LockID\",\"KeyType\":\"HASH\"}}]}}",
-            quoted(name)
-        );
-        self.call("dynamodb", "DynamoDB_20120810.CreateTable", &body);
-    }
-
     fn call(&self, service: &str, operation: &str, body: &str) {
-        let authorization = authorization(Self::REGION, service);
+        let scope = format!("20260101/{}/{service}/aws4_request", Self::REGION);
         let text = format!(
             "POST / HTTP/1.0\r\nHost: 127.0.0.1\r\nX-Amz-Target: {operation}\r\nContent-Type: application/x-amz-json-1.1\r\n\
-             Authorization: {authorization}\r\n\
+             Authorization: AWS4-HMAC-SHA256 Credential=test/{scope}, SignedHeaders=host, Signature=none\r\n\
              Content-Length: {}\r\n\r\n{body}",
             body.len()
         );
         let answer = request(self.0.port(), &text).expect("an answer");
         assert!(answer.contains(" 200 "), "{operation}: {answer}");
     }
-}
-
-/// It looks at nothing but the scope.
-fn authorization(region: &str, service: &str) -> String {
-    format!(
-        "AWS4-HMAC-SHA256 Credential=test/20260101/{region}/{service}/aws4_request, SignedHeaders=host, Signature=none"
-    )
 }
 
 fn start() -> Service {

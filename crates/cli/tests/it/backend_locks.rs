@@ -1,8 +1,8 @@
 //! Locks in backends of the engine: an engine that died leaves one there; terrane shows whose it is and takes it away.
 
-use testkit::{Azurite, Minio, Moto, engines};
+use testkit::{Azurite, Minio, engines};
 
-use crate::backends::{azurerm, s3, s3_with_a_table};
+use crate::backends::{azurerm, s3};
 use crate::story::{Story, gated, terrane};
 
 /// One stack whose engine dies in the middle of an apply.
@@ -90,14 +90,6 @@ fn a_lock_file_in_a_bucket() {
     let minio = Minio::start();
     for (engine, _) in engines::all() {
         check(&dead(engine, &s3(&minio, &minio.bucket()), &[]));
-    }
-}
-
-#[test]
-fn an_item_in_a_table() {
-    let moto = Moto::start();
-    for (engine, _) in engines::all() {
-        check(&dead(engine, &s3_with_a_table(&moto), &[]));
     }
 }
 

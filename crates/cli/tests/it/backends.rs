@@ -3,7 +3,7 @@
 
 use insta::assert_snapshot;
 use serde_json::Value;
-use testkit::{Azurite, FakeGcs, HttpBackend, Minio, Moto, Postgres, TestTerrane, engines};
+use testkit::{Azurite, FakeGcs, HttpBackend, Minio, Postgres, TestTerrane, engines};
 
 use crate::project::{HEAD, shown, stack, terrane};
 
@@ -169,33 +169,6 @@ fn azurerm_with_a_key_for_each_stack() {
         let (backend, env) = azurerm(&azurite);
         let env = env.each_ref().map(|(name, value)| (*name, value.as_str()));
         check(&project(engine, &backend, &env));
-    }
-}
-
-/// As people leave it while they move from one kind of lock to the other.
-pub(crate) fn s3_with_a_table(moto: &Moto) -> String {
-    let (bucket, table) = (moto.bucket(), format!("locks-{}", moto.bucket()));
-    moto.lock_table(&table);
-    let endpoint = moto.endpoint();
-    format!(
-        "backend \"s3\" {{\n    bucket = \"{bucket}\"\n    key = \"${{stack.state}}.tfstate\"\n    region = \"{}\"\n    \
-         dynamodb_table = \"{table}\"\n    use_path_style = true\n    skip_credentials_validation = true\n    \
-         skip_metadata_api_check = true\n    skip_region_validation = true\n    skip_requesting_account_id = true\n    \
-         endpoints = {{ s3 = \"{endpoint}\", dynamodb = \"{endpoint}\" }}\n    access_key = \"test\"\n    \
-         secret_key = \"test\"\n  }}",
-        Moto::REGION,
-    )
-}
-
-#[test]
-fn s3_with_a_table_for_locks_and_with_both_kinds() {
-    let moto = Moto::start();
-    for (engine, _) in engines::all() {
-        let table = s3_with_a_table(&moto);
-        let both = table.replace("dynamodb_table", "use_lockfile = true\n    dynamodb_table");
-        for backend in [table, both] {
-            check(&project(engine, &backend, &[]));
-        }
     }
 }
 

@@ -163,10 +163,17 @@ impl Answer {
             Err(_) => element(text, "Message")?.to_owned(),
         };
         let said = self.said.mask_text(&said);
+        let mut lines = said.trim_start().lines();
+        let first = lines.next()?;
         // Vault makes a list even of one.
-        let said = said.strip_prefix("1 error occurred:").unwrap_or(&said);
-        let said = said.trim_start_matches(|c: char| c.is_whitespace() || c == '*');
-        let line: String = said.lines().next()?.trim().chars().take(200).collect();
+        let said = if first.ends_with(" occurred:") {
+            let items = lines.map(|line| line.trim_start_matches(['\t', ' ', '*']).trim());
+            let items: Vec<&str> = items.filter(|line| !line.is_empty()).collect();
+            items.join(", ")
+        } else {
+            first.trim().to_owned()
+        };
+        let line: String = said.chars().take(200).collect();
         (!line.is_empty()).then_some(line)
     }
 }

@@ -81,7 +81,7 @@ async fn a_token_reads_what_is_there() {
     hint: is it there (`vault kv get no-such-mount/db`), and is `no-such-mount` a KV store of version 2?
 
     could not read `by-token/team/db one` of Vault at `http://VAULT`
-    `http://VAULT/v1/by-token/data/team/db%20one` answered 403: 2 errors occurred:
+    `http://VAULT/v1/by-token/data/team/db%20one` answered 403: permission denied, invalid token
     hint: the token needs a policy with `read` on `by-token/data/team/db one`
     "#);
 }
