@@ -94,6 +94,22 @@ impl<'a> Watcher<'a> {
         Ok(Self::new(control, id, asker, watch, global, process))
     }
 
+    /// Unless it has ended meanwhile, perhaps because nobody waited for it.
+    pub(crate) async fn attach_open(
+        control: &'a Control,
+        id: ChangeSetId,
+        asker: Option<Asker>,
+        global: &Global,
+        process: &Process,
+    ) -> Result<Option<Self>, CommandError> {
+        let failed = |err: &dyn std::error::Error| CommandError::from_error(err);
+        let attached = Self::attach(control, id, asker, global, process);
+        let watcher = attached.map_err(|err| failed(&err))?;
+        let set = control.store.change_set_get(id).await;
+        let is_over = set.map_err(|err| failed(&err))?.status.is_over();
+        Ok((!is_over).then_some(watcher))
+    }
+
     fn new(
         control: &'a Control,
         id: ChangeSetId,

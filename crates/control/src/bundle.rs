@@ -502,7 +502,9 @@ pub(crate) async fn forget_abandoned(control: &Control) -> Result<(), store::Cha
             continue;
         };
         let set = control.store.change_set_get(id).await?;
-        if set.status.is_over() && !crate::changesets::is_watched(control, &set) {
+        if set.status.is_over()
+            && let Some(_unwatched) = crate::changesets::unwatched(control, &set)
+        {
             let runs = control.store.run_list(id).await?;
             forget_kept(control, &set, &runs).await;
         }

@@ -39,7 +39,7 @@ pub use bundled::{BeginBundleError, begin_bundled, find_bundled};
 pub use prepare_error::PrepareError;
 pub use spec::is_ours;
 pub(crate) use spec::spec_alone;
-pub(crate) use watch::is_watched;
+pub(crate) use watch::unwatched;
 pub use watch::watch;
 
 /// What somebody asked for, checked against nothing yet.

@@ -201,16 +201,33 @@ impl Home {
         &self.project
     }
 
+    /// What a run holds in clear: in memory where there is such a place. Known from the run alone, so that the next
+    /// start can sweep what a killed runner left.
+    pub(crate) fn scratch(&self, run: RunId) -> PathBuf {
+        let memory = Path::new("/dev/shm");
+        if memory.is_dir() {
+            let owner = rustix::process::getuid().as_raw();
+            memory.join(format!("terrane-{owner}-{}-{run}", self.tag()))
+        } else {
+            self.run_dir(run).join("scratch")
+        }
+    }
+
     /// What the engine says, as it says it: secrets and all, until its copy is whole.
     pub(crate) fn engine_output(&self, run: RunId, stage: model::run::Stage) -> PathBuf {
-        self.engine_events(run, stage).with_extension("raw")
+        self.scratch(run).join(log_name(stage))
     }
 
     pub(crate) fn engine_complaints_raw(&self, run: RunId) -> PathBuf {
-        self.run_dir(run).join("engine.err.raw")
+        self.scratch(run).join(COMPLAINTS)
     }
 
-    /// The engine at work, for those who must end it without its runner.
+    /// What a hook says, as it says it.
+    pub(crate) fn hook_output(&self, run: RunId) -> PathBuf {
+        self.scratch(run).join("hook")
+    }
+
+    /// The engine at work, for those who must end it without its runner; empty between two of them.
     pub(crate) fn engine_pid(&self, run: RunId) -> PathBuf {
         self.run_dir(run).join("engine.pid")
     }

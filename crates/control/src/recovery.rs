@@ -13,7 +13,6 @@ use crate::home::Home;
 use crate::kept_aside::{self, Leftovers};
 use crate::left_behind;
 use crate::locks::RunLock;
-use crate::runner::scratch_dir;
 
 /// What was found and done about a run that nobody carries out any more.
 #[derive(Clone, Debug)]
@@ -101,7 +100,9 @@ pub async fn release_abandoned(control: &Control) -> Result<Vec<ChangeSet>, Chan
         }
         recover(control, &set).await?;
         let runs = control.store.run_list(set.id).await?;
-        if !is_at_work(control, &runs) && !crate::changesets::is_watched(control, &set) {
+        if !is_at_work(control, &runs)
+            && let Some(_unwatched) = crate::changesets::unwatched(control, &set)
+        {
             let why = match set.status {
                 Status::Confirmed | Status::Interrupting => "its processes are gone",
                 Status::Planning => "nobody waits for it any more",
@@ -223,7 +224,7 @@ async fn remove_source(control: &Control, source: &str) -> std::io::Result<()> {
 }
 
 fn remove_scratch(control: &Control, run: RunId) {
-    drop(fs::remove_dir_all(scratch_dir(&control.home, run)));
+    drop(fs::remove_dir_all(control.home.scratch(run)));
 }
 
 #[cfg(test)]

@@ -63,7 +63,7 @@ pub(crate) use logs::{earlier_attempts, finish_lost as finish_lost_logs, hidden_
 pub(crate) use places::forget as forget_places;
 pub(crate) use plan::{file_path as plan_file, view_path as plan_view};
 pub use usage::{USAGE_FILE, note_usage};
-pub(crate) use workspace::{scratch_dir, sweep_lost, write_override, write_private};
+pub(crate) use workspace::{sweep_lost, write_override, write_private};
 
 /// Brings up a run's state endpoint; given by `cli`, which knows `server`.
 pub type Serve = fn(StateAccess, TcpListener) -> std::io::Result<Endpoint>;

@@ -144,9 +144,12 @@ pub async fn go_on_with_waiters(control: &Control, asker: &Asker) -> Result<(), 
         .await;
     for set in open.map_err(TurnError::Queue)? {
         let is_here = set.request.machine == control.home.machine();
-        if set.status != Status::Waiting || !is_here || changesets::is_watched(control, &set) {
+        if set.status != Status::Waiting || !is_here {
             continue;
         }
+        let Some(_unwatched) = changesets::unwatched(control, &set) else {
+            continue;
+        };
         let specs = changesets::specs(control, set.id).await;
         if let Some(name) = asker::wants(&specs.map_err(failed(set.id))?) {
             let why = format!("needs `{name}` from the asker's environment");

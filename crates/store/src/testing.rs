@@ -4,6 +4,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use model::lock::LockInfo;
 use model::secret::Secret;
@@ -65,27 +67,44 @@ impl TestHome {
         }
         store
     }
+
+    /// The tables are gone, the files are not. False when the tables are not in the home.
+    pub(crate) fn lose_tables(&self) -> bool {
+        let [database, log, shared] = self.closed_tables();
+        let was_there = fs::remove_file(database).is_ok();
+        let _ = (fs::remove_file(log), fs::remove_file(shared));
+        was_there
+    }
+
+    /// The files of SQLite, once nobody has them open any more. The last connection removes the log, and a
+    /// server's last one is closed by the thread of its shared commits, a moment after the store is dropped.
+    fn closed_tables(&self) -> [PathBuf; 3] {
+        let files = ["terrane.db", "terrane.db-wal", "terrane.db-shm"];
+        let files = files.map(|name| self.path().join("home").join(name));
+        let begun = Instant::now();
+        while files[1].exists() {
+            assert!(
+                begun.elapsed() < Duration::from_mins(1),
+                "a store is open still"
+            );
+            thread::yield_now();
+        }
+        files
+    }
 }
 
 /// The database as it is now, kept for later. Only of a home on SQLite.
-pub(crate) struct Backup(Vec<(PathBuf, Vec<u8>)>);
+pub(crate) struct Backup(Vec<u8>);
 
 impl Backup {
     pub(crate) fn of(home: &TestHome) -> Option<Self> {
-        let dir = home.path().join("home");
-        let files = ["terrane.db", "terrane.db-wal"].map(|name| dir.join(name));
-        let read = |path: PathBuf| Some((path.clone(), fs::read(path).ok()?));
-        let kept: Vec<_> = files.into_iter().filter_map(read).collect();
-        (!kept.is_empty()).then_some(Self(kept))
+        let [database, ..] = home.closed_tables();
+        fs::read(database).ok().map(Self)
     }
 
     pub(crate) fn restore(&self, home: &TestHome) {
-        for file in ["terrane.db", "terrane.db-wal", "terrane.db-shm"] {
-            let _ = fs::remove_file(home.path().join("home").join(file));
-        }
-        for (path, bytes) in &self.0 {
-            fs::write(path, bytes).unwrap();
-        }
+        let [database, ..] = home.closed_tables();
+        fs::write(database, &self.0).unwrap();
     }
 }
 

@@ -243,13 +243,15 @@ async fn start<'a>(
             .await
             .map_err(|err| failed(&err))?;
         // One that has not begun is nobody's to watch who could not begin it.
-        if asker.is_some() || set.status != Status::Waiting {
+        if (asker.is_some() || set.status != Status::Waiting)
+            && let Some(watcher) =
+                Watcher::attach_open(control, set.id, asker, global, process).await?
+        {
             report::say(&format!(
                 "Attached to change set {}, which is already under way.\n",
                 set.id
             ))?;
-            return Watcher::attach(control, set.id, asker, global, process)
-                .map_err(|err| failed(&err));
+            return Ok(watcher);
         }
     }
     let wishes = changesets::requirements(project, &wanted.stacks);

@@ -56,6 +56,27 @@ fn a_runner_that_is_killed_while_it_pushes_publishes_once() {
     assert_eq!(commits(&story), "publish facts of base\n");
 }
 
+/// Two terminals come at the same moment: one of them ends what is abandoned, the other must not wait for it in vain.
+#[test]
+fn what_terminal_and_runner_left_is_ended_by_whoever_comes_next() {
+    let story = story();
+    hold_pushes(&story);
+    let apply = story.start("apply", &["apply", "--auto-approve"]);
+    story.wait_until("the push", || pushes(&story) == 1);
+    apply.kill();
+    drop(apply.wait());
+    testkit::kill(story.runner("r1"));
+    let again = story.start("again", &["apply", "--auto-approve"]);
+    let other = story.start("other", &["apply", "--auto-approve"]);
+    story.wait_until("another push", || pushes(&story) == 2);
+    story.open("push");
+    drop(again.wait().expect(0));
+    drop(other.wait().expect(0));
+    assert_eq!(commits(&story), "publish facts of base\n");
+    assert_eq!(story.made(), ["base"]);
+    drop(story.cli(&["facts", "diff"]).expect(0));
+}
+
 #[test]
 fn a_repository_that_disappears_is_named_and_comes_back() {
     for is_link in [false, true] {

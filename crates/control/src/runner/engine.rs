@@ -226,7 +226,7 @@ impl<'a> Caller<'a> {
             Output::Document(_) => vec![&mut complaints],
         };
         let waited = supervise(&mut running, &mut interrupts, limit, &mut logs).await;
-        drop(fs::remove_file(home.engine_pid(run)));
+        drop(fs::write(home.engine_pid(run), ""));
         let (exit, timed_out) =
             waited.map_err(|err| Failure::because("could not wait for the engine", &err))?;
         let heard =

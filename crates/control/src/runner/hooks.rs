@@ -29,7 +29,6 @@ use log::HookLog;
 mod log;
 mod stage;
 
-pub(super) use log::RAW;
 pub(super) use stage::{after_apply, around_part, has};
 
 /// How long a hook may take to end after it was asked to.
@@ -177,7 +176,7 @@ impl<'a> Hooks<'a> {
             Failure::because(&format!("could not run the {name}"), err)
         };
         let home = &self.job.control.home;
-        let raw = home.run_dir(run).join(RAW);
+        let raw = home.hook_output(run);
         let mut log = HookLog::open(&raw, &home.engine_events(run, stage), &name, &self.mask)
             .map_err(|err| failed(&err))?;
         log.say(&format!("{name}: {}", hook.run.join(" ")));
@@ -195,7 +194,7 @@ impl<'a> Hooks<'a> {
         // `run cancel --kill` finds it by its number, as it finds an engine.
         drop(fs::write(home.engine_pid(run), running.pid().to_string()));
         let ended = supervise(&mut running, &mut interrupts, hook.limit, &mut log).await;
-        drop(fs::remove_file(home.engine_pid(run)));
+        drop(fs::write(home.engine_pid(run), ""));
         if let Ok(keeper) = keeper {
             keeper.ended();
         }

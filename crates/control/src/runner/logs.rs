@@ -22,7 +22,9 @@ use crate::home::{COMPLAINTS, Home, log_name, make_private};
 /// A file that an engine writes, and its copy without secrets.
 pub(super) struct LogCopy {
     raw: PathBuf,
-    copy: File,
+    copy: PathBuf,
+    /// Made when there is something to copy: most engines have no complaints.
+    open: Option<File>,
     read: u64,
     stream: MaskStream,
     /// Of an apply: what was done must be known even if the machine dies.
@@ -41,8 +43,13 @@ impl LogCopy {
         mask: Mask,
         is_durable: bool,
     ) -> io::Result<Self> {
+        let open = Some(open_copy(copy)?); // who reads along waits for it
         let log = Self::new(raw, copy, mask)?;
-        Ok(Self { is_durable, ..log })
+        Ok(Self {
+            open,
+            is_durable,
+            ..log
+        })
     }
 
     /// What comes now goes behind what earlier calls of the same attempt said.
@@ -52,7 +59,8 @@ impl LogCopy {
         }
         Ok(Self {
             raw,
-            copy: open_copy(copy)?,
+            copy: copy.to_owned(),
+            open: None,
             read: 0,
             stream: MaskStream::new(mask),
             is_durable: false,
@@ -75,21 +83,39 @@ impl LogCopy {
         raw.seek(SeekFrom::Start(self.read))?;
         raw.read_to_end(&mut new)?;
         self.read += new.len() as u64;
-        self.copy.write_all(&self.stream.push(&new))?;
-        if self.is_durable && !new.is_empty() && self.synced.elapsed() > SYNC {
-            self.copy.sync_data()?;
+        let masked = self.stream.push(&new);
+        self.write(&masked)?;
+        if !new.is_empty() && self.synced.elapsed() > SYNC {
+            self.sync()?;
             self.synced = Instant::now();
         }
         Ok(())
     }
 
+    fn write(&mut self, masked: &[u8]) -> io::Result<()> {
+        if masked.is_empty() {
+            return Ok(());
+        }
+        let copy = match &mut self.open {
+            Some(copy) => copy,
+            none => none.insert(open_copy(&self.copy)?),
+        };
+        copy.write_all(masked)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        match &self.open {
+            Some(copy) if self.is_durable => copy.sync_data(),
+            _ => Ok(()),
+        }
+    }
+
     /// The engine is gone: all of what it wrote, as it wrote it. Only the copy stays.
     pub(super) fn finish(mut self) -> io::Result<Vec<u8>> {
         self.follow()?;
-        self.copy.write_all(&self.stream.finish())?;
-        if self.is_durable {
-            self.copy.sync_data()?;
-        }
+        let stream = std::mem::replace(&mut self.stream, MaskStream::new(Mask::default()));
+        self.write(&stream.finish())?;
+        self.sync()?;
         let bytes = match fs::read(&self.raw) {
             Err(err) if err.kind() == io::ErrorKind::NotFound => Vec::new(),
             bytes => bytes?,
@@ -157,7 +183,7 @@ pub(crate) fn finish_lost(home: &Home, run: RunId) {
         drop(fs::remove_file(raw));
     }
     // What a hook said is copied line by line while it runs.
-    drop(fs::remove_file(home.run_dir(run).join(super::hooks::RAW)));
+    drop(fs::remove_file(home.hook_output(run)));
 }
 
 /// What a run that has not been tidied up after had to hide.

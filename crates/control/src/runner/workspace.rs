@@ -328,7 +328,7 @@ pub(super) struct Scratch {
 
 impl Scratch {
     pub(super) fn open(job: &Job<'_>) -> Result<Self, Failure> {
-        let dir = scratch_dir(&job.control.home, job.run);
+        let dir = job.control.home.scratch(job.run);
         own_directory(&dir)
             .map_err(|err| Failure::because("could not make a scratch directory", &err))?;
         Ok(Self { dir })
@@ -386,19 +386,8 @@ fn own_directory(dir: &Path) -> io::Result<()> {
     }
 }
 
-/// Known from the run alone, so that the next start can sweep what a killed runner left.
-pub(crate) fn scratch_dir(home: &crate::home::Home, run: RunId) -> PathBuf {
-    let memory = Path::new("/dev/shm");
-    if memory.is_dir() {
-        let owner = rustix::process::getuid().as_raw();
-        memory.join(format!("terrane-{owner}-{}-{run}", home.tag()))
-    } else {
-        home.run_dir(run).join("scratch")
-    }
-}
-
 pub(super) fn hidden_path(home: &crate::home::Home, run: RunId) -> PathBuf {
-    scratch_dir(home, run).join(HIDDEN)
+    home.scratch(run).join(HIDDEN)
 }
 
 pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {

@@ -7,15 +7,6 @@ use super::*;
 use crate::testing::{TestHome, append, body, network, wide};
 use crate::{BlobsAt, Keyring, TablesAt};
 
-fn lose_the_database(home: &TestHome) -> bool {
-    let dir = home.path().join("home");
-    let was_there = dir.join("terrane.db").exists();
-    for file in ["terrane.db", "terrane.db-wal", "terrane.db-shm"] {
-        let _ = fs::remove_file(dir.join(file));
-    }
-    was_there
-}
-
 async fn to_rebuild(home: &Path) -> Store {
     let keyring = Keyring::open(&home.join("config/master.key")).unwrap();
     let (root, file) = (home.join("home"), home.join("home/terrane.db"));
@@ -37,7 +28,7 @@ async fn all_versions_come_back_and_can_be_built_on() {
     append(&store, other.clone(), body(5)).await.unwrap();
     let versions = store.state_version_list(&network()).await.unwrap();
     drop(store);
-    if !lose_the_database(&home) {
+    if !home.lose_tables() {
         return; // the tables are elsewhere
     }
 
@@ -70,7 +61,7 @@ async fn what_nothing_says_was_acknowledged_is_named_and_left() {
     let bytes = fs::read(&segment).unwrap();
     let last = scan(&bytes).last().unwrap().offset;
     fs::write(&segment, &bytes[..last]).unwrap();
-    if !lose_the_database(&home) {
+    if !home.lose_tables() {
         return; // the tables are elsewhere
     }
     let store = to_rebuild(home.path()).await;

@@ -48,12 +48,6 @@ fn text(serial: u64) -> String {
     String::from_utf8(body(serial)).unwrap()
 }
 
-fn lose_the_database(home: &TestHome) {
-    for file in ["terrane.db", "terrane.db-wal", "terrane.db-shm"] {
-        let _ = fs::remove_file(home.path().join("home").join(file));
-    }
-}
-
 #[tokio::test]
 async fn everything_comes_back_without_the_database() {
     let home = TestHome::new();
@@ -68,7 +62,7 @@ async fn everything_comes_back_without_the_database() {
     let refused = append(&store, unknown, b"[]".to_vec());
     refused.await.unwrap_err();
     drop(store);
-    lose_the_database(&home);
+    home.lose_tables();
     assert_eq!(
         found(&home),
         [
@@ -89,7 +83,7 @@ async fn a_torn_tail_costs_only_what_was_torn() {
         push(&store, &network(), body(serial)).await;
     }
     drop(store);
-    lose_the_database(&home);
+    home.lose_tables();
     let segment = home.path().join("home/segments/1.seg");
     let bytes = fs::read(&segment).unwrap();
     let frames: Vec<usize> = scan(&bytes).map(|found| found.offset).collect();

@@ -177,12 +177,14 @@ async fn start<'a>(
     if let Some(set) = here {
         let asker = changesets::gather_again(control, open, &process.env, set.id).await;
         let asker = asker.map_err(|err| failed(&err))?;
-        report::say(&format!(
-            "Attached to change set {}, which applies this bundle already.\n",
-            set.id
-        ))?;
-        return Watcher::attach(control, set.id, asker, global, process)
-            .map_err(|err| failed(&err));
+        let attached = Watcher::attach_open(control, set.id, asker, global, process);
+        if let Some(watcher) = attached.await? {
+            report::say(&format!(
+                "Attached to change set {}, which applies this bundle already.\n",
+                set.id
+            ))?;
+            return Ok(watcher);
+        }
     }
     let begun = changesets::begin_bundled(
         control,

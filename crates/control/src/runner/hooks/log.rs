@@ -8,9 +8,6 @@ use std::path::{Path, PathBuf};
 use model::masking::{Mask, MaskStream};
 use serde_json::json;
 
-/// Where a hook writes, beside the run's logs; only what is copied from it stays.
-pub(in crate::runner) const RAW: &str = "hook.raw";
-
 pub(super) struct HookLog {
     raw: PathBuf,
     read: u64,
