@@ -12,7 +12,7 @@ use model::changeset::ChangeSet;
 use model::ids::{ChangeSetId, RunId};
 use model::import_proposal::Left;
 use model::run::{Run, RunEvent, RunState, Skip, Stage};
-use store::{ChangeSetError, NewBreakGlass, StoreError};
+use store::{ChangeSetError, NewBreakGlass, Store, StoreError};
 
 use crate::asker::Asker;
 use crate::locks::RunLock;
@@ -224,14 +224,7 @@ pub(crate) async fn name_who_asked(control: &Control, id: RunId, happened: RunEv
     let RunEvent::Failed { mut problem } = happened else {
         return happened;
     };
-    let events = control.store.run_events(id).await.unwrap_or_default();
-    let since_opened = events.into_iter().rev().map(|(_, event)| event);
-    let mut since_opened = since_opened.take_while(|event| *event != RunEvent::Reopened);
-    let asked = since_opened.find_map(|event| match event {
-        RunEvent::CancelAsked { by, reason, kill } => Some((by, reason, kill)),
-        _ => None,
-    });
-    if let Some((by, reason, kill)) = asked
+    if let Some((Wish { by, reason }, kill)) = asked(&control.store, id).await
         && (kill || problem.interrupted)
     {
         let deed = if kill { "killed" } else { "cancelled" };
@@ -239,6 +232,17 @@ pub(crate) async fn name_who_asked(control: &Control, id: RunId, happened: RunEv
         problem.message = format!("{deed} by {by}{why}");
     }
     RunEvent::Failed { problem }
+}
+
+/// Who asked for the end of a run since it was opened, and whether its engine is to be killed.
+pub(crate) async fn asked(store: &Store, id: RunId) -> Option<(Wish, bool)> {
+    let events = store.run_events(id).await.unwrap_or_default();
+    let since_opened = events.into_iter().rev().map(|(_, event)| event);
+    let mut since_opened = since_opened.take_while(|event| *event != RunEvent::Reopened);
+    since_opened.find_map(|event| match event {
+        RunEvent::CancelAsked { by, reason, kill } => Some((Wish { by, reason }, kill)),
+        _ => None,
+    })
 }
 
 async fn note(control: &Control, id: RunId, wish: &Wish, kill: bool) -> Result<(), CancelError> {

@@ -33,6 +33,11 @@ impl RunLock {
         home.run_dir(run).join("run.lock")
     }
 
+    /// One that was taken by whoever started this process, and came with it.
+    pub(crate) fn inherited(file: File) -> Self {
+        Self(file)
+    }
+
     /// The descriptor a runner is started with.
     pub fn file(&self) -> &File {
         &self.0

@@ -1,14 +1,15 @@
-//! Carries out one stage of one run in a process of its own, which outlives whoever asked.
+//! Carries out the stages of a run in a process of its own, which outlives whoever asked.
 //!
 //! Its descriptors: standard input brings the asker's values, standard output is the run's lock (held as
-//! long as it or its engine lives), standard error is its log. Its last act is one turn of the worker's
-//! loop, so that a confirmed change set needs no terminal.
+//! long as it or its engine lives), standard error is its log. Its last act for a run is one turn of the worker's
+//! loop, so that a confirmed change set needs no terminal; with another run that this turn claims it goes on itself,
+//! because a new process would cost as much as all of its own work. One run at a time, each under its own lock.
 //!
 //! Not here: which run starts when (`worker`), the state endpoint's wire (`server`).
 
 use std::fs::{self, File};
 use std::future::Future;
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
 use std::pin::Pin;
 
@@ -31,7 +32,7 @@ use crate::home::Home;
 use crate::locks::RunLock;
 use crate::patience::insist;
 use crate::state::StateAccess;
-use crate::worker::{self, Own};
+use crate::worker::{self, Next, Own};
 use interrupts::Interrupts;
 use places::Place;
 
@@ -66,7 +67,7 @@ pub use usage::{USAGE_FILE, note_usage};
 pub(crate) use workspace::{sweep_lost, write_override, write_private};
 
 /// Brings up a run's state endpoint; given by `cli`, which knows `server`.
-pub type Serve = fn(StateAccess, TcpListener) -> std::io::Result<Endpoint>;
+pub type Serve = fn(StateAccess, TcpListener) -> io::Result<Endpoint>;
 
 /// An endpoint that answers as long as `serving` is polled.
 pub struct Endpoint {
@@ -84,8 +85,8 @@ pub(crate) struct Job<'a> {
     asker: &'a Asker,
     serve: Serve,
     /// The run's lock, which its engines inherit.
-    lock: File,
-    interrupts: Mutex<Interrupts>,
+    lock: RunLock,
+    interrupts: &'a Mutex<Interrupts>,
     /// What the plan was made with, if the same process goes on to apply it.
     carried: Mutex<Option<Carried>>,
     /// While its engines are at work.
@@ -190,9 +191,9 @@ pub fn leave_terminal() -> Result<(), RunnerError> {
 #[derive(Debug, thiserror::Error)]
 pub enum RunnerError {
     #[error("could not leave the terminal's session")]
-    Session(#[source] std::io::Error),
+    Session(#[source] io::Error),
     #[error("could not sign the lock of run `{run}`")]
-    Sign { run: RunId, source: std::io::Error },
+    Sign { run: RunId, source: io::Error },
     #[error("could not read what run `{run}` is about")]
     Read { run: RunId, source: ChangeSetError },
     #[error(transparent)]
@@ -311,17 +312,42 @@ impl Failure {
     }
 }
 
-/// Carries out `stage` of `run`, then whatever stage of the same run can follow at once.
+/// Carries out `stage` of `run`, then whatever stage of it can follow at once, then other runs of its change set.
 pub async fn run(
     control: &Control,
     run: RunId,
-    mut stage: Stage,
+    stage: Stage,
     asker: &Asker,
     serve: Serve,
 ) -> Result<(), RunnerError> {
     // First the ears, then the name: nobody sends a signal that would end us.
     let interrupts = Interrupts::listen().map_err(RunnerError::Session)?;
-    let lock = sign(run)?;
+    let interrupts = Mutex::new(interrupts);
+    let lock = inherited_lock().map_err(|source| RunnerError::Sign { run, source })?;
+    let mut next = Some(Next { run, stage, lock });
+    while let Some(claimed) = next {
+        let carried_out = carry_out(control, claimed, asker, serve, &interrupts);
+        next = Box::pin(carried_out).await?;
+    }
+    Ok(())
+}
+
+/// Carries out a claimed run as far as it can go; says what else was claimed for us then.
+async fn carry_out(
+    control: &Control,
+    claimed: Next,
+    asker: &Asker,
+    serve: Serve,
+    interrupts: &Mutex<Interrupts>,
+) -> Result<Option<Next>, RunnerError> {
+    let Next {
+        run,
+        mut stage,
+        lock,
+    } = claimed;
+    interrupts.lock().await.begin(&control.store, run);
+    RunLock::sign(lock.file(), std::process::id())
+        .map_err(|source| RunnerError::Sign { run, source })?;
     let brief = control.store.run_brief(run).await;
     let (set, spec) = brief.map_err(|source| RunnerError::Read { run, source })?;
     let job = Job {
@@ -332,7 +358,7 @@ pub async fn run(
         asker,
         serve,
         lock,
-        interrupts: Mutex::new(interrupts),
+        interrupts,
         carried: Mutex::new(None),
         place: Mutex::new(None),
         fence: Mutex::new(None),
@@ -378,6 +404,7 @@ pub async fn run(
                 run,
                 happened: happened.clone(),
                 fence: fence.clone(),
+                goes_on: !interrupts.lock().await.is_terminated(),
             };
             worker::turn(control, set.id, None, asker, Some(own)).await
         };
@@ -389,7 +416,7 @@ pub async fn run(
                 .filter(|other| other.id == run)
                 .collect();
             crate::recovery::tidy_after(control, &standing.set, &own).await;
-            return Ok(());
+            return Ok(standing.next);
         };
         stage = next;
     }
@@ -416,16 +443,12 @@ async fn is_applied(control: &Control, run: RunId, spec: &RunSpec) -> Result<boo
     Ok(matches!(state, Some(RunState::Completing { .. })))
 }
 
-/// Writes this process's number into the lock it was started with.
-fn sign(run: RunId) -> Result<File, RunnerError> {
-    let fail = |source| RunnerError::Sign { run, source };
-    let lock = std::io::stdout()
-        .as_fd()
-        .try_clone_to_owned()
-        .map_err(fail)?;
-    let lock = File::from(lock);
-    RunLock::sign(&lock, std::process::id()).map_err(fail)?;
-    Ok(lock)
+/// The lock this process was started with. It is ours in one place only: dropped there, it is free, unless an engine
+/// left something running.
+fn inherited_lock() -> io::Result<RunLock> {
+    let lock = io::stdout().as_fd().try_clone_to_owned()?;
+    rustix::stdio::dup2_stdout(File::options().write(true).open("/dev/null")?)?;
+    Ok(RunLock::inherited(File::from(lock)))
 }
 
 /// The event that ends a stage badly.

@@ -1,4 +1,5 @@
-//! Looks at a change set, commits what can happen now, and starts a runner for each claimed run.
+//! Looks at a change set, commits what can happen now, and starts a runner for each claimed run; a runner whose own
+//! run is over goes on with one of them itself.
 //!
 //! It takes no hint of what changed and may be called by anyone at any time: a terminal that watches, and
 //! every runner as its last act, so that a confirmed change set goes to its end without any terminal.
@@ -21,7 +22,7 @@ use crate::locks::RunLock;
 use crate::{Control, changesets};
 
 /// Where the change set stands after a look.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Standing {
     pub set: ChangeSet,
     pub runs: Vec<Run>,
@@ -29,6 +30,16 @@ pub struct Standing {
     pub front: Option<Front>,
     /// The caller's own run was claimed for its next stage.
     pub own: Option<Stage>,
+    /// The caller's own run is over, and this one is claimed for it.
+    pub(crate) next: Option<Next>,
+}
+
+/// A run that was claimed, with its lock.
+#[derive(Debug)]
+pub(crate) struct Next {
+    pub(crate) run: RunId,
+    pub(crate) stage: Stage,
+    pub(crate) lock: RunLock,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -72,6 +83,8 @@ pub struct Own {
     pub happened: RunEvent,
     /// The hold of its lanes under which that happened.
     pub fence: Option<Fence>,
+    /// Whether the process can carry out another run when its own is over.
+    pub goes_on: bool,
 }
 
 /// One look, on behalf of a person (`say`) or of a runner (`own`).
@@ -83,6 +96,7 @@ pub async fn turn(
     own: Option<Own>,
 ) -> Result<Standing, TurnError> {
     let fence = own.as_ref().and_then(|own| own.fence.clone());
+    let goes_on = own.as_ref().is_some_and(|own| own.goes_on);
     let (own, happened) = own.map(|own| (own.run, own.happened)).unzip();
     let happened = own.zip(happened);
     let mut locks: BTreeMap<RunId, RunLock> = BTreeMap::new();
@@ -105,15 +119,20 @@ pub async fn turn(
         )
         .await
         .map_err(|source| TurnError::Store { set, source })?;
-    let mut own_stage = None;
+    let own_stage = done.starts.iter().find(|(run, _)| own == Some(*run));
+    let own_stage = own_stage.map(|(_, stage)| *stage);
+    let mut next = None;
+    // Whoever looks after others once lanes are free may fail at it, and must not fail a run of its own.
+    let takes_next = goes_on && own_stage.is_none() && !done.released;
     let values = asker.with_home(&control.home).to_bytes();
     let values = values.map_err(TurnError::Values)?;
     for (run, stage) in done.starts {
-        if own == Some(run) {
-            own_stage = Some(stage);
-        } else if let Some(lock) = locks.remove(&run)
-            && let Err(failure) = start(control, run, stage, &values, &lock).await
-        {
+        let Some(lock) = locks.remove(&run) else {
+            continue; // our own
+        };
+        if takes_next && next.is_none() {
+            next = Some(Next { run, stage, lock });
+        } else if let Err(failure) = start(control, run, stage, &values, &lock).await {
             let problem = could_not_start(stage, &failure);
             let event = RunEvent::Failed { problem };
             control
@@ -131,6 +150,7 @@ pub async fn turn(
         runs: done.runs,
         front: done.front,
         own: own_stage,
+        next,
     })
 }
 

@@ -56,6 +56,7 @@ pub async fn attend(
     let lock = RunLock::try_take(&control.home, run).map_err(AttendError::Lock)?;
     let lock = lock.ok_or(AttendError::Taken)?;
     let interrupts = Interrupts::listen().map_err(AttendError::Lock)?;
+    let interrupts = Mutex::new(interrupts);
     RunLock::sign(lock.file(), std::process::id()).map_err(AttendError::Lock)?;
     let mut claim = |claimed| claimed == run;
     let begun = control
@@ -72,8 +73,8 @@ pub async fn attend(
         spec: &spec,
         asker,
         serve,
-        lock: lock.file().try_clone().map_err(AttendError::Lock)?,
-        interrupts: Mutex::new(interrupts),
+        lock,
+        interrupts: &interrupts,
         carried: Mutex::new(None),
         place: Mutex::new(None),
         fence: Mutex::new(None),

@@ -168,7 +168,7 @@ impl<'a> Caller<'a> {
         let locks = &self.workspace.locks;
         let place = place.map(|place| place.file().as_fd());
         let locks = [
-            self.job.lock.as_fd(),
+            self.job.lock.file().as_fd(),
             locks.tree.as_fd(),
             locks.stack.as_fd(),
         ];

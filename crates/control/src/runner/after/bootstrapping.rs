@@ -29,7 +29,7 @@ pub(super) async fn bootstrap(
         env: &part.env,
         hidden: &part.hidden,
         cache: &part.job.control.cache,
-        held: Some(&part.job.lock),
+        held: Some(part.job.lock.file()),
     };
     let manner = manner(part, &blocks).await?;
     let mut reports = Vec::new();
