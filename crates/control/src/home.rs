@@ -222,9 +222,9 @@ impl Home {
         self.scratch(run).join(COMPLAINTS)
     }
 
-    /// What a hook says, as it says it.
+    /// What a hook says, as it says it. One that runs after a failure has no scratch any more.
     pub(crate) fn hook_output(&self, run: RunId) -> PathBuf {
-        self.scratch(run).join("hook")
+        self.run_dir(run).join("hook.raw")
     }
 
     /// The engine at work, for those who must end it without its runner; empty between two of them.

@@ -170,6 +170,13 @@ impl Job<'_> {
         drop(self.place.lock().await.take());
     }
 
+    /// Who wants to end an engine without us finds it by its number; without a note nobody can, and that is all.
+    fn note_engine(&self, pid: Option<u32>) {
+        let pid = pid.map_or_else(String::new, |pid| pid.to_string());
+        let note = self.control.home.engine_pid(self.run);
+        drop(write_private(&note, pid.as_bytes()));
+    }
+
     /// Something its asker should hear of, although nothing fails: a line beside the run's logs.
     fn warn(&self, words: &str) {
         warn(&self.control.home, self.run, words);

@@ -8,6 +8,7 @@ mod stages;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
@@ -38,20 +39,22 @@ pub fn stacks_touched(
     reach: &dyn Fn(&StackName) -> Reach,
     changed: &BTreeSet<String>,
 ) -> BTreeMap<StackName, String> {
-    let roots: BTreeSet<&str> = project.stacks.values().map(|s| s.path.as_str()).collect();
-    let source = |path: &&String| !is_project_file(path, &roots);
-    let candidates: Vec<&String> = changed.iter().filter(source).collect();
-    let mut touched = BTreeMap::new();
+    let mut touched: BTreeMap<StackName, String> = BTreeMap::new();
     if changed.is_empty() {
         return touched;
     }
-    for stack in project.stacks.values() {
-        let extent = Extent::new(project, stack, reach(&stack.name), &roots);
-        let by_source = candidates.iter().find(|path| extent.holds(path));
-        let named = || changed.iter().find(|path| extent.files.contains(*path));
-        if let Some(path) = by_source.copied().or_else(named) {
-            touched.insert(stack.name.clone(), path.clone());
+    let extents = Extents::new(project, reach);
+    let mut touch = |stacks: BTreeSet<&StackName>, path: &String| {
+        for stack in stacks {
+            let first = touched.entry(stack.clone());
+            first.or_insert_with(|| path.clone());
         }
+    };
+    for path in changed.iter().filter(|path| !extents.is_project_file(path)) {
+        touch(extents.holders(path), path);
+    }
+    for path in changed {
+        touch(extents.naming(path), path);
     }
     touched
 }
@@ -62,18 +65,23 @@ pub fn sources<'p>(
     reach: &dyn Fn(&StackName) -> Reach,
     paths: &'p [&'p str],
 ) -> BTreeMap<StackName, Vec<&'p str>> {
-    let roots: BTreeSet<&str> = project.stacks.values().map(|s| s.path.as_str()).collect();
-    let of = |stack: &Stack| {
-        let extent = Extent::new(project, stack, reach(&stack.name), &roots);
-        let own = |path: &&str| {
-            extent.files.contains(*path) || (extent.holds(path) && !is_project_file(path, &roots))
+    let extents = Extents::new(project, reach);
+    let names = project.stacks.keys();
+    let mut sources: BTreeMap<StackName, Vec<&str>> =
+        names.map(|name| (name.clone(), Vec::new())).collect();
+    for path in paths {
+        let owners = if extents.is_project_file(path) {
+            extents.naming(path)
+        } else {
+            extents.holders(path)
         };
-        paths.iter().copied().filter(own).collect()
-    };
-    let stacks = project.stacks.values();
-    stacks
-        .map(|stack| (stack.name.clone(), of(stack)))
-        .collect()
+        for stack in owners {
+            if let Some(own) = sources.get_mut(stack) {
+                own.push(path);
+            }
+        }
+    }
+    sources
 }
 
 /// Stacks that the project file now describes otherwise; new ones too. Both projects must be loaded with
@@ -87,17 +95,31 @@ pub fn definitions_changed(before: &Project, after: &Project) -> BTreeSet<StackN
     stacks.map(|stack| stack.name.clone()).collect()
 }
 
-/// Everything that counts as one stack's source.
-struct Extent<'a> {
-    dirs: BTreeSet<String>,
-    files: BTreeSet<String>,
-    globs: GlobSet,
+/// What counts as the source of each stack, found by path: there are many of both.
+struct Extents<'a> {
+    dirs: BTreeMap<String, Vec<&'a StackName>>,
+    files: BTreeMap<String, Vec<&'a StackName>>,
+    globs: Vec<(GlobSet, &'a StackName)>,
     /// Root modules of all stacks.
-    roots: &'a BTreeSet<&'a str>,
+    roots: BTreeSet<&'a str>,
 }
 
-impl<'a> Extent<'a> {
-    fn new(project: &Project, stack: &Stack, reach: Reach, roots: &'a BTreeSet<&'a str>) -> Self {
+impl<'a> Extents<'a> {
+    fn new(project: &'a Project, reach: &dyn Fn(&StackName) -> Reach) -> Self {
+        let stacks = project.stacks.values();
+        let mut extents = Self {
+            dirs: BTreeMap::new(),
+            files: BTreeMap::new(),
+            globs: Vec::new(),
+            roots: stacks.clone().map(|stack| stack.path.as_str()).collect(),
+        };
+        for stack in stacks {
+            extents.add(project, stack, reach(&stack.name));
+        }
+        extents
+    }
+
+    fn add(&mut self, project: &Project, stack: &'a Stack, reach: Reach) {
         let after = stages::sources(project, stack);
         let mut dirs = reach.dirs;
         dirs.insert(stack.path.clone());
@@ -118,52 +140,75 @@ impl<'a> Extent<'a> {
             }
         }
         files.extend(after.files);
-        Self {
-            dirs,
-            files,
-            globs: globs.build().unwrap_or_default(),
-            roots,
+        for dir in dirs {
+            self.dirs.entry(dir).or_default().push(&stack.name);
+        }
+        for file in files {
+            self.files.entry(file).or_default().push(&stack.name);
+        }
+        let globs = globs.build().unwrap_or_default();
+        if !globs.is_empty() {
+            self.globs.push((globs, &stack.name));
         }
     }
 
-    fn holds(&self, path: &str) -> bool {
-        self.files.contains(path)
-            || self.is_in_dirs(path)
-            || self.globs.is_match(path)
-            || has_below(&self.dirs, path)
-            || has_below(&self.files, path)
+    /// Whose source a path is part of, or holds a part of.
+    fn holders(&self, path: &str) -> BTreeSet<&'a StackName> {
+        let mut holders = self.naming(path);
+        holders.extend(self.around(path));
+        let matching = self.globs.iter().filter(|(globs, _)| globs.is_match(path));
+        holders.extend(matching.map(|(_, stack)| stack));
+        holders.extend(below(&self.dirs, path));
+        holders.extend(below(&self.files, path));
+        holders
     }
 
-    /// Whether the innermost directory around it that anyone claims is one of ours.
-    fn is_in_dirs(&self, path: &str) -> bool {
+    /// Who names this very file.
+    fn naming(&self, path: &str) -> BTreeSet<&'a StackName> {
+        self.files
+            .get(path)
+            .into_iter()
+            .flatten()
+            .copied()
+            .collect()
+    }
+
+    /// Who claims a directory around it, up to the innermost root module.
+    fn around(&self, path: &str) -> Vec<&'a StackName> {
+        let mut claiming = Vec::new();
         let mut rest = path;
         loop {
             rest = rest.rsplit_once('/').map_or("", |(dir, _)| dir);
-            if self.dirs.contains(rest) {
-                return true;
-            }
+            claiming.extend(self.dirs.get(rest).into_iter().flatten());
             if rest.is_empty() || self.roots.contains(rest) {
-                return false;
+                return claiming;
             }
+        }
+    }
+
+    fn is_project_file(&self, path: &str) -> bool {
+        match path.rsplit_once('/') {
+            None => path == "terrane.hcl" || path.ends_with(".terrane.hcl") || path == "stack.hcl",
+            Some((dir, name)) => name == "stack.hcl" && self.roots.contains(dir),
         }
     }
 }
 
-/// Whether `path` is a directory that holds, or is, one of `paths`.
-fn has_below(paths: &BTreeSet<String>, path: &str) -> bool {
+/// Those of `paths` that a directory holds, or that are it.
+fn below<'a>(
+    paths: &BTreeMap<String, Vec<&'a StackName>>,
+    path: &str,
+) -> impl Iterator<Item = &'a StackName> {
     let prefix = format!("{path}/");
-    paths.contains(path)
-        || paths
-            .range(prefix.clone()..)
-            .next()
-            .is_some_and(|next| next.starts_with(&prefix))
-}
-
-fn is_project_file(path: &str, roots: &BTreeSet<&str>) -> bool {
-    match path.rsplit_once('/') {
-        None => path == "terrane.hcl" || path.ends_with(".terrane.hcl") || path == "stack.hcl",
-        Some((dir, name)) => name == "stack.hcl" && roots.contains(dir),
-    }
+    let within = paths.range::<str, _>((Bound::Included(prefix.as_str()), Bound::Unbounded));
+    let within = within.take_while(move |(other, _)| other.starts_with(&prefix));
+    let itself = paths.get(path).into_iter().flatten();
+    let stacks: Vec<_> = within
+        .flat_map(|(_, stacks)| stacks)
+        .chain(itself)
+        .copied()
+        .collect();
+    stacks.into_iter()
 }
 
 fn joined(dir: &str, name: &str) -> String {

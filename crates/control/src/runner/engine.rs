@@ -219,14 +219,13 @@ impl<'a> Caller<'a> {
             .engine
             .start(call, &site)
             .map_err(|err| Failure::because("could not start the engine", &err))?;
-        // Who wants to end it without us finds it by its number; without a note nobody can.
-        drop(fs::write(home.engine_pid(run), running.pid().to_string()));
+        self.job.note_engine(Some(running.pid()));
         let mut logs: Vec<&mut LogCopy> = match &mut output {
             Output::Logged(log) => vec![log, &mut complaints],
             Output::Document(_) => vec![&mut complaints],
         };
         let waited = supervise(&mut running, &mut interrupts, limit, &mut logs).await;
-        drop(fs::write(home.engine_pid(run), ""));
+        self.job.note_engine(None);
         let (exit, timed_out) =
             waited.map_err(|err| Failure::because("could not wait for the engine", &err))?;
         let heard =

@@ -6,7 +6,6 @@
 //! Not here: which hooks there are (`model::context`), their values (`inputs`).
 
 use std::ffi::OsString;
-use std::fs;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -191,10 +190,10 @@ impl<'a> Hooks<'a> {
         };
         let mut running = start(&spec).map_err(|err| failed(&err))?;
         let keeper = kill_when_gone(running.pid());
-        // `run cancel --kill` finds it by its number, as it finds an engine.
-        drop(fs::write(home.engine_pid(run), running.pid().to_string()));
+        // `run cancel --kill` finds it as it finds an engine.
+        self.job.note_engine(Some(running.pid()));
         let ended = supervise(&mut running, &mut interrupts, hook.limit, &mut log).await;
-        drop(fs::write(home.engine_pid(run), ""));
+        self.job.note_engine(None);
         if let Ok(keeper) = keeper {
             keeper.ended();
         }

@@ -106,7 +106,7 @@ pub(super) async fn begin(writer: Arc<Mutex<Connection>>) -> Result<SqliteTx, Db
     const BEGIN: &str = "BEGIN IMMEDIATE";
     let mut connection = writer.lock_owned().await;
     patiently(&mut connection, |connection| {
-        connection.execute_batch(BEGIN)
+        execute(connection, BEGIN, &[])
     })
     .await
     .map_err(failed(BEGIN))?;
@@ -135,9 +135,8 @@ impl SqliteTx {
         const COMMIT: &str = "COMMIT";
         self.check(COMMIT)?;
         sync_all(&self.syncs)?;
-        self.connection
-            .execute_batch(COMMIT)
-            .map_err(failed(COMMIT))
+        execute(&self.connection, COMMIT, &[]).map_err(failed(COMMIT))?;
+        Ok(())
     }
 
     /// A full disk ends a transaction by itself; what came after it would be committed alone.
