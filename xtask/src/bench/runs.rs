@@ -100,21 +100,28 @@ fn durability(options: &Options, scratch: &Path) -> io::Result<(Vec<Sample>, Vec
         for (home, samples) in [(None, &mut on_disk), (Some(&memory), &mut in_memory)] {
             let place = home.map_or("on disk", |_| "in memory");
             eprintln!("bench: durability, home {place}, round {}", round + 1);
-            let dir = scratch.join("durability");
+            let dir = scratch.join(format!("durability-{}-{round}", home.is_some()));
             let project = Project::of(options.stacks);
             project.write(&dir, options)?;
             let mut subject = Subject::new(Peer::Terrane, options, &dir);
             if let Some(home) = home {
+                keep_work_on_disk(home, &dir.join("work"))?;
                 subject = subject.with_home(home);
             }
             samples.push(subject.apply("first", &project)?);
-            std::fs::remove_dir_all(&dir)?;
             if let Some(home) = home {
                 std::fs::remove_dir_all(home)?;
             }
         }
     }
     Ok((on_disk, in_memory))
+}
+
+/// What engines write lies on the disk in both: only what terrane makes durable differs.
+fn keep_work_on_disk(home: &Path, work: &Path) -> io::Result<()> {
+    std::fs::create_dir_all(work)?;
+    std::fs::create_dir_all(home)?;
+    std::os::unix::fs::symlink(work, home.join("projects"))
 }
 
 fn figures(
