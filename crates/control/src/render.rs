@@ -4,6 +4,7 @@
 //! Nothing is written before everything is known: one mistake, and the tree stays as it is. Not here: the language
 //! of templates (`drivers::render`), what may be done with a file (`model::render::decide`).
 
+mod crew;
 mod freshness;
 mod inputs;
 mod outputs;
@@ -308,16 +309,19 @@ impl Made<'_> {
         let lie = lie.map(|(path, (facts, _))| (path.as_str(), facts.digest.as_str()));
         let coming = before.towards(&self.next, lie);
         disk.write_durably(&path, coming.write().as_bytes())?;
+        let mut new: Vec<&String> = Vec::new();
         for (file, deed) in &self.deeds {
             match deed {
-                Deed::Create | Deed::Change => {
-                    let output = &self.outputs[file];
-                    disk.write(file, &output.bytes, output.is_executable)?;
-                }
+                Deed::Create | Deed::Change => new.push(file),
                 Deed::Remove => disk.remove(file, &self.render.output)?,
                 Deed::Keep | Deed::Adopt | Deed::Forget | Deed::Refuse(_) => {}
             }
         }
+        let written = crew::each(&new, |file| {
+            let output = &self.outputs[*file];
+            disk.write(file, &output.bytes, output.is_executable)
+        });
+        written.into_iter().collect::<Result<(), _>>()?;
         disk.write_durably(&path, self.next.write().as_bytes())?;
         Ok(())
     }

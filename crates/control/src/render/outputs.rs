@@ -18,6 +18,7 @@ use model::render::data::{Data, Node, SecretData};
 use model::render::manifest::Manifest;
 use model::render::{Render, is_secret_name};
 
+use super::crew;
 use super::inputs::Inputs;
 use super::sealing::{SealError, Sealing};
 use super::{Output, RenderError};
@@ -187,6 +188,7 @@ impl Making<'_> {
             .collect();
         let when = self.conditions(bound);
         let mut taken: BTreeMap<String, usize> = BTreeMap::new();
+        let mut plain: Vec<(String, &TemplateFile)> = Vec::new();
         for file in files {
             let name = file.path.rsplit('/').next().unwrap_or(&file.path);
             // As makejinja does: a pattern without a directory means the name.
@@ -221,30 +223,24 @@ impl Making<'_> {
             }
             if is_secret_name(&path) {
                 self.secret.push((path, file.clone()));
-            } else if let Some(bytes) = self.render_one(bound, file) {
+            } else {
+                plain.push((path, file));
+            }
+        }
+        let made = crew::each(&plain, |(_, file)| render_one(self.render, bound, file));
+        for ((path, file), made) in plain.into_iter().zip(made) {
+            if let Some(bytes) = self.take(made) {
                 self.put(path, file, bytes, false);
             }
         }
     }
 
-    /// The bytes that a file becomes; none if it becomes nothing.
-    fn render_one(&mut self, bound: &Bound<'_>, file: &TemplateFile) -> Option<Vec<u8>> {
-        if !self.render.is_template(&file.path) {
-            return Some(file.bytes.clone());
-        }
-        if std::str::from_utf8(&file.bytes).is_err() {
-            let message = format!("template `{}` is not UTF-8", file.path);
-            self.wrong("unreadable-template", message, file, "this file");
-            return None;
-        }
-        match bound.render(&file.path) {
-            Ok(text) if text.trim().is_empty() && !self.render.keep_empty => None,
-            Ok(text) => Some(text.into_bytes()),
-            Err(err) => {
-                self.findings.push(finding(&err, self.render));
-                None
-            }
-        }
+    /// Without what went wrong, which is told with all the rest.
+    fn take(&mut self, made: Result<Option<Vec<u8>>, Finding>) -> Option<Vec<u8>> {
+        made.unwrap_or_else(|finding| {
+            self.findings.push(finding);
+            None
+        })
     }
 
     fn secret(
@@ -257,7 +253,7 @@ impl Making<'_> {
         };
         for (path, file) in std::mem::take(&mut self.secret) {
             let before = self.findings.len();
-            let Some(bytes) = self.render_one(real, &file) else {
+            let Some(bytes) = self.take(render_one(self.render, real, &file)) else {
                 let is_made = |other: &Bound<'_>| {
                     let text = other.render(&file.path);
                     text.is_ok_and(|text| !text.trim().is_empty())
@@ -388,10 +384,29 @@ impl Making<'_> {
     }
 
     fn wrong(&mut self, code: &'static str, message: String, file: &TemplateFile, label: &str) {
-        let at = at_file(file);
-        self.findings
-            .push(Finding::error(code, message).at(at, label));
+        let finding = Finding::error(code, message).at(at_file(file), label);
+        self.findings.push(finding);
     }
+}
+
+/// The bytes that a file becomes; none if it becomes nothing.
+fn render_one(
+    render: &Render,
+    bound: &Bound<'_>,
+    file: &TemplateFile,
+) -> Result<Option<Vec<u8>>, Finding> {
+    if !render.is_template(&file.path) {
+        return Ok(Some(file.bytes.clone()));
+    }
+    if std::str::from_utf8(&file.bytes).is_err() {
+        let message = format!("template `{}` is not UTF-8", file.path);
+        let finding = Finding::error("unreadable-template", message);
+        return Err(finding.at(at_file(file), "this file"));
+    }
+    let text = bound.render(&file.path);
+    let text = text.map_err(|err| finding(&err, render))?;
+    let is_kept = render.keep_empty || !text.trim().is_empty();
+    Ok(is_kept.then(|| text.into_bytes()))
 }
 
 fn at_file(file: &TemplateFile) -> Location {

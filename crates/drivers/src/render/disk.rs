@@ -71,16 +71,9 @@ impl Disk {
             path: path.to_owned(),
             source,
         };
-        let real = match self.root.join(path).canonicalize() {
-            Ok(real) => real,
-            Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(err) => return Err(failed(err)),
+        let Some(real) = self.inside(path)? else {
+            return Ok(None);
         };
-        if !real.starts_with(&self.root) {
-            return Err(DiskError::Outside {
-                path: path.to_owned(),
-            });
-        }
         if !real.is_file() {
             return Err(DiskError::NotAFile {
                 path: path.to_owned(),
@@ -89,13 +82,24 @@ impl Disk {
         fs::read(&real).map(Some).map_err(failed)
     }
 
+    /// Where a path really leads; `None` if nothing is there.
+    fn inside(&self, path: &str) -> Result<Option<PathBuf>, DiskError> {
+        let path = path.to_owned();
+        match self.root.join(&path).canonicalize() {
+            Ok(real) if real.starts_with(&self.root) => Ok(Some(real)),
+            Ok(_) => Err(DiskError::Outside { path }),
+            Err(err) if err.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(DiskError::Read { path, source }),
+        }
+    }
+
     /// All files below directories, sorted within each; of a path that several have, that of the first. Directories
     /// that are links are left out.
     pub fn templates(&self, dirs: &[String]) -> Result<Vec<TemplateFile>, DiskError> {
         let mut all: Vec<TemplateFile> = Vec::new();
         let mut known: BTreeSet<String> = BTreeSet::new();
         for (layer, dir) in dirs.iter().enumerate() {
-            if !self.root.join(dir).is_dir() {
+            if !self.inside(dir)?.is_some_and(|real| real.is_dir()) {
                 return Err(DiskError::NotADirectory { path: dir.clone() });
             }
             let mut found = Vec::new();
@@ -132,13 +136,18 @@ impl Disk {
                 continue;
             }
             let full = join(here, name);
-            if kind.is_symlink() && self.root.join(&full).is_dir() {
+            let place = self.root.join(&full);
+            if kind.is_symlink() && place.is_dir() {
                 continue;
             }
-            let bytes = self
-                .read(&full)?
-                .ok_or_else(|| DiskError::Link { path: full.clone() })?;
-            let mode = fs::metadata(self.root.join(&full)).map_err(failed)?;
+            // Only a link can lead elsewhere: the directories around it are none.
+            let bytes = if kind.is_file() {
+                Some(fs::read(&place).map_err(failed)?)
+            } else {
+                self.read(&full)?
+            };
+            let bytes = bytes.ok_or_else(|| DiskError::Link { path: full.clone() })?;
+            let mode = fs::metadata(&place).map_err(failed)?;
             found.push(TemplateFile {
                 path,
                 file: full,
