@@ -256,7 +256,7 @@ fn read_manifest(disk: &Disk, render: &Render) -> Result<Option<Manifest>, Rende
         return Ok(None);
     };
     let text = String::from_utf8_lossy(&bytes);
-    match Manifest::read(&text) {
+    match Manifest::read(&text, &render.output) {
         Ok(manifest) => Ok(Some(manifest)),
         Err(source) => Err(RenderError::Manifest { path, source }),
     }

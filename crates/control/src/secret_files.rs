@@ -75,6 +75,10 @@ pub enum SecretFileError {
     Wait { program: String, source: io::Error },
     #[error("the editor `{program}` ended with {exit}")]
     Editor { program: String, exit: Exit },
+    #[error("the editor left nothing of `{}`, so nothing was written", path.display())]
+    Emptied { path: PathBuf },
+    #[error("`{}` was changed while it was edited, so nothing was written to it", path.display())]
+    Moved { path: PathBuf, kept: PathBuf },
     #[error("the editor `{editor}` has a quote that does not end")]
     EditorQuote { editor: String },
     #[error("`{}` has values that are no text: {}", path.display(), keys.join(", "))]
@@ -118,6 +122,11 @@ impl SecretFileError {
                 "`--flatten` joins the keys: `database: {password: …}` becomes `database_password`"
                     .to_owned(),
             ),
+            Self::Moved { path, kept } => Some(format!(
+                "what you wrote is kept, encrypted, in `{}`: bring it together with `{}`, then remove it",
+                kept.display(),
+                path.display()
+            )),
             Self::NoKey { .. } => {
                 Some("paths are written with dots: `database.password`, `hosts.0.key`".to_owned())
             }

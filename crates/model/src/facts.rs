@@ -149,6 +149,8 @@ pub enum PrepareFactsError {
     Format { path: String },
     #[error("`{path}` is no place for facts: {why}")]
     Path { path: String, why: &'static str },
+    #[error("the `path` of `publish \"{place}\"` would show a sensitive output")]
+    SecretPath { place: String },
     #[error("`publish` of `{path}` has neither `values` nor `contract`")]
     Nothing { path: String },
     #[error("`{path}` would hold sensitive values in clear: {}", list(.fields))]
@@ -165,6 +167,10 @@ impl PrepareFactsError {
         Some(match self {
             Self::Format { .. } => "let it end in `.yaml` or `.json`".to_owned(),
             Self::Path { .. } => return None,
+            Self::SecretPath { .. } => {
+                "name the file, and the keys of `for_each`, after something that everybody may see"
+                    .to_owned()
+            }
             Self::Nothing { .. } => {
                 "say `values = { … }`, or name a contract whose outputs are published".to_owned()
             }
@@ -198,6 +204,10 @@ pub fn prepare(
     encrypt_all: bool,
 ) -> Result<FactFile, PrepareFactsError> {
     let path = publish.path.clone();
+    if secrets::shows(&path, outputs) {
+        let place = publish.place.clone();
+        return Err(PrepareFactsError::SecretPath { place });
+    }
     check_path(&path)?;
     let Some(format) = Format::of(&path) else {
         return Err(PrepareFactsError::Format { path });

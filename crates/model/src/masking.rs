@@ -10,6 +10,7 @@ use crate::plan::{Plan, PlanValue};
 use crate::secret::Secret;
 
 mod coats;
+mod events;
 mod finder;
 mod stream;
 

@@ -36,6 +36,7 @@ pub(crate) fn check(loaded: &mut Loaded, root: &Path) {
             let sensitive = module.map(|module| sensitive_outputs(block, module, root));
             let sensitive = sensitive.unwrap_or_default();
             findings.extend(refused(place, block, &sensitive));
+            findings.extend(module.and_then(|module| shown_by_name(block, module)));
             let encrypts = place.encrypt_all
                 || (place.sensitive == SensitiveFacts::Encrypt && !sensitive.is_empty());
             if encrypts {
@@ -132,6 +133,18 @@ fn sensitive_outputs(block: &StageBlock, module: &Module, root: &Path) -> BTreeS
     };
     let is_sensitive = |name: &String| module.outputs.get(name).is_some_and(|it| it.sensitive);
     used.into_iter().filter(is_sensitive).collect()
+}
+
+/// The name of a file is for everybody to see.
+fn shown_by_name(block: &StageBlock, module: &Module) -> Option<Finding> {
+    let used = mapped(block.attrs.get("path")?);
+    let used = used.into_iter().flat_map(|one| one.outputs);
+    let is_sensitive = |name: &String| module.outputs.get(name).is_some_and(|it| it.sensitive);
+    let name = used.into_iter().find(is_sensitive)?;
+    let message = format!("`path` would show the sensitive output `{name}` in the name of a file");
+    let finding = Finding::error("sensitive-fact", message);
+    let finding = finding.at(block.at.clone(), "published here");
+    Some(finding.hint("name the file after something that everybody may see"))
 }
 
 fn refused(

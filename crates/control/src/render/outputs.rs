@@ -76,6 +76,7 @@ pub(super) async fn make(
         .bind(&data, Reveal::Nothing)
         .map_err(|err| wrong(vec![finding(&err, render)]))?;
     making.plain(&bound, &files, &own);
+    making.findings.sort_by_key(place_of);
     if !making.findings.is_empty() {
         return Err(wrong(making.findings));
     }
@@ -407,6 +408,14 @@ fn render_one(
     let text = text.map_err(|err| finding(&err, render))?;
     let is_kept = render.keep_empty || !text.trim().is_empty();
     Ok(is_kept.then(|| text.into_bytes()))
+}
+
+/// In the order in which somebody mends them.
+fn place_of(finding: &Finding) -> (String, usize) {
+    let place = finding.places.first();
+    place.map_or_else(Default::default, |place| {
+        (place.at.file.clone(), place.at.line)
+    })
 }
 
 fn at_file(file: &TemplateFile) -> Location {

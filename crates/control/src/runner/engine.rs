@@ -137,7 +137,7 @@ impl<'a> Caller<'a> {
         let is_durable = stage == Stage::Applying;
         let log = LogCopy::of_events(raw, &copy, self.mask.clone(), is_durable)
             .map_err(|err| Failure::because("could not begin a log", &err))?;
-        self.call_with(call, Output::Logged(log), environment, limit)
+        self.call_with(call, Output::Logged(Box::new(log)), environment, limit)
             .await
     }
 
@@ -246,7 +246,7 @@ impl<'a> Caller<'a> {
 
 /// Where an engine's output goes.
 enum Output {
-    Logged(LogCopy),
+    Logged(Box<LogCopy>),
     Document(PathBuf),
 }
 

@@ -48,9 +48,29 @@ pub(super) struct Inputs {
     pub(super) unknown: Unknowns,
     /// What is known of those all the same.
     pub(super) partly: Partly,
+    /// References of secrets that are too short or too common to be masked in free text.
+    short: Vec<String>,
 }
 
 impl Inputs {
+    /// Says which secrets are not masked, or refuses them where the project says so.
+    pub(super) fn check_short(&self, job: &Job<'_>) -> Result<(), Failure> {
+        if self.short.is_empty() {
+            return Ok(());
+        }
+        let names: Vec<String> = self.short.iter().map(|name| format!("`{name}`")).collect();
+        let names = names.join(", ");
+        if job.spec.strict_secrets {
+            let failure = Failure::new(format!("too short or too common to be masked: {names}"));
+            let hint = "use longer values, or take `strict_secrets` out of the `project` block";
+            return Err(failure.hint(hint).refused());
+        }
+        job.warn(&format!(
+            "{names}: too short or too common to be masked in what the engine says"
+        ));
+        Ok(())
+    }
+
     /// What is masked in all that an engine says: its values, and the key to its state. It is noted, too,
     /// for whoever has to do that in our place.
     pub(super) fn hide(&self, caller: &mut Caller<'_>, scratch: &Scratch) -> Result<Mask, Failure> {
@@ -169,8 +189,14 @@ pub(super) async fn gather_ahead(job: &Job<'_>, ahead: &Ahead) -> Result<Inputs,
     let consumed = settled::digest(job.control, &consumed.collect())
         .await
         .map_err(|err| Failure::because("could not digest the inputs", &err))?;
+    let short = known.secrets.iter().filter(|(_, secret)| {
+        let mask = Mask::new(std::slice::from_ref(*secret));
+        !mask.short().is_empty()
+    });
+    let short = short.map(|(reference, _)| reference.clone()).collect();
     let hidden = known.hidden.into_inner();
     Ok(Inputs {
+        short,
         variables,
         files,
         hooks,

@@ -62,6 +62,7 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
     }
     let inputs = inputs::gather(job).await?;
     *mask = inputs.mask.clone();
+    inputs.check_short(job)?;
     let mut workspace = Workspace::prepare(job).await?;
     let scratch = Scratch::open(job)?;
     scratch.write_variables(&inputs.variables)?;

@@ -21,6 +21,8 @@ pub struct Editing {
     plugins: Plugins,
     copy: PathBuf,
     before: Secret,
+    /// The encrypted text as it was opened, if there was one.
+    seen: Option<String>,
     _keeper: Keeper,
 }
 
@@ -29,6 +31,7 @@ impl SecretFiles<'_> {
     pub fn edit(&self, path: &Path) -> Result<Editing, SecretFileError> {
         let file = self.find(path)?;
         let layout = Self::layout_for(&file)?;
+        let seen = fs::read_to_string(&file.path).ok();
         let (opened, rule, before) = if file.path.exists() {
             let opened = self.open(&file)?;
             let rule = opened.rule(layout)?;
@@ -74,6 +77,7 @@ impl SecretFiles<'_> {
             plugins: self.plugins(),
             copy,
             before,
+            seen,
             _keeper: keeper,
         })
     }
@@ -126,6 +130,11 @@ impl Editing {
                 recipients: super::names(&self.rule),
             });
         }
+        if text.expose().trim().is_empty() && !self.before.expose().trim().is_empty() {
+            return Err(SecretFileError::Emptied {
+                path: self.file.shown.clone(),
+            });
+        }
         let format = self.file.format;
         let sealed = sops::encrypt_again(
             text.expose(),
@@ -136,6 +145,25 @@ impl Editing {
             Timestamp::now(),
         );
         let sealed = sealed.map_err(|source| self.file.not_encrypted(source))?;
+        if fs::read_to_string(&self.file.path).ok() != self.seen {
+            return Err(self.keep_aside(&sealed));
+        }
         self.file.write(&sealed, &self.rule)
+    }
+
+    /// Somebody else wrote meanwhile, and neither work is to be lost: what was edited lies beside the file, encrypted.
+    fn keep_aside(&self, sealed: &str) -> SecretFileError {
+        let aside = |path: &Path| {
+            let suffix = path.extension().unwrap_or_default();
+            path.with_extension(format!("edited.{}", suffix.to_string_lossy()))
+        };
+        let kept = aside(&self.file.path);
+        match super::write_atomically(&kept, sealed.as_bytes(), None) {
+            Ok(()) => SecretFileError::Moved {
+                path: self.file.shown.clone(),
+                kept: aside(&self.file.shown),
+            },
+            Err(source) => SecretFileError::Write { path: kept, source },
+        }
     }
 }

@@ -166,19 +166,15 @@ impl Opened {
 
     /// Paths of all values, in order.
     pub fn paths(&self) -> Vec<String> {
-        let mut paths = Vec::new();
-        for entry in self.document.0.iter().flatten() {
-            if let Entry::Item(key, node) = entry {
-                collect_paths(node, key.clone(), &mut paths);
-            }
-        }
-        paths
+        paths_of(&self.document)
     }
 
     /// Puts a text at a path; maps on the way are made.
     pub fn set(&mut self, path: &str, value: &Secret) -> Result<(), PathError> {
         let scalar = Scalar::text(value.expose());
-        self.document.put(&self.steps(path)?, Node::Scalar(scalar))
+        self.document
+            .put(&self.steps(path)?, Node::Scalar(scalar))?;
+        self.check_names(path)
     }
 
     /// Puts what a JSON text says at a path, with its types.
@@ -195,9 +191,26 @@ impl Opened {
             node => node,
         };
         Ok(match self.steps(path) {
-            Ok(steps) => self.document.put(&steps, node),
+            Ok(steps) => self
+                .document
+                .put(&steps, node)
+                .and_then(|()| self.check_names(path)),
             Err(err) => Err(err),
         })
+    }
+
+    /// Refuses a name that would be written as something else: nobody could open the file any more.
+    fn check_names(&self, path: &str) -> Result<(), PathError> {
+        if matches!(self.format, Format::Yaml | Format::Json) {
+            return Ok(()); // any name can be quoted
+        }
+        let text = self.plain(Layout::default());
+        let again = super::read(text.expose(), self.format).ok();
+        if again.is_some_and(|again| paths_of(&again) == self.paths()) {
+            return Ok(());
+        }
+        let name = path.to_owned();
+        Err(PathError::Unwritable { name })
     }
 
     /// The way that a path means in this format.
@@ -236,6 +249,16 @@ impl Opened {
     pub fn foreign_keys(&self) -> impl Iterator<Item = &str> {
         self.metadata.foreign.iter().map(|(name, _)| name.as_str())
     }
+}
+
+fn paths_of(document: &Document) -> Vec<String> {
+    let mut paths = Vec::new();
+    for entry in document.0.iter().flatten() {
+        if let Entry::Item(key, node) = entry {
+            collect_paths(node, key.clone(), &mut paths);
+        }
+    }
+    paths
 }
 
 fn collect_paths(node: &Node, at: String, paths: &mut Vec<String>) {

@@ -275,6 +275,8 @@ pub enum PathError {
     NoSection,
     #[error("the format has only texts, so no map or list can be put there")]
     OnlyTexts,
+    #[error("`{name}` cannot be a name in this format: it would be read as something else")]
+    Unwritable { name: String },
     #[error("`{at}` is a list: `{step}` is no position in it")]
     NotAPosition { at: String, step: String },
     #[error("`{at}` has {count} elements: position {step} can be set only as the next one")]
@@ -311,7 +313,7 @@ impl Document {
         self.0.iter().find_map(|map| find_in_map(map, &steps))
     }
 
-    /// Puts a value at the end of a way, and the maps on it.
+    /// Puts a value at the end of a way, and the maps on it. Of several documents, that is meant which has one there.
     pub(super) fn put(&mut self, steps: &[String], value: Node) -> Result<(), PathError> {
         if steps.iter().all(String::is_empty) {
             return Err(PathError::Empty);
@@ -319,7 +321,9 @@ impl Document {
         if self.0.is_empty() {
             self.0.push(Vec::new());
         }
-        put_in_map(&mut self.0[0], steps, value, "")
+        let has_it = |map: &Map| find_in_map(map, steps).is_some();
+        let document = self.0.iter().position(has_it).unwrap_or(0);
+        put_in_map(&mut self.0[document], steps, value, "")
     }
 }
 

@@ -44,6 +44,10 @@ pub enum ReadPublishError {
         attribute: &'static str,
         expected: &'static str,
     },
+    #[error(
+        "the `path` of `publish \"{place}\"` is made of a sensitive output or a secret, and everybody sees names"
+    )]
+    SecretPath { place: String },
     #[error(transparent)]
     Contract(#[from] InvalidContractName),
 }
@@ -60,6 +64,9 @@ impl Publish {
             attribute,
             expected,
         };
+        if block.sensitive.contains("path") {
+            return Err(ReadPublishError::SecretPath { place });
+        }
         let path = block.attrs.get("path").and_then(Value::as_str);
         let path = path.ok_or_else(|| wrong("path", "a path"))?.to_owned();
         let values = match block.attrs.get("values") {

@@ -30,14 +30,18 @@ pub(super) fn leaves_of(
     hidden
 }
 
-/// Leaves of mapped values that hold a sensitive output. `marked`: something sensitive is known to be in there, so that
-/// all counts which is not an output in clear.
-pub(super) fn sensitive_leaves(
-    values: &Map<String, Value>,
-    outputs: Outputs<'_>,
-    marked: bool,
-) -> BTreeMap<String, Option<String>> {
-    let mut secrets: Vec<(String, String)> = Vec::new();
+/// Whether a text that everybody sees has a sensitive output in it.
+pub(super) fn shows(text: &str, outputs: Outputs<'_>) -> bool {
+    let secrets = sensitive_texts(outputs);
+    let mut long = secrets
+        .iter()
+        .filter(|(secret, _)| secret.len() >= SHORTEST_INSIDE);
+    long.any(|(secret, _)| text.contains(secret.as_str()))
+}
+
+/// All that sensitive outputs hold, each with the output it is of.
+fn sensitive_texts(outputs: Outputs<'_>) -> Vec<(String, String)> {
+    let mut secrets = Vec::new();
     for (name, value) in outputs.values {
         if outputs.sensitive.contains(name) {
             each_leaf(value, &mut String::new(), &mut |inside, text| {
@@ -45,6 +49,17 @@ pub(super) fn sensitive_leaves(
             });
         }
     }
+    secrets
+}
+
+/// Leaves of mapped values that hold a sensitive output. `marked`: something sensitive is known to be in there, so that
+/// all counts which is not an output in clear.
+pub(super) fn sensitive_leaves(
+    values: &Map<String, Value>,
+    outputs: Outputs<'_>,
+    marked: bool,
+) -> BTreeMap<String, Option<String>> {
+    let secrets = sensitive_texts(outputs);
     let whole = Value::Object(values.clone());
     let mut hidden = BTreeMap::new();
     each_leaf(&whole, &mut String::new(), &mut |at, text| {

@@ -82,6 +82,16 @@ impl Finder {
         from
     }
 
+    /// Where the beginning of a secret begins that a text ends with, if that is so long; line ends do not count.
+    pub(super) fn open_at_end(&self, text: &[u8], worth: usize) -> Option<usize> {
+        let bytes: Vec<(usize, u8)> = joined(text).collect();
+        let open = self.open_end(&bytes)?;
+        let tail = |length: usize| &bytes[bytes.len() - length..];
+        let length = (1..=bytes.len()).find(|length| self.end_of(tail(*length)) == open)?;
+        let (begins, _) = tail(length).first()?;
+        (length >= worth).then_some(*begins)
+    }
+
     /// The last line from which on a scan ends as that of the whole text does: nothing before it matters to what may
     /// follow. None if nothing that may follow completes a secret.
     fn open_from(&self, bytes: &[(usize, u8)], lines: &[usize]) -> Option<usize> {

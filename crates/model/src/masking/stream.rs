@@ -2,6 +2,7 @@
 //! same bytes as a result however they were cut.
 
 use super::Mask;
+use super::events::Events;
 
 /// How every event of an engine's stream begins. No secret goes on beyond such a line.
 const EVENT: &[u8] = b"{\"@";
@@ -14,6 +15,7 @@ pub struct MaskStream {
     rest: Vec<u8>,
     /// Where the lines that are held back begin.
     lines: Vec<usize>,
+    events: Events,
 }
 
 impl MaskStream {
@@ -22,6 +24,7 @@ impl MaskStream {
             mask,
             rest: Vec::new(),
             lines: Vec::new(),
+            events: Events::default(),
         }
     }
 
@@ -38,7 +41,7 @@ impl MaskStream {
             let line = line.map_or(0, |at| at + 1);
             let given = if self.rest[line..end].starts_with(EVENT) {
                 self.give(0, line, &mut out);
-                self.give(line, end, &mut out);
+                self.give_event(line, end, &mut out);
                 end
             } else {
                 self.lines.push(line);
@@ -62,7 +65,7 @@ impl MaskStream {
     }
 
     /// What was held back, when nothing more will come.
-    pub fn finish(self) -> Vec<u8> {
+    pub fn finish(mut self) -> Vec<u8> {
         let mut out = Vec::new();
         let last = self.rest.iter().rposition(|byte| *byte == b'\n');
         let line = last.map_or(0, |at| at + 1);
@@ -72,21 +75,36 @@ impl MaskStream {
         } else {
             self.give(0, self.rest.len(), &mut out);
         }
+        self.events.finish(&self.mask, &mut out);
         out
     }
 
-    fn give(&self, from: usize, to: usize, out: &mut Vec<u8>) {
+    /// What JSON escapes, or breaks into lines, is looked at as it is meant.
+    fn give_event(&mut self, from: usize, to: usize, out: &mut Vec<u8>) {
+        let line = &self.rest[from..to];
+        let is_plain = !line.contains(&b'\\') && !contains(line, b"\"output\"");
+        if self.mask.is_empty() || is_plain || !self.events.take(&self.mask, line, out) {
+            self.give(from, to, out);
+        }
+    }
+
+    fn give(&mut self, from: usize, to: usize, out: &mut Vec<u8>) {
         let bytes = &self.rest[from..to];
         if bytes.is_empty() {
             return;
         }
         let text = String::from_utf8_lossy(bytes);
-        if self.mask.finds_in(&text) {
-            out.extend_from_slice(self.mask.mask_text(&text).as_bytes());
+        let masked = if self.mask.finds_in(&text) {
+            self.mask.mask_text(&text).into_bytes()
         } else {
-            out.extend_from_slice(bytes);
-        }
+            bytes.to_vec()
+        };
+        self.events.pass(&self.mask, masked, out);
     }
+}
+
+fn contains(text: &[u8], part: &[u8]) -> bool {
+    text.windows(part.len()).any(|one| one == part)
 }
 
 #[cfg(test)]

@@ -29,6 +29,8 @@ pub enum ReadManifestError {
     Json(#[from] serde_json::Error),
     #[error("it is of version {0}, which a newer terrane wrote")]
     Newer(u32),
+    #[error("it lists `{0}`, which no rendering to this output can have made")]
+    Foreign(String),
 }
 
 impl Manifest {
@@ -42,12 +44,18 @@ impl Manifest {
         }
     }
 
-    pub fn read(text: &str) -> Result<Self, ReadManifestError> {
+    /// Of a rendering to `output`. It lies where anyone can write, and what it lists may be removed: so nothing counts
+    /// that could not have been made there.
+    pub fn read(text: &str, output: &str) -> Result<Self, ReadManifestError> {
         let manifest: Self = serde_json::from_str(text)?;
         if manifest.terrane_render > VERSION {
             return Err(ReadManifestError::Newer(manifest.terrane_render));
         }
-        Ok(manifest)
+        let foreign = manifest.paths().find(|path| !is_below(output, path));
+        match foreign.map(str::to_owned) {
+            Some(path) => Err(ReadManifestError::Foreign(path)),
+            None => Ok(manifest),
+        }
     }
 
     /// One line for each file, sorted.
@@ -95,4 +103,20 @@ impl Manifest {
             writing: next.files.clone(),
         }
     }
+}
+/// Whether a path leads to a place below a directory of the project, by its own words, and not to what Git or terrane
+/// keep there.
+fn is_below(output: &str, path: &str) -> bool {
+    let is_plain = |part: &str| !matches!(part, "" | "." | "..");
+    let top = path.split('/').next().unwrap_or_default();
+    let rest = match output {
+        "" | "." => Some(path),
+        output => path
+            .strip_prefix(output)
+            .and_then(|rest| rest.strip_prefix('/')),
+    };
+    rest.is_some()
+        && path.split('/').all(is_plain)
+        && !matches!(top, ".git" | ".terrane")
+        && !path.contains('\0')
 }

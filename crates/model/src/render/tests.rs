@@ -311,7 +311,7 @@ fn a_manifest_is_read_as_it_was_written() {
       }
     }
     "#);
-    assert_eq!(Manifest::read(&manifest.write()).unwrap(), manifest);
+    assert_eq!(Manifest::read(&manifest.write(), "").unwrap(), manifest);
     let next = Manifest::new("homelab", "sha256:9".to_owned(), BTreeMap::new());
     let between = manifest.towards(&next, std::iter::empty());
     assert!(between.made("a", "sha256:1"));
@@ -324,10 +324,39 @@ fn a_manifest_is_read_as_it_was_written() {
     let twice = once.towards(&fourth, lie.into_iter());
     assert!(twice.made("a", "sha256:3") && twice.made("b", "sha256:2"));
     assert!(!twice.made("b", "edited"));
-    assert_eq!(Manifest::read(&between.write()).unwrap(), between);
+    assert_eq!(Manifest::read(&between.write(), "").unwrap(), between);
     assert!(
-        Manifest::read(r#"{"terrane_render": 2, "render": "", "inputs": "", "files": {}}"#)
-            .is_err()
+        Manifest::read(
+            r#"{"terrane_render": 2, "render": "", "inputs": "", "files": {}}"#,
+            ""
+        )
+        .is_err()
     );
-    assert!(Manifest::read("{}").is_err());
+    assert!(Manifest::read("{}", "").is_err());
+}
+
+/// Whoever can write the list must not have others removed by it.
+#[test]
+fn a_list_counts_only_for_what_lies_in_its_output() {
+    let read = |path: &str, output: &str| {
+        let files = [(path.to_owned(), "sha256:1".to_owned())].into();
+        let manifest = Manifest::new("homelab", String::new(), files);
+        Manifest::read(&manifest.write(), output)
+    };
+    for (path, output) in [("out/a", "out"), ("a/b", ""), ("a", ".")] {
+        assert!(read(path, output).is_ok(), "{path}");
+    }
+    let foreign = [
+        ("../victim", "out"),
+        ("out/../../victim", "out"),
+        ("other.yaml", "out"),
+        ("outer/a", "out"),
+        ("/etc/passwd", ""),
+        (".git/config", ""),
+        ("out//a", "out"),
+    ];
+    for (path, output) in foreign {
+        let refused = read(path, output).unwrap_err().to_string();
+        assert!(refused.contains(path), "{refused}");
+    }
 }

@@ -69,6 +69,9 @@ pub struct RunSpec {
     /// Stacks outside its change set that must be done, not only applied, before it is applied.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub stands_on: BTreeSet<StackName>,
+    /// A secret that is too short to be masked is an error.
+    #[serde(default)]
+    pub strict_secrets: bool,
     pub destroy: bool,
     pub refresh_only: bool,
     /// The version to plan from instead of the newest: only to see what it would lead to.

@@ -47,6 +47,7 @@ fn spec(name: &str, upstreams: &[&str]) -> RunSpec {
     };
     RunSpec {
         review: false,
+        strict_secrets: false,
         facts: BTreeMap::new(),
         standing: Vec::new(),
         relied: model::contract::Reliance::default(),
