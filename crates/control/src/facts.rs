@@ -43,6 +43,7 @@ use crate::sinks::SinkError;
 
 pub use answers::{AnswerFactsError, answer, place_inputs};
 pub use branch::Compared;
+pub(crate) use branch::is_published;
 pub use current::{Current, CurrentFactsError, publishers, stacks_standing};
 pub(crate) use current::{add_standing, stand_as_named};
 pub(crate) use early::check;
@@ -147,6 +148,10 @@ pub enum PublishFactsError {
     Busy { place: String, attempts: usize },
     #[error("could not use `{}`", path.display())]
     File { path: PathBuf, source: io::Error },
+    #[error("`{path}` of the project is not as terrane left it, or was never terrane's")]
+    NotOurs { path: String },
+    #[error("`{path}` leads through a link, and links are not followed here")]
+    Link { path: String },
     #[error("could not put facts into a cluster")]
     Sink(#[from] SinkError),
     #[error("could not remember what was published")]
@@ -161,6 +166,8 @@ impl PublishFactsError {
             | Self::BranchGone { .. }
             | Self::Taken { .. }
             | Self::Broken { .. }
+            | Self::NotOurs { .. }
+            | Self::Link { .. }
             | Self::Prepare { .. } => true,
             Self::Sink(err) => matches!(err, SinkError::Foreign { .. } | SinkError::Values(_)),
             Self::NoPlace { .. }
@@ -194,6 +201,10 @@ impl PublishFactsError {
             Self::Taken { .. } => {
                 Some("a file has one owner: publish to another path".to_owned())
             }
+            Self::NotOurs { path } => Some(format!(
+                "move `{path}` away, name another `path` in `sink \"file\"`, or write over it: `terrane facts publish STACK --take-over --reason …`"
+            )),
+            Self::Link { .. } => Some("name a `path` without links".to_owned()),
             Self::Sink(err) => err.hint(),
             Self::Twice { .. } | Self::File { .. } | Self::Store(_) => None,
         }

@@ -217,6 +217,7 @@ impl<'a> SecretFiles<'a> {
         value: &NewValue,
     ) -> Result<Written, SecretFileError> {
         let file = self.find(path)?;
+        let _turn = file.turn()?;
         let (opened, rule) = if file.path.exists() {
             let opened = self.open(&file)?;
             let rule = opened.rule(Self::layout_for(&file)?)?;
@@ -242,6 +243,7 @@ impl<'a> SecretFiles<'a> {
     /// Gives a file a new data key, and the recipients that the rules name now.
     pub fn rotate(&self, path: &Path) -> Result<Written, SecretFileError> {
         let file = self.find(path)?;
+        let _turn = file.turn()?;
         let opened = self.open(&file)?;
         let rule = match Self::rule_for(&file) {
             Ok(rule) => Rule {
@@ -397,6 +399,19 @@ impl Place {
             source,
         })?;
         Ok(Secret::new(text))
+    }
+
+    /// Held from reading to writing: of two who change a file at once, the second builds on what the first wrote.
+    fn turn(&self) -> Result<File, SecretFileError> {
+        let dir = match self.path.parent() {
+            Some(dir) if !dir.as_os_str().is_empty() => dir,
+            _ => Path::new("."),
+        };
+        let turn = File::open(dir).and_then(|dir| dir.lock().map(|()| dir));
+        turn.map_err(|source| SecretFileError::Read {
+            path: dir.to_owned(),
+            source,
+        })
     }
 
     /// Writes an encrypted text, unless it is there already.

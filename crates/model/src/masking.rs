@@ -166,13 +166,24 @@ impl Mask {
         }
     }
 
-    /// Masks all values of a plan.
+    /// Masks all values of a plan, and the names that are made of them.
     pub fn mask_plan(&self, plan: &mut Plan) {
         if self.is_empty() && self.numbers.is_empty() {
             return;
         }
+        let names = |text: &mut String| {
+            if self.finds_in(text) {
+                *text = self.mask_text(text);
+            }
+        };
         for change in plan.changes.iter_mut().chain(&mut plan.drift) {
+            names(&mut change.address);
+            names(&mut change.module);
+            change.moved_from.iter_mut().for_each(names);
+            change.importing.iter_mut().for_each(names);
+            change.replace_because.iter_mut().for_each(names);
             for attribute in &mut change.attributes {
+                names(&mut attribute.path);
                 self.mask_plan_value(&mut attribute.before);
                 self.mask_plan_value(&mut attribute.after);
             }

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use super::by_hand::ReasonArg;
 use super::{open_home, selection, sound_project};
 use crate::args::Global;
-use crate::{CommandError, ExitStatus, Process, report};
+use crate::{CommandError, ExitStatus, Process, report, view};
 
 /// Show, compare or publish what stacks say to GitOps
 #[derive(Debug, clap::Args)]
@@ -328,7 +328,7 @@ fn difference(stack: &StackName, compared: &Compared) -> String {
         }
     }
     if let Some(foreign) = &compared.foreign {
-        text.extend(["  ! ", &foreign.to_string(), "\n"]);
+        text.extend(["  ! ", &*view::text::clean(&foreign.to_string()), "\n"]);
     }
     for undone in &would.undone {
         text.extend(["  · ", undone, "\n"]);

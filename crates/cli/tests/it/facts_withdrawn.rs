@@ -84,6 +84,35 @@ fn the_last_block_that_goes_takes_its_files_along() {
 }
 
 #[test]
+fn a_file_that_somebody_else_made_is_not_written_over() {
+    let world = World::new(ADDRESS);
+    let block = publish("a.yaml", "sink \"file\" { path = \"out/facts.json\" }");
+    world.test.write("out/facts.json", "{\"mine\": 1}\n");
+    world.test.write(
+        "terrane.hcl",
+        &format!("{HEAD}{FACTS}{}", stack("app", &block)),
+    );
+    let said = world.run(&["apply", "--auto-approve"], 1);
+    assert!(
+        said.contains("`out/facts.json` of the project is not as terrane left it"),
+        "{said}"
+    );
+    assert_eq!(world.test.read("out/facts.json"), "{\"mine\": 1}\n");
+    world.run(
+        &[
+            "facts",
+            "publish",
+            "app",
+            "--take-over",
+            "--reason",
+            "it is ours now",
+        ],
+        0,
+    );
+    assert!(world.test.read("out/facts.json").contains("20.1.2.3"));
+}
+
+#[test]
 fn a_destroyed_stack_and_one_that_the_project_lost_leave_nothing() {
     let world = World::new(ADDRESS);
     let block = publish("a.yaml", "sink \"file\" { path = \"out/facts.json\" }");

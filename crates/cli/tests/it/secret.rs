@@ -210,6 +210,86 @@ fn the_editor_sees_it_in_clear_and_leaves_nothing() {
     assert!(!copy().parent().unwrap().exists());
 }
 
+/// An editor that crashed, and somebody who wrote meanwhile: nobody's work is lost.
+#[test]
+fn an_edit_replaces_neither_all_nor_what_others_wrote() {
+    let (test, _) = with_key();
+    let before = sealed(&test);
+    let editor = test.root().join("editor");
+    let edit = |deed: &str| {
+        write_program(&editor, &format!("#!/bin/sh\n{deed}\n"));
+        let env = [("EDITOR", editor.to_str().unwrap())];
+        test.cli_with(&env, &["secret", "edit", "s.yaml"]).expect(1)
+    };
+    insta::assert_snapshot!(edit(": > \"$1\"").stderr, @"
+    error: the editor left nothing of `s.yaml`, so nothing was written
+           `s.yaml` is as it was
+    ");
+    assert_eq!(test.read("s.yaml"), before);
+
+    let binary = env!("CARGO_BIN_EXE_terrane");
+    let said = edit(&format!(
+        "sed -i s/hunter2/mine/ \"$1\"; printf theirs | '{binary}' secret set s.yaml token"
+    ));
+    assert!(
+        said.stderr.contains("was changed while it was edited"),
+        "{said}"
+    );
+    assert!(
+        said.stderr
+            .contains("is kept, encrypted, in `s.edited.yaml`"),
+        "{said}"
+    );
+    let value = |file: &str, key: &str| {
+        let said = test.cli(&["secret", "decrypt", file, "--key", key]);
+        said.expect(0).stdout
+    };
+    assert_eq!(value("s.yaml", "token"), "theirs\n");
+    assert_eq!(value("s.edited.yaml", "database.password"), "mine\n");
+}
+
+#[test]
+fn many_who_set_values_at_once_all_find_theirs() {
+    let (test, _) = with_key();
+    let _ = sealed(&test);
+    let binary = env!("CARGO_BIN_EXE_terrane");
+    let all = (0..8)
+        .map(|number| format!("printf v{number} | '{binary}' secret set s.yaml k{number} & "));
+    let _ = test
+        .shell(&format!("{}wait", all.collect::<String>()))
+        .expect(0);
+    for number in 0..8 {
+        let key = format!("k{number}");
+        let said = test.cli(&["secret", "decrypt", "s.yaml", "--key", &key]);
+        assert_eq!(said.expect(0).stdout, format!("v{number}\n"));
+    }
+}
+
+#[test]
+fn a_name_that_the_format_cannot_hold_is_refused() {
+    let (test, _) = with_key();
+    for (file, plain, names) in [
+        ("s.env", "A=1\n", ["a=b", "#c", "x\ny"]),
+        ("s.ini", "[b]\na=1\n", ["b.#c", "b. lead", "b.k "]),
+    ] {
+        test.write(file, plain);
+        let _ = test
+            .cli(&["secret", "encrypt", file, "--in-place"])
+            .expect(0);
+        let before = test.read(file);
+        test.write("value", "v");
+        for name in names {
+            let said = test.cli(&["secret", "set", file, name, "--value-file", "value"]);
+            let said = said.expect(1);
+            assert!(
+                said.stderr.contains("cannot be a name in this format"),
+                "{said}"
+            );
+            assert_eq!(test.read(file), before);
+        }
+    }
+}
+
 #[test]
 fn the_clear_text_is_gone_when_we_are_killed() {
     let (test, _) = with_key();

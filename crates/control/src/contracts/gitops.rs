@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
+use crate::facts::is_published;
 use globset::GlobBuilder;
 use model::contract::{
     Consumer, Kustomization, consumers, consumers_by_variable, consumers_of_path, kustomizations,
@@ -123,7 +124,10 @@ impl GitopsFiles {
         let mut seen = 0;
         let is_meant = |path: &Path| matcher.is_match(path);
         walk(&start, &is_meant, &mut seen, &mut |path| {
-            if let Ok(text) = std::fs::read_to_string(path) {
+            // What terrane published there uses nothing.
+            if let Ok(text) = std::fs::read_to_string(path)
+                && !is_published(&text)
+            {
                 self.texts.insert(from_root(root, path), text);
             }
         })?;

@@ -68,6 +68,11 @@ fn world() -> (tempfile::TempDir, PathBuf) {
         "../gitops/charts/edge/gateway.yaml",
         "spec:\n  address: {{ .Values.azure.envoyPublicIpAddress }}\n",
     );
+    // Published by ourselves: it names the field, and does not use it.
+    write(
+        "../gitops/charts/edge/values.yaml",
+        "# Written by terrane: stack `network` of project `p`. Edits are not kept.\nazure:\n  envoyPublicIpAddress: 10.0.0.1\n",
+    );
     write("../gitops/other.txt", "azure.envoyPublicIpAddress\n");
     (dir, root)
 }

@@ -138,9 +138,17 @@ async fn lock(cache: PathBuf) -> Result<File, PublishFactsError> {
     locked.map_err(|source| PublishFactsError::File { path, source })
 }
 
+const HEADER: &str = "Written by terrane: stack ";
+
+/// Whether a text says of itself that it was published. JSON cannot say so.
+pub(crate) fn is_published(text: &str) -> bool {
+    let header = text.strip_prefix("# ");
+    header.is_some_and(|header| header.starts_with(HEADER))
+}
+
 /// What a file says of itself.
 pub(super) fn header(stack: &str, project: &str) -> String {
-    format!("Written by terrane: stack `{stack}` of project `{project}`. Edits are not kept.")
+    format!("{HEADER}`{stack}` of project `{project}`. Edits are not kept.")
 }
 
 impl Job<'_> {
@@ -405,6 +413,16 @@ impl Job<'_> {
                 digest,
             };
             let noted = store.fact_standing_list(self.project(), stack).await?;
+            let is_ours = |there: &[u8]| {
+                let digest = digester.digest(there);
+                let (path, digest) = (path.to_owned(), digest);
+                there == bytes || noted.contains(&Standing::File { path, digest })
+            };
+            let there = sinks::read(self.publication.root, path)?;
+            if self.publication.take_over.is_none() && there.is_some_and(|there| !is_ours(&there)) {
+                let path = path.to_owned();
+                return Err(PublishFactsError::NotOurs { path });
+            }
             if !noted.contains(&standing) {
                 let put = store.fact_standing_put(self.project(), stack, &standing);
                 put.await?;

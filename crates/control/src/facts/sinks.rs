@@ -20,6 +20,12 @@ pub(super) fn bytes(file: &FactFile, sealed: &[u8], path: &str, header: &str) ->
 
 pub(super) fn write(root: &Path, path: &str, bytes: &[u8]) -> Result<(), PublishFactsError> {
     let to = root.join(path);
+    let above = Path::new(path).ancestors();
+    let mut above = above.filter(|part| !part.as_os_str().is_empty());
+    if above.any(|part| root.join(part).is_symlink()) {
+        let path = path.to_owned();
+        return Err(PublishFactsError::Link { path });
+    }
     replace(&to, bytes).map_err(|source| PublishFactsError::File { path: to, source })
 }
 

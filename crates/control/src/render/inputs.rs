@@ -156,6 +156,10 @@ impl Reading<'_> {
                     let finding =
                         Finding::error("unreadable-data", err.problem.clone()).at(err.at, "here");
                     self.findings.push(finding);
+                    // Nobody knows where in it the secrets stand.
+                    if !self.render.sensitive.is_empty() {
+                        continue;
+                    }
                 }
                 None => {
                     let message = format!("the name of `{file}` does not say its format");

@@ -145,6 +145,7 @@ impl Editing {
             Timestamp::now(),
         );
         let sealed = sealed.map_err(|source| self.file.not_encrypted(source))?;
+        let _turn = self.file.turn()?;
         if fs::read_to_string(&self.file.path).ok() != self.seen {
             return Err(self.keep_aside(&sealed));
         }

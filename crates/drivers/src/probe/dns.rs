@@ -32,17 +32,31 @@ pub async fn look(gate: &DnsGate, limit: Duration) -> Look {
         Err(why) => return Look::impossible(why),
     };
     let kind = record_type(gate.record);
+    // What is to be gone has no address of either kind.
+    let is_address = gate.absent && kind == RecordType::A;
+    let kinds: &[RecordType] = if is_address {
+        &[RecordType::A, RecordType::AAAA]
+    } else {
+        &[kind]
+    };
     let mut asking = JoinSet::new();
     for (at, name) in gate.names.iter().enumerate() {
         let (name, resolvers) = (name.clone(), resolvers.clone());
-        let authoritative = gate.authoritative;
+        let (authoritative, kinds) = (gate.authoritative, kinds.to_vec());
         asking.spawn(async move {
             let asked = name.replacen('*', &random_label(), 1);
-            let answers = if authoritative {
-                ask_authorities(&resolvers, &name, &asked, kind, deadline).await
-            } else {
-                vec![ask_first(&resolvers, &asked, kind, deadline).await]
-            };
+            let mut answers: Vec<DnsAnswer> = Vec::new();
+            for kind in kinds {
+                let more = if authoritative {
+                    ask_authorities(&resolvers, &name, &asked, kind, deadline).await
+                } else {
+                    vec![ask_first(&resolvers, &asked, kind, deadline).await]
+                };
+                // The same servers say the same of both, as a rule.
+                let new = more.into_iter().filter(|answer| !answers.contains(answer));
+                let new: Vec<DnsAnswer> = new.collect();
+                answers.extend(new);
+            }
             let seen = NameSeen {
                 name,
                 asked,

@@ -81,6 +81,9 @@ impl DnsGate {
             }
         }
         let expect = reader.texts("expect");
+        if expect.is_empty() && reader.value("expect").is_some() {
+            reader.wrong("expect", "is empty: any answer would do");
+        }
         let absent = reader.flag("absent");
         if absent && !expect.is_empty() {
             reader.wrong("absent", "and `expect` exclude each other");
@@ -183,7 +186,9 @@ impl DnsGate {
     fn is_good(&self, answer: &DnsAnswer, seen: &DnsSeen) -> bool {
         let status = answer.status.as_deref();
         if self.absent {
-            return answer.values.is_empty() && matches!(status, Some("NOERROR" | "NXDOMAIN"));
+            // An alias that leads nowhere is a record, too.
+            let is_none = answer.values.is_empty() && answer.via.is_empty();
+            return is_none && matches!(status, Some("NOERROR" | "NXDOMAIN"));
         }
         if self.expect.is_empty() {
             return !answer.values.is_empty();

@@ -41,6 +41,15 @@ pub struct ValueSeen {
     pub missing: Option<String>,
 }
 
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.trim().is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
 impl EqualGate {
     pub(super) fn read(reader: &mut Reader<'_>) -> Self {
         let label = |at: usize, value: &Value| match Asked::read(value) {
@@ -97,6 +106,8 @@ impl EqualGate {
             };
             let (value, missing) = match value {
                 Ok(Value::Null) => (None, Some("null".to_owned())),
+                // Nothing equals nothing, and proves nothing.
+                Ok(value) if is_empty(&value) => (None, Some("empty".to_owned())),
                 Ok(value) => (Some(compared(&value)), None),
                 Err(NotAsked(why)) => (None, Some(why)),
             };

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use super::settings::SettingError;
 use super::{Gate, Verdict};
-use crate::config::suggest;
 
 /// Whether a gate may be looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,21 +45,13 @@ impl Gate {
     }
 }
 
-/// Gates that come after nothing, or after themselves; and names that two gates have.
+/// Gates that come after themselves, and names that two gates have. One that comes after a gate of which there is none
+/// now, because its `for_each` is empty, comes after nothing; names that no block has are found before anything runs.
 pub(super) fn check(gates: &[Gate]) -> Vec<SettingError> {
     let mut wrong = Vec::new();
     for (at, gate) in gates.iter().enumerate() {
         if gates[..at].iter().any(|other| other.name == gate.name) {
             wrong.push(SettingError::new(gate, "two gates have this name"));
-        }
-        for name in &gate.after {
-            let known = || gates.iter().flat_map(|gate| [&*gate.name, &*gate.group]);
-            if known().all(|other| other != name) {
-                let mut error =
-                    SettingError::new(gate, format!("`after`: there is no gate `{name}`"));
-                error.hint = suggest::hint(name, known());
-                wrong.push(error);
-            }
         }
     }
     if !wrong.is_empty() {
