@@ -3,7 +3,7 @@
 //!
 //! Not here: what is done. Only a server has enough writers for this.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::thread;
 
 use rusqlite::Connection;
@@ -27,10 +27,12 @@ pub(super) struct Group {
 
 impl Group {
     /// Must be called within a runtime.
-    pub(super) fn new(writer: Arc<Mutex<Connection>>) -> Self {
+    pub(super) fn new(writer: &Arc<Mutex<Connection>>) -> Self {
         let (deeds, queue) = mpsc::channel(LARGEST);
         let runtime = Handle::current();
-        // It ends with the last sender.
+        // It ends with the last sender. Whoever drops the store closes the connection, there and then, not this
+        // thread a moment later: it holds the writer during a commit only.
+        let writer = Arc::downgrade(writer);
         thread::spawn(move || commit_all(queue, &writer, &runtime));
         Self { deeds }
     }
@@ -62,9 +64,13 @@ impl Group {
     }
 }
 
-fn commit_all(mut queue: mpsc::Receiver<Deed>, writer: &Arc<Mutex<Connection>>, runtime: &Handle) {
+fn commit_all(mut queue: mpsc::Receiver<Deed>, writer: &Weak<Mutex<Connection>>, runtime: &Handle) {
     let mut deeds = Vec::new();
     while runtime.block_on(queue.recv_many(&mut deeds, LARGEST)) > 0 {
+        // The store is gone, and with it all who asked.
+        let Some(writer) = writer.upgrade() else {
+            return;
+        };
         let mut told = Vec::with_capacity(deeds.len());
         let committed = commit(deeds.drain(..), &mut told, writer, runtime);
         let committed = committed.map_err(|err| describe(&err));
@@ -77,10 +83,10 @@ fn commit_all(mut queue: mpsc::Receiver<Deed>, writer: &Arc<Mutex<Connection>>, 
 fn commit(
     deeds: impl Iterator<Item = Deed>,
     told: &mut Vec<Told>,
-    writer: &Arc<Mutex<Connection>>,
+    writer: Arc<Mutex<Connection>>,
     runtime: &Handle,
 ) -> Result<(), DbError> {
-    let mut tx = Tx::Sqlite(runtime.block_on(begin(Arc::clone(writer)))?);
+    let mut tx = Tx::Sqlite(runtime.block_on(begin(writer))?);
     for deed in deeds {
         step(&mut tx, "SAVEPOINT deed")?;
         let (keep, tell) = deed(&mut tx, runtime);

@@ -58,7 +58,7 @@ impl Sqlite {
             let fewer = format!("PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}");
             let told = writer.lock().await.execute_batch(&fewer);
             told.map_err(OpenDbError::Connect)?;
-            group = Some(Group::new(Arc::clone(&writer)));
+            group = Some(Group::new(&writer));
         }
         Ok(Self {
             writer,

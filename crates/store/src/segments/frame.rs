@@ -163,6 +163,8 @@ mod tests {
             let whole = frame("text");
             let torn = &whole[..cut.min(whole.len() - 1)];
             let mixed = [&bytes[..], torn, &bytes, &whole].concat();
+            // By chance the bytes are what was torn off: then it is whole.
+            prop_assume!(!mixed[bytes.len()..].starts_with(&whole));
             prop_assert_eq!(texts(&mixed), ["text"]);
         }
     }
