@@ -127,6 +127,23 @@ impl Db {
         }
     }
 
+    /// One statement that changes something, and the rows it returns. Like `write`, but where it shares no commit with
+    /// others it needs no transaction around it.
+    pub(crate) async fn write_one<const N: usize>(
+        &self,
+        sql: &'static str,
+        args: [Value; N],
+    ) -> Result<Vec<Row>, DbError> {
+        match self {
+            Self::Sqlite(_) => {
+                let deed =
+                    self.write(move |tx| Box::pin(async move { tx.fetch_all(sql, &args).await }));
+                deed.await
+            }
+            Self::Postgres(db) => Box::pin(db.fetch_all(sql, &args)).await,
+        }
+    }
+
     /// Does one thing in a transaction, which it may share with others that come at the same time; durable
     /// when this returns. What it rests on it must hold (`Tx::state_hold`) or check by the statement that
     /// writes: on PostgreSQL others write at the same time.

@@ -14,10 +14,15 @@ use crate::{Store, StoreError};
 
 mod breaking;
 
+/// The usual end of a lock is this statement alone.
+const CLEAR: &str = "UPDATE state \
+    SET lock_id = NULL, lock_info = NULL, lock_run = NULL, lock_since = NULL \
+    WHERE project = $1 AND name = $2 AND lock_id = $3 RETURNING id";
+
 /// So often the oldest are forgotten.
 const FORGOTTEN_TOGETHER: i64 = 16;
 
-/// So many ended locks are remembered for each state, at least.
+/// So many locks are remembered for each state, at least.
 const REMEMBERED: i64 = 64;
 
 #[derive(Debug, thiserror::Error)]
@@ -120,9 +125,15 @@ impl Store {
         };
         self.check_current(state).map_err(failed)?;
         let state = state.clone();
-        let deed = self
-            .db
-            .write(move |tx| Box::pin(async move { Ok(tx.lock_acquire(&state, &want).await) }));
+        let deed = self.db.write(move |tx| {
+            Box::pin(async move {
+                match tx.lock_acquire(&state, &want).await {
+                    // Half a lock is none: this takes all of it back.
+                    Err(AcquireLockError::Store { source, .. }) => Err(source),
+                    answer => Ok(answer),
+                }
+            })
+        });
         deed.await.map_err(failed)?
     }
 
@@ -132,16 +143,19 @@ impl Store {
         state: &StateName,
         id: &str,
     ) -> Result<Released, ReleaseLockError> {
-        self.lock_end(state, id, "released").await
-    }
-
-    /// Takes the lock away from whoever holds it under this id; what it still sends is refused.
-    pub async fn lock_break(
-        &self,
-        state: &StateName,
-        id: &str,
-    ) -> Result<Released, ReleaseLockError> {
-        self.lock_end(state, id, "broken").await
+        let failed = |source| ReleaseLockError::Store {
+            state: state.clone(),
+            source,
+        };
+        let cleared = self.db.write_one(CLEAR, clear_args(state, id)).await;
+        if !cleared.map_err(|err| failed(err.into()))?.is_empty() {
+            return Ok(Released::Now);
+        }
+        let (state, id) = (state.clone(), id.to_owned());
+        let deed = self
+            .db
+            .write(move |tx| Box::pin(async move { Ok(tx.lock_end(&state, &id).await) }));
+        deed.await.map_err(failed)?
     }
 
     /// Ends all locks of a run that is known to be gone.
@@ -159,29 +173,12 @@ impl Store {
         let mut tx = self.db.begin_write().await?;
         for row in tx.fetch_all(HELD, &[run.into()]).await? {
             let state = StateName::new(row.text(0)?, row.text(1)?);
-            if tx.lock_clear(&state, row.text(2)?, "run gone").await? {
+            if tx.lock_clear(&state, row.text(2)?).await? {
                 released.push((state, read_lock_info(row.text(3)?)?));
             }
         }
         tx.commit().await?;
         Ok(released)
-    }
-
-    async fn lock_end(
-        &self,
-        state: &StateName,
-        id: &str,
-        how: &'static str,
-    ) -> Result<Released, ReleaseLockError> {
-        let failed = |source| ReleaseLockError::Store {
-            state: state.clone(),
-            source,
-        };
-        let (state, id) = (state.clone(), id.to_owned());
-        let deed = self
-            .db
-            .write(move |tx| Box::pin(async move { Ok(tx.lock_end(&state, &id, how).await) }));
-        deed.await.map_err(failed)?
     }
 }
 
@@ -197,6 +194,11 @@ impl Tx {
             source,
         };
         let failed_db = |err: DbError| failed(err.into());
+        let taken = self.lock_take(state, want).await;
+        if let Some(epoch) = taken.map_err(failed)? {
+            return Ok(epoch);
+        }
+        // Why not is asked when nobody else can change the answer, and after another try.
         self.state_hold(state).await.map_err(failed_db)?;
         let taken = self.lock_take(state, want).await;
         if let Some(epoch) = taken.map_err(failed)? {
@@ -214,7 +216,7 @@ impl Tx {
             now = self.state_get(state).await.map_err(failed)?;
         }
         let now = now.ok_or_else(|| failed(StoreError::Interrupted))?;
-        let ended = self.lock_has_ended(now.id, &info.id).await;
+        let ended = self.lock_was_taken(now.id, &info.id).await;
         let ended = ended.map_err(failed_db)?;
         let state = state.clone();
         if now.runs_only && want.outsider {
@@ -248,20 +250,20 @@ impl Tx {
         &mut self,
         state: &StateName,
         id: &str,
-        how: &str,
     ) -> Result<Released, ReleaseLockError> {
         let failed = |source| ReleaseLockError::Store {
             state: state.clone(),
             source,
         };
         let failed_db = |err: DbError| failed(err.into());
-        if self.lock_clear(state, id, how).await.map_err(failed_db)? {
+        self.state_hold(state).await.map_err(failed_db)?;
+        if self.lock_clear(state, id).await.map_err(failed_db)? {
             return Ok(Released::Now);
         }
         let Some(row) = self.state_get(state).await.map_err(failed)? else {
             return Ok(Released::Before);
         };
-        let ended = self.lock_has_ended(row.id, id).await.map_err(failed_db)?;
+        let ended = self.lock_was_taken(row.id, id).await.map_err(failed_db)?;
         match row.lock {
             Some(holder) if !ended => Err(ReleaseLockError::Held {
                 state: state.clone(),
@@ -271,6 +273,7 @@ impl Tx {
         }
     }
 
+    /// Takes the lock if it is free, and remembers that it was taken: the same id never takes it again.
     async fn lock_take(
         &mut self,
         state: &StateName,
@@ -283,69 +286,61 @@ impl Tx {
                 AND ($7 = 1 OR head IS NOT DISTINCT FROM $8) \
                 AND (runs_only = 0 OR $9 = 0) \
                 AND NOT EXISTS \
-                    (SELECT 1 FROM lock_ended AS e WHERE e.state = state.id AND e.lock_id = $3) \
-            RETURNING lock_epoch";
+                    (SELECT 1 FROM lock_taken AS t WHERE t.state = state.id AND t.lock_id = $3) \
+            RETURNING id, lock_epoch";
+        // An id that was taken and given back while this waited for the row is an error here, which undoes all of it.
+        const REMEMBER: &str =
+            "INSERT INTO lock_taken (state, epoch, lock_id, at) VALUES ($1, $2, $3, $4)";
+        const FORGET: &str = "DELETE FROM lock_taken WHERE state = $1 AND epoch <= $2";
         let (any, head) = match want.expected {
             ExpectedHead::Any => (true, None),
             ExpectedHead::Exactly(head) => (false, head),
         };
         let [project, name] = name_args(state);
+        let (id, now): (Value, Value) = (want.info.id.as_str().into(), Timestamp::now().into());
         let args = [
             project,
             name,
-            want.info.id.as_str().into(),
+            id.clone(),
             want.info.to_json().into(),
             want.run.into(),
-            Timestamp::now().into(),
+            now.clone(),
             any.into(),
             Value::Int(head),
             want.outsider.into(),
         ];
-        let row = self.fetch_optional(TAKE, &args).await?;
-        Ok(row.map(|row| row.int(0)).transpose()?.map(LockEpoch))
-    }
-
-    /// Ends the lock if this id holds it, and remembers that it ended.
-    async fn lock_clear(
-        &mut self,
-        state: &StateName,
-        id: &str,
-        how: &str,
-    ) -> Result<bool, DbError> {
-        const CLEAR: &str = "UPDATE state \
-            SET lock_id = NULL, lock_info = NULL, lock_run = NULL, lock_since = NULL \
-            WHERE project = $1 AND name = $2 AND lock_id = $3 RETURNING id, lock_epoch";
-        const REMEMBER: &str = "INSERT INTO lock_ended (state, epoch, lock_id, how, at) \
-            VALUES ($1, $2, $3, $4, $5)";
-        const FORGET: &str = "DELETE FROM lock_ended WHERE state = $1 AND epoch <= $2";
-        let [project, name] = name_args(state);
-        let args = [project, name, id.into()];
-        let Some(row) = self.fetch_optional(CLEAR, &args).await? else {
-            return Ok(false);
+        let Some(row) = self.fetch_optional(TAKE, &args).await? else {
+            return Ok(None);
         };
         let (state, epoch) = (row.int(0)?, row.int(1)?);
-        let args = [
-            state.into(),
-            epoch.into(),
-            id.into(),
-            how.into(),
-            Timestamp::now().into(),
-        ];
-        self.execute(REMEMBER, &args).await?;
+        self.execute(REMEMBER, &[state.into(), epoch.into(), id, now])
+            .await?;
         if epoch % FORGOTTEN_TOGETHER == 0 {
             let args = [state.into(), (epoch - REMEMBERED).into()];
             self.execute(FORGET, &args).await?;
         }
-        Ok(true)
+        Ok(Some(LockEpoch(epoch)))
     }
 
-    pub(crate) async fn lock_has_ended(&mut self, state: i64, id: &str) -> Result<bool, DbError> {
-        const ENDED: &str = "SELECT 1 FROM lock_ended WHERE state = $1 AND lock_id = $2";
+    /// Ends the lock if this id holds it.
+    async fn lock_clear(&mut self, state: &StateName, id: &str) -> Result<bool, DbError> {
+        let cleared = self.fetch_optional(CLEAR, &clear_args(state, id)).await?;
+        Ok(cleared.is_some())
+    }
+
+    /// Whether this id holds the lock, or did lately.
+    pub(crate) async fn lock_was_taken(&mut self, state: i64, id: &str) -> Result<bool, DbError> {
+        const TAKEN: &str = "SELECT 1 FROM lock_taken WHERE state = $1 AND lock_id = $2";
         Ok(self
-            .fetch_optional(ENDED, &[state.into(), id.into()])
+            .fetch_optional(TAKEN, &[state.into(), id.into()])
             .await?
             .is_some())
     }
+}
+
+fn clear_args(state: &StateName, id: &str) -> [Value; 3] {
+    let [project, name] = name_args(state);
+    [project, name, id.into()]
 }
 
 fn or_none(version: Option<i64>) -> String {

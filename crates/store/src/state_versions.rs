@@ -16,7 +16,7 @@ use crate::keys::{Keys, Scope};
 use crate::sealing::{KeyedDigester, UnsealError};
 use crate::segments::Place;
 use crate::segments::frame::Digest;
-use crate::states::{name_args, read_time};
+use crate::states::{name_args, read_time, state_columns};
 use crate::{Store, StoreError};
 
 mod adopt;
@@ -47,13 +47,19 @@ pub(crate) struct Stored {
     pub(crate) depth: i64,
 }
 
+macro_rules! version_columns {
+    () => {
+        "s.project, s.name, v.version, v.serial, v.lineage, v.content, v.size, v.parent, \
+         v.contents, v.mark, v.run, v.created_at, v.blob, v.blob_digest, v.actor, v.base, v.depth"
+    };
+}
+
 macro_rules! version_sql {
     ($rest:literal) => {
         concat!(
-            "SELECT s.project, s.name, v.version, v.serial, v.lineage, v.content, v.size, \
-             v.parent, v.contents, v.mark, v.run, v.created_at, v.blob, v.blob_digest, \
-             v.actor, v.base, v.depth \
-             FROM state AS s JOIN state_version AS v ON v.state = s.id ",
+            "SELECT ",
+            version_columns!(),
+            " FROM state AS s JOIN state_version AS v ON v.state = s.id ",
             $rest
         )
     };
@@ -62,6 +68,16 @@ macro_rules! version_sql {
 const HEAD: &str = version_sql!("WHERE s.project = $1 AND s.name = $2 AND v.version = s.head");
 const ONE: &str = version_sql!("WHERE s.project = $1 AND s.name = $2 AND v.version = $3");
 const ALL: &str = version_sql!("WHERE s.project = $1 AND s.name = $2 ORDER BY v.version");
+
+/// A state and, if it has one, its head.
+const STATE_AND_HEAD: &str = concat!(
+    "SELECT ",
+    state_columns!(),
+    ", ",
+    version_columns!(),
+    " FROM state AS s LEFT JOIN state_version AS v ON v.state = s.id AND v.version = s.head \
+      WHERE s.project = $1 AND s.name = $2"
+);
 
 /// A version and all that it builds on, newest first.
 const CHAIN: &str = concat!(

@@ -45,17 +45,22 @@ pub enum DeleteStateError {
     },
 }
 
+/// What `StateRow::read` wants of the table `s`.
+macro_rules! state_columns {
+    () => {
+        "s.id, s.project, s.name, s.head, s.lock_info, s.lock_run, s.lock_since, s.lock_epoch, \
+         s.deleted_at, s.runs_only"
+    };
+}
+pub(crate) use state_columns;
+
 macro_rules! state_sql {
     ($rest:literal) => {
-        concat!(
-            "SELECT id, project, name, head, lock_info, lock_run, lock_since, lock_epoch, \
-             deleted_at, runs_only FROM state ",
-            $rest
-        )
+        concat!("SELECT ", state_columns!(), " FROM state AS s ", $rest)
     };
 }
 
-const BY_NAME: &str = state_sql!("WHERE project = $1 AND name = $2");
+const BY_NAME: &str = state_sql!("WHERE s.project = $1 AND s.name = $2");
 
 const INSERT: &str = "INSERT INTO state (project, name, created_at) VALUES ($1, $2, $3) \
     ON CONFLICT (project, name) DO NOTHING";
@@ -78,7 +83,7 @@ impl Store {
     pub async fn state_list(&self) -> Result<Vec<StateRow>, StoreError> {
         let rows = self
             .db
-            .fetch_all(state_sql!("ORDER BY project, name"), &[])
+            .fetch_all(state_sql!("ORDER BY s.project, s.name"), &[])
             .await?;
         rows.iter().map(StateRow::read).collect()
     }
@@ -211,6 +216,9 @@ impl Tx {
 }
 
 impl StateRow {
+    /// How many columns of a row it takes.
+    pub(crate) const COLUMNS: usize = 10;
+
     pub(crate) fn read(row: &Row) -> Result<Self, StoreError> {
         let lock_epoch = LockEpoch(row.int(7)?);
         let lock = match row.opt_text(4)? {

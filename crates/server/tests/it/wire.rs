@@ -103,7 +103,10 @@ async fn a_writer_whose_lock_was_broken_is_fenced() {
     let home = Home::new().await;
     let (first, second) = (home.apply(7).await, home.apply(8).await);
     assert_eq!(first.ask("LOCK /state", LOCK_A).await, "200");
-    home.store.lock_break(&network(), "a").await.unwrap();
+    home.store
+        .lock_break_recorded(&network(), Some("a"), "me@here", None)
+        .await
+        .unwrap();
     assert_eq!(second.ask("LOCK /state", LOCK_B).await, "200");
     assert_eq!(second.ask("POST /state?ID=b", &state(1)).await, "200");
     assert_eq!(second.ask("UNLOCK /state", LOCK_B).await, "200");

@@ -1,6 +1,12 @@
 //! The database by itself: opening, racing, refusing.
 
+use model::lock::LockEpoch;
+use model::state::ExpectedHead;
+use rusqlite::Connection;
+
 use super::*;
+use crate::testing::{lock_info, network};
+use crate::{AcquireLockError, BlobsAt, Keyring, Released, Store, TablesAt};
 
 async fn open(home: &Path) -> Db {
     Db::open_sqlite(&home.join("terrane.db"), Use::Brief)
@@ -151,4 +157,42 @@ async fn a_newer_layout_is_left_alone() {
             set_up::MIGRATIONS.len()
         )
     );
+}
+
+#[tokio::test]
+async fn locks_of_an_older_layout_are_held_and_remembered_as_before() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("terrane.db");
+    let older = Connection::open(&file).unwrap();
+    for deed in &set_up::MIGRATIONS[..13] {
+        older.execute_batch(deed).unwrap();
+    }
+    let holder = r#"{"ID":"held","Operation":"","Info":"","Who":"me@here","Version":"","Created":"","Path":""}"#;
+    older
+        .execute_batch(&format!(
+            "INSERT INTO state (project, name, created_at, lock_id, lock_info, lock_since, lock_epoch) \
+                 VALUES ('p', 'network', 1, 'held', '{holder}', 1, 2); \
+             INSERT INTO lock_ended (state, epoch, lock_id, how, at) VALUES (1, 1, 'ended', 'released', 1); \
+             PRAGMA user_version = 13"
+        ))
+        .unwrap();
+    drop(older);
+
+    let keyring = Keyring::open_or_create(&dir.path().join("master.key")).unwrap();
+    let (tables, blobs) = (TablesAt::File(&file), BlobsAt::Directory(dir.path()));
+    let store = Store::open_with(tables, blobs, keyring, Use::Brief).await;
+    let (store, state) = (store.unwrap(), network());
+    let info = lock_info("held");
+    let again = store.lock_acquire(&state, &info, None, ExpectedHead::Any);
+    assert_eq!(again.await.unwrap(), LockEpoch(2));
+    let now = store.lock_release(&state, "held").await.unwrap();
+    assert_eq!(now, Released::Now);
+    for late in ["held", "ended"] {
+        let before = store.lock_release(&state, late).await.unwrap();
+        assert_eq!(before, Released::Before, "{late}");
+        let info = lock_info(late);
+        let lock = store.lock_acquire(&state, &info, None, ExpectedHead::Any);
+        let refused = lock.await.unwrap_err();
+        assert!(matches!(refused, AcquireLockError::Ended { .. }), "{late}");
+    }
 }

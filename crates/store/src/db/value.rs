@@ -17,6 +17,12 @@ pub(crate) enum Value {
 pub(crate) struct Row(Vec<Value>);
 
 impl Row {
+    /// The first columns, and the rest, each counted from zero.
+    pub(crate) fn split_at(mut self, column: usize) -> (Self, Self) {
+        let rest = self.0.split_off(column.min(self.0.len()));
+        (self, Self(rest))
+    }
+
     pub(crate) fn int(&self, column: usize) -> Result<i64, DbError> {
         self.opt_int(column)?.ok_or(DbError::Column {
             column,

@@ -31,7 +31,7 @@ impl Store {
             return Ok(None);
         };
         if id.is_some_and(|id| id != holder.info.id) {
-            let ended = tx.lock_has_ended(row.id, id.unwrap_or_default()).await;
+            let ended = tx.lock_was_taken(row.id, id.unwrap_or_default()).await;
             if ended.map_err(failed_db)? {
                 return Ok(None);
             }
@@ -40,7 +40,7 @@ impl Store {
                 holder: Box::new(holder),
             });
         }
-        let cleared = tx.lock_clear(state, &holder.info.id, "broken").await;
+        let cleared = tx.lock_clear(state, &holder.info.id).await;
         if !cleared.map_err(failed_db)? {
             return Err(failed(StoreError::Interrupted));
         }

@@ -147,7 +147,7 @@ async fn the_locks_of_a_dead_run_end_together() {
 }
 
 #[tokio::test]
-async fn only_the_last_ended_locks_are_remembered() {
+async fn only_the_last_locks_are_remembered() {
     let home = TestHome::new();
     let store = home.open().await;
     for number in 0..REMEMBERED + FORGOTTEN_TOGETHER {
@@ -160,7 +160,7 @@ async fn only_the_last_ended_locks_are_remembered() {
     }
     let rows = store
         .db
-        .fetch_all("SELECT lock_id FROM lock_ended ORDER BY epoch", &[])
+        .fetch_all("SELECT lock_id FROM lock_taken ORDER BY epoch", &[])
         .await;
     let rows = rows.unwrap();
     assert_eq!((rows.len(), rows[0].text(0).unwrap()), (64, "lock-16"));

@@ -17,7 +17,7 @@ use model::state::{
 
 use super::blob::{self, Base, NewBlob, may_build_on};
 use super::by_hand::Record;
-use super::{HEAD, Stored, unknown};
+use super::{HEAD, STATE_AND_HEAD, Stored, unknown};
 use crate::blobs::{Blobs, Staged};
 use crate::break_glass::NewBreakGlass;
 use crate::db::{Row, Tx};
@@ -288,12 +288,18 @@ impl Store {
     /// A look without a transaction; the statement that moves the head checks what rests on it.
     async fn look(&self, write: &Write) -> Result<Moment, StoreError> {
         self.check_current(&write.state)?;
-        let row = self.state_ensure(&write.state).await?;
-        let head = self
-            .db
-            .fetch_optional(HEAD, &name_args(&write.state))
-            .await?;
-        let head = head.as_ref().map(Stored::read).transpose()?;
+        let args = name_args(&write.state);
+        let found = self.db.fetch_optional(STATE_AND_HEAD, &args).await?;
+        let (row, head) = match found {
+            Some(row) => {
+                let (state, head) = row.split_at(StateRow::COLUMNS);
+                let state = StateRow::read(&state)?;
+                let head = state.head.map(|_| Stored::read(&head)).transpose()?;
+                (state, head)
+            }
+            // A state that is new here has no head.
+            None => (self.state_ensure(&write.state).await?, None),
+        };
         // The head is the newest there ever was, unless the state was deleted.
         let (last, used) = if let Some(head) = &head {
             (head.version.version, BTreeMap::new())
@@ -322,7 +328,7 @@ impl Tx {
         let (last, used) = read_past(&past)?;
         let holder = row.lock.as_ref().map(|lock| &lock.info.id);
         let lock_ended = match &write.writer.lock_id {
-            Some(id) if holder != Some(id) => self.lock_has_ended(row.id, id).await?,
+            Some(id) if holder != Some(id) => self.lock_was_taken(row.id, id).await?,
             _ => false,
         };
         Ok(Moment {

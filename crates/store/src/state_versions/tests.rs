@@ -279,7 +279,10 @@ async fn writes_are_fenced() {
     assert_eq!(push(&store, &holding("a"), body(1)).await, "version 1");
     let locked = "the state is locked by lock `a`, and this write does not carry it";
     assert_eq!(push(&store, &Writer::default(), body(2)).await, locked);
-    store.lock_break(&network(), "a").await.unwrap();
+    store
+        .lock_break_recorded(&network(), Some("a"), "me@here", None)
+        .await
+        .unwrap();
     lock(&store, &lock_info("b"), None).await;
     let lost = "the write carries lock `a`, which is not held any more";
     assert_eq!(push(&store, &holding("a"), body(2)).await, lost);
@@ -308,7 +311,10 @@ async fn a_lock_lost_while_the_file_was_written_is_lost() {
     drop(tx);
     let version = seen.next(&write, &facts, "digest", None);
     let ready = store.encode(write, seen, version).await.unwrap();
-    store.lock_break(&network(), "a").await.unwrap();
+    store
+        .lock_break_recorded(&network(), Some("a"), "me@here", None)
+        .await
+        .unwrap();
     assert!(!store.commit(&Arc::new(ready)).await.unwrap());
     // The same id again is another lock: it was ended, so it cannot come back.
     assert!(store.state_head(&network()).await.unwrap().is_none());
