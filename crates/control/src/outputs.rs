@@ -50,15 +50,12 @@ pub async fn of_state(
         state: state.to_owned(),
         source,
     };
-    let head = control.store.state_head(&control.state_name(state)).await;
-    let Some(head) = head
-        .map_err(wrong)?
-        .filter(|head| head.is_copy() != is_ours)
-    else {
-        return Ok(BTreeMap::new());
-    };
-    let body = control.store.state_version_read(&head).await;
-    of_body(state, &body.map_err(wrong)?)
+    let name = control.state_name(state);
+    let head = control.store.state_head_bytes(&name).await;
+    match head.map_err(wrong)? {
+        Some((head, body)) if head.is_copy() != is_ours => of_body(state, &body),
+        _ => Ok(BTreeMap::new()),
+    }
 }
 
 /// So many versions back, at most: a destroy writes one every few seconds.

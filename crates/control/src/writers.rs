@@ -92,6 +92,9 @@ pub async fn identify(
     let closed = targets(project, stacks).filter(|target| !target.is_open());
     let names = closed.flat_map(|target| &target.writers);
     let names: BTreeSet<&String> = names.collect();
+    if names.is_empty() {
+        return who;
+    }
     let mut tokens = Tokens {
         env,
         oidc: shared_oidc(),

@@ -62,6 +62,7 @@ pub use rebuild::Rebuilt;
 pub use recover::{Recovered, Standing, recover};
 pub use refusals::{Decider, Decision, NewRefusal, Refusal};
 pub use retention::RemovedVersion;
+use runs::KnownRuns;
 pub use runs::Settled;
 pub use sealing::{KeyedDigester, UnsealError};
 pub use state_index::{Appearance, LastChange, VersionSummary};
@@ -97,6 +98,7 @@ pub struct Store {
     pub(crate) behind: Arc<BTreeMap<StateName, Behind>>,
     /// The database, where it is a file.
     file: Option<PathBuf>,
+    pub(crate) known_runs: Arc<KnownRuns>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -312,6 +314,7 @@ impl Store {
             large: Arc::new(Semaphore::new(LARGE_AT_ONCE)),
             how,
             file,
+            known_runs: Arc::default(),
         })
     }
 

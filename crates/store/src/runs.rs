@@ -11,6 +11,18 @@ use crate::change_sets::{ChangeSetError, expect_row, from_json, timestamp, to_js
 use crate::db::{Row, Tx};
 use crate::{Store, change_sets};
 
+mod known;
+
+pub(crate) use known::KnownRuns;
+
+/// A change of a run, in SQL: counted by the change sets' own order.
+macro_rules! next_revision {
+    () => {
+        "revision = (SELECT MAX(other.revision) + 1 FROM run AS other \
+         WHERE other.change_set = run.change_set)"
+    };
+}
+
 /// How a stack last ended well.
 #[derive(Clone, Debug)]
 pub struct Settled {
@@ -23,37 +35,6 @@ pub struct Settled {
 }
 
 impl Store {
-    /// Those that changed after a revision, and the newest revision: what a watcher has to read again.
-    /// Revisions follow the order of commits, which moments do not.
-    pub async fn run_list_after(
-        &self,
-        set: ChangeSetId,
-        revision: i64,
-    ) -> Result<(Vec<Run>, i64), ChangeSetError> {
-        let rows = self
-            .db
-            .fetch_all(
-                "SELECT id, change_set, stack, state, upstreams, settled, stages, revision FROM run
-                 WHERE change_set = $1 AND revision > $2 ORDER BY id",
-                &[set.into(), revision.into()],
-            )
-            .await?;
-        let mut newest = revision;
-        for row in &rows {
-            newest = newest.max(row.int(7)?);
-        }
-        Ok((rows.iter().map(read).collect::<Result<_, _>>()?, newest))
-    }
-
-    pub async fn run_list(&self, set: ChangeSetId) -> Result<Vec<Run>, ChangeSetError> {
-        self.db
-            .fetch_all(SELECT_OF_SET, &[set.into()])
-            .await?
-            .iter()
-            .map(read)
-            .collect()
-    }
-
     pub async fn run_get(&self, id: RunId) -> Result<Option<Run>, ChangeSetError> {
         let row = self
             .db
@@ -267,9 +248,11 @@ pub(crate) async fn record(
     )
     .await?;
     tx.execute(
-        "UPDATE run SET state = $2, updated_at = $3, revision =
-         (SELECT MAX(other.revision) + 1 FROM run AS other WHERE other.change_set = run.change_set)
-         WHERE id = $1",
+        concat!(
+            "UPDATE run SET state = $2, updated_at = $3, ",
+            next_revision!(),
+            " WHERE id = $1"
+        ),
         &[id.into(), to_json(&run.state, "a run")?.into(), at.into()],
     )
     .await?;
@@ -372,7 +355,11 @@ pub(crate) async fn look_again_at_settled(
         .await?;
     if moved.is_some() {
         tx.execute(
-            "UPDATE run SET settled = 0 WHERE change_set = $1",
+            concat!(
+                "UPDATE run SET settled = 0, ",
+                next_revision!(),
+                " WHERE change_set = $1"
+            ),
             &[set.id.into()],
         )
         .await?;
@@ -425,8 +412,11 @@ pub(crate) async fn insert(
 /// What a run is about, as the project says now.
 pub(crate) async fn renew(tx: &mut Tx, id: RunId, spec: &RunSpec) -> Result<(), ChangeSetError> {
     tx.execute(
-        "UPDATE run SET spec = $2, upstreams = $3, settled = 0, state_name = $4, stages = $5
-         WHERE id = $1",
+        concat!(
+            "UPDATE run SET spec = $2, upstreams = $3, settled = 0, state_name = $4, stages = $5, ",
+            next_revision!(),
+            " WHERE id = $1"
+        ),
         &[
             id.into(),
             to_json(spec, "a run")?.into(),

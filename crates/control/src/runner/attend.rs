@@ -2,6 +2,8 @@
 //! since it may be talked to. Killing it harms nothing: it holds no lane and no lock, and its endpoint
 //! refuses both lock and write.
 
+use std::sync::OnceLock;
+
 use drivers::engine::EngineCall;
 use drivers::process::Exit;
 use model::exec::Exec;
@@ -78,6 +80,7 @@ pub async fn attend(
         carried: Mutex::new(None),
         place: Mutex::new(None),
         fence: Mutex::new(None),
+        engine_note: OnceLock::new(),
         holds_lanes: false,
         auto_approve: false,
         goes_on: false,

@@ -25,6 +25,7 @@ const START: Timestamp = Timestamp::UNIX_EPOCH;
 /// Everything a test knows besides the store.
 struct World {
     store: Store,
+    onlooker: Store,
     dice: Dice,
     now: Timestamp,
     sets: Vec<ChangeSetId>,
@@ -494,6 +495,18 @@ impl World {
             }
             self.replay(*id).await;
         }
+        self.look_on().await;
+    }
+
+    /// Another process, which reads only what moved since it looked last, sees what is stored.
+    async fn look_on(&self) {
+        let Some(newest) = self.sets.last() else {
+            return;
+        };
+        for run in self.onlooker.run_list(*newest).await.unwrap() {
+            let stored = self.store.run_get(run.id).await.unwrap();
+            assert_eq!(Some(run), stored);
+        }
     }
 
     async fn lanes_of(&self, set: ChangeSetId) -> Vec<String> {
@@ -581,9 +594,9 @@ impl World {
 #[tokio::test]
 async fn whatever_happens_the_promises_hold() {
     let home = TestHome::new();
-    let store = home.open().await;
     let mut world = World {
-        store,
+        store: home.open().await,
+        onlooker: home.open().await,
         dice: Dice::new(seed()),
         now: START + SignedDuration::from_hours(1),
         sets: Vec::new(),
@@ -612,6 +625,7 @@ async fn who_lost_its_lanes_records_nothing_even_if_they_are_held_again() {
     let home = TestHome::new();
     let store = home.open().await;
     let mut world = World {
+        onlooker: home.open().await,
         store: store.clone(),
         dice: Dice::new(seed()),
         now: START,

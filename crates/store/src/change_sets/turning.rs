@@ -48,7 +48,7 @@ impl Store {
         }
         let set = get(&mut tx, id).await?;
         let holds = holds::active(&mut tx, &set.request.project, now).await?;
-        let runs = runs::list(&mut tx, id).await?;
+        let runs = self.run_list_in(&mut tx, id).await?;
         let approvals = approvals::list(&mut tx, &set, &runs).await?;
         let mut table = Table {
             runs,
