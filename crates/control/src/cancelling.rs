@@ -4,7 +4,6 @@
 //! Not here: what an interrupt does to a change set (`model::changeset`), the question before a kill (`cli`).
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::io;
 
 use model::break_glass::Act;
@@ -258,12 +257,9 @@ async fn note(control: &Control, id: RunId, wish: &Wish, kill: bool) -> Result<(
     }
 }
 
-/// The engine at work, as its runner noted it. The note goes when the engine does; a lock that nobody holds
-/// says that a note was left behind by a crash.
+/// The engine at work, as its runner noted it. A lock that nobody holds says that the note was left behind by a crash.
 fn engine(control: &Control, run: RunId) -> Option<u32> {
-    let text = fs::read_to_string(control.home.engine_pid(run)).ok()?;
-    let pid = text.trim().parse().ok()?;
-    RunLock::is_held(&control.home, run).then_some(pid)
+    RunLock::signed(&control.home, run)?.engine
 }
 
 fn check_here(

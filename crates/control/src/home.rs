@@ -227,11 +227,6 @@ impl Home {
         self.run_dir(run).join("hook.raw")
     }
 
-    /// The engine at work, for those who must end it without its runner; empty between two of them.
-    pub(crate) fn engine_pid(&self, run: RunId) -> PathBuf {
-        self.run_dir(run).join("engine.pid")
-    }
-
     /// What the engine writes to standard error, in whatever stage, without secrets.
     pub fn engine_complaints(&self, run: RunId) -> PathBuf {
         self.run_dir(run).join(COMPLAINTS)
@@ -281,6 +276,11 @@ impl Home {
 
     pub fn run_dir(&self, run: RunId) -> PathBuf {
         self.runs().join(run.to_string())
+    }
+
+    /// What looks at runs' locks and claims of them pass, one at a time.
+    pub(crate) fn run_gate(&self) -> PathBuf {
+        self.work.join("runs.gate")
     }
 
     pub(crate) fn runs(&self) -> PathBuf {

@@ -11,9 +11,7 @@ use std::fs::{self, File};
 use std::future::Future;
 use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
-use std::os::unix::fs::FileExt as _;
 use std::pin::Pin;
-use std::sync::OnceLock;
 
 use model::changeset::ChangeSet;
 use model::context::When;
@@ -66,7 +64,6 @@ pub(crate) use logs::{earlier_attempts, finish_lost as finish_lost_logs, hidden_
 pub(crate) use places::forget as forget_places;
 pub(crate) use plan::{file_path as plan_file, view_path as plan_view};
 pub use usage::{USAGE_FILE, note_usage};
-use workspace::open_private;
 pub(crate) use workspace::{sweep_lost, write_override, write_private};
 
 /// Brings up a run's state endpoint; given by `cli`, which knows `server`.
@@ -94,8 +91,6 @@ pub(crate) struct Job<'a> {
     carried: Mutex<Option<Carried>>,
     /// While its engines are at work.
     place: Mutex<Option<Place>>,
-    /// Opened once for all engines of the run; none if that failed.
-    engine_note: OnceLock<Option<File>>,
     /// The hold of its lanes under which its present stage began.
     fence: Mutex<Option<Fence>>,
     /// Its change set holds its lanes: nobody else applies this stack meanwhile.
@@ -177,12 +172,7 @@ impl Job<'_> {
 
     /// Who wants to end an engine without us finds it by its number; without a note nobody can, and that is all.
     fn note_engine(&self, pid: Option<u32>) {
-        let open = || open_private(&self.control.home.engine_pid(self.run)).ok();
-        if let Some(note) = self.engine_note.get_or_init(open) {
-            // As wide as any number: one takes the place of another.
-            let pid = pid.map_or_else(String::new, |pid| pid.to_string());
-            drop(note.write_all_at(format!("{pid:<10}\n").as_bytes(), 0));
-        }
+        drop(self.lock.note_engine(pid));
     }
 
     /// Something its asker should hear of, although nothing fails: a line beside the run's logs.
@@ -361,7 +351,7 @@ async fn carry_out(
         lock,
     } = claimed;
     interrupts.lock().await.begin(&control.store, run);
-    RunLock::sign(lock.file(), std::process::id())
+    lock.sign(std::process::id())
         .map_err(|source| RunnerError::Sign { run, source })?;
     let brief = control.store.run_brief(run).await;
     let (set, spec) = brief.map_err(|source| RunnerError::Read { run, source })?;
@@ -377,7 +367,6 @@ async fn carry_out(
         carried: Mutex::new(None),
         place: Mutex::new(None),
         fence: Mutex::new(None),
-        engine_note: OnceLock::new(),
         holds_lanes: set.status.holds_lanes(),
         auto_approve: set.request.auto_approve,
         goes_on: set.status.holds_lanes()

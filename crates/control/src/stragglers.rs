@@ -36,11 +36,9 @@ pub fn in_the_way(control: &Control, set: &ChangeSet, runs: &[Run]) -> BTreeMap<
 /// Those that hold a run's lock although neither its runner nor its engine does any more.
 fn of_run(home: &Home, run: RunId) -> Option<String> {
     // One that has only just begun has not signed yet.
-    let runner = RunLock::holder(home, run)?;
-    let engine = fs::read_to_string(home.engine_pid(run)).ok();
-    let engine = engine.and_then(|pid| pid.trim().parse().ok());
+    let signed = RunLock::signed(home, run)?;
     let lock = RunLock::path(home, run);
-    let mut own = [Some(runner), engine].into_iter().flatten();
+    let mut own = [Some(signed.runner?), signed.engine].into_iter().flatten();
     if own.any(|pid| process::has_open(pid, &lock)) {
         return None;
     }

@@ -246,7 +246,7 @@ pub fn interrupt_runners(
 ) -> io::Result<()> {
     for run in runs.iter().filter(|run| run.state.is_running()) {
         if !asked.contains(&run.id)
-            && let Some(pid) = RunLock::holder(&control.home, run.id)
+            && let Some(pid) = RunLock::signed(&control.home, run.id).and_then(|who| who.runner)
         {
             process::interrupt(pid)?;
             asked.insert(run.id);

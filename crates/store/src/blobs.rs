@@ -18,9 +18,11 @@ use crate::segments::frame::Frame;
 use crate::segments::{DIR, Place};
 use crate::{Store, StoreError, blocking};
 
+mod announced;
 mod disk;
 mod names;
 
+pub(crate) use announced::Announced;
 pub(crate) use disk::{Disk, make_dir};
 pub use names::encode as file_name;
 pub(crate) use names::{state_dir, state_of_dir};
@@ -131,8 +133,7 @@ impl Store {
                 .await
             }
             Blobs::Bucket(bucket) => {
-                let object = format!("{DIR}/{}", uuid::Uuid::new_v4().simple());
-                self.blob_intend(&object).await?;
+                let object = self.blob_announced().await?;
                 let bucket = bucket.clone();
                 blocking(move || bucket.put_frames(&object, &frames)).await
             }

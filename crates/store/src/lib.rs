@@ -72,7 +72,7 @@ pub use sweeping::Swept;
 pub use tokens::{NewToken, StoredToken, TokenError};
 pub use verify::{Damage, Verified};
 
-use blobs::{Blobs, Disk};
+use blobs::{Announced, Blobs, Disk};
 use bucket::Bucket;
 use db::Db;
 use keys::Keys;
@@ -99,6 +99,7 @@ pub struct Store {
     /// The database, where it is a file.
     file: Option<PathBuf>,
     pub(crate) known_runs: Arc<KnownRuns>,
+    pub(crate) announced: Arc<Announced>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -315,6 +316,7 @@ impl Store {
             how,
             file,
             known_runs: Arc::default(),
+            announced: Arc::default(),
         })
     }
 

@@ -41,6 +41,17 @@ impl Moto {
         self.call("ssm", "AmazonSSM.PutParameter", &body);
     }
 
+    /// A table as engines lock states in.
+    pub fn put_lock_table(&self, name: &str) {
+        let body = format!(
+            "{{\"TableName\":{},\"BillingMode\":\"PAY_PER_REQUEST\",\
+             \"AttributeDefinitions\":[{{\"AttributeName\":\"LockID\",\"AttributeType\":\"S\"}}],\
+             \"KeySchema\":[{{\"AttributeName\":\"LockID\",\"KeyType\":\"HASH\"}}]}}",
+            quoted(name)
+        );
+        self.call("dynamodb", "DynamoDB_20120810.CreateTable", &body);
+    }
+
     fn call(&self, service: &str, operation: &str, body: &str) {
         let scope = format!("20260101/{}/{service}/aws4_request", Self::REGION);
         let text = format!(

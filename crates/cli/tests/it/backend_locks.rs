@@ -1,6 +1,6 @@
 //! Locks in backends of the engine: an engine that died leaves one there; terrane shows whose it is and takes it away.
 
-use testkit::{Azurite, Minio, engines};
+use testkit::{Azurite, Minio, Moto, engines};
 
 use crate::backends::{azurerm, s3};
 use crate::story::{Story, gated, terrane};
@@ -90,6 +90,28 @@ fn a_lock_file_in_a_bucket() {
     let minio = Minio::start();
     for (engine, _) in engines::all() {
         check(&dead(engine, &s3(&minio, &minio.bucket()), &[]));
+    }
+}
+
+/// Alone, and beside a lock file, as people have it who move from the one to the other.
+#[test]
+fn an_entry_in_a_table() {
+    let (minio, moto) = (Minio::start(), Moto::start());
+    for (engine, _) in engines::all() {
+        for (kind, lock_file) in [("alone", "false"), ("beside", "true")] {
+            let table = format!("locks-{engine}-{kind}");
+            moto.put_lock_table(&table);
+            let backend = s3(&minio, &minio.bucket())
+                .replace(
+                    "use_lockfile = true",
+                    &format!("use_lockfile = {lock_file}\n    dynamodb_table = \"{table}\""),
+                )
+                .replace(
+                    "endpoints = { ",
+                    &format!("endpoints = {{ dynamodb = \"{}\", ", moto.endpoint()),
+                );
+            check(&dead(engine, &backend, &[]));
+        }
     }
 }
 

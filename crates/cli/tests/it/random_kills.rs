@@ -1,7 +1,6 @@
 //! Whoever is killed, whenever, and again while it is being repaired: in the end everything is made, and
 //! nothing is made twice unless the engine itself was killed in the middle of it.
 
-use std::fs;
 use std::time::Duration;
 
 use testkit::{Background, Dice};
@@ -63,7 +62,7 @@ fn kill_somebody(story: &Story, apply: Background, dice: &mut Dice) -> Victim {
     };
     let pid = match victim {
         Victim::Nobody | Victim::Terminal => None,
-        Victim::Engine => RUNS.iter().rev().find_map(|run| engine(story, run)),
+        Victim::Engine => RUNS.iter().rev().find_map(|run| story.live_engine(run)),
         Victim::Runner | Victim::RunnerAndTerminal => {
             RUNS.iter().rev().find_map(|run| story.live_runner(run))
         }
@@ -82,13 +81,6 @@ fn kill_somebody(story: &Story, apply: Background, dice: &mut Dice) -> Victim {
     } else {
         Victim::Nobody
     }
-}
-
-/// The engine of a run that is under way.
-fn engine(story: &Story, run: &str) -> Option<u32> {
-    story.live_runner(run)?;
-    let note = story.data().join("runs").join(run).join("engine.pid");
-    fs::read_to_string(note).ok()?.trim().parse().ok()
 }
 
 fn finish(story: &Story, engine_died: bool, what: &str) {

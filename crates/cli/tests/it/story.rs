@@ -110,7 +110,7 @@ impl Story {
         let mut pid = None;
         self.wait_until("a signed lock", || {
             let text = fs::read_to_string(&lock).unwrap_or_default();
-            pid = text.lines().next().and_then(|line| line.parse().ok());
+            pid = signed(&text, 0);
             pid.is_some()
         });
         pid.expect("a process")
@@ -121,13 +121,19 @@ impl Story {
         let lock = data_of(self)?.join("runs").join(run).join("run.lock");
         let file = fs::File::open(&lock).ok()?;
         file.try_lock_shared().err()?;
-        fs::read_to_string(&lock).ok()?.trim().parse().ok()
+        signed(&fs::read_to_string(&lock).ok()?, 0)
+    }
+
+    /// The engine of a run that is at work now, if there is one.
+    pub(crate) fn live_engine(&self, run: &str) -> Option<u32> {
+        self.live_runner(run)?;
+        let lock = self.data().join("runs").join(run).join("run.lock");
+        signed(&fs::read_to_string(lock).ok()?, 1)
     }
 
     /// Ends the engine of a run as nobody should: with everything it has started.
     pub(crate) fn kill_engine(&self, run: &str) {
-        let note = self.data().join("runs").join(run).join("engine.pid");
-        let pid = fs::read_to_string(note).expect("an engine at work");
+        let pid = self.live_engine(run).expect("an engine at work");
         let killed = self.shell(&format!("kill -s KILL -- -{pid}"));
         let _ = killed.expect(0);
     }
@@ -137,6 +143,11 @@ impl Story {
     pub(crate) fn settle(&self) {
         self.wait_until("the end of all runners", || !is_busy(self));
     }
+}
+
+/// A number of those that stand in a run's lock: the runner's, and the engine's.
+fn signed(lock: &str, line: usize) -> Option<u32> {
+    lock.lines().nth(line)?.trim().parse().ok()
 }
 
 impl Drop for Story {

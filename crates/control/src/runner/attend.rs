@@ -2,8 +2,6 @@
 //! since it may be talked to. Killing it harms nothing: it holds no lane and no lock, and its endpoint
 //! refuses both lock and write.
 
-use std::sync::OnceLock;
-
 use drivers::engine::EngineCall;
 use drivers::process::Exit;
 use model::exec::Exec;
@@ -59,7 +57,7 @@ pub async fn attend(
     let lock = lock.ok_or(AttendError::Taken)?;
     let interrupts = Interrupts::listen().map_err(AttendError::Lock)?;
     let interrupts = Mutex::new(interrupts);
-    RunLock::sign(lock.file(), std::process::id()).map_err(AttendError::Lock)?;
+    lock.sign(std::process::id()).map_err(AttendError::Lock)?;
     let mut claim = |claimed| claimed == run;
     let begun = control
         .store
@@ -80,7 +78,6 @@ pub async fn attend(
         carried: Mutex::new(None),
         place: Mutex::new(None),
         fence: Mutex::new(None),
-        engine_note: OnceLock::new(),
         holds_lanes: false,
         auto_approve: false,
         goes_on: false,

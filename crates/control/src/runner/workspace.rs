@@ -391,15 +391,11 @@ pub(super) fn hidden_path(home: &crate::home::Home, run: RunId) -> PathBuf {
 }
 
 pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    open_private(path)?.write_all(bytes)
-}
-
-/// Empty, and for us alone.
-pub(super) fn open_private(path: &Path) -> io::Result<File> {
-    File::options()
+    let mut file = File::options()
         .create(true)
         .write(true)
         .truncate(true)
         .mode(0o600)
-        .open(path)
+        .open(path)?;
+    file.write_all(bytes)
 }

@@ -25,11 +25,11 @@ impl Dirs {
                 let Some(entries) = entries else {
                     continue;
                 };
-                for entry in entries
+                let subdirs = entries
                     .iter()
-                    .filter(|entry| entry.is_dir && is_source(&entry.name))
-                {
-                    below.push(join(&dir, &entry.name));
+                    .filter(|entry| entry.is_dir && is_source(&entry.name));
+                if !is_home(&dir, &entries) {
+                    below.extend(subdirs.map(|entry| join(&dir, &entry.name)));
                 }
                 listed.insert(dir, entries);
             }
@@ -87,6 +87,11 @@ impl Dirs {
             })
             .map(|(dir, _)| dir.as_str())
     }
+}
+
+/// A home that somebody keeps in the project holds copies of the source, and runs by the thousand.
+fn is_home(dir: &str, entries: &[Entry]) -> bool {
+    !dir.is_empty() && entries.iter().any(|entry| entry.name == "terrane.db")
 }
 
 fn is_source(name: &str) -> bool {

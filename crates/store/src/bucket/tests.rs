@@ -30,6 +30,10 @@ fn local(home: &TestHome) -> String {
 }
 
 async fn open_at(home: &TestHome, url: &str) -> Store {
+    open_for(home, url, Use::Brief).await
+}
+
+async fn open_for(home: &TestHome, url: &str, how: Use) -> Store {
     let keyring = Keyring::open_or_create(&home.path().join("config/master.key")).unwrap();
     let settings: BTreeMap<String, String> = std::env::vars().collect();
     let blobs = BlobsAt::Bucket {
@@ -38,9 +42,7 @@ async fn open_at(home: &TestHome, url: &str) -> Store {
     };
     let file = home.path().join("tables/terrane.db");
     let tables = TablesAt::File(&file);
-    Store::open_with(tables, blobs, keyring, Use::Brief)
-        .await
-        .unwrap()
+    Store::open_with(tables, blobs, keyring, how).await.unwrap()
 }
 
 async fn push(store: &Store, serial: u64) -> Result<(), AppendError> {
@@ -106,6 +108,22 @@ async fn an_upload_that_came_to_nothing_is_swept() {
     let mut tx = store.db.begin_write().await.unwrap();
     assert!(!tx.blobs_claim(&store.blobs, &staged).await.unwrap());
     drop(tx);
+    assert!(store.state_verify(None).await.unwrap().damages.is_empty());
+}
+
+#[tokio::test]
+async fn a_server_announces_many_uploads_at_once() {
+    let home = TestHome::new();
+    let store = open_for(&home, &local(&home), Use::Serving).await;
+    for serial in 1..=20 {
+        push(&store, serial).await.unwrap();
+    }
+    assert_eq!((objects(&store).await, intents(&store).await), (20, 12));
+    // A clock that jumped: what is left is taken for old. One write is refused, the next announces anew.
+    let swept = store.blobs_sweep(later()).await.unwrap();
+    assert_eq!((swept.removed, intents(&store).await), (12, 0));
+    push(&store, 21).await.unwrap_err();
+    push(&store, 21).await.unwrap();
     assert!(store.state_verify(None).await.unwrap().damages.is_empty());
 }
 

@@ -272,12 +272,14 @@ impl Store {
             ),
         };
         let (blobs, one) = (self.blobs.clone(), Arc::clone(ready));
-        let moved = self
-            .db
-            .write(move |tx| {
-                Box::pin(async move { tx.version_store(&one, &blobs, staged.as_ref()).await })
-            })
-            .await?;
+        let moved = self.db.write(move |tx| {
+            Box::pin(async move { tx.version_store(&one, &blobs, staged.as_ref()).await })
+        });
+        let moved = moved.await;
+        if let Err(StoreError::Interrupted) = moved {
+            self.announced.forget().await;
+        }
+        let moved = moved?;
         if moved && let Some(key) = self.keys.known(&Scope::State(ready.write.state.clone())) {
             let marker = blob::marker(&key, &ready.version, &ready.blob.frame.digest).ok();
             self.blobs.mark(marker.as_slice());

@@ -560,6 +560,10 @@ stack "beside" {{
 == beside/main.tf
 == .terraform/x/stack.hcl
 stack "hidden" {{}}
+== data/terrane.db
+a home
+== data/work/x/stack.hcl
+stack "copied" {{}}
 {MODULE}"#
     );
     let text = text
