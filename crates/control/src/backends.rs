@@ -343,8 +343,25 @@ pub async fn lock_of(
         .capture(&call, &seat.dir, &seat.environment, &[])
         .await?;
     let words = format!("{}\n{}", said.stderr_text(), said.stdout_text());
-    Ok(read_lock(&words).map_or(BackendLock::Free, |info| BackendLock::Held(Box::new(info))))
+    match read_lock(&words) {
+        Some(info) => Ok(BackendLock::Held(Box::new(info))),
+        None if NOT_LOCKED.iter().any(|sign| words.contains(sign)) => Ok(BackendLock::Free),
+        // Who could not be asked has not said that it is free.
+        None => seat
+            .check("ask for the lock", &said)
+            .map(|()| BackendLock::Free),
+    }
 }
+
+/// What engines say when they look for a lock that is not there: in a table, in a bucket, at a blob.
+const NOT_LOCKED: [&str; 6] = [
+    "no lock info found",
+    "unexpected end of JSON input",
+    "NoSuchKey",
+    "was empty",
+    "BlobNotFound",
+    "blob does not exist",
+];
 
 /// Takes the lock of that id away, through the engine's own `force-unlock`. Recorded, with its reason.
 #[expect(clippy::too_many_arguments, reason = "each says one thing")]

@@ -41,19 +41,23 @@ impl Moto {
         self.call("ssm", "AmazonSSM.PutParameter", &body);
     }
 
-    /// A table as engines lock states in.
-    pub fn put_lock_table(&self, name: &str) {
+    /// A table as engines lock states in, in the region that they ask.
+    pub fn put_lock_table(&self, name: &str, region: &str) {
         let body = format!(
             "{{\"TableName\":{},\"BillingMode\":\"PAY_PER_REQUEST\",\
              \"AttributeDefinitions\":[{{\"AttributeName\":\"LockID\",\"AttributeType\":\"S\"}}],\
              \"KeySchema\":[{{\"AttributeName\":\"LockID\",\"KeyType\":\"HASH\"}}]}}",
             quoted(name)
         );
-        self.call("dynamodb", "DynamoDB_20120810.CreateTable", &body);
+        self.call_in(region, "dynamodb", "DynamoDB_20120810.CreateTable", &body);
     }
 
     fn call(&self, service: &str, operation: &str, body: &str) {
-        let scope = format!("20260101/{}/{service}/aws4_request", Self::REGION);
+        self.call_in(Self::REGION, service, operation, body);
+    }
+
+    fn call_in(&self, region: &str, service: &str, operation: &str, body: &str) {
+        let scope = format!("20260101/{region}/{service}/aws4_request");
         let text = format!(
             "POST / HTTP/1.0\r\nHost: 127.0.0.1\r\nX-Amz-Target: {operation}\r\nContent-Type: application/x-amz-json-1.1\r\n\
              Authorization: AWS4-HMAC-SHA256 Credential=test/{scope}, SignedHeaders=host, Signature=none\r\n\

@@ -100,7 +100,7 @@ fn an_entry_in_a_table() {
     for (engine, _) in engines::all() {
         for (kind, lock_file) in [("alone", "false"), ("beside", "true")] {
             let table = format!("locks-{engine}-{kind}");
-            moto.put_lock_table(&table);
+            moto.put_lock_table(&table, Minio::REGION);
             let backend = s3(&minio, &minio.bucket())
                 .replace(
                     "use_lockfile = true",
