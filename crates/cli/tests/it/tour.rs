@@ -44,4 +44,6 @@ fn every_command_of_the_readme_works() {
     let test = terrane().without_env("TERRANE_HOME");
     let said = run(&test, &lines).expect(0);
     assert!(said.stdout.contains("web-production"), "{said}");
+    let key = test.root().join("user/.config/terrane/master.key");
+    assert!(!key.exists(), "a master key is left behind");
 }

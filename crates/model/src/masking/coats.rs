@@ -22,9 +22,14 @@ pub(super) fn coats(value: &str) -> Vec<String> {
     forms.push(escaped);
     for offset in 0..3 {
         let plain = base64_core(value.as_bytes(), offset);
-        if plain.len() >= SHORTEST_BASE64 {
-            forms.push(plain.replace('+', "-").replace('/', "_"));
-            forms.push(plain);
+        if plain.len() < SHORTEST_BASE64 {
+            continue;
+        }
+        // Where it ends there, the last character is known, too; `echo` adds the end of a line.
+        let ends = ["", "\n"].map(|end| base64_end(&format!("{value}{end}"), offset));
+        for form in ends.into_iter().flatten().chain([plain]) {
+            forms.push(form.replace('+', "-").replace('/', "_"));
+            forms.push(form);
         }
     }
     // A key file is logged line by line, or as one.
@@ -135,6 +140,16 @@ fn url_encoded(value: &str, kept: &[u8], lower: bool, space: &str) -> String {
         }
     }
     encoded
+}
+
+/// The end of a base64 text that ends with these bytes: with the characters that fill it up, and without.
+fn base64_end(value: &str, offset: usize) -> [String; 2] {
+    let rest = (offset + value.len()) % 3;
+    let zeros = (3 - rest) % 3;
+    let filled = format!("{value}{}", "\0".repeat(zeros));
+    let mut bare = base64_core(filled.as_bytes(), offset);
+    bare.truncate(bare.len().saturating_sub(zeros));
+    [format!("{bare}{}", "=".repeat(zeros)), bare]
 }
 
 /// The characters of a base64 text that these bytes alone decide, when `offset` bytes (modulo 3)

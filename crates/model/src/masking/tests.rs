@@ -82,16 +82,16 @@ fn a_broken_line_hides_nothing() {
 fn base64_is_found_wherever_it_begins() {
     // printf 'hunter2-hunter2', 'xhunter2-hunter2', 'user:hunter2-hunter2' | base64
     check("hunter2-hunter2", "aHVudGVyMi1odW50ZXIy", MASKED);
-    check(
-        "hunter2-hunter2",
-        "eGh1bnRlcjItaHVudGVyMg==",
-        "eG(secret)g==",
-    );
+    check("hunter2-hunter2", "eGh1bnRlcjItaHVudGVyMg==", "eG(secret)");
     check(
         "hunter2-hunter2",
         "dXNlcjpodW50ZXIyLWh1bnRlcjI=",
-        "dXNlcjp(secret)I=",
+        "dXNlcjp(secret)",
     );
+    // printf %s v1v1v1v1 | base64, echo v1v1v1v1 | base64, and without what fills it up
+    check("v1v1v1v1", "djF2MXYxdjE=", MASKED);
+    check("v1v1v1v1", "djF2MXYxdjEK", MASKED);
+    check("v1v1v1v1", "djF2MXYxdjE.", "(secret).");
 }
 
 #[test]
