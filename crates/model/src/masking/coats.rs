@@ -11,7 +11,7 @@ const LONG: usize = 4096;
 const SHORTEST_BASE64: usize = 7;
 
 /// What encoders of URLs leave as it is, beside letters, digits and `-_.~`.
-const KEPT: [&[u8]; 4] = [b"", b"!*'()", b"$&+=:@", b"$&+,;=/:@"];
+const KEPT: [&[u8]; 5] = [b"", b"/", b"!*'()", b"$&+=:@", b"$&+,;=/:@"];
 
 pub(super) fn coats(value: &str) -> Vec<String> {
     let escaped = json_escaped(value);
@@ -51,14 +51,17 @@ pub(super) fn coats(value: &str) -> Vec<String> {
         }
     }
     if value.len() <= LONG {
-        for before in ["", "%"] {
+        for before in ["", "%", ":", " ", "\\x"] {
             let bytes = in_hex(value, before);
+            let bytes = bytes.strip_prefix([':', ' ']).unwrap_or(&bytes);
             forms.push(bytes.to_uppercase());
-            forms.push(bytes);
+            forms.push(bytes.to_owned());
         }
         forms.push(value.to_lowercase());
         forms.push(value.to_uppercase());
         forms.push(in_ascii(value));
+        forms.push(json_escaped(&in_ascii(value)));
+        forms.push(value.replace('\\', "\\\\"));
         forms.push(json_escaped(value).replace('/', "\\/"));
         forms.push(value.replace('\'', r"'\''"));
         forms.extend(in_markup(value));
