@@ -54,9 +54,7 @@ pub async fn of_state(
     let name = control.state_name(state);
     let head = control.store.state_head_bytes(&name).await;
     match head.map_err(wrong)? {
-        Some((head, body)) if head.is_copy() != is_ours => {
-            of_version(control, &head, &body).await
-        }
+        Some((head, body)) if head.is_copy() != is_ours => of_version(control, &head, &body).await,
         _ => Ok(BTreeMap::new()),
     }
 }

@@ -287,16 +287,16 @@ mod tests {
         insta::assert_snapshot!(
             shown(&document("hunter2-hunter2").hiding(&places)).join("\n"),
             @r#"
-        t.a["k-(secret)"] id "1"
-        t.a["k-(secret)"] tags.x hidden
-        t.a["plain"] id "2"
-        t.a["plain"] list[0] "a"
-        t.a["plain"] list[1] hidden
-        t.a["plain"] map hidden
-        output.sizes [0] 1
-        output.sizes [1] 2
-        output.url  hidden
-        "#
+            t.a["k-(secret)"] id "1"
+            t.a["k-(secret)"] tags.x hidden
+            t.a["plain"] id "2"
+            t.a["plain"] map hidden
+            t.a["plain"] list[0] "a"
+            t.a["plain"] list[1] hidden
+            output.sizes [0] 1
+            output.sizes [1] 2
+            output.url  hidden
+            "#
         );
     }
 
