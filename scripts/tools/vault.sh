@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Prints the path of a Vault for tests: its own core and HTTP, with the KV store and two ways to log in, in memory. It is put
+# Prints the path of a Vault for tests: its own core and HTTP, with the KV store and three ways to log in, in memory. It is put
 # together by `vault/main.go`, since most of the whole program is not needed. One built before into the user's cache, else
 # built now from its modules, pinned, once.
 set -euo pipefail
 
 readonly version=v1.21.4
 # Of the program that is put together here.
-readonly edition=1
+readonly edition=2
 readonly cached=${XDG_CACHE_HOME:-$HOME/.cache}/terrane/test-tools/vault/$version-$edition/vault
 main=$(cd "$(dirname "${BASH_SOURCE[0]}")/vault" && pwd)/main.go
 

@@ -19,7 +19,10 @@ use crate::{ExitStatus, Process, report};
 #[command(
     name = "terrane",
     version,
-    after_help = "Start with `terrane init` in a repository, or look at examples/quickstart.\n\
+    after_help = "Examples:\n  terrane plan                  # what would change, in all stacks\n  \
+                  terrane apply network         # one stack\n  \
+                  terrane run list              # what is under way or waits, and why\n\n\
+                  Start with `terrane init` in a repository, or look at examples/quickstart.\n\
                   Exit codes: 0 done, 1 failed, 2 changes present (`plan --detailed-exitcode`), 3 waits for a \
                   person, 4 refused by a rule, 5 a gate did not pass, 64 wrong usage, 130 interrupted."
 )]
@@ -153,4 +156,26 @@ fn two_dashes(word: &str) -> Option<String> {
         .flat_map(clap::Command::get_arguments);
     let known = name.len() > 1 && all.any(|arg| arg.get_long() == Some(name));
     known.then(|| format!("hint: long options begin with two dashes: `--{name}`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn without_example(command: &clap::Command, path: &str, found: &mut Vec<String>) {
+        let help = command.get_after_help().map(ToString::to_string);
+        if !help.is_some_and(|help| help.contains("Example")) {
+            found.push(path.to_owned());
+        }
+        for inner in command.get_subcommands().filter(|it| !it.is_hide_set()) {
+            without_example(inner, &format!("{path} {}", inner.get_name()), found);
+        }
+    }
+
+    #[test]
+    fn every_command_shows_an_example() {
+        let mut found = Vec::new();
+        without_example(&Args::command(), "terrane", &mut found);
+        assert_eq!(found, Vec::<String>::new());
+    }
 }

@@ -3,13 +3,16 @@
 //! asker's name, with what its environment says, where a value is needed.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io::{self, Read};
 use std::ops::Deref;
 use std::path::Path;
 
 use drivers::process::Environment;
 use drivers::secrets::{self, Reference, SecretError, Sources, Surroundings};
-use model::project::{Context, Input, Needs};
+use model::context::{STATE_VARIABLES, refused_variable};
+use model::diagnostic::Location;
+use model::project::{Backend, Context, Input, Needs, Target};
 use model::run::RunSpec;
 use model::secret::{Secret, is_secret_variable};
 use model::stage::inputs;
@@ -56,16 +59,73 @@ impl Deref for Wiped {
     }
 }
 
-#[derive(Debug, thiserror::Error)]
-pub enum GatherError {
-    #[error("stack `{stack}` needs the environment variable `{name}`, which is not set")]
-    Unset { stack: String, name: String },
-    #[error("stack `{stack}` needs the secret `{reference}`")]
-    Secret {
-        stack: String,
-        reference: String,
-        source: Box<SecretError>,
-    },
+/// What is missing on the asker's side: all of it, so that nobody has to come back for the next.
+#[derive(Debug)]
+pub struct GatherError(Vec<Missing>);
+
+/// One value that a stack needs.
+#[derive(Debug)]
+struct Missing {
+    stack: String,
+    what: String,
+    /// Where the project file asks for it.
+    at: Option<Location>,
+    /// None: it is a variable that is not set.
+    cause: Option<SecretError>,
+    hint: Option<String>,
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "stack `{}` needs {}", self.stack, self.what)?;
+        match &self.at {
+            Some(at) => write!(f, ", which {}:{} names", at.file, at.line),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for GatherError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let [only] = &self.0[..] {
+            return only.fmt(f);
+        }
+        write!(f, "{} values are missing", self.0.len())?;
+        for missing in &self.0 {
+            write!(f, "\n{missing}")?;
+            let mut cause = missing
+                .cause
+                .as_ref()
+                .map(|it| it as &dyn std::error::Error);
+            while let Some(why) = cause {
+                write!(f, ": {why}")?;
+                cause = why.source();
+            }
+            if let Some(hint) = &missing.hint {
+                write!(f, " ({hint})")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for GatherError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        let [only] = &self.0[..] else {
+            return None;
+        };
+        let cause = only.cause.as_ref()?;
+        Some(cause)
+    }
+}
+
+impl GatherError {
+    pub fn hint(&self) -> Option<String> {
+        match &self.0[..] {
+            [only] => only.hint.clone(),
+            _ => None,
+        }
+    }
 }
 
 impl Asker {
@@ -83,9 +143,11 @@ impl Asker {
         env: &BTreeMap<String, String>,
         root: &Path,
         specs: &[RunSpec],
+        places: &BTreeMap<String, Location>,
     ) -> Result<Self, GatherError> {
         let base = drivers::process::engine_environment(env, true);
         let mut asker = Self::default();
+        let mut missing: BTreeMap<String, Missing> = BTreeMap::new();
         for name in base.names() {
             asker.take(env, name);
         }
@@ -93,27 +155,29 @@ impl Asker {
             let stack = spec.stack.name.to_string();
             for pattern in spec.contexts.iter().flat_map(|context| &context.pass_env) {
                 for name in env.keys().filter(|name| matches_name(pattern, name)) {
-                    // Not even `*` hands our master key to an engine.
-                    if name.starts_with("TERRANE_KEY") {
-                        continue;
+                    if may_pass(name) {
+                        asker.take(env, name);
                     }
-                    asker.take(env, name);
                 }
             }
             for needs in needs_of(spec).chain(later_needs_of(spec)) {
                 for name in &needs.env {
                     if !asker.take(env, name) {
-                        return Err(GatherError::Unset {
-                            stack,
-                            name: name.clone(),
-                        });
+                        let one = || Missing::variable(&stack, name);
+                        missing.entry(format!("env:{name}")).or_insert_with(one);
                     }
                 }
                 for name in &needs.env_if_set {
                     asker.take(env, name);
                 }
                 for reference in &needs.secrets {
-                    asker.take_secret(env, root, &stack, reference)?;
+                    if missing.contains_key(reference) {
+                        continue;
+                    }
+                    if let Err(cause) = asker.take_secret(env, root, reference) {
+                        let one = Missing::secret(&stack, reference, places, cause);
+                        missing.insert(reference.clone(), one);
+                    }
                 }
             }
             // What is missing to leave a former place stops nobody.
@@ -122,11 +186,17 @@ impl Asker {
                     asker.take(env, name);
                 }
                 for reference in &needs.secrets {
-                    drop(asker.take_secret(env, root, &stack, reference));
+                    drop(asker.take_secret(env, root, reference));
                 }
             }
         }
-        Ok(asker)
+        let mut missing: Vec<Missing> = missing.into_values().collect();
+        missing.sort_by_key(|one| one.at.clone());
+        if missing.is_empty() {
+            Ok(asker)
+        } else {
+            Err(GatherError(missing))
+        }
     }
 
     /// What was handed on over a pipe.
@@ -234,10 +304,8 @@ impl Asker {
         self.env
             .iter()
             .filter(|(name, _)| {
-                context
-                    .pass_env
-                    .iter()
-                    .any(|pattern| matches_name(pattern, name))
+                let mut patterns = context.pass_env.iter();
+                may_pass(name) && patterns.any(|pattern| matches_name(pattern, name))
             })
             .map(|(name, value)| (name.as_str(), value.as_str()))
     }
@@ -254,36 +322,50 @@ impl Asker {
         &mut self,
         env: &BTreeMap<String, String>,
         root: &Path,
-        stack: &str,
         reference: &str,
-    ) -> Result<(), GatherError> {
-        let failed = |source| GatherError::Secret {
-            stack: stack.to_owned(),
-            reference: reference.to_owned(),
-            source: Box::new(source),
-        };
-        let parsed = reference.parse::<Reference>().map_err(failed)?;
+    ) -> Result<(), SecretError> {
+        let parsed = reference.parse::<Reference>()?;
         // Where its service is, and who asks.
         for name in parsed.settings() {
             self.take(env, name);
         }
         if let Reference::Env(name) = parsed {
-            return if self.take(env, &name) {
-                Ok(())
-            } else {
-                Err(GatherError::Unset {
-                    stack: stack.to_owned(),
-                    name,
-                })
-            };
+            let is_set = self.take(env, &name);
+            return is_set.then_some(()).ok_or(SecretError::Unset { name });
         }
-        let read = secrets::read_of_asker(&parsed, env, root).map_err(failed)?;
         // The rest is had where it is needed.
-        if let Some(secret) = read {
+        if let Some(secret) = secrets::read_of_asker(&parsed, env, root)? {
             let text = secret.expose().to_owned();
             self.files.0.insert(reference.to_owned(), text);
         }
         Ok(())
+    }
+}
+
+impl Missing {
+    fn variable(stack: &str, name: &str) -> Self {
+        Self {
+            stack: stack.to_owned(),
+            what: format!("the environment variable `{name}`, which is not set"),
+            at: None,
+            cause: None,
+            hint: Some(format!("set it: `export {name}=…`")),
+        }
+    }
+
+    fn secret(
+        stack: &str,
+        reference: &str,
+        places: &BTreeMap<String, Location>,
+        cause: SecretError,
+    ) -> Self {
+        Self {
+            stack: stack.to_owned(),
+            what: format!("the secret `{reference}`"),
+            at: places.get(reference).cloned(),
+            hint: cause.hint(),
+            cause: Some(cause),
+        }
     }
 }
 
@@ -343,8 +425,8 @@ fn needs_of(spec: &RunSpec) -> impl Iterator<Item = &Needs> {
     let inputs = spec.stack.inputs.values();
     let contexts = spec.contexts.iter().flat_map(Context::inputs);
     let backend = match &spec.target.backend {
-        model::project::Backend::Terrane => None,
-        model::project::Backend::Engine { settings, .. } => Some(settings.values()),
+        Backend::Terrane => None,
+        Backend::Engine { settings, .. } => Some(settings.values()),
     };
     inputs
         .chain(contexts)
@@ -355,10 +437,23 @@ fn needs_of(spec: &RunSpec) -> impl Iterator<Item = &Needs> {
         })
 }
 
-/// The names that every engine gets of this environment, and those that are always set.
-pub fn engine_names(env: &BTreeMap<String, String>, open_target: bool) -> Vec<String> {
-    let base = drivers::process::engine_environment(env, open_target);
-    base.names().map(str::to_owned).collect()
+/// The names that every engine of a target gets of this environment, and those that are always set.
+pub fn engine_names(env: &BTreeMap<String, String>, target: &Target) -> Vec<String> {
+    let base = drivers::process::engine_environment(env, target.is_open());
+    let state = match target.backend {
+        Backend::Terrane => &STATE_VARIABLES[..],
+        Backend::Engine { .. } => &[],
+    };
+    let mut names: Vec<String> = base.names().map(str::to_owned).collect();
+    names.extend(state.iter().map(|name| (*name).to_owned()));
+    names.sort();
+    names
+}
+
+/// Whether a pattern of `pass_env` may take a variable over: not even `*` hands our master key to an engine, nor what would
+/// turn it against us.
+pub fn may_pass(name: &str) -> bool {
+    !name.starts_with("TERRANE_KEY") && refused_variable(name).is_none()
 }
 
 /// `*` stands for any characters, as in `ACTIONS_ID_TOKEN_*`.

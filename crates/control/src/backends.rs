@@ -17,6 +17,7 @@ use drivers::process::{CaptureError, Captured, Environment};
 use model::break_glass::Act;
 use model::ids::{RunId, StackName};
 use model::lock::LockInfo;
+use model::masking::Mask;
 use model::project::{Backend, Project};
 use model::state::Contents;
 use store::{AppendError, NewBreakGlass, StoreError};
@@ -25,6 +26,7 @@ use tempfile::TempDir;
 use crate::asker::{Asker, GatherError};
 use crate::changesets::{self, PrepareError};
 use crate::engines::{self, LayOutSourceError};
+use crate::hidden::HiddenPlaces;
 use crate::projects::OpenProject;
 use crate::{Control, runner};
 
@@ -73,8 +75,8 @@ impl BackendError {
             Self::Locate(err) => Some(err.hint()),
             Self::Prepare(err) => err.hint(),
             Self::Values { hint, .. } => hint.clone(),
-            Self::Gather(_)
-            | Self::Copy(_)
+            Self::Gather(err) => err.hint(),
+            Self::Copy(_)
             | Self::File(_)
             | Self::Cache(_)
             | Self::Call(_)
@@ -135,7 +137,8 @@ impl Seat {
             (Which::Target, Backend::Engine { .. }) => {}
         }
         spec.stack.inputs.clear();
-        let asker = Asker::gather(env, &open.root, std::slice::from_ref(&spec))?;
+        let specs = std::slice::from_ref(&spec);
+        let asker = Asker::gather(env, &open.root, specs, &open.loaded.secrets)?;
         let values = runner::for_backend(control, &spec, &asker).await;
         let values = values.map_err(|failure| {
             let (message, hint) = failure.into_words();
@@ -257,6 +260,7 @@ pub async fn keep_copy(
     state: &str,
     run: Option<RunId>,
     mut body: Vec<u8>,
+    mask: &Mask,
 ) -> Result<(), AppendError> {
     const NOTHING: &[u8] = br#"{"version":4,"serial":0,"lineage":"","outputs":{},"resources":[]}"#;
     let state = control.state_name(state);
@@ -271,7 +275,14 @@ pub async fn keep_copy(
         }
         body = NOTHING.to_vec();
     }
-    control.store.state_copy_keep(&state, run, body).await?;
+    let hidden = HiddenPlaces::new(control.store.clone(), state.clone(), mask);
+    let Some(hidden) = hidden else {
+        control.store.state_copy_keep(&state, run, body).await?;
+        return Ok(());
+    };
+    let noted = hidden.note_change(&body).await;
+    let kept = control.store.state_copy_keep(&state, run, body).await?;
+    hidden.settle(noted, &kept).await;
     Ok(())
 }
 

@@ -239,7 +239,7 @@ async fn prepare(
             spec.settled = settled::is_settled(control, spec, &mut known).await;
         }
     }
-    let asker = Asker::gather(env, &open.root, &specs)?;
+    let asker = Asker::gather(env, &open.root, &specs, &open.loaded.secrets)?;
     let git = open.git.as_ref().filter(|_| open.commit.is_none());
     let commit = match &open.commit {
         Some(from) => Some((from.id.clone(), from.subject.clone())),
@@ -415,7 +415,7 @@ pub async fn gather_again(
     id: ChangeSetId,
 ) -> Result<Option<Asker>, ChangeSetError> {
     let specs = specs(control, id).await?;
-    Ok(Asker::gather(env, &open.root, &specs).ok())
+    Ok(Asker::gather(env, &open.root, &specs, &open.loaded.secrets).ok())
 }
 
 /// Whether some of its values can come only from whoever asked for it.

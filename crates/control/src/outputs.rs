@@ -6,12 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::digits;
 use model::ids::StackName;
 use model::run::OutputState;
-use model::state::Contents;
+use model::state::resources::Document;
+use model::state::{Contents, StateVersion};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use store::{ChangeSetError, StoreError};
 
-use crate::Control;
+use crate::{Control, hidden};
 
 #[derive(Debug, thiserror::Error)]
 pub enum OutputsError {
@@ -53,7 +54,7 @@ pub async fn of_state(
     let name = control.state_name(state);
     let head = control.store.state_head_bytes(&name).await;
     match head.map_err(wrong)? {
-        Some((head, body)) if head.is_copy() != is_ours => of_body(state, &body),
+        Some((head, body)) if head.is_copy() != is_ours => of_version(control, &head, &body).await,
         _ => Ok(BTreeMap::new()),
     }
 }
@@ -66,7 +67,7 @@ pub(crate) async fn before_destroy(
     control: &Control,
     state: &str,
     is_ours: bool,
-) -> Result<Option<(BTreeMap<String, Output>, Vec<u8>)>, OutputsError> {
+) -> Result<Option<(BTreeMap<String, Output>, Option<Document>)>, OutputsError> {
     let wrong = |source| OutputsError::State {
         state: state.to_owned(),
         source,
@@ -80,24 +81,40 @@ pub(crate) async fn before_destroy(
         .retain(|version| version.is_copy() != is_ours && version.contents == Contents::Resources);
     versions.sort_by_key(|version| std::cmp::Reverse(version.version));
     for version in versions.iter().take(BACK) {
-        let body = control.store.state_version_read(version).await;
+        let body = control.store.state_version_bytes(version).await;
         let body = body.map_err(wrong)?;
-        let outputs = of_body(state, &body)?;
+        let outputs = of_version(control, version, &body).await?;
         if !outputs.is_empty() {
-            return Ok(Some((outputs, body)));
+            let document = hidden::document(control, version).await;
+            return Ok(Some((outputs, document.map_err(wrong)?.ok())));
         }
     }
     Ok(None)
 }
 
-/// The outputs that one version of a state holds.
-pub(crate) fn of_body(state: &str, body: &[u8]) -> Result<BTreeMap<String, Output>, OutputsError> {
+/// The outputs that one version of a state holds. What holds a secret is sensitive, whatever the module says.
+pub(crate) async fn of_version(
+    control: &Control,
+    version: &StateVersion,
+    body: &[u8],
+) -> Result<BTreeMap<String, Output>, OutputsError> {
+    let state = &version.state.name;
     let known = model::state::outputs(body).map_err(|err| OutputsError::Opaque {
-        state: state.to_owned(),
+        state: state.clone(),
         why: err.to_string(),
     })?;
+    let hidden = control
+        .store
+        .hidden_list(&version.state, Some(version.version))
+        .await;
+    let hidden = hidden.map_err(|source| OutputsError::State {
+        state: state.clone(),
+        source,
+    })?;
     let read = |(name, output): (String, model::state::Output)| {
-        Ok((name, exact(state, &output.value, output.sensitive)?))
+        let holds_secret = hidden.iter().any(|place| place.is_of_output(&name));
+        let sensitive = output.sensitive || holds_secret;
+        Ok((name, exact(state, &output.value, sensitive)?))
     };
     known.into_iter().map(read).collect()
 }

@@ -34,6 +34,7 @@ use crate::patience::insist;
 use crate::state::StateAccess;
 use crate::worker::{self, Next, Own};
 use interrupts::Interrupts;
+use limit::Limit;
 use places::Place;
 
 mod after;
@@ -163,6 +164,28 @@ impl Job<'_> {
             taken.map_err(|err| Failure::because("could not take a place for an engine", &err))?;
         *place = Some(taken);
         Ok(())
+    }
+
+    /// For what may take long though no engine runs: it is dropped if somebody wants the run to end, or its time is over.
+    async fn unless_stopped<T>(
+        &self,
+        limit: Option<Limit>,
+        work: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        let over = async {
+            let Some(limit) = limit else {
+                return std::future::pending().await;
+            };
+            tokio::time::sleep_until(limit.until).await;
+            format!("the time limit `{limit}` was reached before the engine began")
+        };
+        let mut interrupts = self.interrupts.lock().await;
+        tokio::select! {
+            biased;
+            done = work => done,
+            () = interrupts.next() => Err(Failure::interrupted()),
+            message = over => Err(Failure::new(message)),
+        }
     }
 
     /// After the last engine: what is left to do is our own, and another run's engine may start.

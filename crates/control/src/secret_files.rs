@@ -19,6 +19,7 @@ use drivers::sops::{
     PathError, Plugins, ReadError, Recipient, RecipientError, Rule, RuleError, Rules, RulesError,
 };
 use jiff::Timestamp;
+use model::config::suggest::nearest;
 use model::secret::Secret;
 
 pub use drivers::sops::Question;
@@ -28,6 +29,8 @@ const RULES: &str = ".sops.yaml";
 
 #[derive(Debug, thiserror::Error)]
 pub enum SecretFileError {
+    #[error("there is no file `{}`", path.display())]
+    NoFile { path: PathBuf },
     #[error("could not read `{}`", path.display())]
     Read { path: PathBuf, source: io::Error },
     #[error("could not write `{}`", path.display())]
@@ -58,14 +61,23 @@ pub enum SecretFileError {
         source: Box<EncryptError>,
     },
     #[error("`{}` has no value at `{key}`", path.display())]
-    NoKey { path: PathBuf, key: String },
+    NoKey {
+        path: PathBuf,
+        key: String,
+        /// One that looks like it.
+        near: Option<String>,
+    },
     #[error("`{key}` cannot be set in `{}`", path.display())]
     Path {
         path: PathBuf,
         key: String,
         source: PathError,
     },
-    #[error("the value is not JSON")]
+    #[error("`{key}` of `{}` is a map or a list, and what is in it would be gone", path.display())]
+    Holds { path: PathBuf, key: String },
+    #[error("`{}` is there already", path.display())]
+    There { path: PathBuf },
+    #[error("the value is not what `--typed` takes")]
     Json(#[source] ReadError),
     #[error("could not run `{program}`")]
     Run { program: String, source: StartError },
@@ -89,7 +101,7 @@ pub enum SecretFileError {
 
 impl SecretFileError {
     /// Whether nothing says how a file is encrypted.
-    fn is_no_rule(&self) -> bool {
+    pub fn is_no_rule(&self) -> bool {
         match self {
             Self::NoRules { .. } => true,
             Self::Rule { source, .. } => matches!(**source, RuleError::NoneMatches { .. }),
@@ -104,14 +116,19 @@ impl SecretFileError {
                 Some("names end with `.yaml`, `.yml`, `.json`, `.env` or `.ini`".to_owned())
             }
             Self::NoRules { .. } => Some(format!(
-                "write a `{RULES}` with `creation_rules`, or name somebody: `--recipient age1…`"
+                "write a `{RULES}` with `creation_rules` at the root of the repository"
             )),
-            Self::Decrypt { source, .. } => match &**source {
-                DecryptError::Metadata(_) => Some(
-                    "`terrane secret encrypt FILE --in-place` encrypts a plain file".to_owned(),
+            Self::Rule { source, .. } => match &**source {
+                RuleError::NoneMatches { .. } => Some(
+                    "give the file a name that the `path_regex` of a rule fits, or add a rule"
+                        .to_owned(),
                 ),
-                _ => source.hint(),
+                _ => None,
             },
+            Self::Decrypt { source, .. } => source.hint(),
+            Self::Holds { key, .. } => Some(format!(
+                "name one value in it, such as `{key}.NAME`; `--force` replaces all of it"
+            )),
             Self::Encrypt { source, .. } => match &**source {
                 EncryptError::Reserved => {
                     Some("`terrane secret edit` changes a file that is encrypted".to_owned())
@@ -127,9 +144,12 @@ impl SecretFileError {
                 kept.display(),
                 path.display()
             )),
-            Self::NoKey { .. } => {
-                Some("paths are written with dots: `database.password`, `hosts.0.key`".to_owned())
-            }
+            Self::NoKey { near, .. } => Some(match near {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => "paths are written with dots: `database.password`, `hosts.0.key`, \
+                     `data.\"tls.crt\"`"
+                    .to_owned(),
+            }),
             _ => None,
         }
     }
@@ -139,6 +159,8 @@ impl SecretFileError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
     pub changed: bool,
+    /// Whether there was no value of that name before.
+    pub is_new: bool,
     pub recipients: Vec<String>,
 }
 
@@ -162,20 +184,24 @@ impl<'a> SecretFiles<'a> {
         self
     }
 
-    /// A plain file's text, encrypted for `recipients`, or for whom the rules name.
+    /// A plain file's text, encrypted for `recipients`, or for whom the rules name. The rules of the file that it will be
+    /// written `to` count, if that is another.
     pub fn encrypt(
         &self,
         path: &Path,
+        to: Option<&Path>,
         recipients: &[String],
     ) -> Result<(String, Rule), SecretFileError> {
         let file = self.find(path)?;
+        let target = to.map(|to| self.find(to)).transpose()?;
+        let target = target.as_ref().unwrap_or(&file);
         let rule = match recipients {
-            [] => Self::rule_for(&file)?,
+            [] => Self::rule_for(target)?,
             named => {
                 let parsed: Result<Vec<Recipient>, _> =
                     named.iter().map(|recipient| recipient.parse()).collect();
                 Rule {
-                    layout: Self::layout_for(&file)?,
+                    layout: Self::layout_for(target)?,
                     ..Rule::for_recipients(parsed?)
                 }
             }
@@ -202,29 +228,43 @@ impl<'a> SecretFiles<'a> {
     /// One value of an encrypted file.
     pub fn value(&self, path: &Path, key: &str) -> Result<Secret, SecretFileError> {
         let file = self.find(path)?;
-        let found = self.open(&file)?.value(key);
-        found.ok_or_else(|| SecretFileError::NoKey {
-            path: file.shown,
-            key: key.to_owned(),
+        let opened = self.open(&file)?;
+        opened.value(key).ok_or_else(|| {
+            let paths = opened.paths();
+            let near = nearest(key, paths.iter().map(String::as_str));
+            SecretFileError::NoKey {
+                path: file.shown,
+                key: key.to_owned(),
+                near: near.map(ToOwned::to_owned),
+            }
         })
     }
 
-    /// Puts one value into an encrypted file, which is made if there is none.
+    /// Puts one value into an encrypted file, which is made if there is none. A map or list is replaced by something else
+    /// only with `force`.
     pub fn set(
         &self,
         path: &Path,
         key: &str,
         value: &NewValue,
+        force: bool,
     ) -> Result<Written, SecretFileError> {
         let file = self.find(path)?;
         let _turn = file.turn()?;
-        let (opened, rule) = if file.path.exists() {
+        let (opened, rule) = if file.has_something() {
             let opened = self.open(&file)?;
             let rule = opened.rule(Self::layout_for(&file)?)?;
             (opened, rule)
         } else {
             (self.empty(&file)?, Self::rule_for(&file)?)
         };
+        if !force && !value.is_container() && opened.is_container(key) {
+            return Err(SecretFileError::Holds {
+                path: file.shown,
+                key: key.to_owned(),
+            });
+        }
+        let is_new = opened.value(key).is_none();
         let mut changed = opened.clone();
         let put = match value {
             NewValue::Text(text) => changed.set(key, text),
@@ -237,7 +277,8 @@ impl<'a> SecretFiles<'a> {
         })?;
         let sealed = changed.seal(&opened, &rule, &self.plugins(), Timestamp::now());
         let sealed = sealed.map_err(|source| file.not_encrypted(source))?;
-        file.write(&sealed, &rule)
+        let written = file.write(&sealed, &rule)?;
+        Ok(Written { is_new, ..written })
     }
 
     /// Gives a file a new data key, and the recipients that the rules name now.
@@ -256,6 +297,17 @@ impl<'a> SecretFiles<'a> {
         let sealed = opened.rotate(&rule, &self.plugins(), Timestamp::now());
         let sealed = sealed.map_err(|source| file.not_encrypted(source))?;
         file.write(&sealed, &rule)
+    }
+
+    /// Writes what [`Self::encrypt`] gave to a file that holds nothing yet.
+    pub fn create(&self, path: &Path, text: &str) -> Result<(), SecretFileError> {
+        let file = self.find(path)?;
+        let _turn = file.turn()?;
+        if file.has_something() {
+            return Err(SecretFileError::There { path: file.shown });
+        }
+        write_atomically(&file.path, text.as_bytes(), None)
+            .map_err(|source| file.not_written(source))
     }
 
     /// Writes what [`Self::encrypt`] or [`Self::decrypt`] gave in place of the file.
@@ -392,13 +444,28 @@ struct Place {
     format: Format,
 }
 
+impl NewValue {
+    fn is_container(&self) -> bool {
+        match self {
+            Self::Text(_) => false,
+            Self::Json(json) => json.expose().trim_start().starts_with(['{', '[']),
+        }
+    }
+}
+
 impl Place {
     fn read(&self) -> Result<Secret, SecretFileError> {
-        let text = fs::read_to_string(&self.path).map_err(|source| SecretFileError::Read {
-            path: self.shown.clone(),
-            source,
+        let path = self.shown.clone();
+        let text = fs::read_to_string(&self.path).map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound => SecretFileError::NoFile { path },
+            _ => SecretFileError::Read { path, source },
         })?;
         Ok(Secret::new(text))
+    }
+
+    /// A file without a single byte is what a shell's `>` leaves behind: as good as none.
+    fn has_something(&self) -> bool {
+        fs::metadata(&self.path).is_ok_and(|found| found.len() > 0 || !found.is_file())
     }
 
     /// Held from reading to writing: of two who change a file at once, the second builds on what the first wrote.
@@ -423,6 +490,7 @@ impl Place {
         }
         Ok(Written {
             changed,
+            is_new: false,
             recipients: names(rule),
         })
     }

@@ -17,9 +17,9 @@ use model::state::resources::Document;
 use serde_json::Value;
 use store::StoreError;
 
-use crate::Control;
 use crate::asker::Asker;
 use crate::outputs::{self, Output, OutputsError};
+use crate::{Control, hidden};
 
 /// Everything a stack's blocks may refer to. No `Debug`: it holds secrets.
 pub struct StackValues {
@@ -72,9 +72,9 @@ impl StackValues {
                 stack: stack.name.to_string(),
                 source,
             })?;
-            if let Some((outputs, body)) = before {
+            if let Some((outputs, document)) = before {
                 values.outputs = outputs;
-                values.document = Document::read(&body).ok();
+                values.document = document;
             }
         }
         Ok(values)
@@ -139,10 +139,11 @@ impl StackValues {
         };
         let (mut outputs, mut document) = (BTreeMap::new(), None);
         if let Some(version) = found.map_err(failed)? {
-            let body = control.store.state_version_read(&version).await;
+            let body = control.store.state_version_bytes(&version).await;
             let body = body.map_err(failed)?;
-            document = Document::read(&body).ok();
-            let read = outputs::of_body(state_name, &body);
+            let read = hidden::document(control, &version).await;
+            document = read.map_err(failed)?.ok();
+            let read = outputs::of_version(control, &version, &body).await;
             outputs = read.map_err(|source| StageValuesError::Outputs {
                 stack: stack.to_owned(),
                 source,
@@ -254,8 +255,7 @@ async fn document(
     let Some(head) = head.filter(|head| head.is_copy() != is_ours) else {
         return Ok(None);
     };
-    let body = control.store.state_version_read(&head).await?;
-    Ok(Document::read(&body).ok())
+    Ok(hidden::document(control, &head).await?.ok())
 }
 
 async fn secret(reference: &str, side: &Side<'_>) -> Result<Secret, StageValuesError> {

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use model::ids::RunId;
 use model::lock::LockInfo;
+use model::masking::Mask;
 use model::state::{ExpectedHead, HeldLock, InvalidState, PushRefusal, StateName, StateVersion};
 use store::{
     AcquireLockError, AppendError, Appended, NewRefusal, ReleaseLockError, Store, StoreError,
@@ -17,6 +18,7 @@ use store::{
 };
 use tokio::sync::Mutex;
 
+use crate::hidden::HiddenPlaces;
 use crate::patience::Patience;
 use crate::spool::Spool;
 
@@ -29,6 +31,8 @@ pub struct StateAccess {
     mode: AccessMode,
     /// Where a write waits that the store cannot take; without one it fails at once.
     spool: Option<Spool>,
+    /// Notes where the run's secrets stand in what it reads and writes.
+    hidden: Option<Arc<HiddenPlaces>>,
     /// One write at a time, and whoever wants to know when the last one is over.
     writing: Arc<Mutex<()>>,
     /// The lock was refused because the head is not the expected one.
@@ -127,6 +131,7 @@ impl StateAccess {
             run,
             mode: AccessMode::Plan { pinned },
             spool: None,
+            hidden: None,
             writing: Arc::default(),
             head_moved: Arc::default(),
             locked: Arc::default(),
@@ -151,6 +156,7 @@ impl StateAccess {
                 may_empty,
             },
             spool: None,
+            hidden: None,
             writing: Arc::default(),
             head_moved: Arc::default(),
             locked: Arc::default(),
@@ -162,6 +168,14 @@ impl StateAccess {
     pub fn holding(self, spool: Spool) -> Self {
         let spool = Some(spool);
         Self { spool, ..self }
+    }
+
+    /// Where these secrets stand is noted, for who shows the state later.
+    #[must_use]
+    pub fn hiding(self, mask: &Mask) -> Self {
+        let hidden = HiddenPlaces::new(self.store.clone(), self.state.clone(), mask);
+        let hidden = hidden.map(Arc::new);
+        Self { hidden, ..self }
     }
 
     /// Returns when no write is under way any more.
@@ -204,7 +218,11 @@ impl StateAccess {
             return Ok(None);
         };
         let body = self.store.state_version_bytes(&version).await;
-        Ok(Some((version, body.map_err(failed)?)))
+        let body = body.map_err(failed)?;
+        if let Some(hidden) = &self.hidden {
+            hidden.note(&body).await;
+        }
+        Ok(Some((version, body)))
     }
 
     pub async fn lock(&self, info: &LockInfo) -> Result<(), StateAccessError> {
@@ -247,7 +265,13 @@ impl StateAccess {
             ..Writer::default()
         };
         let _turn = self.writing.lock().await;
-        self.append(&writer, body).await?;
+        let Some(hidden) = &self.hidden else {
+            self.append(&writer, body).await?;
+            return Ok(());
+        };
+        let noted = hidden.note_change(&body).await;
+        let appended = self.append(&writer, body).await?;
+        hidden.settle(noted, &appended).await;
         Ok(())
     }
 

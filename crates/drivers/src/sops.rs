@@ -30,7 +30,7 @@ use model::secret::Secret;
 pub use crypt::ValueError;
 pub use identities::{Ask, Identities, IdentityError, Question};
 pub use metadata::MetadataError;
-pub use open::{DecryptError, Opened};
+pub use open::{DecryptError, Opened, Paths};
 pub use plugin::{PluginError, Plugins};
 pub use recipient::{Recipient, RecipientError};
 pub use rules::{Rule, RuleError, Rules, RulesError};
@@ -143,6 +143,13 @@ pub fn decrypt(
 /// What of a text stays in clear once it is encrypted as `rule` says.
 pub fn clear(plain: &str, format: Format, rule: &Rule) -> Result<String, EncryptError> {
     clear::clear(plain, format, rule)
+}
+
+/// Where an encrypted text has values, which nobody needs a key for; none if it is no such text.
+pub fn paths_in_clear(text: &str, format: Format) -> Option<Paths> {
+    let mut document = read(text, format).ok()?;
+    metadata::take(&mut document, format).ok()?;
+    Some(Paths(document))
 }
 
 /// Whether a text carries the marks of an encrypted file.

@@ -33,7 +33,7 @@ pub(crate) mod shape;
 mod stack;
 mod stack_schema;
 mod stage_check;
-pub(crate) mod suggest;
+pub mod suggest;
 pub(crate) mod syntax;
 mod templates;
 #[cfg(test)]
@@ -85,6 +85,8 @@ pub struct Loaded {
     pub findings: Vec<Finding>,
     /// Every root module and every local module that is reached, by directory.
     pub modules: BTreeMap<String, Module>,
+    /// References to secrets, and where each stands first.
+    pub secrets: BTreeMap<String, Location>,
     /// The text of every file that a finding points into.
     pub texts: BTreeMap<String, String>,
 }
@@ -378,8 +380,8 @@ fn read(
     check::check(findings, &known, &mut drafts);
     cycle::check(findings, &drafts);
     attach::attach(findings, &known, &mut contexts, &mut drafts);
-    let local = &reader.local_secrets;
-    check_secrets::check(findings, &known, &drafts, &contexts, &facts, local);
+    let places = &reader.secrets;
+    check_secrets::check(findings, &known, &drafts, &contexts, &facts, places);
     let policies = policies::attach(findings, &known, policies, &drafts);
     let mut modules = Modules::new(reader.tree, dirs);
     modules.read_all(findings, &drafts);
@@ -494,6 +496,7 @@ fn finish(
         project,
         findings,
         modules,
+        secrets: reader.secrets,
         texts,
     }
 }

@@ -109,6 +109,34 @@ impl Context {
     }
 }
 
+/// Why no context may give the engine this variable, and what to do instead.
+pub fn refused_variable(name: &str) -> Option<(&'static str, &'static str)> {
+    match name {
+        "TF_DATA_DIR" => Some((
+            "where the engine keeps its own files is terrane's to decide",
+            "leave it out: each stack has a directory of its own",
+        )),
+        "TF_WORKSPACE" => Some((
+            "a stack has one state, and no workspaces",
+            "name the state by `state` in the stack's block",
+        )),
+        _ if name == "TF_CLI_ARGS" || name.starts_with("TF_CLI_ARGS_") => Some((
+            "it would change the calls that plans and applies are made of",
+            "`parallelism`, `timeout` and `var_files` are set in the project file",
+        )),
+        _ => None,
+    }
+}
+
+/// What the engine finds terrane's own state service by.
+pub const STATE_VARIABLES: [&str; 5] = [
+    "TF_HTTP_ADDRESS",
+    "TF_HTTP_LOCK_ADDRESS",
+    "TF_HTTP_PASSWORD",
+    "TF_HTTP_UNLOCK_ADDRESS",
+    "TF_HTTP_USERNAME",
+];
+
 /// A program that runs before or after a stage.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Hook {

@@ -94,11 +94,22 @@ impl Mask {
         self.finder.is_none()
     }
 
+    /// Whether any secret could be found, if only as a whole value.
+    pub fn looks_for_something(&self) -> bool {
+        self.finder.is_some() || !self.numbers.is_empty()
+    }
+
     /// Whether the text holds a secret.
     pub fn finds_in(&self, text: &str) -> bool {
         self.finder
             .as_ref()
             .is_some_and(|finder| finder.is_in(text.as_bytes()))
+    }
+
+    /// False only if no part of a document holds a secret: cheaper than to look at each of them.
+    pub fn may_be_in(&self, document: &[u8]) -> bool {
+        let finder = self.finder.as_ref();
+        !self.numbers.is_empty() || finder.is_some_and(|finder| finder.may_be_in(document))
     }
 
     pub fn mask_text(&self, text: &str) -> String {
@@ -168,7 +179,7 @@ impl Mask {
 
     /// Masks all values of a plan, and the names that are made of them.
     pub fn mask_plan(&self, plan: &mut Plan) {
-        if self.is_empty() && self.numbers.is_empty() {
+        if !self.looks_for_something() {
             return;
         }
         let names = |text: &mut String| {

@@ -20,6 +20,7 @@ mod adoption;
 mod copy;
 pub mod diff;
 pub mod glob;
+pub mod hidden;
 pub mod history;
 pub mod leaves;
 pub mod moment;

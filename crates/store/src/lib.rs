@@ -23,6 +23,7 @@ mod db;
 mod delta;
 mod durability;
 mod facts;
+mod hidden;
 mod holds;
 mod keyring;
 mod keys;

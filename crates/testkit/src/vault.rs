@@ -1,4 +1,4 @@
-//! Vault for tests: its own core and HTTP, with the KV store and two ways to log in, in memory; one server for each test
+//! Vault for tests: its own core and HTTP, with the KV store and three ways to log in, in memory; one server for each test
 //! process.
 
 use std::collections::BTreeMap;
@@ -66,7 +66,7 @@ impl Vault {
 }
 
 fn start() -> Service {
-    let vault = program("vault", "TERRANE_TEST_VAULT", &["vault/v1.21.4-1/vault"]);
+    let vault = program("vault", "TERRANE_TEST_VAULT", &["vault/v1.21.4-2/vault"]);
     let recipe = |_: &Path| Recipe {
         name: "vault",
         args: vec![

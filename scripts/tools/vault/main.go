@@ -1,4 +1,4 @@
-// A Vault for tests: its own core, HTTP and four of its plugins, in memory and unsealed.
+// A Vault for tests: its own core, HTTP and five of its plugins, in memory and unsealed.
 package main
 
 import (
@@ -12,6 +12,7 @@ import (
 
 	log "github.com/hashicorp/go-hclog"
 	jwt "github.com/hashicorp/vault-plugin-auth-jwt"
+	kubernetes "github.com/hashicorp/vault-plugin-auth-kubernetes"
 	kv "github.com/hashicorp/vault-plugin-secrets-kv"
 	"github.com/hashicorp/vault/audit"
 	"github.com/hashicorp/vault/builtin/credential/approle"
@@ -54,7 +55,9 @@ func serve(address, token string) error {
 	core, err := vault.NewCore(&vault.CoreConfig{
 		Physical:           storage,
 		LogicalBackends:    map[string]logical.Factory{"kv": kv.Factory},
-		CredentialBackends: map[string]logical.Factory{"approle": approle.Factory, "jwt": jwt.Factory},
+		CredentialBackends: map[string]logical.Factory{
+			"approle": approle.Factory, "jwt": jwt.Factory, "kubernetes": kubernetes.Factory,
+		},
 		AuditBackends:      map[string]audit.Factory{},
 		BuiltinRegistry:    none{},
 		DisableMlock:       true,

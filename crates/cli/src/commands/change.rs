@@ -1,7 +1,7 @@
 //! What plan, apply and destroy have in common: from words to a change set, watched until it rests, asked
 //! about once, and told how it ended.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
@@ -384,7 +384,9 @@ pub(super) async fn look_after_the_past(
             }
         }
     }
-    let asker = Asker::gather(&process.env, &open.root, &[]).map_err(|err| failed(&err))?;
+    let nothing = BTreeMap::new();
+    let asker = Asker::gather(&process.env, &open.root, &[], &nothing);
+    let asker = asker.map_err(|err| failed(&err))?;
     worker::go_on_with_waiters(control, &asker)
         .await
         .map_err(|err| failed(&err))

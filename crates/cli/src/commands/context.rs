@@ -1,6 +1,6 @@
 //! `terrane context`: what contexts there are, and where each value of a stack comes from.
 
-use control::asker::{engine_names, matches_name};
+use control::asker::{engine_names, matches_name, may_pass};
 use model::context::Origins;
 use model::ids::StackName;
 use model::project::Project;
@@ -14,6 +14,7 @@ use crate::{CommandError, ExitStatus, Process, report};
 
 /// Show where the values of stacks come from
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  terrane context show dns\n  terrane context list")]
 pub(crate) struct ContextArgs {
     #[command(subcommand)]
     command: ContextCommand,
@@ -51,11 +52,8 @@ pub(crate) fn context(
         ContextCommand::List(ListArgs {}) => list(&project, global, process),
         ContextCommand::Show(args) => {
             let stack = &project.stacks[selection::one(&args.stack, &project)?];
-            let is_open = project.targets[&stack.target].is_open();
-            let base = engine_names(&process.env, is_open);
-            // Not even `*` hands our master key to an engine.
-            let names = process.env.keys();
-            let names = names.filter(|name| !name.starts_with("TERRANE_KEY"));
+            let base = engine_names(&process.env, &project.targets[&stack.target]);
+            let names = process.env.keys().filter(|name| may_pass(name));
             let caller: Vec<String> = names.cloned().collect();
             let module = open.loaded.modules.get(&stack.path);
             let origins = Origins::of(&project, stack, module, &caller, matches_name);

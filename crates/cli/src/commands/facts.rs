@@ -21,6 +21,9 @@ use crate::{CommandError, ExitStatus, Process, report, view};
 
 /// Show, compare or publish what stacks say to GitOps
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  terrane facts show k8s-prod\n  terrane facts diff\n  terrane facts publish"
+)]
 pub(crate) struct FactsArgs {
     #[command(subcommand)]
     command: FactsCommand,

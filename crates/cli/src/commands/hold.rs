@@ -18,6 +18,9 @@ use crate::{CommandError, ExitStatus, Process, report};
 ///
 /// Plans work meanwhile. A hold ends by itself; it is not a state lock.
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  terrane hold add k8s-prod --for 2d --reason \"migration under way\"\n  terrane hold list"
+)]
 pub(crate) struct HoldArgs {
     #[command(subcommand)]
     command: HoldCommand,

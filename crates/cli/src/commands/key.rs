@@ -17,6 +17,7 @@ use crate::{CommandError, ExitStatus, Process, report};
 /// `TERRANE_KEY` is the key itself, `TERRANE_KEY_AGE` an age identity that decrypts `master.key.age`, and
 /// `TERRANE_KEY_COMMAND` a command that prints it.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  terrane key list\n  terrane key rotate")]
 pub(crate) struct KeyArgs {
     #[command(subcommand)]
     command: KeyCommand,

@@ -17,6 +17,9 @@ mod elsewhere;
 
 /// See who holds which state, and break a lock that nobody will release
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  terrane lock list\n  terrane lock break network --reason \"its job was ended\""
+)]
 pub(crate) struct LockArgs {
     #[command(subcommand)]
     command: LockCommand,

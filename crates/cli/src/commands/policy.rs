@@ -19,6 +19,7 @@ use crate::{CommandError, ExitStatus, Process, report};
 
 /// Ask policies about a plan that was made
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  terrane policy eval network")]
 pub(crate) struct PolicyArgs {
     #[command(subcommand)]
     command: PolicyCommand,
@@ -27,6 +28,8 @@ pub(crate) struct PolicyArgs {
 #[derive(Debug, clap::Subcommand)]
 enum PolicyCommand {
     Eval(EvalArgs),
+    /// Read a case from standard input and judge it: what terrane asks of itself
+    #[command(hide = true)]
     Judge,
 }
 

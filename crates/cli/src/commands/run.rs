@@ -26,6 +26,9 @@ mod show;
 
 /// See what runs and why it waits; approve, confirm, try again
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  terrane run list\n  terrane run show r44\n  terrane run retry r44"
+)]
 pub(crate) struct RunArgs {
     #[command(subcommand)]
     command: RunCommand,

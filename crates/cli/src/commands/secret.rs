@@ -19,6 +19,9 @@ use crate::{CommandError, ExitStatus, Process, report};
 /// reads what this writes, and the other way round. The private key comes from `SOPS_AGE_KEY`, `SOPS_AGE_KEY_FILE`,
 /// `~/.config/sops/age/keys.txt`, or an SSH key; plugins of age are on `PATH`.
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  terrane secret edit secrets.sops.yaml\n  terrane secret set secrets.sops.yaml database.password\n  terrane secret decrypt secrets.sops.yaml --key database.password"
+)]
 pub(crate) struct SecretArgs {
     #[command(subcommand)]
     command: SecretCommand,
@@ -59,7 +62,8 @@ struct EditArgs {
 struct SetArgs {
     /// An encrypted file, or one that is to be made
     file: PathBuf,
-    /// Where the value goes: keys between dots, such as `database.password` or `hosts.0.key`
+    /// Where the value goes: keys between dots, such as `database.password` or `hosts.0.key`; a key that has dots itself
+    /// stands in quotes: `data."tls.crt"`
     key: String,
     /// Read the value as JSON, so that it may be a number, a list or a map
     #[arg(long)]
@@ -67,12 +71,17 @@ struct SetArgs {
     /// Take the value from this file, all of it
     #[arg(long, value_name = "PATH")]
     value_file: Option<PathBuf>,
+    /// Replace a map or a list by this value, and lose what is in it
+    #[arg(long)]
+    force: bool,
 }
 
 /// Encrypt a plain file
+///
+/// For whom is said by the rule of the nearest `.sops.yaml` whose `path_regex` fits the file's name.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  terrane secret encrypt secrets.yaml > secrets.sops.yaml\n  terrane secret encrypt secrets.sops.yaml --in-place\n  terrane secret encrypt .env --recipient age1… --in-place"
+    after_help = "Examples:\n  terrane secret encrypt secrets.yaml --output secrets.sops.yaml\n  terrane secret encrypt secrets.sops.yaml --in-place\n  terrane secret encrypt .env --recipient age1… --in-place"
 )]
 struct EncryptArgs {
     /// A plain file
@@ -83,6 +92,9 @@ struct EncryptArgs {
     /// Put the encrypted text in place of the plain one
     #[arg(long, short)]
     in_place: bool,
+    /// Write the encrypted text to this file, whose name decides by which rule; the plain one stays
+    #[arg(long, short, value_name = "PATH", conflicts_with = "in_place")]
+    output: Option<PathBuf>,
 }
 
 /// Print a file in clear, or one value of it
@@ -96,7 +108,7 @@ struct DecryptArgs {
     /// Encrypted files
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Print only this value: keys between dots, such as `database.password` or `hosts.0.key`
+    /// Print only this value: keys between dots, such as `database.password`, `hosts.0.key` or `data."tls.crt"`
     #[arg(long, value_name = "KEY", conflicts_with = "in_place")]
     key: Option<String>,
     /// Put the plain text in place of the encrypted one
@@ -123,7 +135,7 @@ struct RotateArgs {
 /// unless `--flatten` joins their keys. Nothing is written to disk.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  terrane secret exec .env.sops.env -- ./deploy.sh\n  terrane secret exec secrets.sops.yaml -- sh -c 'curl -H \"Authorization: $TOKEN\" https://api.example.io'"
+    after_help = "Examples:\n  terrane secret exec .env.sops.env -- ./deploy.sh\n  terrane secret exec secrets.sops.yaml -- sh -c 'login \"$TOKEN\"'"
 )]
 struct ExecArgs {
     /// An encrypted file
@@ -147,7 +159,7 @@ pub(crate) async fn secret(
         SecretCommand::Set(args) => set(&args, &files, global, process),
         SecretCommand::Encrypt(args) => encrypt(&args, &files, global),
         SecretCommand::Decrypt(args) => decrypt(&args, &files, global),
-        SecretCommand::Rotate(args) => rotate(&args, &files, global),
+        SecretCommand::Rotate(args) => rotate(&args, &files, global, process),
         SecretCommand::Exec(args) => {
             let ended = files.exec(&args.file, args.flatten, &args.command).await;
             let exit = ended.map_err(|err| failed(&err))?;
@@ -210,7 +222,7 @@ fn set(
     }
     if !args.typed && !global.json && is_line(&value) {
         report::say(
-            "the value is one line with a line break at its end: `printf %s` gives none\n",
+            "note: the value is one line with a line break at its end: `printf %s` gives none\n",
         )?;
     }
     let value = if args.typed {
@@ -218,8 +230,26 @@ fn set(
     } else {
         NewValue::Text(value)
     };
-    let written = files.set(&args.file, &args.key, &value);
-    done(&args.file, &written.map_err(|err| failed(&err))?, global)
+    let written = files.set(&args.file, &args.key, &value, args.force);
+    let written = written.map_err(|err| failed(&err))?;
+    if global.json {
+        let mut answer = document(&args.file, &written);
+        answer["key"] = args.key.as_str().into();
+        answer["new"] = written.is_new.into();
+        report::json(&answer)?;
+        return Ok(ExitStatus::Done);
+    }
+    if !written.changed {
+        return done(&args.file, &written, global);
+    }
+    let did = if written.is_new { "new" } else { "replaced" };
+    report::say(&format!(
+        "`{}` is {did} in `{}`, for {}.\n",
+        args.key,
+        args.file.display(),
+        people(&written)
+    ))?;
+    Ok(ExitStatus::Done)
 }
 
 /// Asks on the terminal itself, whatever standard input is; nothing if there is none.
@@ -306,16 +336,31 @@ fn encrypt(
     files: &SecretFiles<'_>,
     global: &Global,
 ) -> Result<ExitStatus, CommandError> {
-    let encrypted = files.encrypt(&args.file, &args.recipient);
-    let (text, rule) = encrypted.map_err(|err| failed(&err))?;
-    if args.in_place {
+    let encrypted = files.encrypt(&args.file, args.output.as_deref(), &args.recipient);
+    let (text, rule) = encrypted.map_err(|err| {
+        let shown = failed(&err);
+        if err.is_no_rule() {
+            return shown.hint("or name somebody: `--recipient age1…`");
+        }
+        shown
+    })?;
+    let place = if args.in_place {
         let replaced = files.replace(&args.file, &text, false);
         replaced.map_err(|err| failed(&err))?;
+        Some(&args.file)
+    } else if let Some(output) = &args.output {
+        files.create(output, &text).map_err(|err| failed(&err))?;
+        Some(output)
+    } else {
+        None
+    };
+    if let Some(place) = place {
         let written = Written {
             changed: true,
+            is_new: false,
             recipients: secret_files::names(&rule),
         };
-        return done(&args.file, &written, global);
+        return done(place, &written, global);
     }
     if global.json {
         report::json(&json!({
@@ -385,9 +430,23 @@ fn rotate(
     args: &RotateArgs,
     files: &SecretFiles<'_>,
     global: &Global,
+    process: &Process,
 ) -> Result<ExitStatus, CommandError> {
+    let mut left = Vec::new();
     for file in &args.files {
-        let written = files.rotate(file).map_err(|err| failed(&err))?;
+        let written = match files.rotate(file) {
+            Ok(written) => written,
+            Err(err) => {
+                let shown = failed(&err);
+                if args.files.len() == 1 {
+                    return Err(shown);
+                }
+                // The others are none the worse for it.
+                let _ = process.report(&shown);
+                left.push(format!("`{}`", file.display()));
+                continue;
+            }
+        };
         if global.json {
             report::json_line(&document(file, &written))?;
         } else {
@@ -398,7 +457,14 @@ fn rotate(
             ))?;
         }
     }
-    Ok(ExitStatus::Done)
+    if left.is_empty() {
+        return Ok(ExitStatus::Done);
+    }
+    let (count, names) = (args.files.len(), left.join(", "));
+    Err(CommandError::new(format!(
+        "not rotated: {} of {count} files, {names}",
+        left.len()
+    )))
 }
 
 fn done(file: &Path, written: &Written, global: &Global) -> Result<ExitStatus, CommandError> {

@@ -22,6 +22,9 @@ use crate::{CommandError, ExitStatus, Process};
 
 /// Look at states, and change them by hand where that is needed
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  terrane state list\n  terrane state show network\n  terrane state diff network 3 5"
+)]
 pub(crate) struct StateArgs {
     #[command(subcommand)]
     command: StateCommand,

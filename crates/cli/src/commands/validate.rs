@@ -39,6 +39,7 @@ pub(crate) async fn validate(
         open.loaded.findings.extend(found);
         open.loaded.texts.extend(texts);
     }
+    control::secret_references::check(&mut open.loaded, &open.root);
     if !open.loaded.has_errors() {
         let root = open.root.clone();
         policy::check_deeply(&mut open.loaded, &process.program, &root)

@@ -211,9 +211,8 @@ fn a_secret_that_is_not_there_is_said_before_anything_runs() {
     );
     assert_snapshot!(shown(&test, &test.cli(&["apply", "--auto-approve"]).expect(1)), @"
     ── stderr
-    error: stack `app` needs the secret `file:~/token`
-           could not read the secret file `ROOT/user/token`
-           No such file or directory (os error 2)
+    error: stack `app` needs the secret `file:~/token`, which terrane.hcl:11 names
+           there is no secret file `ROOT/user/token`
     [exit 1]
     ");
     assert!(!test.root().join("seen").exists());
@@ -235,4 +234,67 @@ fn a_command_that_fails_fails_its_stack() {
     hint: fix the cause, then `terrane apply --resume c1` runs what is left
     [exit 1]
     ");
+}
+
+#[test]
+fn what_would_turn_the_engine_against_us_is_refused() {
+    let test = one_stack("", "");
+    let context = r#"
+context "sly" {
+  autoattach = ["*"]
+  env        = { TF_CLI_ARGS_plan = "-lock=false", TF_WORKSPACE = "other", TF_HTTP_ADDRESS = "https://elsewhere", TF_LOG = "info" }
+  pass_env   = ["TF_DATA_DIR"]
+}
+"#;
+    let file = test.read("terrane.hcl") + context;
+    test.write("terrane.hcl", &file);
+    assert_snapshot!(shown(&test, &test.cli(&["validate"]).expect(1)), @r#"
+    ── stderr
+    error: a context cannot give `TF_CLI_ARGS_plan` to the engine: it would change the calls that plans
+           and applies are made of
+      --> terrane.hcl:18:18
+       |
+    18 |   env        = { TF_CLI_ARGS_plan = "-lock=false", TF_WORKSPACE = "other", TF_HTTP_ADDRESS = "…
+       |                  ^^^^^^^^^^^^^^^^ this name
+       |
+       = hint: `parallelism`, `timeout` and `var_files` are set in the project file
+
+    error: a context cannot give `TF_WORKSPACE` to the engine: a stack has one state, and no workspaces
+      --> terrane.hcl:18:52
+       |
+    18 |   env        = { TF_CLI_ARGS_plan = "-lock=false", TF_WORKSPACE = "other", TF_HTTP_ADDRESS = "…
+       |                                                    ^^^^^^^^^^^^ this name
+       |
+       = hint: name the state by `state` in the stack's block
+
+    error: a context cannot give `TF_HTTP_ADDRESS` to stack `app`: its state is in terrane's own service
+      --> terrane.hcl:18:76
+       |
+    18 |   env        = { TF_CLI_ARGS_plan = "-lock=false", TF_WORKSPACE = "other", TF_HTTP_ADDRESS = "…
+       |                                                                            ^^^^^^^^^^^^^^^
+       |   this name
+       |
+       = hint: `backend "http"` in the target keeps states elsewhere
+
+    error: a context cannot give `TF_DATA_DIR` to the engine: where the engine keeps its own files is
+           terrane's to decide
+      --> terrane.hcl:19:16
+       |
+    19 |   pass_env   = ["TF_DATA_DIR"]
+       |                ^^^^^^^^^^^^^^^ this name
+       |
+       = hint: leave it out: each stack has a directory of its own
+
+    4 errors in terrane.hcl
+    [exit 1]
+    "#);
+    // A pattern does not take them over, either.
+    let open = telling(
+        "context \"all\" {\n  autoattach = [\"*\"]\n  pass_env   = [\"TF_*\"]\n}\n",
+        &["TF_LOG_PATH", "TF_WORKSPACE"],
+    )
+    .env("TF_WORKSPACE", "other")
+    .env("TF_LOG_PATH", "/dev/null");
+    apply(&open);
+    assert_eq!(seen(&open), "TF_LOG_PATH=/dev/null TF_WORKSPACE=unset\n");
 }

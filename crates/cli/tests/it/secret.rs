@@ -3,9 +3,10 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
+use insta::assert_snapshot;
 use testkit::{AgeKey, Said, Sops, TestTerrane, age_plugins, write_program};
 
-use crate::project::{HEAD, stack, terrane};
+use crate::project::{HEAD, shown, stack, terrane};
 
 const PLAIN: &str = "\
 # who may
@@ -70,13 +71,13 @@ fn a_file_is_encrypted_and_opened() {
     let one = ["secret", "decrypt", "s.yaml", "--key", "database.password"];
     assert_eq!(test.cli(&one).expect(0).stdout, "hunter2\n");
     let none = ["secret", "decrypt", "s.yaml", "--key", "database.port"];
-    insta::assert_snapshot!(test.cli(&none).expect(1).stderr, @r"
+    assert_snapshot!(test.cli(&none).expect(1).stderr, @r#"
     error: `s.yaml` has no value at `database.port`
-    hint: paths are written with dots: `database.password`, `hosts.0.key`
-    ");
+    hint: paths are written with dots: `database.password`, `hosts.0.key`, `data."tls.crt"`
+    "#);
 
     let again = test.cli(&["secret", "encrypt", "s.yaml"]).expect(1).stderr;
-    insta::assert_snapshot!(again, @r"
+    assert_snapshot!(again, @r"
     error: could not encrypt `s.yaml`
            it has a key that SOPS keeps for itself, so it may be encrypted already
     hint: `terrane secret edit` changes a file that is encrypted
@@ -98,9 +99,13 @@ fn values_are_set_from_standard_input() {
     let before = sealed(&test);
     let said = fed(&test, "n3w", "secret set s.yaml database.password").expect(0);
     assert!(
-        said.stderr.starts_with("`s.yaml` is encrypted for"),
+        said.stderr
+            .starts_with("`database.password` is replaced in `s.yaml`, for"),
         "{said}"
     );
+    let said = fed(&test, "n3w", "secret set s.yaml database.passwd").expect(0);
+    let new = "`database.passwd` is new in `s.yaml`, for";
+    assert!(said.stderr.starts_with(new), "{said}");
     let after = test.read("s.yaml");
     let line = |text: &str, name: &str| {
         let mut lines = text.lines();
@@ -115,6 +120,69 @@ fn values_are_set_from_standard_input() {
     let _ = fed(&test, "[1, true]", "secret set new.json ports --typed").expect(0);
     let by_sops = official(&test).run(&test.project(), &["--decrypt", "new.json"]);
     assert_eq!(by_sops, "{\n\t\"ports\": [\n\t\t1,\n\t\ttrue\n\t]\n}\n");
+}
+
+#[test]
+fn a_map_is_not_lost_to_a_typo() {
+    let (test, _) = with_key();
+    let before = sealed(&test);
+    let said = fed(&test, "v", "secret set s.yaml database").expect(1);
+    assert_snapshot!(said.stderr, @"
+    error: `database` of `s.yaml` is a map or a list, and what is in it would be gone
+    hint: name one value in it, such as `database.NAME`; `--force` replaces all of it
+    ");
+    assert_eq!(test.read("s.yaml"), before);
+    let _ = fed(&test, "v", "secret set s.yaml database --force").expect(0);
+    let value = ["secret", "decrypt", "s.yaml", "--key", "database"];
+    assert_eq!(test.cli(&value).expect(0).stdout, "v\n");
+}
+
+#[test]
+fn one_file_that_cannot_be_rotated_does_not_stop_the_others() {
+    let (test, _) = with_key();
+    let before = sealed(&test);
+    test.write("t.yaml", &before);
+    let said = test.cli(&["secret", "rotate", "s.yaml", "none.yaml", "t.yaml"]);
+    let said = said.expect(1);
+    assert!(
+        said.stderr.contains("there is no file `none.yaml`"),
+        "{said}"
+    );
+    assert!(
+        said.stderr
+            .contains("not rotated: 1 of 3 files, `none.yaml`"),
+        "{said}"
+    );
+    for file in ["s.yaml", "t.yaml"] {
+        assert_ne!(test.read(file), before, "{file}");
+    }
+}
+
+/// The rule is that of the file which is written; what a shell left behind of an earlier try is no obstacle.
+#[test]
+fn a_plain_file_is_encrypted_into_another() {
+    let (test, _) = with_key();
+    let rules = test.read(".sops.yaml").replace(
+        "creation_rules:\n  - ",
+        "creation_rules:\n  - path_regex: \\.sops\\.yaml$\n    ",
+    );
+    test.write(".sops.yaml", &rules)
+        .write("plain.yaml", "a: b\n")
+        .write("s.sops.yaml", "");
+    let said = test.cli(&["secret", "encrypt", "plain.yaml"]).expect(1);
+    assert_snapshot!(shown(&test, &said), @"
+    ── stderr
+    error: no rule of `ROOT/project/.sops.yaml` can be used
+           no creation rule is for `plain.yaml`
+    hint: give the file a name that the `path_regex` of a rule fits, or add a rule
+    hint: or name somebody: `--recipient age1…`
+    [exit 1]
+    ");
+    let to = ["secret", "encrypt", "plain.yaml", "--output", "s.sops.yaml"];
+    let _ = test.cli(&to).expect(0);
+    let by_sops = official(&test).run(&test.project(), &["--decrypt", "s.sops.yaml"]);
+    assert_eq!(by_sops, "a: b\n");
+    let _ = test.cli(&to).expect(1);
 }
 
 /// Piped or from a file, a value is what was given, to the last byte; the official tool sees the same.
@@ -156,7 +224,7 @@ fn the_editor_may_have_arguments_and_quotes() {
     assert_eq!(fs::read_to_string(&seen).unwrap(), "3|--wait|two words|");
     let env = [("EDITOR", "'/no end")];
     let said = test.cli_with(&env, &["secret", "edit", "s.yaml"]).expect(1);
-    insta::assert_snapshot!(said.stderr, @"
+    assert_snapshot!(said.stderr, @"
     error: the editor `'/no end` has a quote that does not end
            `s.yaml` is as it was
     ");
@@ -221,7 +289,7 @@ fn an_edit_replaces_neither_all_nor_what_others_wrote() {
         let env = [("EDITOR", editor.to_str().unwrap())];
         test.cli_with(&env, &["secret", "edit", "s.yaml"]).expect(1)
     };
-    insta::assert_snapshot!(edit(": > \"$1\"").stderr, @"
+    assert_snapshot!(edit(": > \"$1\"").stderr, @"
     error: the editor left nothing of `s.yaml`, so nothing was written
            `s.yaml` is as it was
     ");
@@ -328,7 +396,7 @@ fn commands_get_the_values_in_their_environment() {
         test.cli(&words.concat())
     };
     // As the official tool: nothing is left out silently.
-    insta::assert_snapshot!(exec(&[], "true").expect(1).stderr, @"
+    assert_snapshot!(exec(&[], "true").expect(1).stderr, @"
     error: `s.yaml` has values that are no text: `database`
     hint: `--flatten` joins the keys: `database: {password: …}` becomes `database_password`
     ");
@@ -377,22 +445,22 @@ fn what_cannot_be_opened_is_named_and_left_alone() {
         said
     };
     let changed = sealed.replace("token: ENC", "tokens: ENC");
-    insta::assert_snapshot!(try_set(&changed), @r"
+    assert_snapshot!(try_set(&changed), @r"
     error: could not decrypt `s.yaml`
            the value of `tokens` cannot be used: it was changed, or moved here from another place
     hint: bring back the last good version, for example from Git
     ");
     let torn = &sealed[..sealed.find("sops:").unwrap()];
-    insta::assert_snapshot!(try_set(torn), @r"
+    assert_snapshot!(try_set(torn), @"
     error: could not decrypt `s.yaml`
-           it is not encrypted: there is no `sops` in it
-    hint: `terrane secret encrypt FILE --in-place` encrypts a plain file
+           it has encrypted values and no `sops` block, so it was cut short
+    hint: bring back the last good version, for example from Git
     ");
     AgeKey::generate().save(&test.root().join("user/.config/sops/age/keys.txt"));
     let said = try_set(&sealed).replace(&key.recipient, "age1ours");
-    insta::assert_snapshot!(said, @"
+    assert_snapshot!(said, @"
     error: could not decrypt `s.yaml`
-           none of 1 age keys opens it: it is encrypted for
+           the only age key at hand does not open it: it is encrypted for
            `age1ours`
     hint: somebody who can open it adds you with `terrane secret rotate`
     ");

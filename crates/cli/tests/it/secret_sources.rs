@@ -88,3 +88,126 @@ fn a_file_of_variables_is_for_local_work() {
     drop(test.cli(&["validate"]).expect(0));
     drop(test.cli(&["apply", "--auto-approve"]).expect(0));
 }
+
+/// One stack that needs what a command never prints; the command says its id in a file first.
+fn waiting(attributes: &str) -> TestTerrane {
+    let test = terrane();
+    let started = test.root().join("started");
+    let context = format!(
+        "\ncontext \"slow\" {{\n  autoattach = [\"*\"]\n  \
+         env = {{ TOKEN = secret(\"command:sh -c 'echo $$$$ > {}; exec sleep 600'\") }}\n}}\n",
+        started.display()
+    );
+    test.write(
+        "terrane.hcl",
+        &format!("{HEAD}{context}{}", stack("app", attributes)),
+    )
+    .write("app/main.tf", "");
+    test
+}
+
+fn command_is_gone(test: &TestTerrane) -> bool {
+    let id = std::fs::read_to_string(test.root().join("started")).expect("an id");
+    !std::path::Path::new("/proc").join(id.trim()).exists()
+}
+
+#[test]
+fn a_command_that_hangs_ends_with_its_run() {
+    let test = waiting("");
+    let started = test.root().join("started");
+    let has_started = || std::fs::read_to_string(&started).is_ok_and(|id| id.ends_with('\n'));
+    for how in ["Ctrl-C", "run cancel"] {
+        let plan = test.start("plan", &["plan"]);
+        test.wait_until("the command", has_started);
+        if how == "Ctrl-C" {
+            plan.interrupt();
+        } else {
+            let cancel = ["run", "cancel", "c2", "--reason", "it hangs"];
+            drop(test.cli(&cancel).expect(0));
+        }
+        let said = plan.wait();
+        assert!(!said.stderr.contains("[exit 0]"), "{how}: {said}");
+        assert!(command_is_gone(&test), "{how}: the command goes on");
+        std::fs::remove_file(&started).unwrap();
+    }
+}
+
+#[test]
+fn a_command_that_hangs_ends_with_the_time_of_its_stage() {
+    let test = waiting("timeout { plan = \"1s\" }");
+    let said = test.cli(&["plan"]).expect(1);
+    let limit = "the time limit `timeout { plan = \"1s\" }` was reached before the engine began";
+    let words = said.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains(limit), "{said}");
+    assert!(command_is_gone(&test), "the command goes on");
+}
+
+#[test]
+fn all_that_is_missing_is_said_at_once() {
+    let context = r#"
+context "much" {
+  autoattach = ["*"]
+  env = {
+    A = secret("env:NOT_SET")
+    B = secret("file:no-file")
+    C = secret("dotenv:.env#TOKN")
+    D = env("NEITHER_SET")
+    E = secret("command:sh -c 'echo oops >&2; exit 3'")
+  }
+}
+"#;
+    let test = terrane();
+    let file = format!("{HEAD}{context}{}", stack("app", ""));
+    test.write("terrane.hcl", &file)
+        .write("app/main.tf", "")
+        .write(".env", "TOKEN=open-sesame\n");
+    assert_snapshot!(shown(&test, &test.cli(&["plan"]).expect(1)), @"
+    ── stderr
+    error: 4 values are missing
+           stack `app` needs the environment variable `NEITHER_SET`, which is not set (set it:
+           `export NEITHER_SET=…`)
+           stack `app` needs the secret `env:NOT_SET`, which terrane.hcl:12 names: the environment
+           variable `NOT_SET` is not set (set it: `export NOT_SET=…`)
+           stack `app` needs the secret `file:no-file`, which terrane.hcl:13 names: there is no secret
+           file `ROOT/project/no-file`
+           stack `app` needs the secret `dotenv:.env#TOKN`, which terrane.hcl:14 names: `.env` has no
+           value at `TOKN` (did you mean `TOKEN`?)
+    [exit 1]
+    ");
+}
+
+#[test]
+fn references_into_encrypted_files_are_checked_before_anything_runs() {
+    let test = terrane();
+    let context = "\ncontext \"db\" {\n  autoattach = [\"*\"]\n  env = {\n    A = secret(\"sops:s.yaml#databse.password\")\n    \
+                   B = secret(\"sops:none.yaml#a\")\n    C = secret(\"sops:s.yaml#database.password\")\n  }\n}\n";
+    let encrypted = "database:\n    password: ENC[AES256_GCM,data:0w==,iv:a,tag:b,type:str]\nsops:\n    age:\n        - recipient: age1x\n          \
+                     enc: x\n    lastmodified: \"2026-01-01T00:00:00Z\"\n    mac: ENC[x]\n    version: 3.9.0\n";
+    test.write(
+        "terrane.hcl",
+        &format!("{HEAD}{context}{}", stack("app", "")),
+    )
+    .write("app/main.tf", "")
+    .write("s.yaml", encrypted);
+    assert_snapshot!(shown(&test, &test.cli(&["validate"]).expect(0)), @r#"
+    Project `shop` is sound: 1 stack, 0 edges, 1 layer.
+    ── stderr
+    warning: `s.yaml` has no value at `databse.password`
+      --> terrane.hcl:12:9
+       |
+    12 |     A = secret("sops:s.yaml#databse.password")
+       |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ needed by this reference
+       |
+       = hint: did you mean `database.password`?
+
+    warning: there is no file `none.yaml`
+      --> terrane.hcl:13:9
+       |
+    13 |     B = secret("sops:none.yaml#a")
+       |         ^^^^^^^^^^^^^^^^^^^^^^^^^^ needed by this reference
+       |
+       = hint: `terrane secret set none.yaml a` makes it
+
+    2 warnings in terrane.hcl
+    "#);
+}

@@ -154,6 +154,98 @@ fn a_secret_of_a_context_is_masked_in_what_the_engine_says() {
     }
 }
 
+/// Takes a secret where nothing is marked as sensitive, and hands it on.
+const CARELESS: &str = r#"
+variable "token" {
+  type = string
+}
+resource "terraform_data" "user" {
+  input = { login = "root:${var.token}", plain = "here" }
+}
+resource "terraform_data" "each" {
+  for_each = toset(["a-${var.token}"])
+  input    = "one"
+}
+output "login" {
+  value = "root:${var.token}"
+}
+output "plain" {
+  value = "here"
+}
+"#;
+
+#[test]
+fn a_secret_of_a_context_stays_hidden_in_outputs_and_states() {
+    let (first, second) = ("tok-8d1e4b7c30", "tok-9d1e4b7c31");
+    let taker = "variable \"login\" {\n  type = string\n}\n\
+         resource \"terraform_data\" \"taker\" {\n  input = var.login\n}\n";
+    let context = "context \"api\" {\n  autoattach = [\"only\"]\n  vars = { token = secret(\"env:STORY_TOKEN\") }\n}";
+    let takes = "inputs = { login = stack.only.output.login }";
+    let story = Story::new("tofu")
+        .block(context)
+        .stack("only", "", CARELESS)
+        .stack("taker", takes, taker);
+    let apply = |secret| {
+        let env = [("STORY_TOKEN", secret)];
+        let apply = story.cli_with(&env, &["apply", "--auto-approve"]);
+        apply.expect(0)
+    };
+    let mut said = vec![apply(first)];
+    // Whoever looks has no secret at hand.
+    let outputs = story.cli(&["output", "only"]).expect(0);
+    assert_snapshot!(outputs, @r#"
+    login = (sensitive)
+    plain = "here"
+    "#);
+    said.push(outputs);
+    let sheet = story.cli(&["state", "show", "only"]).expect(0);
+    for shown in ["terraform_data.each[\"a-(secret)\"]", "\"here\""] {
+        assert!(sheet.stdout.contains(shown), "{shown} is missing: {sheet}");
+    }
+    said.push(sheet);
+    for args in [
+        &["output", "only", "--json"][..],
+        &["state", "show", "only", "--json"],
+        &["state", "show", "taker", "--full"],
+        &["state", "list", "only"],
+        &["state", "list", "only", "--json"],
+        &["state", "search", "a-tok"],
+        &["state", "search", "root"],
+        &["state", "versions", "only"],
+        &["state", "blame", "only", "terraform_data.user"],
+    ] {
+        said.push(story.cli(args));
+    }
+    // It is asked for by its name.
+    let one = story.cli(&["output", "only", "login", "--raw"]).expect(0);
+    assert_eq!(one.stdout.trim_end(), format!("root:{first}"));
+    said.push(apply(second));
+    for args in [
+        &["output", "only", "--json"][..],
+        &["state", "show", "only", "--full"],
+        &["state", "diff", "only", "1"],
+        &["state", "diff", "only", "1", "--json"],
+    ] {
+        said.push(story.cli(args));
+    }
+    check_absent(&said, first);
+    check_absent(&said, second);
+
+    // A plain value in its place is shown again; what was there before is not.
+    story.module(
+        "only",
+        &CARELESS.replace("value = \"root:${var.token}\"", "value = \"nobody\""),
+    );
+    drop(apply(second));
+    let outputs = story.cli(&["output", "only"]).expect(0);
+    assert_snapshot!(outputs, @r#"
+    login = "nobody"
+    plain = "here"
+    "#);
+    let before = story.cli(&["state", "diff", "only"]).expect(0);
+    check_absent(&[before], second);
+}
+
 #[track_caller]
 fn check_absent(said: &[Said], secret: &str) {
     for said in said {

@@ -42,6 +42,9 @@ fn every_command_of_the_readme_works() {
     let lines = commands(&readme);
     assert!(lines.len() > 10, "{lines:?}");
     let test = terrane().without_env("TERRANE_HOME");
+    let key = test.root().join("user/.config/terrane/master.key");
+    std::fs::remove_file(&key).unwrap();
     let said = run(&test, &lines).expect(0);
     assert!(said.stdout.contains("web-production"), "{said}");
+    assert!(!key.exists(), "a master key is left behind");
 }

@@ -83,6 +83,11 @@ fn the_first_page_lists_every_command() {
           --json           Print data as JSON: one document, or one event per line for long work
           --color <WHEN>   Colour the output [default: auto] [possible values: auto, always, never]
 
+    Examples:
+      terrane plan                  # what would change, in all stacks
+      terrane apply network         # one stack
+      terrane run list              # what is under way or waits, and why
+
     Start with `terrane init` in a repository, or look at examples/quickstart.
     Exit codes: 0 done, 1 failed, 2 changes present (`plan --detailed-exitcode`), 3 waits for a person,
     4 refused by a rule, 5 a gate did not pass, 64 wrong usage, 130 interrupted.

@@ -7,6 +7,7 @@ use std::io;
 use model::changeset::{Action, ChangeSet, Origin, Request};
 use model::engine::{Constraint, EngineRequirement};
 use model::ids::{ChangeSetId, StackName};
+use model::masking::Mask;
 use model::project::Project;
 use model::run::{Outcome, Run, RunEvent, RunSpec, RunState};
 use store::Scope;
@@ -173,7 +174,8 @@ pub async fn begin_bundled(
     let told = bundle.runs.iter().zip(&specs);
     let told = told.map(|(run, spec)| (spec.clone(), events(run, spec, wanted.auto_approve)));
     let planned: Vec<_> = told.collect();
-    let asker = Asker::gather(env, &open.root, &specs).map_err(PrepareError::from)?;
+    let asker = Asker::gather(env, &open.root, &specs, &open.loaded.secrets);
+    let asker = asker.map_err(PrepareError::from)?;
     see_outputs(control, open, project, env, &specs).await?;
     // Until the change set is stored, nobody may take its source for left over.
     let _kept = source::hold_snapshots(control)?;
@@ -332,7 +334,8 @@ async fn see_outputs(
         let seat = Seat::open(control, open, project, stack, env, Which::Target).await;
         let body = seat.map_err(failed)?.pull().await.map_err(failed)?;
         if let Some(body) = body {
-            let kept = backends::keep_copy(control, &upstream.state, None, body).await;
+            let kept =
+                backends::keep_copy(control, &upstream.state, None, body, &Mask::default()).await;
             kept.map_err(|err| failed(BackendError::File(io::Error::other(err))))?;
         }
     }

@@ -184,10 +184,7 @@ impl PrepareError {
             }
             Self::Gone { .. } => Some("`terrane apply` starts a new change set".to_owned()),
             Self::NothingStopped => Some("`terrane run list --all` shows them all".to_owned()),
-            Self::Gather(GatherError::Unset { name, .. }) => {
-                Some(format!("set it: `export {name}=…`"))
-            }
-            Self::Gather(GatherError::Secret { source, .. }) => source.hint(),
+            Self::Gather(err) => err.hint(),
             Self::FileTwice { .. } => {
                 Some("give it another name, or remove the one in the source".to_owned())
             }

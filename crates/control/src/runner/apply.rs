@@ -49,9 +49,10 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
     let plan = plan_of(job).await?;
     nothing_kept_aside(job).await?;
     let carried = job.carried.lock().await.take();
+    let limit = Limit::from_now("apply", job.spec.stack.timeout_apply);
     let (inputs, held, scratch) = match carried {
         Some(carried) => (carried.inputs, Some(carried.workspace), carried.scratch),
-        None => (inputs::gather(job).await?, None, Scratch::open(job)?),
+        None => (inputs::gather(job, limit).await?, None, Scratch::open(job)?),
     };
     *mask = inputs.mask.clone();
     let goes_on = held.is_some();
@@ -81,11 +82,11 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
     let state = job.control.state_name(&job.spec.stack.state);
     let spool = Spool::new(job.control.home.run_dir(job.run), job.run);
     let access = StateAccess::for_apply(store.clone(), state, job.run, expected, plan.may_empty())
-        .holding(spool);
+        .holding(spool)
+        .hiding(&inputs.mask);
     let environment = inputs.environment.clone();
     let mut caller = Caller::new(job, &workspace, environment, access.clone()).await?;
     *mask = inputs.hide(&mut caller, &scratch)?;
-    let limit = Limit::from_now("apply", job.spec.stack.timeout_apply);
     let var_files = workspace.var_files(job, &scratch);
     let hidden = mask.clone();
     let hooks = Hooks::of(job, &workspace, &inputs, mask, Some(scratch.plan()));
@@ -227,9 +228,15 @@ pub(super) async fn keep_copy(
         return Err(pulled.failure(&format!("{deed}, but could not read the state")));
     }
     let state = &job.spec.stack.state;
-    backends::keep_copy(job.control, state, Some(job.run), pulled.output)
-        .await
-        .map_err(|err| Failure::because("could not keep a copy of the state", &err))
+    backends::keep_copy(
+        job.control,
+        state,
+        Some(job.run),
+        pulled.output,
+        caller.mask(),
+    )
+    .await
+    .map_err(|err| Failure::because("could not keep a copy of the state", &err))
 }
 
 /// Where the state stands now.

@@ -151,7 +151,8 @@ async fn try_attend(job: &Job<'_>, exec: &Exec, mask: &mut Mask) -> Result<Exit,
         let hint = format!("`terrane state import {stack} --from …` brings it here");
         return Err(failure.hint(hint).refused());
     }
-    let inputs = inputs::gather(job).await?;
+    let limit = Limit::from_now("plan", job.spec.stack.timeout_plan);
+    let inputs = inputs::gather(job, limit).await?;
     *mask = inputs.mask.clone();
     let mut workspace = Workspace::prepare(job).await?;
     workspace.mount(&inputs.files)?;
@@ -166,7 +167,6 @@ async fn try_attend(job: &Job<'_>, exec: &Exec, mask: &mut Mask) -> Result<Exit,
     let mut caller = Caller::new(job, &workspace, environment, access).await?;
     *mask = inputs.hide(&mut caller, &scratch)?;
     let var_files = workspace.var_files(job, &scratch);
-    let limit = Limit::from_now("plan", job.spec.stack.timeout_plan);
     let hooks = Hooks::of(job, &workspace, &inputs, mask, None);
     initialise(job, &caller, &workspace, &inputs, &var_files, limit, &hooks).await?;
     let call = EngineCall::Exec {

@@ -104,6 +104,10 @@ impl<'a> Caller<'a> {
         self.mask = mask;
     }
 
+    pub(super) fn mask(&self) -> &Mask {
+        &self.mask
+    }
+
     pub(super) fn token(&self) -> Option<&Secret> {
         self.token.as_ref()
     }
@@ -239,7 +243,7 @@ impl<'a> Caller<'a> {
             },
             interrupted: running.was_interrupted(),
             timed_out: limit.filter(|_| timed_out),
-            complaint: String::from_utf8_lossy(&complaint).into_owned(),
+            complaint: without_colours(&String::from_utf8_lossy(&complaint)),
         })
     }
 }
@@ -315,6 +319,17 @@ async fn supervise(
     }
 }
 
+/// A text without the sequences that colour it on a terminal.
+fn without_colours(text: &str) -> String {
+    let mut parts = text.split("\u{1b}[");
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let end = part.find(|c: char| ('@'..='~').contains(&c));
+        plain.push_str(end.map_or("", |end| &part[end + 1..]));
+    }
+    plain
+}
+
 impl Ended {
     /// Its output as a stream of events.
     pub(super) fn events(&self) -> Vec<EngineEvent> {
@@ -372,7 +387,7 @@ impl Ended {
         let events = self.events();
         let texts = events.iter().filter(|event| event.kind == EventKind::Text);
         let lines: Vec<&str> = texts.map(|event| event.message.as_str()).collect();
-        lines[lines.len().saturating_sub(MOST)..].join("\n")
+        without_colours(&lines[lines.len().saturating_sub(MOST)..].join("\n"))
     }
 
     fn diagnostics(&self) -> Vec<EngineDiagnostic> {

@@ -45,7 +45,8 @@ pub(super) async fn prepare(job: &Job<'_>) -> RunEvent {
 
 async fn try_prepare(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
     logs::begin_attempt(job)?;
-    let inputs = inputs::gather(job).await?;
+    let limit = Limit::from_now("apply", job.spec.stack.timeout_apply);
+    let inputs = inputs::gather(job, limit).await?;
     *mask = inputs.mask.clone();
     let plan = PlanRecord {
         policy: model::policy::Verdict::default(),
@@ -100,10 +101,11 @@ async fn try_exec(job: &Job<'_>, exec: &Exec, mask: &mut Mask) -> Result<RunEven
     let plan = plan_of(job).await?;
     nothing_kept_aside(job).await?;
     let carried = job.carried.lock().await.take();
+    let limit = Limit::from_now("apply", job.spec.stack.timeout_apply);
     let (inputs, mut workspace, scratch) = match carried {
         Some(carried) => (carried.inputs, carried.workspace, carried.scratch),
         None => (
-            inputs::gather(job).await?,
+            inputs::gather(job, limit).await?,
             Workspace::prepare(job).await?,
             Scratch::open(job)?,
         ),
@@ -119,12 +121,11 @@ async fn try_exec(job: &Job<'_>, exec: &Exec, mask: &mut Mask) -> Result<RunEven
     // The engine reads under its lock: whatever is the head then is what it changes.
     let store = job.control.store.clone();
     let access = StateAccess::for_apply(store, state, job.run, ExpectedHead::Any, true);
-    let access = access.holding(spool);
+    let access = access.holding(spool).hiding(&inputs.mask);
     let environment = inputs.environment.clone();
     let mut caller = Caller::new(job, &workspace, environment, access.clone()).await?;
     *mask = inputs.hide(&mut caller, &scratch)?;
     let var_files = workspace.var_files(job, &scratch);
-    let limit = Limit::from_now("apply", job.spec.stack.timeout_apply);
     let hooks = Hooks::of(job, &workspace, &inputs, mask, None);
     let work = hooks.before_and(HookStage::Apply, async {
         initialise(job, &caller, &workspace, &inputs, &var_files, limit, &hooks).await?;

@@ -20,6 +20,7 @@ use serde_json::{Map, Value};
 
 use super::ahead::Ahead;
 use super::engine::Caller;
+use super::limit::Limit;
 use super::workspace::Scratch;
 use super::{Failure, Job};
 use crate::asker::Asker;
@@ -136,14 +137,19 @@ pub(super) async fn for_hooks(job: &Job<'_>) -> Result<HookValues, Failure> {
 }
 
 /// Evaluates everything the run needs, in the order in which the stronger overrides the weaker.
-pub(super) async fn gather(job: &Job<'_>) -> Result<Inputs, Failure> {
-    gather_ahead(job, &Ahead::default()).await
+pub(super) async fn gather(job: &Job<'_>, limit: Option<Limit>) -> Result<Inputs, Failure> {
+    gather_ahead(job, &Ahead::default(), limit).await
 }
 
 /// The same before upstream stacks are applied: with what their plans say, as far as they do.
-pub(super) async fn gather_ahead(job: &Job<'_>, ahead: &Ahead) -> Result<Inputs, Failure> {
+pub(super) async fn gather_ahead(
+    job: &Job<'_>,
+    ahead: &Ahead,
+    limit: Option<Limit>,
+) -> Result<Inputs, Failure> {
     let spec = job.spec;
-    let known = resolve(job.control, spec, job.asker, ahead).await?;
+    let resolving = resolve(job.control, spec, job.asker, ahead);
+    let known = job.unless_stopped(limit, resolving).await?;
     let mut environment = environment(spec, job.asker, &known)?;
     let mut variables = Map::new();
     for context in &spec.contexts {

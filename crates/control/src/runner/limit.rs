@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// One of a stack's `timeout` block, counted from the moment a stage began to call engines: `init` is part of
-/// the stage that needs it.
+/// One of a stack's `timeout` block, counted from the moment a stage began to read its values: secrets, and the `init` that
+/// it may need, are part of the stage.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limit {
     name: &'static str,

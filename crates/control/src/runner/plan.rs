@@ -60,7 +60,8 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
             then: job.first_stage(),
         });
     }
-    let inputs = inputs::gather(job).await?;
+    let limit = Limit::from_now("plan", job.spec.stack.timeout_plan);
+    let inputs = inputs::gather(job, limit).await?;
     *mask = inputs.mask.clone();
     inputs.check_short(job)?;
     let mut workspace = Workspace::prepare(job).await?;
@@ -68,9 +69,9 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
     scratch.write_variables(&inputs.variables)?;
     workspace.mount(&inputs.files)?;
     let workspace = workspace;
+    let access = access.hiding(&inputs.mask);
     let mut caller = Caller::new(job, &workspace, inputs.environment.clone(), access).await?;
     *mask = inputs.hide(&mut caller, &scratch)?;
-    let limit = Limit::from_now("plan", job.spec.stack.timeout_plan);
     let var_files = workspace.var_files(job, &scratch);
     let hooks = Hooks::of(job, &workspace, &inputs, mask, Some(scratch.plan()));
     let planned = hooks.around(HookStage::Plan, async {

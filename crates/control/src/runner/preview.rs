@@ -83,7 +83,8 @@ async fn look(job: &Job<'_>, awaits: &[Awaited], mask: &mut Mask) -> Result<Look
     let access = read_state(job).await?;
     let head = access.pinned().cloned();
     let ahead = Ahead::of(job, awaits).await?;
-    let inputs = inputs::gather_ahead(job, &ahead).await?;
+    let limit = Limit::from_now("plan", job.spec.stack.timeout_plan);
+    let inputs = inputs::gather_ahead(job, &ahead, limit).await?;
     *mask = inputs.mask.clone();
     let mut workspace = Workspace::prepare_apart(job).await?;
     workspace.mount(&inputs.files)?;
@@ -93,7 +94,6 @@ async fn look(job: &Job<'_>, awaits: &[Awaited], mask: &mut Mask) -> Result<Look
     scratch.write_variables(&inputs.variables)?;
     let mut caller = Caller::new(job, &workspace, inputs.environment.clone(), access).await?;
     *mask = inputs.hide(&mut caller, &scratch)?;
-    let limit = Limit::from_now("plan", job.spec.stack.timeout_plan);
     let var_files = workspace.var_files(job, &scratch);
     let hooks = Hooks::of(job, &workspace, &inputs, mask, Some(scratch.plan()));
     let planned = hooks.around(HookStage::Plan, async {

@@ -32,7 +32,7 @@ impl SecretFiles<'_> {
         let file = self.find(path)?;
         let layout = Self::layout_for(&file)?;
         let seen = fs::read_to_string(&file.path).ok();
-        let (opened, rule, before) = if file.path.exists() {
+        let (opened, rule, before) = if file.has_something() {
             let opened = self.open(&file)?;
             let rule = opened.rule(layout)?;
             let plain = opened.plain(layout);
@@ -126,6 +126,7 @@ impl Editing {
         let text = Secret::new(text);
         if text == self.before {
             return Ok(Written {
+                is_new: false,
                 changed: false,
                 recipients: super::names(&self.rule),
             });

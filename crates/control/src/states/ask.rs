@@ -8,7 +8,7 @@ use serde_json::Value;
 use store::{ChangeSetError, KeyedDigester, NewBreakGlass, StoreError};
 
 use super::ReadStateError;
-use crate::Control;
+use crate::{Control, hidden};
 
 /// Digits of a digest that people see: two values of a project hardly ever share them.
 const SHORT: usize = 6;
@@ -201,9 +201,8 @@ pub async fn look_into(
     control: &Control,
     version: &StateVersion,
 ) -> Result<Result<Document, Opaque>, AskStateError> {
-    let bytes = control.store.state_version_read(version).await;
-    let bytes = bytes.map_err(store_failed("read", &version.state))?;
-    Ok(Document::read(&bytes))
+    let document = hidden::document(control, version).await;
+    document.map_err(store_failed("read", &version.state))
 }
 
 /// The version before another one, if it is still kept.

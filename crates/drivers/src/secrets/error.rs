@@ -26,6 +26,8 @@ pub enum SecretError {
     OpenQuote { reference: String },
     #[error("the environment variable `{name}` is not set")]
     Unset { name: String },
+    #[error("there is no secret file `{}`", path.display())]
+    NoFile { path: PathBuf },
     #[error("could not read the secret file `{}`", path.display())]
     Read { path: PathBuf, source: io::Error },
     #[error("`{path}` begins with `~`, and `HOME` is not set")]
@@ -49,7 +51,12 @@ pub enum SecretError {
         source: Box<DecryptError>,
     },
     #[error("`{path}` has no value at `{key}`")]
-    NoSuchValue { path: String, key: String },
+    NoSuchValue {
+        path: String,
+        key: String,
+        /// One that looks like it.
+        near: Option<String>,
+    },
     #[error("line {line} of `{path}` is not `NAME=VALUE`")]
     Line { path: String, line: usize },
     #[error("could not run the secret command `{program}`")]
@@ -57,9 +64,13 @@ pub enum SecretError {
         program: String,
         source: CaptureError,
     },
-    /// What it said is left out: it may hold the secret.
-    #[error("the secret command `{program}` ended with {exit}")]
-    Failed { program: String, exit: Exit },
+    #[error("the secret command `{program}` ended with {exit}{}", .said.as_deref().map(|said| format!(": {said}")).unwrap_or_default())]
+    Failed {
+        program: String,
+        exit: Exit,
+        /// The end of what it complained about, without what it printed before.
+        said: Option<String>,
+    },
     #[error("could not {deed}")]
     Exchange {
         deed: String,
@@ -148,10 +159,14 @@ impl SecretError {
                 "`aws configure export-credentials --format env` gives keys for the environment"
                     .to_owned(),
             ),
+            Self::NoSuchValue { near, .. } => {
+                near.as_ref().map(|near| format!("did you mean `{near}`?"))
+            }
             Self::NoSource { .. }
             | Self::Empty { .. }
             | Self::Shape { .. }
             | Self::OpenQuote { .. }
+            | Self::NoFile { .. }
             | Self::Read { .. }
             | Self::NoHome { .. }
             | Self::TooLarge { .. }
@@ -159,7 +174,6 @@ impl SecretError {
             | Self::NoValue { .. }
             | Self::Format { .. }
             | Self::Identities { .. }
-            | Self::NoSuchValue { .. }
             | Self::Line { .. }
             | Self::Run { .. }
             | Self::Failed { .. }

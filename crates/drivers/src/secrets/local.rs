@@ -3,17 +3,20 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::path::Path;
 use std::time::Duration;
 
-use model::secret::Secret;
+use model::config::suggest::nearest;
+use model::masking::Mask;
+use model::secret::{Secret, is_secret_variable};
 use zeroize::Zeroizing;
 
 use super::{LARGEST, SecretError};
 use crate::process::{self, Capture, Environment};
 use crate::sops::{self, Format, Identities};
 
+/// A person may have to touch a key or type a PIN meanwhile.
 const COMMAND_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Decrypts the one value that a `sops:` secret names, with the keys that the asker's environment leads to.
@@ -37,10 +40,22 @@ pub(super) fn read_sops(
         let source = Box::new(source);
         SecretError::Decrypt { path, source }
     })?;
-    opened.value(key).ok_or_else(|| SecretError::NoSuchValue {
+    opened.value(key).ok_or_else(|| {
+        let paths = opened.paths();
+        no_such_value(path, key, paths.iter().map(String::as_str))
+    })
+}
+
+fn no_such_value<'a>(
+    path: &str,
+    key: &str,
+    there: impl IntoIterator<Item = &'a str>,
+) -> SecretError {
+    SecretError::NoSuchValue {
         path: path.to_owned(),
         key: key.to_owned(),
-    })
+        near: nearest(key, there).map(ToOwned::to_owned),
+    }
 }
 
 /// Reads a `file:` secret; one newline at its end does not count.
@@ -58,9 +73,12 @@ pub(super) fn read_file(
         }
         (None, _) => root.join(path),
     };
-    let failed = |source| SecretError::Read {
-        path: full.clone(),
-        source,
+    let failed = |source: io::Error| {
+        let path = full.clone();
+        match source.kind() {
+            io::ErrorKind::NotFound => SecretError::NoFile { path },
+            _ => SecretError::Read { path, source },
+        }
     };
     let file = File::open(&full).map_err(failed)?;
     // Wiped, also what is left behind where it grows.
@@ -84,50 +102,64 @@ pub(super) fn read_dotenv(
     home: Option<&Path>,
 ) -> Result<Secret, SecretError> {
     let file = read_file(path, root, home)?;
+    let text = file.expose();
+    let mut names = Vec::new();
     let mut found = None;
-    for (index, line) in file.expose().lines().enumerate() {
-        let line = line.trim();
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        let line_number = index + 1;
+    let mut rest = text;
+    while !rest.is_empty() {
+        let line_number = 1 + text[..text.len() - rest.len()].matches('\n').count();
         let broken = || SecretError::Line {
             path: path.to_owned(),
             line: line_number,
         };
-        let line = line.strip_prefix("export ").unwrap_or(line).trim_start();
-        let (key, value) = line.split_once('=').ok_or_else(broken)?;
-        if key.trim_end() == name {
-            // The last one counts, as in a shell.
-            found = Some(unquoted(value.trim_start()).ok_or_else(broken)?);
+        let (line, after) = rest.split_once('\n').unwrap_or((rest, ""));
+        let bare = line.trim();
+        if bare.is_empty() || bare.starts_with('#') {
+            rest = after;
+            continue;
+        }
+        let (key, _) = line.split_once('=').ok_or_else(broken)?;
+        let value = rest[key.len() + 1..].trim_start_matches([' ', '\t']);
+        let key = key.trim();
+        let key = key.strip_prefix("export ").unwrap_or(key).trim();
+        names.push(key);
+        match unquoted(value) {
+            Some((value, left)) => {
+                rest = left;
+                if key == name {
+                    found = Some(value); // The last one counts, as in a shell.
+                }
+            }
+            // Of no concern here.
+            None if key != name => rest = after,
+            None => return Err(broken()),
         }
     }
-    let found = found.ok_or_else(|| SecretError::NoSuchValue {
-        path: path.to_owned(),
-        key: name.to_owned(),
-    })?;
-    text(
+    let found = found.ok_or_else(|| no_such_value(path, name, names))?;
+    self::text(
         found.expose().as_bytes(),
         &format!("`dotenv:{path}#{name}`"),
     )
 }
 
-/// A value as a shell would take it: in single quotes as it is; in double quotes with `\n`, `\"` and `\\`; else up to
-/// ` #`. Variables are not filled in.
-fn unquoted(value: &str) -> Option<Secret> {
-    if let Some(rest) = value.strip_prefix('\'') {
+/// The value that a text begins with, as a shell would take it, and the lines after it: in single quotes as it is; in
+/// double quotes with `\n`, `\"` and `\\`; else up to ` #`. One in quotes may go over several lines. Variables are not
+/// filled in.
+fn unquoted(text: &str) -> Option<(Secret, &str)> {
+    if let Some(rest) = text.strip_prefix('\'') {
         let (inner, after) = rest.split_once('\'')?;
-        return is_over(after).then(|| Secret::new(inner));
+        return Some((Secret::new(inner), after_value(after)?));
     }
-    let Some(rest) = value.strip_prefix('"') else {
-        let plain = value.split(" #").next().unwrap_or_default();
-        return Some(Secret::new(plain.trim_end()));
+    let Some(rest) = text.strip_prefix('"') else {
+        let (line, after) = text.split_once('\n').unwrap_or((text, ""));
+        let plain = line.split(" #").next().unwrap_or_default();
+        return Some((Secret::new(plain.trim()), after));
     };
     let mut inner = Zeroizing::new(String::with_capacity(rest.len()));
     let mut chars = rest.chars();
     while let Some(c) = chars.next() {
         match c {
-            '"' => return is_over(chars.as_str()).then(|| Secret::new(inner.as_str())),
+            '"' => return Some((Secret::new(inner.as_str()), after_value(chars.as_str())?)),
             '\\' => match chars.next()? {
                 'n' => inner.push('\n'),
                 'r' => inner.push('\r'),
@@ -140,9 +172,11 @@ fn unquoted(value: &str) -> Option<Secret> {
     None
 }
 
-fn is_over(after: &str) -> bool {
-    let after = after.trim();
-    after.is_empty() || after.starts_with('#')
+/// The lines after a value, if nothing but a comment follows it in its own.
+fn after_value(text: &str) -> Option<&str> {
+    let (line, after) = text.split_once('\n').unwrap_or((text, ""));
+    let line = line.trim();
+    (line.is_empty() || line.starts_with('#')).then_some(after)
 }
 
 /// Runs a `command:` secret in the project's root and takes what it prints.
@@ -179,13 +213,44 @@ pub(super) async fn run_command(
         source,
     })?;
     let stdout = Zeroizing::new(said.stdout);
+    let stderr = Zeroizing::new(said.stderr);
     if !said.exit.success() {
         return Err(SecretError::Failed {
             program: program.clone(),
             exit: said.exit,
+            said: complaint(&stderr, &stdout, env),
         });
     }
     text(&stdout, &format!("the command `{program}`"))
+}
+
+/// The end of what a command complained about, in one line. What it printed may be half of the secret, and its environment
+/// may hold others: neither is repeated.
+fn complaint(stderr: &[u8], stdout: &[u8], env: &Environment) -> Option<String> {
+    const MOST: usize = 300;
+    let text = String::from_utf8_lossy(stderr);
+    let printed = String::from_utf8_lossy(stdout);
+    let mut hidden: Vec<Secret> = printed.lines().map(Secret::new).collect();
+    hidden.push(Secret::new(printed.as_ref()));
+    let named = env.names().filter(|name| is_secret_variable(name));
+    hidden.extend(named.filter_map(|name| env.get(name).cloned()));
+    let masked = Mask::new(&hidden).mask_text(text.trim());
+    // What is too short to be masked is no reason to show it.
+    let mut words = printed.split_whitespace();
+    if words.any(|word| masked.contains(word)) {
+        return None;
+    }
+    let words: Vec<&str> = masked.split_whitespace().collect();
+    let line = words.join(" ");
+    let length = line.chars().count();
+    let end: String = line.chars().skip(length.saturating_sub(MOST)).collect();
+    let cut = if length > MOST { "…" } else { "" };
+    (!end.is_empty()).then(|| format!("{cut}{}", plain(&end)))
+}
+
+/// Without what would move a cursor or change a colour.
+fn plain(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).collect()
 }
 
 /// One newline at its end does not count; nothing at all is no secret.

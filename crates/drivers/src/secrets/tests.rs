@@ -99,12 +99,16 @@ async fn each_source_gives_its_value() {
     assert_eq!(resolved("env:TOKEN", root).await, "= from the environment");
     assert_eq!(resolved("file:~/key", root).await, "= at home");
     assert_eq!(resolved("file:key", root).await, "= two\nlines\n");
-    let lines =
-        "# ours\nexport A=one # not this\nB = 'two # this'\nC=\"th\\nree\\\"\"\nA=last\nD=\n";
+    let lines = "# ours\nexport A=one # not this\nB = 'two # this'\nC=\"th\\nree\\\"\"\nA=last\nD=\n\
+         KEY=\"-----BEGIN KEY-----\nA=in it\n-----END KEY-----\" # a key\nE='x\ny'\nF=after\n";
     fs::write(root.join(".env"), lines).unwrap();
     assert_eq!(resolved("dotenv:.env#A", root).await, "= last");
     assert_eq!(resolved("dotenv:.env#B", root).await, "= two # this");
     assert_eq!(resolved("dotenv:.env#C", root).await, "= th\nree\"");
+    let key = "= -----BEGIN KEY-----\nA=in it\n-----END KEY-----";
+    assert_eq!(resolved("dotenv:.env#KEY", root).await, key);
+    assert_eq!(resolved("dotenv:.env#E", root).await, "= x\ny");
+    assert_eq!(resolved("dotenv:.env#F", root).await, "= after");
     assert_eq!(
         resolved("command:printf '%s\\n' 'a  b'", root).await,
         "= a  b"
@@ -130,6 +134,8 @@ async fn failures_say_where_not_what() {
         "file:binary",
         "file:big",
         "command:sh -c 'echo hush; echo hush >&2; exit 3'",
+        "command:sh -c 'echo hush; echo no key for you >&2; exit 3'",
+        "command:sh -c 'echo hush-hush; echo got hush-hush, not more >&2; exit 3'",
         "command:no-such-program-here x",
         "command:true",
         "dotenv:.env#MISSING",
@@ -145,11 +151,13 @@ async fn failures_say_where_not_what() {
     assert!(!all.contains("hush"));
     insta::assert_snapshot!(all, @r"
     the environment variable `MISSING` is not set
-    could not read the secret file `ROOT/missing`
+    there is no secret file `ROOT/missing`
     the secret from `file:empty` is empty
     the secret from `file:binary` is not UTF-8
     the secret file `ROOT/big` is larger than 1048576 bytes
     the secret command `sh` ended with exit code 3
+    the secret command `sh` ended with exit code 3: no key for you
+    the secret command `sh` ended with exit code 3: got (secret), not more
     could not run the secret command `no-such-program-here`
     the secret from the command `true` is empty
     `.env` has no value at `MISSING`

@@ -25,7 +25,7 @@ pub(super) fn read(text: &str) -> Result<Document, ReadError> {
             .iter()
             .any(|entry| matches!(entry, Entry::Item(known, _) if known == name))
         {
-            return Err(problem(format!("the name `{name}` is there twice")));
+            return Err(problem("a name is there twice".to_owned()));
         }
         let value = Scalar::text(value.replace("\\n", "\n"));
         map.push(Entry::Item(name.to_owned(), Node::Scalar(value)));

@@ -3,19 +3,32 @@
 //! The environment is passed in; nothing is read from the process's own.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use std::{fs, iter};
 
 use model::secret::Secret;
 
 use super::cipher::DataKey;
 use super::plugin::{self, PluginError, Plugins};
+use crate::process::{self, Capture, CaptureError, Environment};
+use crate::secrets::split_words;
 
 /// Larger files hold no keys.
 const LARGEST: u64 = 1 << 20;
+
+/// Where the environment may have keys, or lead to them.
+const VARIABLES: [&str; 5] = [
+    "SOPS_AGE_KEY",
+    "SOPS_AGE_KEY_FILE",
+    "SOPS_AGE_KEY_CMD",
+    "SOPS_AGE_SSH_PRIVATE_KEY_FILE",
+    "SOPS_AGE_SSH_PRIVATE_KEY_CMD",
+];
 
 /// Asks somebody, or tells them; none if nobody is there.
 pub type Ask = Arc<dyn Fn(&Question<'_>) -> Option<Secret> + Send + Sync>;
@@ -49,6 +62,13 @@ pub struct Identities {
 pub enum IdentityError {
     #[error("could not read the age keys in `{}`", path.display())]
     Read { path: PathBuf, source: io::Error },
+    #[error("could not run the command in `{name}`")]
+    Run {
+        name: &'static str,
+        source: CaptureError,
+    },
+    #[error("the command in `{name}` {why}")]
+    Command { name: &'static str, why: String },
     #[error("{origin} has a line {line} that is no age key")]
     Line { origin: String, line: usize },
     #[error("{origin} is protected by a passphrase, and nobody is here to be asked for it")]
@@ -61,7 +81,8 @@ pub enum IdentityError {
 
 impl Identities {
     /// All that the official tool would find: `SOPS_AGE_KEY`, the files that `SOPS_AGE_KEY_FILE` and
-    /// `SOPS_AGE_SSH_PRIVATE_KEY_FILE` name, `sops/age/keys.txt` of the user's configuration, and the user's SSH keys.
+    /// `SOPS_AGE_SSH_PRIVATE_KEY_FILE` name, what the commands in `SOPS_AGE_KEY_CMD` and `SOPS_AGE_SSH_PRIVATE_KEY_CMD`
+    /// print, `sops/age/keys.txt` of the user's configuration, and the user's SSH keys.
     pub fn from_environment(environment: &BTreeMap<String, String>) -> Result<Self, IdentityError> {
         Self::gather(environment, None)
     }
@@ -83,16 +104,24 @@ impl Identities {
         let named = |name: &str| environment.get(name).filter(|value| !value.is_empty());
         if let Some(keys) = named("SOPS_AGE_KEY") {
             found.add(&Secret::new(keys), "`SOPS_AGE_KEY`")?;
-        } else {
-            found.sought.push("`SOPS_AGE_KEY`".to_owned());
         }
-        match named("SOPS_AGE_KEY_FILE") {
-            Some(path) => found.add_file(Path::new(path))?,
-            None => found.sought.push("`SOPS_AGE_KEY_FILE`".to_owned()),
+        if let Some(path) = named("SOPS_AGE_KEY_FILE") {
+            found.add_file(Path::new(path))?;
+        }
+        if let Some(line) = named("SOPS_AGE_KEY_CMD") {
+            let printed = printed_by("SOPS_AGE_KEY_CMD", line, environment)?;
+            found.add(&printed, "what `SOPS_AGE_KEY_CMD` prints")?;
         }
         if let Some(path) = named("SOPS_AGE_SSH_PRIVATE_KEY_FILE") {
             found.add_ssh(Path::new(path), true)?;
         }
+        if let Some(line) = named("SOPS_AGE_SSH_PRIVATE_KEY_CMD") {
+            let name = "SOPS_AGE_SSH_PRIVATE_KEY_CMD";
+            let printed = printed_by(name, line, environment)?;
+            found.add_ssh_text(&printed, Path::new(name), true)?;
+        }
+        let unset = VARIABLES.iter().filter(|name| named(name).is_none());
+        found.sought.extend(unset.map(|name| format!("`{name}`")));
         let home = named("HOME").map(PathBuf::from);
         let config = named("XDG_CONFIG_HOME")
             .map(PathBuf::from)
@@ -109,7 +138,7 @@ impl Identities {
         for name in ["id_ed25519", "id_rsa"] {
             if let Some(home) = &home {
                 let path = home.join(".ssh").join(name);
-                if path.exists() && found.add_ssh(&path, false).is_err() {
+                if !path.exists() || found.add_ssh(&path, false).is_err() {
                     found.sought.push(format!("`{}`", path.display()));
                 }
             }
@@ -193,6 +222,15 @@ impl Identities {
 
     fn add_ssh(&mut self, path: &Path, is_named: bool) -> Result<(), IdentityError> {
         let text = text_of(path, read_bytes(path)?)?;
+        self.add_ssh_text(&text, path, is_named)
+    }
+
+    fn add_ssh_text(
+        &mut self,
+        text: &Secret,
+        path: &Path,
+        is_named: bool,
+    ) -> Result<(), IdentityError> {
         let name = path.display().to_string();
         let key = age::ssh::Identity::from_buffer(text.expose().as_bytes(), Some(name));
         match key {
@@ -307,6 +345,39 @@ impl age::Callbacks for Asking {
         let passphrase = self.1.as_ref()?(&Question::Passphrase { of: &self.0 })?;
         Some(passphrase.expose().to_owned().into())
     }
+}
+
+/// What a command prints: keys, so that none needs to lie on a disk.
+fn printed_by(
+    name: &'static str,
+    line: &str,
+    environment: &BTreeMap<String, String>,
+) -> Result<Secret, IdentityError> {
+    let failed = |why: String| IdentityError::Command { name, why };
+    let words = split_words(line).ok_or_else(|| failed("has a quote that does not end".into()))?;
+    let Some((program, args)) = words.split_first() else {
+        return Err(failed("names no program".to_owned()));
+    };
+    let path = environment.get("PATH").map(String::as_str);
+    let found = if program.contains('/') {
+        None
+    } else {
+        process::find_program(program, path.unwrap_or_default().as_ref())
+    };
+    let program = found.unwrap_or_else(|| PathBuf::from(program));
+    let args: Vec<OsString> = args.iter().map(OsString::from).collect();
+    let env: Environment = environment.iter().collect();
+    let said = process::capture_blocking(&Capture {
+        timeout: Duration::from_mins(1),
+        ..Capture::new(&program, &args, Path::new("."), &env)
+    });
+    let said = said.map_err(|source| IdentityError::Run { name, source })?;
+    if !said.exit.success() {
+        return Err(failed(format!("ended with {}", said.exit)));
+    }
+    let text = String::from_utf8(said.stdout);
+    text.map(Secret::new)
+        .map_err(|_| failed("printed what is no text".to_owned()))
 }
 
 fn read_bytes(path: &Path) -> Result<Vec<u8>, IdentityError> {

@@ -10,6 +10,9 @@ const BLOCK: &str = "sops";
 /// Where there are no blocks, names begin so.
 const PREFIX: &str = "sops_";
 
+/// What to do with a file that is damaged.
+pub(super) const LAST_GOOD: &str = "bring back the last good version, for example from Git";
+
 /// Keys of services that hold master keys: kept as they are, never asked.
 const FOREIGN: [&str; 6] = ["azure_kv", "gcp_kms", "hc_vault", "hckms", "kms", "pgp"];
 
@@ -36,6 +39,8 @@ pub(super) struct Wrapped {
 pub enum MetadataError {
     #[error("it is not encrypted: there is no `sops` in it")]
     None,
+    #[error("it has encrypted values and no `sops` block, so it was cut short")]
+    Cut,
     #[error("its `sops` block is incomplete: `{name}` is missing or has a wrong type")]
     Missing { name: &'static str },
     #[error("its data key is split over key groups, which are not supported")]
@@ -46,6 +51,20 @@ pub enum MetadataError {
     NoKeys,
     #[error(transparent)]
     Selection(#[from] SelectionError),
+}
+
+impl MetadataError {
+    /// The next step, where there is one.
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::None => "`terrane secret encrypt FILE --in-place` encrypts a plain file",
+            Self::Cut | Self::Missing { .. } | Self::NoKeys => LAST_GOOD,
+            Self::KeyGroups => "only `sops` opens it: have it encrypted for one group",
+            Self::NotAge { .. } => "`sops rotate -i --add-age age1… FILE` lets age open it, too",
+            Self::Selection(_) => return None,
+        };
+        Some(hint.to_owned())
+    }
 }
 
 /// Takes the metadata out of a document, which is left with nothing but its own values.

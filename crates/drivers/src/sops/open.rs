@@ -19,7 +19,7 @@ pub enum DecryptError {
     Read(#[source] ReadError),
     #[error(transparent)]
     Metadata(#[from] MetadataError),
-    #[error("none of {count} age keys opens it: it is encrypted for {recipients}")]
+    #[error("{}: it is encrypted for {recipients}", not_opened(*count))]
     WrongKey { count: usize, recipients: String },
     #[error("there is no age key to open it with: it is encrypted for {recipients}")]
     NoKey {
@@ -52,10 +52,18 @@ impl DecryptError {
             }
             Self::Plugin { source, .. } => source.hint(),
             Self::Changed | Self::Mac(_) | Self::Value(_) | Self::Read(_) => {
-                Some("bring back the last good version, for example from Git".to_owned())
+                Some(metadata::LAST_GOOD.to_owned())
             }
-            Self::NoKey { .. } | Self::Metadata(_) => None,
+            Self::Metadata(err) => err.hint(),
+            Self::NoKey { .. } => None,
         }
+    }
+}
+
+fn not_opened(count: usize) -> String {
+    match count {
+        1 => "the only age key at hand does not open it".to_owned(),
+        _ => format!("none of the {count} age keys at hand opens it"),
     }
 }
 
@@ -76,7 +84,10 @@ pub(super) fn open(
     identities: &Identities,
 ) -> Result<Opened, DecryptError> {
     let mut document = super::read(text, format).map_err(DecryptError::Read)?;
-    let metadata = metadata::take(&mut document, format)?;
+    let metadata = metadata::take(&mut document, format).map_err(|err| match err {
+        MetadataError::None if text.contains("ENC[AES256_GCM,") => MetadataError::Cut,
+        err => err,
+    })?;
     let wrapped = metadata.age.iter();
     let copies: Vec<&str> = wrapped.clone().map(|it| it.key.as_str()).collect();
     let key = identities.unwrap(&copies).map_err(|failed| {
@@ -128,14 +139,25 @@ impl Opened {
         Some(match self.document.find(path)? {
             Node::Scalar(scalar) => scalar.spoken(),
             Node::Null => Secret::new(""),
-            node @ (Node::Map(_) | Node::List(_)) => Secret::new(super::json::write_node(node)),
+            node @ (Node::Map(_) | Node::List(_)) => {
+                let node = match self.format {
+                    Format::Yaml => &tree::merged_node(node),
+                    Format::Json | Format::Dotenv | Format::Ini => node,
+                };
+                Secret::new(super::json::write_node(node))
+            }
         })
+    }
+
+    /// Whether a map or a list lies at a path.
+    pub fn is_container(&self, path: &str) -> bool {
+        matches!(self.document.find(path), Some(Node::Map(_) | Node::List(_)))
     }
 
     /// Top-level values by name, as they go into an environment; maps and lists have no place there.
     pub fn variables(&self) -> Vec<(String, Secret)> {
-        let entries = self.document.0.iter().flatten();
-        let values = entries.filter_map(|entry| match entry {
+        let entries = self.merged();
+        let values = entries.iter().filter_map(|entry| match entry {
             Entry::Item(key, Node::Scalar(scalar)) => Some((key.clone(), scalar.spoken())),
             Entry::Item(key, Node::Null) => Some((key.clone(), Secret::new(""))),
             Entry::Item(_, Node::Map(_) | Node::List(_)) | Entry::Comment(_) => None,
@@ -143,10 +165,19 @@ impl Opened {
         values.collect()
     }
 
+    /// All entries at the top, as readers of the format see them.
+    fn merged(&self) -> Vec<Entry> {
+        let maps = self.document.0.iter();
+        match self.format {
+            Format::Yaml => maps.flat_map(tree::merged).collect(),
+            Format::Json | Format::Dotenv | Format::Ini => maps.flatten().cloned().collect(),
+        }
+    }
+
     /// All values, with the keys above them and the places in lists joined by `_`.
     pub fn flattened(&self) -> Vec<(String, Secret)> {
         let mut values = Vec::new();
-        for entry in self.document.0.iter().flatten() {
+        for entry in &self.merged() {
             if let Entry::Item(key, node) = entry {
                 flatten(node, key.clone(), &mut values);
             }
@@ -155,10 +186,10 @@ impl Opened {
     }
 
     /// Names of top-level maps and lists: what [`Self::variables`] leaves out.
-    pub fn structures(&self) -> Vec<&str> {
-        let entries = self.document.0.iter().flatten();
+    pub fn structures(&self) -> Vec<String> {
+        let entries = self.merged().into_iter();
         let names = entries.filter_map(|entry| match entry {
-            Entry::Item(key, Node::Map(_) | Node::List(_)) => Some(key.as_str()),
+            Entry::Item(key, Node::Map(_) | Node::List(_)) => Some(key),
             Entry::Item(_, Node::Scalar(_) | Node::Null) | Entry::Comment(_) => None,
         });
         names.collect()
@@ -216,6 +247,10 @@ impl Opened {
     /// The way that a path means in this format.
     fn steps(&self, path: &str) -> Result<Vec<String>, PathError> {
         match self.format {
+            Format::Yaml | Format::Json if path.contains("\\.") => Err(PathError::Backslash),
+            Format::Yaml | Format::Json if !path.matches('"').count().is_multiple_of(2) => {
+                Err(PathError::OpenQuote)
+            }
             Format::Yaml | Format::Json => Ok(tree::steps(path)),
             Format::Dotenv => Ok(vec![path.to_owned()]),
             // A section may have dots in its name, a name in it has none.
@@ -248,6 +283,21 @@ impl Opened {
     /// Kinds of master keys, other than age's, that open it too.
     pub fn foreign_keys(&self) -> impl Iterator<Item = &str> {
         self.metadata.foreign.iter().map(|(name, _)| name.as_str())
+    }
+}
+
+/// The keys of an encrypted document.
+pub struct Paths(pub(super) Document);
+
+impl Paths {
+    /// Whether something lies at a path.
+    pub fn finds(&self, path: &str) -> bool {
+        self.0.find(path).is_some()
+    }
+
+    /// Paths of all values, in order.
+    pub fn all(&self) -> Vec<String> {
+        paths_of(&self.0)
     }
 }
 

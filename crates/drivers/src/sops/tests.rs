@@ -327,3 +327,89 @@ fn tagged_recipients_need_no_plugin() {
     let file = base64::prelude::BASE64_STANDARD.decode(wrapped).unwrap();
     assert!(file.starts_with(b"age-encryption.org/v1\n-> p256tag "));
 }
+
+#[test]
+fn merge_keys_are_followed_and_kept() {
+    let keys = keys();
+    let plain = "base: &base\n    x: one\n    y: two\nm:\n    <<: *base\n    y: own\nl:\n    <<: [*base, {z: 3}]\n";
+    let sealed = seal(plain, &keys);
+    assert!(
+        sealed.contains("    !!merge <<:\n        x: ENC["),
+        "{sealed}"
+    );
+    let opened = decrypt(&sealed, Format::Yaml, &keys.identities).unwrap();
+    let value = |path: &str| opened.value(path).map(|it| it.expose().to_owned());
+    assert_eq!(value("m.x").as_deref(), Some("one"));
+    assert_eq!(value("m.y").as_deref(), Some("own"));
+    assert_eq!(value("l.z").as_deref(), Some("3"));
+    assert_eq!(value("m").as_deref(), Some(r#"{"y":"own","x":"one"}"#));
+}
+
+#[test]
+fn a_key_with_dots_stands_in_quotes() {
+    let keys = keys();
+    let mut opened = decrypt(
+        &seal("data: {a: b}\n", &keys),
+        Format::Yaml,
+        &keys.identities,
+    )
+    .unwrap();
+    let value = Secret::new("k");
+    opened.set("data.\"age.agekey\"", &value).unwrap();
+    assert!(opened.value("data.\"age.agekey\"").is_some());
+    let err = opened.set("data.tls\\.crt", &value).unwrap_err();
+    assert_eq!(
+        err.to_string(),
+        "a key that has dots stands in quotes, not behind a backslash: `data.\"tls.crt\"`"
+    );
+    assert_eq!(
+        opened.set("data.\"tls", &value).unwrap_err().to_string(),
+        "a quote in it does not end"
+    );
+}
+
+#[test]
+fn a_file_that_was_cut_is_not_called_plain() {
+    let keys = keys();
+    let sealed = seal("a: b\n", &keys);
+    let cut = &sealed[..sealed.find("sops:").unwrap()];
+    let err = decrypt(cut, Format::Yaml, &keys.identities).unwrap_err();
+    assert_eq!(
+        err.to_string(),
+        "it has encrypted values and no `sops` block, so it was cut short"
+    );
+    let good = Some("bring back the last good version, for example from Git".to_owned());
+    assert_eq!(err.hint(), good);
+    let half = &sealed[..sealed.find("lastmodified").unwrap()];
+    assert_eq!(
+        decrypt(half, Format::Yaml, &keys.identities)
+            .unwrap_err()
+            .hint(),
+        good
+    );
+    let plain = decrypt("a: b\n", Format::Yaml, &keys.identities).unwrap_err();
+    assert!(plain.hint().unwrap().contains("encrypt FILE"));
+}
+
+#[test]
+fn keys_that_a_command_prints_open_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("key of mine");
+    let key = age::x25519::Identity::generate().to_string();
+    std::fs::write(&file, age::secrecy::ExposeSecret::expose_secret(&key)).unwrap();
+    let path = std::env::var("PATH").unwrap();
+    let line = format!("cat '{}'", file.display());
+    let env = |line: String| {
+        std::collections::BTreeMap::from([
+            ("PATH".to_owned(), path.clone()),
+            ("SOPS_AGE_KEY_CMD".to_owned(), line),
+        ])
+    };
+    let found = Identities::from_environment(&env(line)).unwrap();
+    assert_eq!(found.len(), 1);
+    let err = Identities::from_environment(&env("false".to_owned())).unwrap_err();
+    assert_eq!(
+        err.to_string(),
+        "the command in `SOPS_AGE_KEY_CMD` ended with exit code 1"
+    );
+}

@@ -269,6 +269,10 @@ impl<V> Walk<'_, V> {
 pub enum PathError {
     #[error("no key is named")]
     Empty,
+    #[error("a key that has dots stands in quotes, not behind a backslash: `data.\"tls.crt\"`")]
+    Backslash,
+    #[error("a quote in it does not end")]
+    OpenQuote,
     #[error("`{at}` is no map and no list, so nothing is below it")]
     NotAContainer { at: String },
     #[error("the format has only texts in sections: `SECTION.NAME` says where")]
@@ -327,7 +331,87 @@ impl Document {
     }
 }
 
+/// `<<` of YAML: a map, or a list of maps, whose entries count as those of the map it stands in, if that has none of
+/// that name itself.
+pub(super) fn is_merge(key: &str, node: &Node) -> bool {
+    let is_map = |node: &Node| matches!(node, Node::Map(_));
+    key == "<<"
+        && match node {
+            Node::List(list) => list.iter().filter_map(Element::node).all(is_map),
+            node => is_map(node),
+        }
+}
+
+/// The maps that a map takes entries over from, the stronger first.
+fn merged_maps(map: &Map) -> Vec<&Map> {
+    let mut maps = Vec::new();
+    for entry in map {
+        let Entry::Item(key, node) = entry else {
+            continue;
+        };
+        if !is_merge(key, node) {
+            continue;
+        }
+        match node {
+            Node::Map(map) => maps.push(map),
+            Node::List(list) => maps.extend(list.iter().filter_map(|it| match it.node() {
+                Some(Node::Map(map)) => Some(map),
+                Some(Node::List(_) | Node::Scalar(_) | Node::Null) | None => None,
+            })),
+            Node::Scalar(_) | Node::Null => {}
+        }
+    }
+    maps
+}
+
+/// A map as its readers see it: with what it takes over.
+pub(super) fn merged(map: &Map) -> Map {
+    let maps = merged_maps(map);
+    let mut all: Map = Vec::with_capacity(map.len());
+    for entry in map {
+        match entry {
+            Entry::Item(key, node) if is_merge(key, node) => {}
+            Entry::Item(key, node) => all.push(Entry::Item(key.clone(), merged_node(node))),
+            Entry::Comment(_) => all.push(entry.clone()),
+        }
+    }
+    for taken in maps {
+        for entry in merged(taken) {
+            let Entry::Item(name, _) = &entry else {
+                continue;
+            };
+            let has_it = |it: &Entry| matches!(it, Entry::Item(known, _) if known == name);
+            if !all.iter().any(has_it) {
+                all.push(entry);
+            }
+        }
+    }
+    all
+}
+
+pub(super) fn merged_node(node: &Node) -> Node {
+    match node {
+        Node::Map(map) => Node::Map(merged(map)),
+        Node::List(list) => {
+            let merge = |element: &Element| match element {
+                Element::Node(node) => Element::Node(merged_node(node)),
+                Element::Comment(_) => element.clone(),
+            };
+            Node::List(list.iter().map(merge).collect())
+        }
+        Node::Scalar(_) | Node::Null => node.clone(),
+    }
+}
+
 fn find_in_map<'a>(map: &'a Map, steps: &[String]) -> Option<&'a Node> {
+    let own = find_own(map, steps);
+    own.or_else(|| {
+        let mut maps = merged_maps(map).into_iter();
+        maps.find_map(|map| find_in_map(map, steps))
+    })
+}
+
+fn find_own<'a>(map: &'a Map, steps: &[String]) -> Option<&'a Node> {
     (1..=steps.len()).find_map(|taken| {
         let key = steps[..taken].join(".");
         map.iter().find_map(|entry| match entry {

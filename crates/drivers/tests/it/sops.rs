@@ -269,6 +269,7 @@ fn odd_places_are_the_same_to_both() {
         "m:\n  - a:\n      b: 1\n    # at the end of an element\n  - c\nn: 1\n",
         "m:\n  l: [1]\n  # after brackets\n",
         "m:\n  l: []\n  # after empty brackets\nn: 1\n",
+        "base: &b\n  x: 1\n  y: two\nm:\n  <<: *b # taken over\n  z: 3\nl:\n  <<: [*b, {w: 4}]\n",
         "m:\n  - 1\n  - | # of a text\n    one\n    two\n  - >- # of another\n    one\n",
     ];
     let place = Place::new("");

@@ -1,8 +1,9 @@
 //! A real Vault: what its KV store and its logins give, and what it says when it refuses.
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use insta::assert_snapshot;
 use serde_json::{Value, json};
-use testkit::{Issuer, Signed, Vault};
+use testkit::{Issuer, Kubernetes, Signed, Vault};
 
 use crate::sources::Asker;
 
@@ -175,4 +176,73 @@ async fn a_token_of_a_job_reads_what_its_role_allows() {
     `http://VAULT/v1/auth/by-jwt/login` answered 400: role "unknown" could not be found
     hint: is the role allowed on `auth/by-jwt`, and is the proof still valid?
     "#);
+}
+
+/// A real API server issues the tokens, and says what they are worth when Vault asks it.
+#[tokio::test]
+async fn a_pod_reads_what_its_role_allows() {
+    let scene = Scene::new("by-pod");
+    let (vault, name) = (&scene.vault, scene.name);
+    let cluster = Kubernetes::start();
+    let namespace = cluster.namespace();
+    let accounts = format!("/api/v1/namespaces/{namespace}/serviceaccounts");
+    let token = |account: &str| {
+        let body = json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": account } });
+        cluster.post(&accounts, &body.to_string());
+        let body =
+            json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {} });
+        let answer = cluster.post(&format!("{accounts}/{account}/token"), &body.to_string());
+        let answer: Value = serde_json::from_str(&answer).unwrap();
+        answer["status"]["token"].as_str().unwrap().to_owned()
+    };
+    let reviewer = token("reviewer");
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": { "name": format!("reviewer-of-{namespace}") },
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": "ClusterRole",
+            "name": "system:auth-delegator",
+        },
+        "subjects": [{ "kind": "ServiceAccount", "name": "reviewer", "namespace": namespace }],
+    });
+    let bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+    cluster.post(bindings, &binding.to_string());
+    let kubeconfig = cluster.kubeconfig();
+    let authority = kubeconfig.split("certificate-authority-data: ").nth(1);
+    let authority = authority.and_then(|rest| rest.split('}').next()).unwrap();
+    let authority = String::from_utf8(BASE64_STANDARD.decode(authority).unwrap()).unwrap();
+    vault.write("sys/auth/by-pod", r#"{"type":"kubernetes"}"#);
+    let config = json!({
+        "kubernetes_host": cluster.address(),
+        "kubernetes_ca_cert": authority,
+        "token_reviewer_jwt": reviewer,
+        "disable_local_ca_jwt": true,
+    });
+    vault.write("auth/by-pod/config", &config.to_string());
+    let role = json!({
+        "bound_service_account_names": ["deploy"],
+        "bound_service_account_namespaces": [namespace],
+        "token_policies": [name],
+    });
+    vault.write("auth/by-pod/role/deploy", &role.to_string());
+    let dir = tempfile::tempdir().unwrap();
+    let login = |account: &str| {
+        let file = dir.path().join(account);
+        std::fs::write(&file, token(account)).unwrap();
+        scene.asker(&[
+            ("VAULT_ROLE", "deploy"),
+            ("VAULT_AUTH_PATH", "by-pod"),
+            ("VAULT_K8S_TOKEN_FILE", file.to_str().unwrap()),
+        ])
+    };
+    let reference = "vault:by-pod/team/db one#user";
+    assert_eq!(login("deploy").get(reference).await, "root");
+    let other = login("other").refusal(reference).await;
+    assert_snapshot!(scene.shown(&other), @"
+    could not log in to Vault at `http://VAULT` with the Pod's service account
+    `http://VAULT/v1/auth/by-pod/login` answered 403: service account name not authorized
+    hint: is the role allowed on `auth/by-pod`, and is the proof still valid?
+    ");
 }

@@ -12,7 +12,7 @@ use super::walk::join;
 use crate::context::Kind;
 use crate::diagnostic::{Finding, Location};
 use crate::ids::StackName;
-use crate::project::{Input, Stack};
+use crate::project::{Backend, Input, Stack};
 
 /// What attaching and looking for set variables may cost.
 pub(crate) const MAX_WORK: usize = 5_000_000;
@@ -82,6 +82,7 @@ pub(crate) fn attach(
             passed_conflicts(findings, &draft.stack, &attached);
         }
         foreign_files(findings, &draft.stack, &attached, &dirs);
+        state_variables(findings, known, &draft.stack, &attached);
         draft.stack.contexts = names;
     }
 }
@@ -177,6 +178,33 @@ pub(crate) fn read_selectors(
         }
     }
     selectors
+}
+
+/// Where the state is in terrane's own service, the engine is told so by terrane alone.
+fn state_variables(
+    findings: &mut Findings,
+    known: &Known<'_>,
+    stack: &Stack,
+    attached: &[&ContextDraft],
+) {
+    let target = known.targets.get(&stack.target);
+    if target.is_none_or(|draft| draft.target.backend != Backend::Terrane) {
+        return;
+    }
+    for draft in attached {
+        let names = draft.context.env.keys();
+        for name in names.filter(|name| name.starts_with("TF_HTTP_")) {
+            let message = format!(
+                "a context cannot give `{name}` to stack `{}`: its state is in terrane's own service",
+                stack.name
+            );
+            findings.push(
+                Finding::error("reserved-variable", message)
+                    .at(draft.context.entry_at(Kind::Env, name), "this name")
+                    .hint("`backend \"http\"` in the target keeps states elsewhere"),
+            );
+        }
+    }
 }
 
 /// Contexts of equal priority may not set one thing to two values.

@@ -19,7 +19,8 @@ pub(crate) fn check(
     facts: &BTreeMap<String, FactsPlace>,
     places: &BTreeMap<String, Location>,
 ) {
-    if places.is_empty() {
+    let is_local = |reference: &String| reference.starts_with("dotenv:");
+    if !places.keys().any(is_local) {
         return;
     }
     let mut told = BTreeSet::new();
@@ -29,7 +30,7 @@ pub(crate) fn check(
         if target.is_none_or(|draft| draft.target.is_open()) {
             continue;
         }
-        for reference in read_by(draft, contexts, facts) {
+        for reference in read_by(draft, contexts, facts).filter(|it| is_local(it)) {
             let Some(at) = places.get(reference) else {
                 continue;
             };

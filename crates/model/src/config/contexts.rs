@@ -13,7 +13,7 @@ use super::reader::{Field, Fields, Item as Entry, Reader, Scope};
 use super::schema::{CONTEXT, HOOK};
 use super::shape::head;
 use super::value::Val;
-use crate::context::{Context, Hook, HookStage, Kind, When, Written};
+use crate::context::{Context, Hook, HookStage, Kind, When, Written, refused_variable};
 use crate::diagnostic::{Finding, Location};
 use crate::project::Input;
 use crate::tree::ReadFailure;
@@ -92,10 +92,23 @@ fn name_of(
 ) -> Option<String> {
     match kind {
         Kind::Vars => {}
-        Kind::Env => variable(reader, entry, at),
+        Kind::Env => {
+            variable(reader, entry, at);
+            refuse(reader, &entry.key, at);
+        }
         Kind::Files => return file(reader, entry, at, others),
     }
     Some(entry.key.clone())
+}
+
+/// What would turn the engine against terrane is no part of a context.
+fn refuse(reader: &mut Reader<'_>, name: &str, at: &Location) {
+    if let Some((why, hint)) = refused_variable(name) {
+        let message = format!("a context cannot give `{name}` to the engine: {why}");
+        let finding = Finding::error("reserved-variable", message);
+        let finding = finding.at(at.clone(), "this name").hint(hint);
+        reader.findings.push(finding);
+    }
 }
 
 /// An environment holds strings, under names a shell would take.
@@ -186,6 +199,7 @@ fn pass_env(reader: &mut Reader<'_>, fields: &Fields, at: &Location) {
             let finding = Finding::error("invalid-value", message);
             reader.findings.push(finding.at(at.clone(), "in this list"));
         }
+        refuse(reader, &pattern, at);
     }
 }
 

@@ -32,8 +32,8 @@ pub(crate) struct Reader<'a> {
     pub(crate) steps: Cell<usize>,
     /// First use of each kind of thing whose stage is not built yet.
     pub(crate) later: BTreeMap<String, Location>,
-    /// References to files of variables, and where each stands first.
-    pub(crate) local_secrets: BTreeMap<String, Location>,
+    /// References to secrets, and where each stands first.
+    pub(crate) secrets: BTreeMap<String, Location>,
     /// Whether a file could not be parsed, so that what seems missing may be there.
     pub(crate) is_partial: bool,
     files: RefCell<BTreeMap<String, Option<String>>>,
@@ -221,7 +221,7 @@ impl<'a> Reader<'a> {
             findings: Findings::default(),
             steps: Cell::new(0),
             later: BTreeMap::new(),
-            local_secrets: BTreeMap::new(),
+            secrets: BTreeMap::new(),
             is_partial: false,
             files: RefCell::new(BTreeMap::new()),
         }
@@ -488,10 +488,9 @@ impl<'a> Reader<'a> {
         for (reference, at) in &seen.secrets {
             let at = source.location(at.clone());
             match kinds::secret_source(reference) {
-                Ok("dotenv") => {
-                    self.local_secrets.entry(reference.clone()).or_insert(at);
+                Ok(_) => {
+                    self.secrets.entry(reference.clone()).or_insert(at);
                 }
-                Ok(_) => {}
                 Err((message, hint)) => {
                     let mut finding =
                         Finding::error("invalid-secret", message).at(at, "this reference");

@@ -4,10 +4,7 @@
 const MAX_CANDIDATES: usize = 2000;
 
 /// The candidate nearest to `seen`, if near enough to be meant.
-pub(crate) fn nearest<'a>(
-    seen: &str,
-    candidates: impl IntoIterator<Item = &'a str>,
-) -> Option<&'a str> {
+pub fn nearest<'a>(seen: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let limit = match seen.chars().count() {
         0 | 1 => return None,
         length => (length / 3).clamp(1, 3),

@@ -11,7 +11,7 @@ const LONG: usize = 4096;
 const SHORTEST_BASE64: usize = 7;
 
 /// What encoders of URLs leave as it is, beside letters, digits and `-_.~`.
-const KEPT: [&[u8]; 4] = [b"", b"!*'()", b"$&+=:@", b"$&+,;=/:@"];
+const KEPT: [&[u8]; 5] = [b"", b"/", b"!*'()", b"$&+=:@", b"$&+,;=/:@"];
 
 pub(super) fn coats(value: &str) -> Vec<String> {
     let escaped = json_escaped(value);
@@ -22,9 +22,14 @@ pub(super) fn coats(value: &str) -> Vec<String> {
     forms.push(escaped);
     for offset in 0..3 {
         let plain = base64_core(value.as_bytes(), offset);
-        if plain.len() >= SHORTEST_BASE64 {
-            forms.push(plain.replace('+', "-").replace('/', "_"));
-            forms.push(plain);
+        if plain.len() < SHORTEST_BASE64 {
+            continue;
+        }
+        // Where it ends there, the last character is known, too; `echo` adds the end of a line.
+        let ends = ["", "\n"].map(|end| base64_end(&format!("{value}{end}"), offset));
+        for form in ends.into_iter().flatten().chain([plain]) {
+            forms.push(form.replace('+', "-").replace('/', "_"));
+            forms.push(form);
         }
     }
     // A key file is logged line by line, or as one.
@@ -46,14 +51,17 @@ pub(super) fn coats(value: &str) -> Vec<String> {
         }
     }
     if value.len() <= LONG {
-        for before in ["", "%"] {
+        for before in ["", "%", ":", " ", "\\x"] {
             let bytes = in_hex(value, before);
+            let bytes = bytes.strip_prefix([':', ' ']).unwrap_or(&bytes);
             forms.push(bytes.to_uppercase());
-            forms.push(bytes);
+            forms.push(bytes.to_owned());
         }
         forms.push(value.to_lowercase());
         forms.push(value.to_uppercase());
         forms.push(in_ascii(value));
+        forms.push(json_escaped(&in_ascii(value)));
+        forms.push(value.replace('\\', "\\\\"));
         forms.push(json_escaped(value).replace('/', "\\/"));
         forms.push(value.replace('\'', r"'\''"));
         forms.extend(in_markup(value));
@@ -135,6 +143,16 @@ fn url_encoded(value: &str, kept: &[u8], lower: bool, space: &str) -> String {
         }
     }
     encoded
+}
+
+/// The end of a base64 text that ends with these bytes: with the characters that fill it up, and without.
+fn base64_end(value: &str, offset: usize) -> [String; 2] {
+    let rest = (offset + value.len()) % 3;
+    let zeros = (3 - rest) % 3;
+    let filled = format!("{value}{}", "\0".repeat(zeros));
+    let mut bare = base64_core(filled.as_bytes(), offset);
+    bare.truncate(bare.len().saturating_sub(zeros));
+    [format!("{bare}{}", "=".repeat(zeros)), bare]
 }
 
 /// The characters of a base64 text that these bytes alone decide, when `offset` bytes (modulo 3)

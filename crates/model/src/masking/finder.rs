@@ -32,6 +32,16 @@ impl Finder {
         !self.spans(text).is_empty()
     }
 
+    /// As `is_in`, without knowing where; what is found across the parts of a document counts, too.
+    pub(super) fn may_be_in(&self, document: &[u8]) -> bool {
+        let mut found = false;
+        self.scan(document.iter().copied().enumerate(), &mut |_| found = true);
+        if !found {
+            self.scan(joined(document), &mut |_| found = true);
+        }
+        found
+    }
+
     /// Where secrets stand, in order. Those that overlap are one: no tail of a second stays behind the first.
     pub(super) fn spans(&self, text: &[u8]) -> Vec<Span> {
         let mut found = Vec::new();

@@ -59,13 +59,19 @@ fn other_encoders_are_known() {
     check("Tök<en>&1", "Tök&lt;en&gt;&amp;1", MASKED);
     check("it's mine", r"echo 'it'\''s mine'", "echo '(secret)'");
     check("hunter2!", "68756e7465723221", MASKED);
+    check("hunter2!", "68:75:6e:74:65:72:32:21", MASKED);
+    check("hunter2!", r"\x68\x75\x6e\x74\x65\x72\x32\x21", MASKED);
+    // urllib's `quote`, `repr`, and JSON of JSON for who trusts nothing but ASCII
+    check("p@ss/w0rd&", "p%40ss/w0rd%26", MASKED);
+    check(r"p@ss\word", r"'p@ss\\word'", "'(secret)'");
+    check("p\"assé", r#""\"p\\\"ass\\u00e9\"""#, r#""\"(secret)\"""#);
     check("Hunter-Two", "x-key: hunter-two", "x-key: (secret)");
 }
 
 #[test]
 fn a_broken_line_hides_nothing() {
     let text = "-----\n  aHVudGVyMi1o\n  dW50ZXIyLWh1bnRlcjI=\n";
-    check("hunter2-hunter2-hunter2", text, "-----\n  (secret)I=\n");
+    check("hunter2-hunter2-hunter2", text, "-----\n  (secret)\n");
     check(
         "hunter2-hunter2",
         r#"{"m":"hunter2\\nhunter2-h\nunter2"}"#,
@@ -82,16 +88,16 @@ fn a_broken_line_hides_nothing() {
 fn base64_is_found_wherever_it_begins() {
     // printf 'hunter2-hunter2', 'xhunter2-hunter2', 'user:hunter2-hunter2' | base64
     check("hunter2-hunter2", "aHVudGVyMi1odW50ZXIy", MASKED);
-    check(
-        "hunter2-hunter2",
-        "eGh1bnRlcjItaHVudGVyMg==",
-        "eG(secret)g==",
-    );
+    check("hunter2-hunter2", "eGh1bnRlcjItaHVudGVyMg==", "eG(secret)");
     check(
         "hunter2-hunter2",
         "dXNlcjpodW50ZXIyLWh1bnRlcjI=",
-        "dXNlcjp(secret)I=",
+        "dXNlcjp(secret)",
     );
+    // printf %s v1v1v1v1 | base64, echo v1v1v1v1 | base64, and without what fills it up
+    check("v1v1v1v1", "djF2MXYxdjE=", MASKED);
+    check("v1v1v1v1", "djF2MXYxdjEK", MASKED);
+    check("v1v1v1v1", "djF2MXYxdjE.", "(secret).");
 }
 
 #[test]

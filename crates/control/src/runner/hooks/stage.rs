@@ -43,7 +43,7 @@ async fn prepare<'a>(
     job: &'a Job<'a>,
     workspace: &mut Workspace,
 ) -> Result<(Hooks<'a>, Scratch), Failure> {
-    let values = for_hooks(job).await?;
+    let values = job.unless_stopped(None, for_hooks(job)).await?;
     let scratch = Scratch::open(job)?;
     scratch.write_hidden(&values.hidden)?;
     workspace.mount(&values.files)?;

@@ -239,12 +239,11 @@ impl<'t> Reader<'t> {
         {
             let is_plain = style == ScalarStyle::Plain && tag.is_none();
             if is_plain && text != "<<" && !plain::resolve(&text).is_ok_and(|node| is_text(&node)) {
-                let said = format!("the key `{text}` is not a text: put it in quotes");
-                return Err(problem(line, said));
+                return Err(problem(line, "a key is not a text: put it in quotes"));
             }
             let is_known = |entry: &Entry| matches!(entry, Entry::Item(name, _) if **name == *text);
             if entries.iter().any(is_known) {
-                return Err(problem(line, format!("the key `{text}` is there twice")));
+                return Err(problem(line, "a key is there twice"));
             }
             *key = Some(text.into_owned());
             return Ok(());

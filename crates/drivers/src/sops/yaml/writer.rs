@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use super::super::tree::{Comment, Document, Element, Entry, Kind, Map, Node, Scalar};
+use super::super::tree::{self, Comment, Document, Element, Entry, Kind, Map, Node, Scalar};
 use super::plain;
 
 /// Longer keys are marked with `?`.
@@ -85,7 +85,9 @@ impl Writer {
     }
 
     fn item(&mut self, key: &str, node: &Node, indent: usize, inline: &[&Comment]) {
-        if key.len() > LONGEST_KEY || key.contains('\n') {
+        if tree::is_merge(key, node) {
+            self.out.push_str("!!merge <<");
+        } else if key.len() > LONGEST_KEY || key.contains('\n') {
             self.out.push_str("? ");
             self.quote(key);
             self.out.push('\n');

@@ -1,0 +1,60 @@
+//! What `validate` can know of references to secrets without opening any: files that are not there, and keys that an
+//! encrypted file does not have, since its keys stand in clear.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use drivers::secrets::Reference;
+use drivers::sops::{self, Format};
+use model::config::Loaded;
+use model::config::suggest::nearest;
+use model::diagnostic::{Finding, Location};
+
+/// Warnings, for a file may come with a later step: `render` makes some.
+pub fn check(loaded: &mut Loaded, root: &Path) {
+    let mut files: BTreeMap<String, Option<String>> = BTreeMap::new();
+    let mut findings = Vec::new();
+    for (reference, at) in &loaded.secrets {
+        let Ok(Reference::Sops { path, key }) = reference.parse() else {
+            continue;
+        };
+        // Of whoever asks, not of the project.
+        if path.starts_with("~/") || Path::new(&path).is_absolute() {
+            continue;
+        }
+        let read = || std::fs::read_to_string(root.join(&path)).ok();
+        let text = files.entry(path.clone()).or_insert_with(read);
+        findings.extend(finding(text.as_deref(), &path, &key, at));
+    }
+    let texts = |finding: &Finding| {
+        let file = finding.places.first()?.at.file.clone();
+        let text = std::fs::read_to_string(root.join(&file)).ok()?;
+        Some((file, text))
+    };
+    let texts = findings.iter().filter_map(texts).collect();
+    loaded.add(findings, &texts);
+}
+
+fn finding(text: Option<&str>, path: &str, key: &str, at: &Location) -> Option<Finding> {
+    let warn = |message: String, label: &str| {
+        Finding::warning("missing-secret", message).at(at.clone(), label)
+    };
+    let Some(text) = text else {
+        let message = format!("there is no file `{path}`");
+        let hint = format!("`terrane secret set {path} {key}` makes it");
+        return Some(warn(message, "needed by this reference").hint(hint));
+    };
+    let format = Format::of(Path::new(path))?;
+    // One that cannot be read is said when it is opened.
+    let paths = sops::paths_in_clear(text, format)?;
+    if paths.finds(key) {
+        return None;
+    }
+    let mut finding = warn(
+        format!("`{path}` has no value at `{key}`"),
+        "needed by this reference",
+    );
+    finding.hint = nearest(key, paths.all().iter().map(String::as_str))
+        .map(|near| format!("did you mean `{near}`?"));
+    Some(finding)
+}

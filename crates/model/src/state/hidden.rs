@@ -1,0 +1,319 @@
+//! Where in a state a secret of a run stands, and a state in which these places are hidden. The engine marks only
+//! what the module calls sensitive; who holds the secrets knows more.
+//!
+//! A place is a name, never a value: where a secret is part of an address, it is cut out of it.
+//!
+//! Not here: marks of the engine, and names that speak for themselves (`sensitivity`).
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::resources::Document;
+use super::sensitivity::mark_below;
+use crate::masking::{MASKED, Mask};
+use crate::plan::diff::{Segment, render_path};
+
+/// Something in a state that holds a secret. Stored: fields are only added.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Place {
+    /// A resource's address, or `output.NAME`; `(secret)` stands where a secret is part of it.
+    pub entry: String,
+    /// Below that; none if it is the address itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+}
+
+impl Place {
+    pub fn value(entry: &str, path: &str) -> Self {
+        Self {
+            entry: entry.to_owned(),
+            path: Some(path.to_owned()),
+        }
+    }
+
+    fn address(entry: &str) -> Self {
+        Self {
+            entry: entry.to_owned(),
+            path: None,
+        }
+    }
+
+    /// Whether a part of this output is meant.
+    pub fn is_of_output(&self, name: &str) -> bool {
+        self.entry.strip_prefix("output.") == Some(name)
+    }
+}
+
+impl Document {
+    /// Where the secrets stand that a mask knows.
+    pub fn places(&self, mask: &Mask) -> BTreeSet<Place> {
+        let mut found = BTreeSet::new();
+        for (entry, value) in self.values() {
+            let masked = mask.mask_text(&entry);
+            if masked != entry {
+                found.insert(Place::address(&masked));
+            }
+            let mut paths = Vec::new();
+            seek(value, mask, &mut Vec::new(), &mut paths);
+            found.extend(paths.iter().map(|path| Place::value(&masked, path)));
+        }
+        found
+    }
+
+    /// What stands at a place, whatever is in it; several addresses may fit one from which a secret was cut out.
+    pub fn at(&self, place: &Place) -> Vec<&Value> {
+        let Some(path) = &place.path else {
+            return Vec::new();
+        };
+        let fitting = self.values().filter(|(entry, _)| fits(&place.entry, entry));
+        fitting
+            .filter_map(|(_, value)| below(value, path, &mut Vec::new()))
+            .collect()
+    }
+
+    /// Whether an object has an address that fits.
+    pub fn has_entry(&self, place: &Place) -> bool {
+        self.values().any(|(entry, _)| fits(&place.entry, &entry))
+    }
+
+    /// The same with these places marked as sensitive, and addresses without their secrets.
+    #[must_use]
+    pub fn hiding(mut self, places: &BTreeSet<Place>) -> Self {
+        if places.is_empty() {
+            return self;
+        }
+        for instance in &mut self.instances {
+            let paths = paths_of(places, &instance.address);
+            instance.sensitive = hide(
+                &instance.attributes,
+                &instance.sensitive,
+                &paths,
+                &mut Vec::new(),
+            );
+            let mut addresses = places.iter().filter(|place| place.path.is_none());
+            if let Some(place) = addresses.find(|place| fits(&place.entry, &instance.address)) {
+                instance.address.clone_from(&place.entry);
+                // Nobody can tell which part of it is the module's.
+                instance.module = String::new();
+            }
+        }
+        for (name, output) in &mut self.outputs {
+            let paths = paths_of(places, &format!("output.{name}"));
+            output.sensitive = hide(&output.value, &output.sensitive, &paths, &mut Vec::new());
+        }
+        self
+    }
+
+    fn values(&self) -> impl Iterator<Item = (String, &Value)> {
+        let resources = self.instances.iter();
+        let resources = resources.map(|it| (it.address.clone(), &it.attributes));
+        let outputs = self.outputs.iter();
+        let outputs = outputs.map(|(name, output)| (format!("output.{name}"), &output.value));
+        resources.chain(outputs)
+    }
+}
+
+fn paths_of<'a>(places: &'a BTreeSet<Place>, entry: &str) -> BTreeSet<&'a str> {
+    let fitting = places.iter().filter(|place| fits(&place.entry, entry));
+    fitting.filter_map(|place| place.path.as_deref()).collect()
+}
+
+/// Whether a text is a pattern, with anything where secrets were cut out.
+fn fits(pattern: &str, text: &str) -> bool {
+    let mut parts = pattern.split(MASKED);
+    let Some(mut rest) = parts.next().and_then(|first| text.strip_prefix(first)) else {
+        return false;
+    };
+    let parts: Vec<&str> = parts.collect();
+    let Some((last, between)) = parts.split_last() else {
+        return rest.is_empty();
+    };
+    for part in between {
+        let Some(at) = rest.find(part) else {
+            return false;
+        };
+        rest = &rest[at + part.len()..];
+    }
+    rest.ends_with(last)
+}
+
+/// The values that hold a secret. A name of a field that holds one hides the whole object.
+fn seek(value: &Value, mask: &Mask, path: &mut Vec<Segment>, found: &mut Vec<String>) {
+    match value {
+        Value::Null | Value::Bool(_) => {}
+        Value::Object(fields) if fields.keys().any(|key| mask.finds_in(key)) => {
+            found.push(render_path(path));
+        }
+        Value::Number(_) | Value::String(_) => {
+            let mut masked = value.clone();
+            mask.mask_value(&mut masked);
+            if masked != *value {
+                found.push(render_path(path));
+            }
+        }
+        Value::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                path.push(Segment::Index(index));
+                seek(item, mask, path, found);
+                path.pop();
+            }
+        }
+        Value::Object(fields) => {
+            for (key, field) in fields {
+                path.push(Segment::Key(key.clone()));
+                seek(field, mask, path, found);
+                path.pop();
+            }
+        }
+    }
+}
+
+fn below<'a>(value: &'a Value, wanted: &str, path: &mut Vec<Segment>) -> Option<&'a Value> {
+    let here = render_path(path);
+    if here == wanted {
+        return Some(value);
+    }
+    if !wanted.starts_with(&here) {
+        return None;
+    }
+    let mut descend = |segment, inner| {
+        path.push(segment);
+        let found = below(inner, wanted, path);
+        path.pop();
+        found
+    };
+    match value {
+        Value::Array(items) => {
+            let mut items = items.iter().enumerate();
+            items.find_map(|(index, item)| descend(Segment::Index(index), item))
+        }
+        Value::Object(fields) => fields
+            .iter()
+            .find_map(|(key, field)| descend(Segment::Key(key.clone()), field)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+    }
+}
+
+/// The marks of a value, with these paths hidden, too.
+fn hide(value: &Value, marks: &Value, paths: &BTreeSet<&str>, path: &mut Vec<Segment>) -> Value {
+    if paths.is_empty() || marks == &Value::Bool(true) {
+        return marks.clone();
+    }
+    if paths.contains(render_path(path).as_str()) {
+        return Value::Bool(true);
+    }
+    match value {
+        Value::Array(items) => {
+            let mut all = Vec::with_capacity(items.len());
+            for (index, item) in items.iter().enumerate() {
+                path.push(Segment::Index(index));
+                all.push(hide(item, mark_below(marks, marks.get(index)), paths, path));
+                path.pop();
+            }
+            if all.iter().all(Value::is_null) {
+                return Value::Null;
+            }
+            Value::Array(all)
+        }
+        Value::Object(fields) => {
+            let mut all = Map::new();
+            for (key, field) in fields {
+                path.push(Segment::Key(key.clone()));
+                let mark = hide(field, mark_below(marks, marks.get(key)), paths, path);
+                path.pop();
+                if !mark.is_null() {
+                    all.insert(key.clone(), mark);
+                }
+            }
+            if all.is_empty() {
+                return Value::Null;
+            }
+            Value::Object(all)
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => marks.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::secret::Secret;
+
+    fn document(secret: &str) -> Document {
+        let state = json!({
+            "version": 4, "serial": 1, "lineage": "l",
+            "outputs": {
+                "url": {"value": format!("https://{secret}@host"), "type": "string"},
+                "sizes": {"value": [1, 2], "type": ["list", "number"]},
+            },
+            "resources": [{
+                "mode": "managed", "type": "t", "name": "a", "provider": "p",
+                "instances": [
+                    {"index_key": format!("k-{secret}"), "attributes": {"id": "1", "tags": {"x": secret}}},
+                    {"index_key": "plain", "attributes": {"id": "2", "map": {secret: 1}, "list": ["a", secret]}},
+                ],
+            }],
+        });
+        Document::read(state.to_string().as_bytes()).unwrap()
+    }
+
+    fn shown(document: &Document) -> Vec<String> {
+        let entries = document.entries().into_iter();
+        entries
+            .flat_map(|entry| {
+                let leaves = entry.leaves.into_iter();
+                leaves.map(move |leaf| {
+                    let value = if leaf.is_sensitive {
+                        "hidden".to_owned()
+                    } else {
+                        leaf.value.to_string()
+                    };
+                    format!("{} {} {value}", entry.address, leaf.path)
+                })
+            })
+            .collect()
+    }
+
+    #[test]
+    fn what_a_mask_finds_is_hidden_from_who_has_no_mask() {
+        let mask = Mask::new(&[Secret::new("hunter2-hunter2")]);
+        let places = document("hunter2-hunter2").places(&mask);
+        let stored = serde_json::to_string(&places).unwrap();
+        assert!(!stored.contains("hunter2"), "{stored}");
+        insta::assert_snapshot!(
+            shown(&document("hunter2-hunter2").hiding(&places)).join("\n"),
+            @r#"
+            t.a["k-(secret)"] id "1"
+            t.a["k-(secret)"] tags.x hidden
+            t.a["plain"] id "2"
+            t.a["plain"] map hidden
+            t.a["plain"] list[0] "a"
+            t.a["plain"] list[1] hidden
+            output.sizes [0] 1
+            output.sizes [1] 2
+            output.url  hidden
+            "#
+        );
+    }
+
+    #[test]
+    fn what_stands_at_a_place() {
+        let document = document("hunter2-hunter2");
+        let value = |entry: &str, path: &str| document.at(&Place::value(entry, path));
+        assert_eq!(value("output.sizes", "[1]"), [&json!(2)]);
+        assert_eq!(value(r#"t.a["k-(secret)"]"#, "id"), [&json!("1")]);
+        assert!(value("t.gone", "id").is_empty());
+    }
+
+    #[test]
+    fn a_pattern_fits_with_anything_in_its_gaps() {
+        assert!(fits("a.b", "a.b"));
+        assert!(!fits("a.b", "a.bc"));
+        assert!(fits(r#"a["(secret)"].c["(secret)"]"#, r#"a["x"].c["y"]"#));
+        assert!(!fits(r#"a["(secret)"].c"#, r#"a["x"].d"#));
+    }
+}
