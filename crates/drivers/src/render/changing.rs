@@ -5,6 +5,7 @@
 //! Data are never changed: all templates see them, in whatever order and on whatever thread. Nor does a list or a map
 //! hold itself, since who prints it would never end.
 
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -139,6 +140,47 @@ fn check_apart(this: usize, new: &[Value]) -> Result<(), Error> {
     Ok(())
 }
 
+thread_local! {
+    /// What lists and maps held that are gone, while they go: one after the other, since they may be nested deeper than
+    /// the stack is.
+    static GOING: RefCell<Option<Vec<Vec<Value>>>> = const { RefCell::new(None) };
+}
+
+fn let_go(values: Vec<Value>) {
+    let mut now = Some(values);
+    let is_first = GOING.try_with(|going| {
+        let mut going = going.borrow_mut();
+        match &mut *going {
+            Some(left) => left.extend(now.take()),
+            none => *none = Some(Vec::new()),
+        }
+        now.is_some()
+    });
+    while let Some(values) = now {
+        drop(values);
+        let left = GOING.try_with(|going| going.borrow_mut().as_mut()?.pop());
+        now = left.ok().flatten();
+    }
+    if is_first == Ok(true) {
+        _ = GOING.try_with(|going| going.take());
+    }
+}
+
+impl Drop for List {
+    fn drop(&mut self) {
+        let items = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let_go(std::mem::take(items));
+    }
+}
+
+impl Drop for Map {
+    fn drop(&mut self) {
+        let map = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let pairs = std::mem::take(&mut map.pairs).into_iter();
+        let_go(pairs.map(|(_, value)| value).collect());
+    }
+}
+
 #[derive(Debug)]
 struct List(RwLock<Vec<Value>>);
 
@@ -198,7 +240,8 @@ impl Object for List {
     }
 
     fn enumerate(self: &Arc<Self>) -> Enumerator {
-        Enumerator::Values(self.items())
+        let list = Arc::clone(self);
+        Enumerator::Iter(Box::new(Items { list, at: 0 }))
     }
 
     fn call_method(
@@ -255,6 +298,29 @@ impl Object for List {
             "copy" => Ok(Value::from_object(Self::of(self.items()))),
             _ => Err(Error::from(ErrorKind::UnknownMethod)),
         }
+    }
+}
+
+/// The items one after the other, those that come meanwhile too.
+struct Items {
+    list: Arc<List>,
+    at: usize,
+}
+
+impl Iterator for Items {
+    type Item = Value;
+
+    fn next(&mut self) -> Option<Value> {
+        let items = self.list.0.read().unwrap_or_else(PoisonError::into_inner);
+        let item = items.get(self.at).cloned();
+        self.at += usize::from(item.is_some());
+        item
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let items = self.list.0.read().unwrap_or_else(PoisonError::into_inner);
+        let left = items.len().saturating_sub(self.at);
+        (left, Some(left))
     }
 }
 
@@ -473,6 +539,18 @@ mod tests {
             "{% for a in [1][0] %}{% set b=a|list+[1]%}{% set c = d.e[0] %}",
             "{% for a in __list([1])[0] %}{% set b= __own((a|list+__list([1])))%}{% set c = d.e[0] %}",
         );
+    }
+
+    #[test]
+    fn what_is_nested_deeper_than_the_stack_goes_all_the_same() {
+        let mut deep = Value::from_object(List::of(Vec::new()));
+        for index in 0..500_000 {
+            deep = match index % 2 {
+                0 => Value::from_object(List::of(vec![deep])),
+                _ => Value::from_object(Map::of(vec![(Value::from("k"), deep)])),
+            };
+        }
+        drop(deep);
     }
 
     #[test]

@@ -329,7 +329,7 @@ impl Bound<'_> {
             ErrorKind::OutOfFuel => {
                 let most = FUEL / 1_000_000;
                 return format!(
-                    "this was ended after {most} million steps: a loop in it goes over too much, or one in another"
+                    "this template was ended after {most} million steps: a loop goes over too much; shorten it, or split the template"
                 );
             }
             kind => kind.to_string(),

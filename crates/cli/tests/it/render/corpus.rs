@@ -409,6 +409,10 @@ pub(super) const FEATURES: &[(&str, &str)] = &[
         "#% import 'more.j2' as more %##% set l = [] %##% do more.add(l, 1) %##{ more.add(l, 2) }##{ l }# #% set ns = namespace(l=[]) %##% for n in numbers %##% do ns.l.append(n * 2) %##% endfor %##{ ns.l }#\n",
     ),
     (
+        "append-while-looping",
+        "#% set todo = [1] %##% for n in todo %##% if n < 5 %##% do todo.append(n + 1) %##% endif %##{ n }# #{ loop.index }#;#% endfor %##{ todo }# #{ todo | reverse | list }# #{ todo[::-1] }# #{ todo | length }# #{ todo | last }# #{ todo | batch(2) | list }# #{ todo | slice(2) | list }#\n",
+    ),
+    (
         "update",
         "#% set d = {} %##% for n in nodes %##% do d.update({n.name: n.role}) %##% endfor %##{ d }# #{ d.n1 }# #{ d['n2'] }# #{ d | length }# #% for k, v in d.items() %##{ k }#=#{ v }# #% endfor %##{ d | tojson }# #{ d.keys() | list }# #{ d | dictsort }# #{ 'n1' in d }# #{ d.get('q') }#\n#% do d.update(k=5) %##% set _ = d.__setitem__('s', 6) %##{ d }# #{ d.pop('s') }# #{ d.pop('t', 'gone') }# #% set e = dict(d, x=1) %##% do e.update({'y': 2}) %##{ e }# #{ d == {} }# #% do e.clear() %##{ e }#\n#% set by = {} %##% for n in nodes %##% do by.setdefault(n.role, []).append(n.name) %##% endfor %##{ by }#\n",
     ),
