@@ -151,9 +151,10 @@ async fn reveal(
             }
             Err(err) => {
                 let message = format!("could not resolve the secret `{name}`: {}", causes(&err));
-                findings.push(
-                    Finding::error("missing-secret", message).at(at, "`secrets` names it here"),
-                );
+                let finding =
+                    Finding::error("missing-secret", message).at(at, "`secrets` names it here");
+                let hint = err.hint();
+                findings.push(hint.into_iter().fold(finding, Finding::hint));
             }
         }
     }

@@ -353,12 +353,16 @@ fn secrets_that_cannot_be_had_are_said_at_once() {
        |
     16 | render "lab" {
        |        ^^^^^ `secrets` names it here
+       |
+       = hint: set it: `export NOT_SET=…`
 
     error: could not resolve the secret `other`: the environment variable `NOR_THIS` is not set
       --> terrane.hcl:16:8
        |
     16 | render "lab" {
        |        ^^^^^ `secrets` names it here
+       |
+       = hint: set it: `export NOR_THIS=…`
 
     2 errors in terrane.hcl
     [exit 1]
