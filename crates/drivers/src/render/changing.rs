@@ -162,7 +162,7 @@ fn let_go(values: Vec<Value>) {
         now = left.ok().flatten();
     }
     if is_first == Ok(true) {
-        _ = GOING.try_with(|going| going.take());
+        _ = GOING.try_with(RefCell::take);
     }
 }
 

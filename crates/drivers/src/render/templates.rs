@@ -349,6 +349,9 @@ impl Bound<'_> {
         match (detail, err.kind()) {
             ("", _) => kind,
             (_, _) if !quotes_no_value && self.reveal != Reveal::Nothing => kind,
+            ("recursion limit exceeded", _) => {
+                "this includes, imports or calls itself without end".to_owned()
+            }
             (detail, ErrorKind::InvalidOperation) => detail.to_owned(),
             (detail, _) => format!("{kind}: {detail}"),
         }
