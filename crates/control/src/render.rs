@@ -5,6 +5,7 @@
 //! of templates (`drivers::render`), what may be done with a file (`model::render::decide`).
 
 mod crew;
+mod follow;
 mod freshness;
 mod inputs;
 mod outputs;
@@ -15,7 +16,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use drivers::render::{Disk, DiskError};
-use drivers::secrets::SecretError;
 use model::diagnostic::Finding;
 use model::project::Project;
 use model::render::Render;
@@ -23,7 +23,9 @@ use model::render::decide::{self, Deed, FileFacts, Leave, Why};
 use model::render::manifest::{Manifest, ReadManifestError};
 
 pub use self::freshness::{Stale, check_fresh};
-pub use self::sealing::SealError;
+pub use self::sealing::{KeyChange, KeyDeed, SealError};
+
+pub(crate) use self::follow::follow;
 
 /// What is asked of a rendering.
 #[derive(Clone, Debug, Default)]
@@ -45,12 +47,20 @@ pub struct Rendered {
     pub list_changes: bool,
     /// Encrypted files that were told by their digests alone, for want of a key.
     pub not_opened: Vec<String>,
+    /// What is worth mending, and does not stop anything.
+    pub warnings: Vec<Finding>,
 }
 
 impl Rendered {
     /// Whether anything is not as it should be.
     pub fn differs(&self) -> bool {
         self.list_changes || self.files.values().any(|file| file.deed != Deed::Keep)
+    }
+
+    /// Whether any file is not as it should be, whoever wrote it.
+    pub fn files_differ(&self) -> bool {
+        let mut files = self.files.values();
+        files.any(|file| !matches!(file.deed, Deed::Keep | Deed::Adopt))
     }
 }
 
@@ -60,6 +70,8 @@ pub struct RenderedFile {
     /// What it is made from; none for one that nothing makes any more.
     pub template: Option<String>,
     pub is_encrypted: bool,
+    /// Of an encrypted file that lies there and can be opened: which of its values are to change.
+    pub changes: Option<Vec<KeyChange>>,
     /// Of files that are not encrypted, for who wants to see the difference.
     pub before: Option<Vec<u8>>,
     pub after: Option<Vec<u8>>,
@@ -71,9 +83,8 @@ pub enum RenderError {
     Unknown { name: String, known: Vec<String> },
     #[error("this project has no `render` block")]
     None,
-    #[error("`{name}` cannot be rendered")]
+    #[error("it cannot be rendered")]
     Wrong {
-        name: String,
         findings: Vec<Finding>,
         /// The files that the findings point into; those with secrets in them are left out.
         texts: BTreeMap<String, String>,
@@ -85,11 +96,6 @@ pub enum RenderError {
         path: String,
         source: ReadManifestError,
     },
-    #[error("could not resolve the secret `{name}`")]
-    Secret {
-        name: String,
-        source: Box<SecretError>,
-    },
     #[error(transparent)]
     Seal(#[from] SealError),
     #[error("`{path}` is made by `{one}` and by `{other}`")]
@@ -98,7 +104,7 @@ pub enum RenderError {
         one: String,
         other: String,
     },
-    #[error("nothing was written: `{name}` would replace what somebody else wrote")]
+    #[error("nothing was written: {}", refused(name, files))]
     Refused {
         name: String,
         files: BTreeMap<String, Why>,
@@ -116,9 +122,28 @@ pub async fn render(
 ) -> Result<Vec<Rendered>, RenderError> {
     let disk = open(root)?;
     let chosen = choose(project, &wanted.names)?;
-    let mut made = Vec::new();
+    let (mut made, mut wrong, mut other) = (Vec::new(), Vec::new(), None);
+    let mut all_texts = BTreeMap::new();
     for render in chosen {
-        made.push(make(&disk, project, render, env, wanted).await?);
+        match make(&disk, project, render, env, wanted).await {
+            Ok(one) => made.push(one),
+            Err(RenderError::Wrong {
+                findings, texts, ..
+            }) => {
+                wrong.extend(findings);
+                all_texts.extend(texts);
+            }
+            Err(err) => other = other.or(Some(err)),
+        }
+    }
+    if !wrong.is_empty() {
+        return Err(RenderError::Wrong {
+            findings: wrong,
+            texts: all_texts,
+        });
+    }
+    if let Some(err) = other {
+        return Err(err);
     }
     let mut owners: BTreeMap<&str, &str> = BTreeMap::new();
     for one in &made {
@@ -146,6 +171,14 @@ pub async fn render(
         rendered.push(one.into_rendered());
     }
     Ok(rendered)
+}
+
+fn refused(name: &str, files: &BTreeMap<String, Why>) -> String {
+    if files.values().all(|why| *why == Why::Missing) {
+        format!("not everything is there that `{name}` is to take over")
+    } else {
+        format!("`{name}` would replace what somebody else wrote")
+    }
 }
 
 fn open(root: &Path) -> Result<Disk, RenderError> {
@@ -181,6 +214,7 @@ pub(crate) struct Output {
     bytes: Vec<u8>,
     is_executable: bool,
     is_encrypted: bool,
+    changes: Option<Vec<KeyChange>>,
 }
 
 /// Everything about one render, before anything is written.
@@ -193,6 +227,7 @@ struct Made<'p> {
     found: BTreeMap<String, (FileFacts, Vec<u8>)>,
     deeds: BTreeMap<String, Deed>,
     not_opened: Vec<String>,
+    warnings: Vec<Finding>,
 }
 
 async fn make<'p>(
@@ -211,7 +246,8 @@ async fn make<'p>(
     let outputs::Made {
         outputs,
         not_opened,
-    } = outputs::make(disk, render, inputs, env, known).await?;
+        warnings,
+    } = outputs::make(disk, render, inputs, env, known, wanted.leave.overwrite).await?;
     let listed = manifest.iter().flat_map(Manifest::paths);
     let paths: BTreeSet<&str> = outputs.keys().map(String::as_str).chain(listed).collect();
     let mut found = BTreeMap::new();
@@ -247,6 +283,7 @@ async fn make<'p>(
         found,
         deeds,
         not_opened,
+        warnings,
     })
 }
 
@@ -355,6 +392,7 @@ impl Made<'_> {
             let file = RenderedFile {
                 deed,
                 is_encrypted,
+                changes: output.as_ref().and_then(|output| output.changes.clone()),
                 before: before.filter(|_| !is_encrypted),
                 template: output.as_ref().map(|output| output.template.clone()),
                 after: output.map(|output| output.bytes).filter(|_| !is_encrypted),
@@ -366,6 +404,7 @@ impl Made<'_> {
             files: files.collect(),
             list_changes,
             not_opened: self.not_opened,
+            warnings: self.warnings,
         }
     }
 }

@@ -294,9 +294,12 @@ impl<'a> SecretFiles<'a> {
             Err(err) if err.is_no_rule() => opened.rule(Self::layout_for(&file)?)?,
             Err(err) => return Err(err),
         };
+        let before = file.read()?;
         let sealed = opened.rotate(&rule, &self.plugins(), Timestamp::now());
         let sealed = sealed.map_err(|source| file.not_encrypted(source))?;
-        file.write(&sealed, &rule)
+        let written = file.write(&sealed, &rule)?;
+        crate::render::follow(&file.path, before.expose().as_bytes(), sealed.as_bytes());
+        Ok(written)
     }
 
     /// Writes what [`Self::encrypt`] gave to a file that holds nothing yet.

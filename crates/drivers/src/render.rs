@@ -3,17 +3,23 @@
 //! Not here: which files are made, and whether they may be written (`model::render`, `control::render`).
 
 mod alternate;
+mod apart;
+mod changing;
+mod code;
 pub mod disk;
 mod environment;
 mod files;
+mod moments;
 mod networks;
 mod ordered;
+mod origin;
 mod percent;
 mod python;
 pub mod read;
 mod read_toml;
 mod read_yaml;
 pub mod templates;
+mod variadic;
 
 #[cfg(test)]
 mod tests;

@@ -364,7 +364,8 @@ fn read(
             drafts.insert(instance.name.clone(), draft);
         }
     }
-    if drafts.is_empty() && found_files && !expanded.is_partial && !reader.is_partial {
+    let is_empty = drafts.is_empty() && renders.is_empty();
+    if is_empty && found_files && !expanded.is_partial && !reader.is_partial {
         reader.findings.push(empty(outer, &expanded.disabled));
     }
     let known = Known {

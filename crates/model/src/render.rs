@@ -6,6 +6,7 @@ pub mod checks;
 pub mod data;
 pub mod decide;
 pub mod manifest;
+pub mod names;
 pub mod schema;
 pub mod select;
 

@@ -90,6 +90,8 @@ pub enum SelectorError {
     InvalidGlob { glob: String, why: String },
     #[error("no stack lives in `{dir}`")]
     NothingHere { dir: String },
+    #[error("this project has no stacks")]
+    NoStacks,
 }
 
 impl SelectorError {
@@ -121,6 +123,9 @@ impl SelectorError {
             Self::NothingHere { .. } => {
                 Some("name the stacks, or run it at the project's root for all of them".to_owned())
             }
+            Self::NoStacks => Some(
+                "add a `stack` or a `discover` block; only `terrane render` needs none".to_owned(),
+            ),
         }
     }
 }
@@ -382,6 +387,9 @@ pub fn at_path(project: &Project, dir: &str, word: &str) -> Option<SelectorError
 /// Stacks at or below a directory; else those of the root module that the directory is part of.
 fn here(project: &Project, dir: &str) -> Result<BTreeSet<StackName>, SelectorError> {
     let dir = dir.trim_matches('/');
+    if project.stacks.is_empty() {
+        return Err(SelectorError::NoStacks);
+    }
     let stacks = || project.stacks.values();
     let below = stacks().filter(|stack| lies_in(&stack.path, dir));
     let below: BTreeSet<StackName> = below.map(|stack| stack.name.clone()).collect();

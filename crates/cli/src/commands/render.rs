@@ -1,9 +1,13 @@
 //! `terrane render`
 
-use control::render::{self, RenderError, Rendered, Wanted};
+use std::collections::BTreeMap;
+use std::fs;
+
+use control::render::{self, RenderError, Wanted};
+use model::diagnostic::Finding;
 use model::render::decide::{Leave, Why};
 
-use super::{read_project, sound_project};
+use super::{OpenProject, read_project, sound_project};
 use crate::args::Global;
 use crate::view::{findings, render as view};
 use crate::{CommandError, ExitStatus, Process, report};
@@ -27,7 +31,7 @@ pub(crate) struct RenderArgs {
     /// Write nothing; show what would change, line by line
     #[arg(long)]
     diff: bool,
-    /// Take over files that are there already and agree
+    /// Take over a tree that another tool made: nothing is written but the list, and only if every file agrees
     #[arg(long)]
     adopt: bool,
     /// Replace files that were edited by hand, or that somebody else made
@@ -42,7 +46,7 @@ pub(crate) async fn render(
 ) -> Result<ExitStatus, CommandError> {
     let open = read_project(global, process)?;
     // What is wrong elsewhere may be what rendering mends: the directory of a stack that it makes.
-    let is_ours = |finding: &&model::diagnostic::Finding| {
+    let is_ours = |finding: &&Finding| {
         finding.severity == model::diagnostic::Severity::Error && !view::is_mended(finding)
     };
     let Some(project) = open.loaded.project.clone() else {
@@ -70,7 +74,7 @@ pub(crate) async fn render(
             if global.json {
                 report::json(&findings::findings_json(&findings))?;
             } else {
-                let mut all = open.loaded.texts.clone();
+                let mut all = project_texts(&open, &findings);
                 all.extend(texts);
                 report::say(&findings::render(&findings, &all, look))?;
             }
@@ -83,13 +87,43 @@ pub(crate) async fn render(
     } else {
         report::data(&view::render(&rendered, args.diff, !only_look, look))?;
         report::say(&view::notes(&rendered, look))?;
+        let warnings: Vec<_> = rendered
+            .iter()
+            .flat_map(|one| one.warnings.clone())
+            .collect();
+        if !warnings.is_empty() {
+            let texts = project_texts(&open, &warnings);
+            report::say(&findings::render(&warnings, &texts, look))?;
+        }
     }
-    let differs = rendered.iter().any(Rendered::differs);
+    // Whoever takes a tree over asks whether it agrees; that it is on no list yet is known.
+    let differs = rendered.iter().any(|one| {
+        if args.adopt {
+            one.files_differ()
+        } else {
+            one.differs()
+        }
+    });
     Ok(if only_look && differs {
         ExitStatus::Changes
     } else {
         ExitStatus::Done
     })
+}
+
+/// The project files that findings point into.
+fn project_texts(open: &OpenProject, findings: &[Finding]) -> BTreeMap<String, String> {
+    let mut texts = open.loaded.texts.clone();
+    for place in findings.iter().flat_map(|finding| &finding.places) {
+        let file = &place.at.file;
+        if file.ends_with("terrane.hcl")
+            && !texts.contains_key(file)
+            && let Ok(text) = fs::read_to_string(open.root.join(file))
+        {
+            texts.insert(file.clone(), text);
+        }
+    }
+    texts
 }
 
 fn failed(err: &RenderError) -> CommandError {
@@ -99,8 +133,9 @@ fn failed(err: &RenderError) -> CommandError {
             .hint("add `render \"NAME\" { templates = …, data = […], output = … }` to `terrane.hcl`"),
         RenderError::Unknown { known, .. } => {
             let known: Vec<String> = known.iter().map(|name| format!("`{name}`")).collect();
+            let verb = if known.len() == 1 { "is" } else { "are" };
             shown
-                .hint(format!("there are {}", known.join(", ")))
+                .hint(format!("there {verb} {}", known.join(", ")))
                 .status(ExitStatus::Usage)
         }
         RenderError::Taken { .. } => {
@@ -110,27 +145,23 @@ fn failed(err: &RenderError) -> CommandError {
             let shown = files.iter().fold(shown, |shown, (path, why)| {
                 shown.cause(format!("`{path}` {}", view::why(*why)))
             });
-            let is_foreign = files
-                .values()
-                .any(|why| matches!(why, Why::NotOurs | Why::NotOursAndDifferent));
-            let shown = shown.hint(format!(
-                "`terrane render {name} --diff` shows the difference, `--overwrite` replaces them"
-            ));
-            let shown = if is_foreign {
+            let is_missing = files.values().any(|why| *why == Why::Missing);
+            let shown = if is_missing {
                 shown.hint(format!(
-                    "`terrane render {name} --adopt` takes over files that agree"
+                    "`--adopt` only takes over what is there: `terrane render {name}` makes what is missing"
                 ))
             } else {
-                shown
+                shown.hint(format!(
+                    "`terrane render {name} --diff` shows the difference, `--overwrite` replaces them"
+                ))
             };
             shown.status(ExitStatus::Refused)
         }
         RenderError::Seal(source) => source.hint().into_iter().fold(shown, CommandError::hint),
         RenderError::Manifest { .. } => shown.hint(
-            "bring back the last good one, for example from Git; without it, `--adopt` compares everything anew",
+            "bring back the last good one, for example from Git; without any, everything is compared anew",
         ),
         RenderError::Disk(_)
-        | RenderError::Secret { .. }
         | RenderError::Root { .. }
         | RenderError::Wrong { .. } => shown,
     }

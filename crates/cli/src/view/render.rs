@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use control::render::{Rendered, RenderedFile};
+use control::render::{KeyChange, KeyDeed, Rendered, RenderedFile};
 use model::diagnostic::Finding;
 use model::render::decide::{Deed, Why};
 use serde_json::{Value, json};
@@ -66,10 +66,15 @@ pub(crate) fn notes(rendered: &[Rendered], look: Look) -> String {
     let mut out = String::new();
     for one in rendered.iter().filter(|one| !one.not_opened.is_empty()) {
         let number = count(one.not_opened.len(), "encrypted file");
+        let them = if one.not_opened.len() == 1 {
+            "it"
+        } else {
+            "them"
+        };
         let note = look.paint(Ink::Hint, "note:");
         _ = writeln!(
             out,
-            "{note} {number} of `{}` compared by digest alone: there is no key here to open them",
+            "{note} {number} of `{}` compared by digest alone: there is no key here to open {them}",
             one.name
         );
     }
@@ -90,6 +95,7 @@ pub(crate) fn json(rendered: &[Rendered], is_written: bool) -> Value {
                         "action": word(&file.deed),
                         "template": file.template,
                         "encrypted": file.is_encrypted,
+                        "values": file.changes.as_deref().map(values_json),
                     })
                 })
                 .collect();
@@ -98,6 +104,7 @@ pub(crate) fn json(rendered: &[Rendered], is_written: bool) -> Value {
                 "differs": one.differs(),
                 "files": files,
                 "not_opened": one.not_opened,
+                "warnings": one.warnings,
             })
         })
         .collect();
@@ -109,8 +116,8 @@ pub(crate) fn why(why: Why) -> &'static str {
     match why {
         Why::Edited => "was edited since it was rendered",
         Why::EditedAndStale => "was edited since it was rendered, and nothing makes it any more",
-        Why::NotOurs => "was there before, and agrees",
-        Why::NotOursAndDifferent => "was there before, and is different",
+        Why::NotOurs => "was there before, and is different",
+        Why::Missing => "is not there",
     }
 }
 
@@ -158,7 +165,10 @@ fn summary(one: &Rendered, is_written: bool) -> String {
         };
         return format!("{} as they should be{list}", count(same, "file"));
     }
-    format!("{}, {same} unchanged", parts.join(", "))
+    match same {
+        0 => parts.join(", "),
+        same => format!("{}, {same} unchanged", parts.join(", ")),
+    }
 }
 
 fn line(path: &str, deed: &Deed, look: Look) -> String {
@@ -174,9 +184,42 @@ fn line(path: &str, deed: &Deed, look: Look) -> String {
     format!("  {} {}{more}\n", look.paint(ink, sign), clean(path))
 }
 
+/// Which values of an encrypted file are to change, and nothing of what they are.
+fn values(file: &RenderedFile, look: Look) -> String {
+    let Some(changes) = &file.changes else {
+        return "      (encrypted)\n".to_owned();
+    };
+    if changes.is_empty() {
+        return "      (encrypted: the values stay as they are)\n".to_owned();
+    }
+    let mut out = String::new();
+    for KeyChange { key, deed } in changes {
+        let (sign, ink) = match deed {
+            KeyDeed::Added => ('+', Ink::Add),
+            KeyDeed::Changed => ('~', Ink::Change),
+            KeyDeed::Removed => ('-', Ink::Remove),
+        };
+        let line = format!("      {sign} {} (encrypted)", clean(key));
+        _ = writeln!(out, "{}", look.paint(ink, &line));
+    }
+    out
+}
+
+fn values_json(changes: &[KeyChange]) -> Value {
+    let changes = changes.iter().map(|KeyChange { key, deed }| {
+        let action = match deed {
+            KeyDeed::Added => "add",
+            KeyDeed::Changed => "change",
+            KeyDeed::Removed => "remove",
+        };
+        json!({ "key": key, "action": action })
+    });
+    changes.collect()
+}
+
 fn difference(file: &RenderedFile, look: Look) -> String {
     if file.is_encrypted {
-        return "      (encrypted)\n".to_owned();
+        return values(file, look);
     }
     let text = |bytes: &Option<Vec<u8>>| {
         let bytes = bytes.as_deref().unwrap_or_default();

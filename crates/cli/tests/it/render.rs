@@ -62,16 +62,16 @@ fn a_tree_is_made_kept_changed_and_cleaned() {
     out += &test.read("app/main.tf");
     out += &said(&test.cli(&["render", "--json"]).expect(0));
     insta::assert_snapshot!(out, @r#"
-    lab   2 created, 0 unchanged
+    lab   2 created
       + app/main.tf
       + docs/{name}.md
     lab   2 files as they should be
     lab   2 files as they should be
-    lab   1 to create, 1 to change, 1 to remove, 0 unchanged
+    lab   1 to create, 1 to change, 1 to remove
       ~ app/main.tf
       + app/new.tf
       - docs/{name}.md
-    [exit 2]lab   1 to create, 1 to change, 1 to remove, 0 unchanged
+    [exit 2]lab   1 to create, 1 to change, 1 to remove
       ~ app/main.tf
             output "n1" {
           -   value = "lab"
@@ -85,7 +85,7 @@ fn a_tree_is_made_kept_changed_and_cleaned() {
           + # 2
       - docs/{name}.md
           - as it is {{ name }}
-    [exit 2]lab   1 created, 1 changed, 1 removed, 0 unchanged
+    [exit 2]lab   1 created, 1 changed, 1 removed
       ~ app/main.tf
       + app/new.tf
       - docs/{name}.md
@@ -105,16 +105,19 @@ fn a_tree_is_made_kept_changed_and_cleaned() {
               "path": "app/main.tf",
               "action": "keep",
               "template": "templates/app/main.tf.j2",
-              "encrypted": false
+              "encrypted": false,
+              "values": null
             },
             {
               "path": "app/new.tf",
               "action": "keep",
               "template": "templates/app/new.tf.j2",
-              "encrypted": false
+              "encrypted": false,
+              "values": null
             }
           ],
-          "not_opened": []
+          "not_opened": [],
+          "warnings": []
         }
       ],
       "written": true
@@ -148,7 +151,6 @@ fn what_somebody_else_wrote_is_never_lost() {
     error: nothing was written: `lab` would replace what somebody else wrote
            `docs/{name}.md` was there before, and is different
     hint: `terrane render lab --diff` shows the difference, `--overwrite` replaces them
-    hint: `terrane render lab --adopt` takes over files that agree
     [exit 4]── stderr
     error: nothing was written: `lab` would replace what somebody else wrote
            `app/main.tf` was edited since it was rendered
@@ -169,31 +171,39 @@ fn what_somebody_else_wrote_is_never_lost() {
 fn a_tree_that_another_tool_made_is_taken_over() {
     let test = project("");
     let _ = test.cli(&["render"]).expect(0);
-    fs::remove_file(test.project().join(".terrane-render.lab.json")).unwrap();
-    let mut out = said(&test.cli(&["render"]).expect(4));
-    out += &said(&test.cli(&["render", "--adopt", "--check"]).expect(2));
+    let list = test.project().join(".terrane-render.lab.json");
+    fs::remove_file(&list).unwrap();
+    let mut out = said(&test.cli(&["render", "--check"]).expect(2));
+    out += &said(&test.cli(&["render", "--adopt", "--check"]).expect(0));
+    out += &said(&test.cli(&["render"]).expect(0));
+    fs::remove_file(&list).unwrap();
     test.write("docs/{name}.md", "different\n");
     out += &said(&test.cli(&["render", "--adopt"]).expect(4));
-    assert!(!test.project().join(".terrane-render.lab.json").exists());
+    fs::remove_file(test.project().join("docs/{name}.md")).unwrap();
+    out += &said(&test.cli(&["render", "--adopt"]).expect(4));
+    assert!(!list.exists());
     test.write("docs/{name}.md", "as it is {{ name }}\n");
     out += &said(&test.cli(&["render", "--adopt"]).expect(0));
     out += &said(&test.cli(&["render", "--check"]).expect(0));
     insta::assert_snapshot!(out, @"
-    ── stderr
-    error: nothing was written: `lab` would replace what somebody else wrote
-           `app/main.tf` was there before, and agrees
-           `docs/{name}.md` was there before, and agrees
-    hint: `terrane render lab --diff` shows the difference, `--overwrite` replaces them
-    hint: `terrane render lab --adopt` takes over files that agree
-    [exit 4]lab   2 to adopt, 0 unchanged
+    lab   2 to adopt
       = app/main.tf   agrees
       = docs/{name}.md   agrees
-    [exit 2]── stderr
+    [exit 2]lab   2 to adopt
+      = app/main.tf   agrees
+      = docs/{name}.md   agrees
+    lab   2 adopted
+      = app/main.tf   agrees
+      = docs/{name}.md   agrees
+    ── stderr
     error: nothing was written: `lab` would replace what somebody else wrote
            `docs/{name}.md` was there before, and is different
     hint: `terrane render lab --diff` shows the difference, `--overwrite` replaces them
-    hint: `terrane render lab --adopt` takes over files that agree
-    [exit 4]lab   2 adopted, 0 unchanged
+    [exit 4]── stderr
+    error: nothing was written: not everything is there that `lab` is to take over
+           `docs/{name}.md` is not there
+    hint: `--adopt` only takes over what is there: `terrane render lab` makes what is missing
+    [exit 4]lab   2 adopted
       = app/main.tf   agrees
       = docs/{name}.md   agrees
     lab   2 files as they should be
@@ -225,13 +235,16 @@ fn all_mistakes_are_said_at_once() {
     let mut out = said(&test.cli(&["render"]).expect(1));
     test.write("cluster.yaml", "name: [\n");
     out += &said(&test.cli(&["render"]).expect(1));
-    test.write("cluster.yaml", "gateway: 1\nname: x\n")
-        .write("nodes.toml", "nodes = []\n")
-        .write("templates/a.j2", "x\n{{ missing }}\n")
-        .write("templates/b.j2", "{% if %}\n")
-        .write("templates/c.j2", "{{ name | nope }}\n")
-        .write("templates/d.j2", "{% include 'gone' %}\n")
-        .write("templates/cluster.yaml.j2", "over its own input\n");
+    test.write(
+        "cluster.yaml",
+        "gateway: 1\nname: x\npod_cidr: 10.0.0.0/8\nvolumes: []\n",
+    )
+    .write("nodes.toml", "nodes = []\n")
+    .write("templates/a.j2", "x\n{{ missing }}\n")
+    .write("templates/b.j2", "{% if %}\n")
+    .write("templates/c.j2", "{{ name | nope }}\n")
+    .write("templates/d.j2", "{% include 'gone' %}\n")
+    .write("templates/cluster.yaml.j2", "over its own input\n");
     out += &said(&test.cli(&["render"]).expect(1));
     insta::assert_snapshot!(out, @r#"
     ── stderr
@@ -247,7 +260,7 @@ fn all_mistakes_are_said_at_once() {
      1 | name: lab
        |       ^^^ as the schema has it
 
-    error: `nodes[0].mac`: `nope` is not a `mac`
+    error: `nodes[0].mac`: `nope` is not a MAC address
       --> cluster.yaml:3:21
        |
      3 |   - { name: a, mac: nope }
@@ -461,5 +474,165 @@ fn a_stack_is_planned_only_as_its_templates_are() {
     error: stack `app` is made by `render "lab"`, and `app/main.tf` was edited since it was rendered
     hint: `terrane render lab --diff` shows the edit, `terrane render lab --overwrite` takes it back
     [exit 4]
+    "#);
+}
+
+#[test]
+fn a_project_may_render_and_nothing_else() {
+    let test = terrane();
+    test.write(
+        "terrane.hcl",
+        "project \"p\" {\n  id = \"abcdef\"\n}\n\nrender \"lab\" {\n  templates = \"templates\"\n  data      = [\"cluster.yaml\"]\n  output    = \".\"\n}\n",
+    )
+    .write("cluster.yaml", "name: lab\n")
+    .write("templates/a.txt.j2", "{{ name }}\n");
+    let mut out = said(&test.cli(&["render"]).expect(0));
+    out += &said(&test.cli(&["validate"]).expect(0));
+    out += &said(&test.cli(&["plan"]).expect(64));
+    out += &said(&test.cli(&["render", "other"]).expect(64));
+    insta::assert_snapshot!(out, @"
+    lab   1 created
+      + a.txt
+    Project `p` is sound: 0 stacks, 0 edges, 0 layers.
+    ── stderr
+    error: this project has no stacks
+    hint: add a `stack` or a `discover` block; only `terrane render` needs none
+    [exit 64]── stderr
+    error: there is no render `other`
+    hint: there is `lab`
+    [exit 64]
+    ");
+}
+
+/// A slip would make a file that nobody wants, or let a mistake pass.
+#[test]
+fn names_that_nothing_answers_to_are_said() {
+    let test = project(
+        r#"  exclude = ["*.partail.j2"]
+  when = {
+    "app/mian.tf" = "true"
+    "other/**"    = "false"
+  }
+"#,
+    );
+    let mut out = said(&test.cli(&["render"]).expect(1));
+    assert!(!test.project().join("app").exists());
+    let test = project(
+        r#"  defaults = { maybe = null }
+  each {
+    list   = "node"
+    values = { cores = "4" }
+  }
+  check "unique" { paths = ["nodes[*].nmae", "maybe", "empty[*].name"] }
+  check "known" {
+    paths = ["storage"]
+    of    = ["nodes[*].name"]
+  }
+"#,
+    );
+    test.write("cluster.yaml", "name: lab\nempty: []\n");
+    out += &said(&test.cli(&["render"]).expect(1));
+    let test = project("  exclude = [\"*.partail.j2\"]\n");
+    test.write("templates/x.partial.j2", "{# imported #}\n");
+    out += &said(&test.cli(&["render"]).expect(0));
+    insta::assert_snapshot!(out, @r#"
+    ── stderr
+    error: `app/mian.tf` of `when` is none of the files
+      --> terrane.hcl:16:8
+       |
+    16 | render "lab" {
+       |        ^^^^^ nothing is called so
+       |
+       = hint: did you mean `app/main.tf`?
+
+    error: `other/**` of `when` is none of the files
+      --> terrane.hcl:16:8
+       |
+    16 | render "lab" {
+       |        ^^^^^ nothing is called so
+
+    2 errors in terrane.hcl
+    [exit 1]── stderr
+    error: `nodes[*].nmae` of `check` is nowhere in the data
+      --> terrane.hcl:16:8
+       |
+    16 | render "lab" {
+       |        ^^^^^ there is no `nmae`
+       |
+       = hint: did you mean `name`?
+
+    error: `storage` of `check` is nowhere in the data
+      --> terrane.hcl:16:8
+       |
+    16 | render "lab" {
+       |        ^^^^^ there is no `storage`
+       |
+       = hint: what may be missing belongs into the schema, or into `defaults`, be it as `null`
+
+    error: `node` of `each` is nowhere in the data
+      --> terrane.hcl:16:8
+       |
+    16 | render "lab" {
+       |        ^^^^^ there is no `node`
+       |
+       = hint: did you mean `nodes`?
+
+    3 errors in terrane.hcl
+    [exit 1]lab   2 created
+      + app/main.tf
+      + docs/{name}.md
+    ── stderr
+    warning: `*.partail.j2` of `exclude` is none of the files
+      --> terrane.hcl:16:8
+       |
+    16 | render "lab" {
+       |        ^^^^^ nothing is called so
+       |
+       = hint: did you mean `x.partial.j2`?
+
+    1 warning in terrane.hcl
+    "#);
+}
+
+#[test]
+fn everything_that_is_missing_is_said_at_once() {
+    let test = project("");
+    let file = test.read("terrane.hcl");
+    let other = "\nrender \"other\" {\n  templates = \"others\"\n  data      = [\"gone.yaml\"]\n  output    = \"other\"\n}\n";
+    test.write("terrane.hcl", &format!("{file}{other}"))
+        .write("templates/wrong.sops.yaml.j2", "a: {{ missing }}\n")
+        .write("templates/wrong.txt.j2", "{{ gone }}\n");
+    insta::assert_snapshot!(said(&test.cli(&["render"]).expect(1)), @r#"
+    ── stderr
+    error: `missing` is not defined
+      --> templates/wrong.sops.yaml.j2:1:7
+       |
+     1 | a: {{ missing }}
+       |       ^^^^^^^ here
+
+    error: `gone` is not defined
+      --> templates/wrong.txt.j2:1:4
+       |
+     1 | {{ gone }}
+       |    ^^^^ here
+
+    error: there is no data file `gone.yaml`
+      --> terrane.hcl:22:8
+       |
+    22 | render "other" {
+       |        ^^^^^^^ read for this
+       |
+       = hint: paths count from the project's root
+
+    error: there is no directory `others` of templates
+      --> terrane.hcl:22:8
+       |
+    22 | render "other" {
+       |        ^^^^^^^ read for this
+       |
+       = hint: paths count from the project's root
+
+    4 errors in 3 files
+    [exit 1]
     "#);
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use model::ids::StackName;
 use model::project::Project;
+use model::render::is_secret_name;
 
 use super::inputs::Inputs;
 use super::{RenderError, open, read_manifest};
@@ -17,13 +18,23 @@ pub enum Stale {
         stack: StackName,
         render: String,
         why: String,
-        is_edited: bool,
+        edited: Edited,
     },
     #[error("could not tell whether the files of stack `{stack}` are rendered")]
     Unknown {
         stack: StackName,
+        render: String,
         source: Box<RenderError>,
     },
+}
+
+/// Whether somebody changed what was rendered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Edited {
+    No,
+    Plain,
+    /// A file that is encrypted.
+    Secret,
 }
 
 impl Stale {
@@ -31,7 +42,14 @@ impl Stale {
         match self {
             Self::Stale {
                 render,
-                is_edited: true,
+                edited: Edited::Secret,
+                ..
+            } => Some(format!(
+                "`terrane render {render} --diff` names the values that differ: write them to where they come from, then `terrane render {render} --overwrite`"
+            )),
+            Self::Stale {
+                render,
+                edited: Edited::Plain,
                 ..
             } => Some(format!(
                 "`terrane render {render} --diff` shows the edit, `terrane render {render} --overwrite` takes it back"
@@ -39,9 +57,9 @@ impl Stale {
             Self::Stale { render, .. } => Some(format!(
                 "`terrane render {render}` renders it, `terrane render {render} --diff` shows what changes"
             )),
-            Self::Unknown { source, .. } => match &**source {
-                RenderError::Wrong { name, .. } => Some(format!(
-                    "`terrane render {name} --check` shows what is wrong"
+            Self::Unknown { source, render, .. } => match &**source {
+                RenderError::Wrong { .. } => Some(format!(
+                    "`terrane render {render} --check` shows what is wrong"
                 )),
                 _ => None,
             },
@@ -58,29 +76,37 @@ pub fn check_fresh(root: &Path, project: &Project, name: &StackName) -> Result<(
     else {
         return Ok(());
     };
-    let look = || -> Result<Option<(String, bool)>, RenderError> {
+    let look = || -> Result<Option<(String, Edited)>, RenderError> {
         let disk = open(root)?;
         let Some(manifest) = read_manifest(&disk, render)? else {
-            return Ok(Some(("it was never rendered".to_owned(), false)));
+            return Ok(Some(("it was never rendered".to_owned(), Edited::No)));
         };
         if !manifest.writing.is_empty() {
-            return Ok(Some(("its last rendering did not end".to_owned(), false)));
+            return Ok(Some((
+                "its last rendering did not end".to_owned(),
+                Edited::No,
+            )));
         }
         if Inputs::read(&disk, project, render)?.digest() != manifest.inputs {
             let why = "its templates or data changed since it was rendered";
-            return Ok(Some((why.to_owned(), false)));
+            return Ok(Some((why.to_owned(), Edited::No)));
         }
         for (path, digest) in &manifest.files {
             match disk.look(path)? {
                 None => {
                     return Ok(Some((
                         format!("`{path}` is gone since it was rendered"),
-                        false,
+                        Edited::No,
                     )));
                 }
                 Some((facts, _)) if facts.digest != *digest => {
                     let why = format!("`{path}` was edited since it was rendered");
-                    return Ok(Some((why, true)));
+                    let edited = if is_secret_name(path) {
+                        Edited::Secret
+                    } else {
+                        Edited::Plain
+                    };
+                    return Ok(Some((why, edited)));
                 }
                 Some(_) => {}
             }
@@ -89,14 +115,15 @@ pub fn check_fresh(root: &Path, project: &Project, name: &StackName) -> Result<(
     };
     match look() {
         Ok(None) => Ok(()),
-        Ok(Some((why, is_edited))) => Err(Stale::Stale {
+        Ok(Some((why, edited))) => Err(Stale::Stale {
             stack: name.clone(),
             render: render.name.clone(),
             why,
-            is_edited,
+            edited,
         }),
         Err(source) => Err(Stale::Unknown {
             stack: name.clone(),
+            render: render.name.clone(),
             source: Box::new(source),
         }),
     }

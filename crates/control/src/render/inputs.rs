@@ -3,19 +3,18 @@
 use std::collections::BTreeMap;
 
 use drivers::render::disk::{TemplateFile, digest};
-use drivers::render::{Disk, read, read_data};
+use drivers::render::{Disk, DiskError, read, read_data};
 use model::diagnostic::{Finding, Location};
 use model::project::Project;
-use model::render::checks;
 use model::render::data::{Data, Node, SecretData};
 use model::render::schema::Schema;
-use model::render::{Render, Select};
+use model::render::{Render, Select, checks, names};
 use serde_json::json;
 
 use super::RenderError;
 
 /// Raised when the same inputs give other bytes than they did.
-const GENERATION: u32 = 1;
+const GENERATION: u32 = 2;
 
 pub(super) struct Inputs {
     pub(super) data: Node,
@@ -45,13 +44,9 @@ impl Inputs {
         let data = reading.data()?;
         let data_is_read = reading.findings.is_empty();
         let schema = reading.schema()?;
+        let templates = reading.templates()?;
         if data_is_read {
-            if let Some(schema) = schema {
-                reading.findings.extend(schema.check(&data));
-            }
-            reading
-                .findings
-                .extend(checks::check(&render.checks, &data));
+            reading.check(&data, schema.as_ref());
         }
         let Reading {
             findings,
@@ -67,11 +62,7 @@ impl Inputs {
                 .any(|(path, _)| stands_in(&data, path, file))
         });
         if !findings.is_empty() {
-            return Err(RenderError::Wrong {
-                name: render.name.clone(),
-                findings,
-                texts,
-            });
+            return Err(RenderError::Wrong { findings, texts });
         }
         let mut own = vec![render.manifest_path()];
         own.extend(render.data.iter().cloned());
@@ -86,7 +77,7 @@ impl Inputs {
         Ok(Self {
             data,
             sealed,
-            templates: disk.templates(&render.templates)?,
+            templates,
             texts,
             settings: render.settings(),
             own,
@@ -185,6 +176,36 @@ impl Reading<'_> {
             }
         }
         Ok(all)
+    }
+
+    fn templates(&mut self) -> Result<Vec<TemplateFile>, RenderError> {
+        match self.disk.templates(&self.render.templates) {
+            Ok(templates) => Ok(templates),
+            Err(DiskError::NotADirectory { path }) => {
+                let message = format!("there is no directory `{path}` of templates");
+                let finding = Finding::error("missing-templates", message)
+                    .at(self.render.declared_at.clone(), "read for this")
+                    .hint("paths count from the project's root");
+                self.findings.push(finding);
+                Ok(Vec::new())
+            }
+            Err(err) => Err(err.into()),
+        }
+    }
+
+    fn check(&mut self, data: &Node, schema: Option<&Schema>) {
+        let by_schema = schema.map(|schema| schema.check(data)).unwrap_or_default();
+        let mut by_checks = checks::check(&self.render.checks, data);
+        // What has the wrong form is said once.
+        let place = |finding: &Finding| finding.places.first().map(|place| place.at.clone());
+        by_checks.retain(|finding| {
+            let is_form = finding.code == "not-an-address";
+            !is_form || by_schema.iter().all(|other| place(other) != place(finding))
+        });
+        self.findings.extend(by_schema);
+        self.findings.extend(by_checks);
+        let unmatched = names::unmatched(self.render, data, schema);
+        self.findings.extend(unmatched);
     }
 
     fn schema(&mut self) -> Result<Option<Schema>, RenderError> {

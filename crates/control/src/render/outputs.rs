@@ -13,34 +13,40 @@ use drivers::secrets::{self, Reference, Sources, Surroundings};
 use drivers::sops::{self, Format, Identities};
 use globset::{GlobBuilder, GlobMatcher};
 use model::diagnostic::{Finding, Location};
+use model::masking::MASKED;
 use model::project::Input;
 use model::render::data::{Data, Node, SecretData};
 use model::render::manifest::Manifest;
+use model::render::names::unmatched_glob;
 use model::render::{Render, is_secret_name};
 
 use super::crew;
 use super::inputs::Inputs;
-use super::sealing::{SealError, Sealing};
+use super::sealing::{SealError, Sealing, key_here};
 use super::{Output, RenderError};
 
 pub(super) struct Made {
     pub(super) outputs: BTreeMap<String, Output>,
     pub(super) not_opened: Vec<String>,
+    pub(super) warnings: Vec<Finding>,
 }
 
 /// Renders everything. Where `known` is given and no key is at hand, encrypted files that are as it lists them are
-/// taken as they are.
+/// taken as they are. `anew`: an encrypted file that cannot be opened any more is made again.
 pub(super) async fn make(
     disk: &Disk,
     render: &Render,
     inputs: Inputs,
     env: &BTreeMap<String, String>,
     known: Option<&Manifest>,
+    anew: bool,
 ) -> Result<Made, RenderError> {
     let mut making = Making {
         disk,
         render,
+        anew,
         findings: Vec::new(),
+        warnings: Vec::new(),
         outputs: BTreeMap::new(),
         secret: Vec::new(),
     };
@@ -65,7 +71,6 @@ pub(super) async fn make(
         templates: &sources,
     };
     let wrong = |findings: Vec<Finding>| RenderError::Wrong {
-        name: render.name.clone(),
         texts: texts.of(&findings),
         findings,
     };
@@ -76,15 +81,13 @@ pub(super) async fn make(
         .bind(&data, Reveal::Nothing)
         .map_err(|err| wrong(vec![finding(&err, render)]))?;
     making.plain(&bound, &files, &own);
-    making.findings.sort_by_key(place_of);
     if !making.findings.is_empty() {
+        making.look_at_secret(&bound);
+        making.findings.sort_by_key(place_of);
         return Err(wrong(making.findings));
     }
     if making.secret.is_empty() {
-        return Ok(Made {
-            outputs: making.outputs,
-            not_opened: Vec::new(),
-        });
+        return Ok(making.made());
     }
     if let Err(err) = reveal(disk, render, &mut data, &sealed, env).await {
         return making.as_listed(known).ok_or(err);
@@ -100,10 +103,7 @@ pub(super) async fn make(
             making.as_listed(known).ok_or(RenderError::Seal(err))
         }
         Err(err) => Err(err),
-        Ok(()) if making.findings.is_empty() => Ok(Made {
-            outputs: making.outputs,
-            not_opened: Vec::new(),
-        }),
+        Ok(()) if making.findings.is_empty() => Ok(making.made()),
         Ok(()) => Err(wrong(making.findings)),
     }
 }
@@ -121,6 +121,7 @@ async fn reveal(
         let failed = |source| SealError::Open {
             path: file.clone(),
             source: Box::new(source),
+            key_here: key_here(disk),
         };
         let identities = Identities::from_environment(env).map_err(SealError::Identities)?;
         let opened = sops::decrypt(text, format, &identities).map_err(failed)?;
@@ -130,6 +131,7 @@ async fn reveal(
         }
     }
     let (programs, sources): (Environment, _) = (env.iter().collect(), Sources::default());
+    let mut findings = Vec::new();
     for (name, input) in &render.secrets {
         let reference = reference(input).unwrap_or_default();
         let around = Surroundings {
@@ -138,16 +140,38 @@ async fn reveal(
             env: &programs,
             sources: &sources,
         };
-        let failed = |source| RenderError::Secret {
-            name: name.clone(),
-            source: Box::new(source),
-        };
-        let reference: Reference = reference.parse().map_err(failed)?;
-        let secret = secrets::resolve(&reference, around).await.map_err(failed)?;
         let at = render.declared_at.clone();
-        data.put(name, Node::new(Data::Secret(SecretData::text(secret)), at));
+        let resolved = match reference.parse::<Reference>() {
+            Ok(reference) => secrets::resolve(&reference, around).await,
+            Err(err) => Err(err),
+        };
+        match resolved {
+            Ok(secret) => {
+                data.put(name, Node::new(Data::Secret(SecretData::text(secret)), at));
+            }
+            Err(err) => {
+                let message = format!("could not resolve the secret `{name}`: {}", causes(&err));
+                let finding =
+                    Finding::error("missing-secret", message).at(at, "`secrets` names it here");
+                let hint = err.hint();
+                findings.push(hint.into_iter().fold(finding, Finding::hint));
+            }
+        }
     }
-    Ok(())
+    if findings.is_empty() {
+        return Ok(());
+    }
+    Err(RenderError::Wrong {
+        findings,
+        texts: BTreeMap::new(),
+    })
+}
+
+/// An error with all that led to it.
+fn causes(err: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(err), |err| err.source());
+    let words: Vec<String> = causes.map(ToString::to_string).collect();
+    words.join(": ")
 }
 
 /// Only keys that the file gave: another may have been laid over it.
@@ -173,7 +197,9 @@ fn reference(input: &Input) -> Option<String> {
 struct Making<'m> {
     disk: &'m Disk,
     render: &'m Render,
+    anew: bool,
     findings: Vec<Finding>,
+    warnings: Vec<Finding>,
     outputs: BTreeMap<String, Output>,
     /// Those that are to be encrypted: path, and what they are made from.
     secret: Vec<(String, TemplateFile)>,
@@ -188,21 +214,15 @@ impl Making<'_> {
             .filter_map(|raw| glob(raw))
             .collect();
         let when = self.conditions(bound);
+        self.check_globs(files, &excluded, &when);
         let mut taken: BTreeMap<String, usize> = BTreeMap::new();
         let mut plain: Vec<(String, &TemplateFile)> = Vec::new();
         for file in files {
-            let name = file.path.rsplit('/').next().unwrap_or(&file.path);
-            // As makejinja does: a pattern without a directory means the name.
-            if excluded
-                .iter()
-                .any(|glob| glob.is_match(&file.path) || glob.is_match(name))
-            {
+            if excluded.iter().any(|glob| names(glob, file)) {
                 continue;
             }
             let path = self.render.output_of(&file.path);
-            let below = path
-                .strip_prefix(&self.render.output)
-                .map_or(path.as_str(), |below| below.trim_start_matches('/'));
+            let below = self.below(&path);
             if when
                 .iter()
                 .any(|(glob, is_true)| !is_true && glob.is_match(below))
@@ -236,6 +256,63 @@ impl Making<'_> {
         }
     }
 
+    /// A generated file's path below the output.
+    fn below<'p>(&self, path: &'p str) -> &'p str {
+        path.strip_prefix(&self.render.output)
+            .map_or(path, |below| below.trim_start_matches('/'))
+    }
+
+    /// What `when` and `exclude` name must be there: a slip would make a file, or leave it, without a word.
+    fn check_globs(
+        &mut self,
+        files: &[TemplateFile],
+        excluded: &[GlobMatcher],
+        when: &[(GlobMatcher, bool)],
+    ) {
+        for glob in excluded {
+            if !files.iter().any(|file| names(glob, file)) {
+                let paths: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
+                let raw = glob.glob().glob();
+                let warning = unmatched_glob(self.render, "exclude", raw, &paths, false);
+                self.warnings.push(warning);
+            }
+        }
+        let kept = files
+            .iter()
+            .filter(|file| !excluded.iter().any(|glob| names(glob, file)));
+        let made: Vec<String> = kept.map(|file| self.render.output_of(&file.path)).collect();
+        let made: Vec<&str> = made.iter().map(|path| self.below(path)).collect();
+        for (glob, _) in when {
+            if !made.iter().any(|path| glob.is_match(path)) {
+                let raw = glob.glob().glob();
+                let error = unmatched_glob(self.render, "when", raw, &made, true);
+                self.findings.push(error);
+            }
+        }
+    }
+
+    /// What is wrong with templates of encrypted files even without any secret, so that it is said with all the rest.
+    fn look_at_secret(&mut self, bound: &Bound<'_>) {
+        for (_, file) in &self.secret {
+            if !self.render.is_template(&file.path) {
+                continue;
+            }
+            if let Err(err) = bound.render(&file.path)
+                && err.secret.is_none()
+            {
+                self.findings.push(finding(&err, self.render));
+            }
+        }
+    }
+
+    fn made(self) -> Made {
+        Made {
+            outputs: self.outputs,
+            not_opened: Vec::new(),
+            warnings: self.warnings,
+        }
+    }
+
     /// Without what went wrong, which is told with all the rest.
     fn take(&mut self, made: Result<Option<Vec<u8>>, Finding>) -> Option<Vec<u8>> {
         made.unwrap_or_else(|finding| {
@@ -260,7 +337,8 @@ impl Making<'_> {
                     text.is_ok_and(|text| !text.trim().is_empty())
                 };
                 if self.findings.len() == before && others.iter().any(is_made) {
-                    self.in_clear(&path, &file, "whether it is made depends on a secret");
+                    let at = at_file(&file);
+                    self.in_clear(&path, at, "whether it is made depends on a secret");
                 }
                 continue;
             };
@@ -276,30 +354,45 @@ impl Making<'_> {
                 self.put(path, &file, bytes, true);
                 continue;
             }
-            let clear = sealing.clear(&bytes)?;
+            let clear = match sealing.clear(&bytes) {
+                Ok(clear) => clear,
+                Err(err) => {
+                    let shown = unreadable(err, &path, &file, &bytes, &sealing, binds)?;
+                    self.findings.push(shown);
+                    continue;
+                }
+            };
             if self.render.is_template(&file.path) {
                 let mut shown = None;
+                let mut at = None;
                 for other in others {
                     if let Ok(text) = other.render(&file.path) {
-                        let is_same = sealing.clear(text.as_bytes())? == clear;
-                        shown = Some(shown.unwrap_or(true) && is_same);
+                        let other = sealing.clear(text.as_bytes()).unwrap_or_default();
+                        shown = Some(shown.unwrap_or(true) && other == clear);
+                        let made = String::from_utf8_lossy(&bytes);
+                        let line = in_clear((&made, &clear), (&text, &other));
+                        at = at.or_else(|| real.origin(&file.path, line?));
                     }
                 }
                 if shown != Some(true) {
-                    self.in_clear(&path, &file, "what is not encrypted depends on a secret");
+                    let at = at.unwrap_or_else(|| at_file(&file));
+                    self.in_clear(&path, at, "what is not encrypted depends on a secret");
                     continue;
                 }
             }
-            let bytes = sealing.seal(&bytes)?;
-            self.put(path, &file, bytes, true);
+            let sealed = sealing.seal(&bytes, self.anew)?;
+            let changes = sealing.changes(&sealed);
+            self.put(path.clone(), &file, sealed, true);
+            if let Some(output) = self.outputs.get_mut(&path) {
+                output.changes = changes;
+            }
         }
         Ok(())
     }
 
-    fn in_clear(&mut self, path: &str, file: &TemplateFile, label: &str) {
+    fn in_clear(&mut self, path: &str, at: Location, label: &str) {
         let message = format!("a secret would stand in clear in `{path}`");
         let hint = "`.sops.yaml` leaves keys, and what its rule does not name, as they are: put the secret where it encrypts";
-        let at = at_file(file);
         let finding = Finding::error("secret-in-clear", message).at(at, label);
         self.findings.push(finding.hint(hint));
     }
@@ -322,12 +415,14 @@ impl Making<'_> {
                 bytes,
                 is_executable: facts.is_executable,
                 is_encrypted: true,
+                changes: None,
             };
             outputs.insert(path.clone(), output);
         }
         Some(Made {
             outputs,
             not_opened,
+            warnings: std::mem::take(&mut self.warnings),
         })
     }
 
@@ -337,6 +432,7 @@ impl Making<'_> {
             bytes,
             is_executable: file.is_executable,
             is_encrypted,
+            changes: None,
         };
         self.outputs.insert(path, output);
     }
@@ -388,6 +484,67 @@ impl Making<'_> {
         let finding = Finding::error(code, message).at(at_file(file), label);
         self.findings.push(finding);
     }
+}
+
+/// What is wrong with the text that an encrypted file is to hold, without any secret of it.
+fn unreadable(
+    err: SealError,
+    path: &str,
+    file: &TemplateFile,
+    bytes: &[u8],
+    sealing: &Sealing<'_>,
+    binds: &[Bound<'_>],
+) -> Result<Finding, SealError> {
+    let Some((line, problem)) = err.in_text() else {
+        return Err(err);
+    };
+    // What is said of it whatever the secrets are quotes none of them.
+    let is_same = |other: &Bound<'_>| {
+        let text = other.render(&file.path);
+        let clear = text.ok().map(|text| sealing.clear(text.as_bytes()));
+        let said = clear.and_then(|clear| Some(clear.err()?.in_text()?.1.to_owned()));
+        said.as_deref() == Some(problem)
+    };
+    let mut others = binds.iter().skip(1);
+    let problem = if others.all(is_same) {
+        problem.to_owned()
+    } else {
+        without_quotes(problem)
+    };
+    let text = String::from_utf8_lossy(bytes);
+    let made = text.lines().take(line).last().unwrap_or_default();
+    let at = binds
+        .first()
+        .and_then(|real| real.origin(&file.path, made))
+        .unwrap_or_else(|| at_file(file));
+    let message = format!("what this makes cannot be encrypted: {problem}");
+    let label = format!("line {line} of `{path}`");
+    Ok(Finding::error("unreadable-output", message).at(at, label))
+}
+
+/// With every quoted part hidden.
+fn without_quotes(text: &str) -> String {
+    let parts = text.split('`').enumerate();
+    let parts = parts.map(|(index, part)| if index % 2 == 1 { MASKED } else { part });
+    parts.collect::<Vec<_>>().join("`")
+}
+
+/// The line of what was made in which something stays in clear that is otherwise with another secret. Of both there is
+/// the text and what of it stays in clear.
+fn in_clear<'t>(one: (&'t str, &str), other: (&str, &str)) -> Option<&'t str> {
+    let mut others = other.1.lines();
+    let clear = one.1.lines().find(|line| others.next() != Some(*line))?;
+    let (key, _) = clear.split_once(": ").unwrap_or((clear, ""));
+    let key = key.trim_matches(|c: char| !c.is_alphanumeric());
+    let mut lines = one.0.lines().zip(other.0.lines());
+    let found = lines.find(|(line, other)| line != other && line.contains(key))?;
+    Some(found.0)
+}
+
+/// Whether a pattern means a file. As makejinja does: one without a directory means the name.
+fn names(glob: &GlobMatcher, file: &TemplateFile) -> bool {
+    let name = file.path.rsplit('/').next().unwrap_or(&file.path);
+    glob.is_match(&file.path) || glob.is_match(name)
 }
 
 /// The bytes that a file becomes; none if it becomes nothing.

@@ -10,8 +10,12 @@ use drivers::sops::{
 };
 use jiff::Timestamp;
 use model::render::join;
+use model::secret::Secret;
 
 const RULES: &str = ".sops.yaml";
+
+/// Where the templates' own function `age_key` looks for one.
+const KEY: &str = "age.key";
 
 #[derive(Debug, thiserror::Error)]
 pub enum SealError {
@@ -35,6 +39,14 @@ pub enum SealError {
     Open {
         path: String,
         source: Box<DecryptError>,
+        /// A private key lies in the project, and is not looked at.
+        key_here: bool,
+    },
+    #[error("could not open `{path}`, as it was rendered before")]
+    Earlier {
+        path: String,
+        source: Box<DecryptError>,
+        key_here: bool,
     },
     #[error("could not read the private keys")]
     Identities(#[source] IdentityError),
@@ -48,7 +60,7 @@ impl SealError {
     /// Whether it is only for want of a key.
     pub(super) fn wants_key(&self) -> bool {
         match self {
-            Self::Open { source, .. } => matches!(
+            Self::Open { source, .. } | Self::Earlier { source, .. } => matches!(
                 **source,
                 DecryptError::NoKey { .. }
                     | DecryptError::WrongKey { .. }
@@ -58,13 +70,36 @@ impl SealError {
         }
     }
 
+    /// What is wrong with the text itself, and in which line of it. May quote it.
+    pub(super) fn in_text(&self) -> Option<(usize, &str)> {
+        match self {
+            Self::Encrypt { source, .. } => match &**source {
+                EncryptError::Read(err) => Some((err.line, &err.problem)),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Format { .. } => {
                 Some("names end with `.yaml`, `.yml`, `.json`, `.env` or `.ini`".to_owned())
             }
             Self::NoRules { .. } => Some(format!("write a `{RULES}` with `creation_rules`")),
+            Self::Open { key_here, .. } | Self::Earlier { key_here, .. }
+                if *key_here && self.wants_key() =>
+            {
+                Some(format!(
+                    "`{KEY}` lies in the project: `export SOPS_AGE_KEY_FILE=\"$PWD/{KEY}\"` there says to use it"
+                ))
+            }
             Self::Open { source, .. } => source.hint(),
+            Self::Earlier { source, .. } if self.wants_key() => source.hint(),
+            Self::Earlier { .. } => Some(
+                "bring back the last good version, for example from Git, or make it anew: `terrane render --overwrite`"
+                    .to_owned(),
+            ),
             Self::Encrypt { source, .. } => source.hint(),
             Self::Rules { .. }
             | Self::Rule { .. }
@@ -116,32 +151,70 @@ impl<'s> Sealing<'s> {
         clear.map_err(|source| self.not_encrypted(source))
     }
 
-    /// The text encrypted. What did not change since it was written keeps its bytes.
-    pub(super) fn seal(&self, bytes: &[u8]) -> Result<Vec<u8>, SealError> {
+    /// The text encrypted. What did not change since it was written keeps its bytes; `anew`: even if that cannot be
+    /// opened any more.
+    pub(super) fn seal(&self, bytes: &[u8], anew: bool) -> Result<Vec<u8>, SealError> {
         let text = self.text(bytes)?;
-        let earlier = match self.disk.look(self.path)? {
-            Some((_, bytes)) if self.is_sealed(&bytes) => String::from_utf8(bytes).ok(),
-            _ => None,
-        };
         let now = Timestamp::now();
         let plugins = Plugins::new(self.env, None);
-        let sealed = match earlier {
-            None => sops::encrypt(text, self.format, &self.rule, &plugins, None, now),
+        let fresh = || sops::encrypt(text, self.format, &self.rule, &plugins, None, now);
+        let sealed = match self.earlier()? {
+            None => fresh(),
             Some(earlier) => {
                 let identities =
                     Identities::from_environment(self.env).map_err(SealError::Identities)?;
                 let earlier = Some((earlier.as_str(), &identities));
-                sops::encrypt(text, self.format, &self.rule, &plugins, earlier, now)
+                match sops::encrypt(text, self.format, &self.rule, &plugins, earlier, now) {
+                    Err(EncryptError::Earlier(_)) if anew => fresh(),
+                    sealed => sealed,
+                }
             }
         };
         match sealed {
             Ok(text) => Ok(text.into_bytes()),
-            Err(EncryptError::Earlier(source)) => Err(SealError::Open {
+            Err(EncryptError::Earlier(source)) => Err(SealError::Earlier {
                 path: self.path.to_owned(),
                 source: Box::new(source),
+                key_here: key_here(self.disk),
             }),
             Err(source) => Err(self.not_encrypted(source)),
         }
+    }
+
+    /// What lies there, if it is encrypted.
+    fn earlier(&self) -> Result<Option<String>, SealError> {
+        Ok(match self.disk.look(self.path)? {
+            Some((_, bytes)) if self.is_sealed(&bytes) => String::from_utf8(bytes).ok(),
+            _ => None,
+        })
+    }
+
+    /// Which values differ from those that lie there; none if nobody can tell.
+    pub(super) fn changes(&self, sealed: &[u8]) -> Option<Vec<KeyChange>> {
+        let (old, sealed) = (self.earlier().ok()??, std::str::from_utf8(sealed).ok()?);
+        if old == sealed {
+            return Some(Vec::new());
+        }
+        let identities = Identities::from_environment(self.env).ok()?;
+        let open = |text: &str| sops::decrypt(text, self.format, &identities).ok();
+        let (old, new) = (open(&old)?, open(sealed)?);
+        let (before, after) = (old.paths(), new.paths());
+        let mut changes = Vec::new();
+        for path in &after {
+            let same = |one: Option<Secret>, other: Option<Secret>| match (one, other) {
+                (Some(one), Some(other)) => one.expose() == other.expose(),
+                (one, other) => one.is_none() && other.is_none(),
+            };
+            if !before.contains(path) {
+                changes.push((path.clone(), KeyDeed::Added));
+            } else if !same(old.value(path), new.value(path)) {
+                changes.push((path.clone(), KeyDeed::Changed));
+            }
+        }
+        let gone = before.into_iter().filter(|path| !after.contains(path));
+        changes.extend(gone.map(|path| (path, KeyDeed::Removed)));
+        let named = changes.into_iter();
+        Some(named.map(|(key, deed)| KeyChange { key, deed }).collect())
     }
 
     fn text<'b>(&self, bytes: &'b [u8]) -> Result<&'b str, SealError> {
@@ -156,6 +229,24 @@ impl<'s> Sealing<'s> {
             source: Box::new(source),
         }
     }
+}
+
+/// A value of an encrypted file that is to change. Says which, never what it was or will be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyChange {
+    pub key: String,
+    pub deed: KeyDeed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyDeed {
+    Added,
+    Changed,
+    Removed,
+}
+
+pub(super) fn key_here(disk: &Disk) -> bool {
+    disk.root().join(KEY).is_file()
 }
 
 /// The nearest rules above a file, in what was rendered first, then where it lies, then above the project.

@@ -26,7 +26,9 @@ pub(super) fn alternate(secret: &SecretData, which: usize) -> Data {
                 _ => format!("{turned}{turned}0a"),
             })
         }
-        other @ (Data::Null | Data::List(_) | Data::Map(_) | Data::Secret(_)) => other,
+        other @ (Data::Null | Data::Moment(_) | Data::List(_) | Data::Map(_) | Data::Secret(_)) => {
+            other
+        }
     }
 }
 

@@ -12,12 +12,12 @@ use minijinja::value::ValueKind;
 use minijinja::{AutoEscape, Environment, Error, UndefinedBehavior};
 use model::render::{Render, Undefined};
 
-use super::percent::{self, Code};
+use super::code::Code;
 use super::templates::TemplateText;
-use super::{networks, ordered, python};
+use super::{apart, changing, networks, ordered, percent, python, variadic};
 
 /// Instructions of one template: a loop over this many never ends for whoever waits.
-const FUEL: u64 = 200_000_000;
+pub(super) const FUEL: u64 = 200_000_000;
 
 pub(super) fn environment(
     render: &Render,
@@ -41,7 +41,11 @@ pub(super) fn environment(
     });
     env.set_auto_escape_callback(|_| AutoEscape::None);
     env.set_fuel(Some(FUEL));
-    let code = |source: &TemplateText| Code::of_template(&source.text, env.syntax());
+    let changes = changes(sources);
+    let (open, close) = &render.delimiters.block;
+    let code = |source: &TemplateText| {
+        Code::of_template(&source.text, env.syntax(), (open, close), changes)
+    };
     let codes = sources.iter();
     let codes = codes.map(|(name, source)| (name.clone(), code(source)));
     let codes: Arc<BTreeMap<String, Code>> = Arc::new(codes.collect());
@@ -61,7 +65,15 @@ pub(super) fn environment(
     networks::add_to(&mut env);
     ordered::add_to(&mut env);
     percent::add_to(&mut env);
+    apart::add_to(&mut env);
+    variadic::add_to(&mut env);
     Ok((env, codes))
+}
+
+/// Whether any template changes a list or a map: if none does, nothing needs to be ready for it.
+pub(super) fn changes(sources: &BTreeMap<String, TemplateText>) -> bool {
+    let mut sources = sources.values();
+    sources.any(|source| changing::may_change(&source.text))
 }
 
 /// `has("name")`: whether the data hold it, which may be asked of a secret too.

@@ -1,10 +1,14 @@
-//! Filters that compare values: `sort`, `min`, `max`, `unique`, `groupby`, `dictsort`. What stands for a secret cannot
-//! be compared with anything, so it is looked for first, in what is compared and nowhere else.
+//! Filters that compare values: `sort`, `min`, `max`, `unique`, `groupby`, `dictsort`, `selectattr`, `rejectattr`. What
+//! stands for a secret cannot be compared with anything, so it is looked for first, in what is compared and nowhere else;
+//! nor can an attribute that is missing.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 
-use minijinja::value::{Kwargs, Rest, ValueKind};
-use minijinja::{Environment, Error, ErrorKind, State, Value, filters};
+use minijinja::value::{Kwargs, Rest, ValueKind, ValueOrKwargs};
+use minijinja::{Environment, Error, ErrorKind, State, UndefinedBehavior, Value, filters};
+
+use super::templates::open_error;
 
 pub(super) fn add_to(env: &mut Environment<'static>) {
     env.add_filter("sort", sort);
@@ -13,6 +17,69 @@ pub(super) fn add_to(env: &mut Environment<'static>) {
     env.add_filter("unique", unique);
     env.add_filter("groupby", groupby);
     env.add_filter("dictsort", dictsort);
+    env.add_filter("selectattr", selectattr);
+    env.add_filter("rejectattr", rejectattr);
+}
+
+fn selectattr(
+    state: &mut State<'_, '_>,
+    value: Value,
+    attribute: Cow<'_, str>,
+    test: Option<Cow<'_, str>>,
+    args: Rest<ValueOrKwargs>,
+) -> Result<Vec<Value>, Error> {
+    check_there(state, &value, &attribute, test.as_deref())?;
+    filters::selectattr(state, value, attribute, test, args)
+}
+
+fn rejectattr(
+    state: &mut State<'_, '_>,
+    value: Value,
+    attribute: Cow<'_, str>,
+    test: Option<Cow<'_, str>>,
+    args: Rest<ValueOrKwargs>,
+) -> Result<Vec<Value>, Error> {
+    check_there(state, &value, &attribute, test.as_deref())?;
+    filters::rejectattr(state, value, attribute, test, args)
+}
+
+/// Tests that say something of what is not there.
+const OF_NOTHING: [&str; 13] = [
+    "defined",
+    "undefined",
+    "none",
+    "boolean",
+    "true",
+    "false",
+    "integer",
+    "float",
+    "number",
+    "string",
+    "mapping",
+    "sameas",
+    "callable",
+];
+
+/// Where a missing name is an error, an attribute that some item lacks is one, too.
+fn check_there(
+    state: &State<'_, '_>,
+    items: &Value,
+    attribute: &str,
+    test: Option<&str>,
+) -> Result<(), Error> {
+    let is_strict = state.undefined_behavior() == UndefinedBehavior::Strict;
+    if !is_strict || test.is_some_and(|test| OF_NOTHING.contains(&test)) {
+        return Ok(());
+    }
+    let Ok(mut items) = items.try_iter() else {
+        return Ok(()); // said by the filter itself
+    };
+    if items.any(|item| attribute_of(&item, attribute).is_undefined()) {
+        return Err(open_error(
+            "an item has no such attribute; `selectattr(…, \"defined\")` takes those that have it",
+        ));
+    }
+    Ok(())
 }
 
 fn sort(state: &State<'_, '_>, value: Value, named: Kwargs) -> Result<Value, Error> {

@@ -4,15 +4,27 @@
 //! Left out on purpose: `random`, `lipsum` (other bytes each time) and `urlize` (for web pages).
 
 use std::fmt::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use minijinja::value::{Kwargs, Rest, ValueKind};
+use minijinja::value::{Kwargs, Object, ObjectRepr, Rest, ValueKind, from_args};
 use minijinja::{Environment, Error, ErrorKind, State, Value};
 use minijinja_contrib::{filters, globals, pycompat};
 
+use super::changing;
+use super::templates::open_error;
+
 pub(super) fn add_to(env: &mut Environment<'static>) {
     env.add_function("cycler", |items: Rest<Value>| {
-        globals::cycler(items.to_vec())
+        if items.is_empty() {
+            return Err(open_error("`cycler` takes at least one value"));
+        }
+        let (items, at) = (items.to_vec(), AtomicUsize::new(0));
+        Ok(Value::from_object(Cycler { items, at }))
     });
+    env.add_filter("default", default);
+    env.add_filter("d", default);
+    env.add_filter("round", round);
     env.add_function("joiner", globals::joiner);
     env.add_filter("striptags", filters::striptags);
     env.add_filter("filesizeformat", filters::filesizeformat);
@@ -44,8 +56,99 @@ pub(super) fn method(
     match value.as_str().map(|text| own_method(text, name, args)) {
         Some(Ok(Some(made))) => Ok(made),
         Some(Err(err)) => Err(err),
-        Some(Ok(None)) | None => pycompat::unknown_method_callback(state, value, name, args),
+        Some(Ok(None)) => pycompat::unknown_method_callback(state, value, name, args),
+        None => match (name, value.kind()) {
+            ("index", ValueKind::Seq) => index(value, args),
+            _ => match changing::refusal(value, name) {
+                Some(refusal) => Err(refusal),
+                None => pycompat::unknown_method_callback(state, value, name, args),
+            },
+        },
     }
+}
+
+fn index(list: &Value, args: &[Value]) -> Result<Value, Error> {
+    let (wanted,): (Value,) = from_args(args)?;
+    match list.try_iter()?.position(|item| item == wanted) {
+        Some(at) => Ok(Value::from(at)),
+        None => Err(open_error("`index` finds no such value in the list")),
+    }
+}
+
+/// Goes round and round through some values.
+#[derive(Debug)]
+struct Cycler {
+    items: Vec<Value>,
+    at: AtomicUsize,
+}
+
+impl Object for Cycler {
+    fn repr(self: &Arc<Self>) -> ObjectRepr {
+        ObjectRepr::Plain
+    }
+
+    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
+        let at = self.at.load(Ordering::Relaxed);
+        (key.as_str()? == "current").then(|| self.items[at].clone())
+    }
+
+    fn call_method(
+        self: &Arc<Self>,
+        _state: &mut State<'_, '_>,
+        name: &str,
+        args: &[Value],
+    ) -> Result<Value, Error> {
+        let () = from_args(args)?;
+        match name {
+            "next" => {
+                let at = self.at.load(Ordering::Relaxed);
+                let next = (at + 1) % self.items.len();
+                self.at.store(next, Ordering::Relaxed);
+                Ok(self.items[at].clone())
+            }
+            "reset" => {
+                self.at.store(0, Ordering::Relaxed);
+                Ok(Value::from(()))
+            }
+            _ => Err(Error::from(ErrorKind::UnknownMethod)),
+        }
+    }
+}
+
+/// As Jinja2 has it: `default_value` and `boolean`, by place or by name.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "the engine hands arguments over so"
+)]
+fn default(
+    state: &State<'_, '_>,
+    value: &Value,
+    by_place: Rest<Value>,
+    named: Kwargs,
+) -> Result<Value, Error> {
+    let at = |index: usize| by_place.get(index).cloned();
+    let other = named.get::<Option<Value>>("default_value")?.or(at(0));
+    let boolean = named.get::<Option<Value>>("boolean")?.or(at(1));
+    named.assert_all_used()?;
+    let other = other.unwrap_or_else(|| Value::from(""));
+    let args = [other].into_iter().chain(boolean);
+    minijinja::filters::default(state, value, Rest(args.collect()))
+}
+
+/// Only `common` keeps a whole number whole.
+fn round(
+    value: Value,
+    precision: Option<i32>,
+    method: Option<&str>,
+    named: Kwargs,
+) -> Result<Value, Error> {
+    let by_name: Option<&str> = named.get("method")?;
+    let is_common = matches!(method.or(by_name), None | Some("common"));
+    let rounded = minijinja::filters::round(value, precision, method, named)?;
+    if is_common || !rounded.is_integer() {
+        return Ok(rounded);
+    }
+    Ok(Value::from(f64::try_from(rounded)?))
 }
 
 fn texts(parts: &[&str]) -> Value {

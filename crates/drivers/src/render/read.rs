@@ -124,7 +124,7 @@ pub fn unseal(data: &mut Node, plain: &Node) {
     match (&mut data.data, &plain.data) {
         (Data::Secret(secret), value) => {
             let known = match value {
-                Data::Text(text) => (Scalar::Text, text.clone()),
+                Data::Text(text) | Data::Moment(text) => (Scalar::Text, text.clone()),
                 Data::Int(number) => (Scalar::Int, number.to_string()),
                 Data::Float(number) => (Scalar::Float, number.to_string()),
                 Data::Bool(value) => (Scalar::Bool, value.to_string()),

@@ -42,7 +42,8 @@ fn data(places: &Places<'_>, value: &DeValue<'_>) -> Data {
             .parse()
             .map_or_else(|_| Data::Text(number.to_string()), Data::Float),
         DeValue::Boolean(value) => Data::Bool(*value),
-        DeValue::Datetime(moment) => Data::Text(moment.to_string()),
+        DeValue::Datetime(moment) if moment.date.is_some() => Data::Moment(moment.to_string()),
+        DeValue::Datetime(time) => Data::Text(time.to_string()),
         DeValue::Array(items) => Data::List(
             items
                 .iter()

@@ -7,6 +7,7 @@ use model::diagnostic::Location;
 use model::render::data::{Data, Entry, Key, Node};
 use saphyr_parser::{Event, Parser, ScalarStyle, Tag};
 
+use super::moments;
 use super::read::{Places, ReadDataError};
 
 /// Deeper nesting, or more values than this once aliases are replaced, is no file that a person wrote.
@@ -195,7 +196,7 @@ impl Reader {
                 }
                 Some((name, false)) => {
                     let key = match name.data {
-                        Data::Text(text) => Key::Text(text),
+                        Data::Text(text) | Data::Moment(text) => Key::Text(text),
                         Data::Int(number) => Key::Int(number),
                         Data::Bool(value) => Key::Bool(value),
                         Data::Null => Key::Null,
@@ -226,7 +227,14 @@ impl Reader {
         let Some(tag) = tag else {
             return Ok(match (is_plain, self.plain) {
                 (false, _) => Data::Text(text.to_owned()),
-                (true, Plain::Yaml) => plain_yaml(text),
+                (true, Plain::Yaml) => match moments::read(text) {
+                    None => plain_yaml(text),
+                    Some(Ok(_)) => Data::Moment(text.to_owned()),
+                    Some(Err(_)) => {
+                        let problem = "there is no such day or time; quotes make it a text";
+                        return Err(ReadDataError::new(at.clone(), problem));
+                    }
+                },
                 (true, Plain::Json) => plain_json(text),
             });
         };

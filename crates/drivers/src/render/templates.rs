@@ -15,13 +15,16 @@ use model::masking::Mask;
 use model::render::Render;
 use model::render::data::{Data, Key, Node, SecretData};
 
-use super::environment::{add_has, environment};
-use super::percent::Code;
-use super::{alternate, files};
+use super::code::Code;
+use super::environment::{FUEL, add_has, changes, environment};
+use super::{alternate, changing, files, moments, origin};
 
 /// What an error says that stands for a secret; what comes after it, up to `END`, is where the secret is.
 const WITHHELD: &str = "\u{2}withheld secret \u{2}";
 const END: char = '\u{3}';
+
+/// What the words of an error begin with that quote no value, so that anybody may read them.
+const OPEN: char = '\u{4}';
 
 /// Which secrets a rendering sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,6 +129,10 @@ impl Templates {
         let names: BTreeSet<String> = names.into_iter().collect();
         bound.add_values(&names, reveal)?;
         bound.add_each(data, reveal)?;
+        if changes(&self.sources) {
+            let shared = changing::shared(&bound.env);
+            changing::add_to(&mut bound.env, shared);
+        }
         Ok(bound)
     }
 }
@@ -319,8 +326,18 @@ impl Bound<'_> {
             ErrorKind::UnknownTest => "there is no such test".to_owned(),
             ErrorKind::UnknownFunction => "there is no such function".to_owned(),
             ErrorKind::UnknownMethod => "there is no such method".to_owned(),
+            ErrorKind::OutOfFuel => {
+                let most = FUEL / 1_000_000;
+                return format!(
+                    "this template was ended after {most} million steps: a loop goes over too much; shorten it, or split the template"
+                );
+            }
             kind => kind.to_string(),
         };
+        let detail = err.detail().unwrap_or_default();
+        if let Some(words) = detail.strip_prefix(OPEN) {
+            return words.to_owned();
+        }
         let quotes_no_value = matches!(
             err.kind(),
             ErrorKind::UnknownFilter
@@ -329,11 +346,14 @@ impl Bound<'_> {
                 | ErrorKind::UnknownMethod
                 | ErrorKind::SyntaxError
         );
-        match err.detail() {
-            Some(detail) if quotes_no_value || self.reveal == Reveal::Nothing => {
-                format!("{kind}: {detail}")
+        match (detail, err.kind()) {
+            ("", _) => kind,
+            (_, _) if !quotes_no_value && self.reveal != Reveal::Nothing => kind,
+            ("recursion limit exceeded", _) => {
+                "this includes, imports or calls itself without end".to_owned()
             }
-            _ => kind,
+            (detail, ErrorKind::InvalidOperation) => detail.to_owned(),
+            (detail, _) => format!("{kind}: {detail}"),
         }
     }
 
@@ -377,6 +397,18 @@ impl Bound<'_> {
         Some(code.written(err.range()?))
     }
 
+    /// The line of a template that made a line of what came out, as far as its own words tell.
+    pub fn origin(&self, template: &str, made: &str) -> Option<Location> {
+        let text = &self.templates.sources.get(template)?.text;
+        let delimiters = &self.templates.render.delimiters;
+        let lines = text.lines().enumerate().filter_map(|(index, line)| {
+            let words = origin::likeness(line, made, delimiters)?;
+            Some((words, index + 1))
+        });
+        let (_, number) = lines.max_by_key(|(words, number)| (*words, usize::MAX - number))?;
+        self.line(template, number)
+    }
+
     /// A line of a template.
     fn line(&self, template: &str, number: usize) -> Option<Location> {
         let TemplateText { file, text } = self.templates.sources.get(template)?;
@@ -414,6 +446,11 @@ fn withheld(text: &str) -> Option<String> {
     let (_, after) = text.split_once(WITHHELD)?;
     let (secret, _) = after.split_once(END)?;
     Some(secret.to_owned())
+}
+
+/// An error that says nothing but what stands in the template.
+pub(super) fn open_error(words: &str) -> Error {
+    Error::new(ErrorKind::InvalidOperation, format!("{OPEN}{words}"))
 }
 
 /// What stands for a secret where it may not be seen.
@@ -464,6 +501,10 @@ fn plain(data: &Data) -> Value {
         },
         Data::Float(number) => Value::from(*number),
         Data::Text(text) => Value::from(text.as_str()),
+        Data::Moment(text) => match moments::read(text) {
+            Some(Ok(moment)) => Value::from_object(moment),
+            Some(Err(_)) | None => Value::from(text.as_str()),
+        },
         Data::Null | Data::List(_) | Data::Map(_) | Data::Secret(_) => Value::from(()),
     }
 }

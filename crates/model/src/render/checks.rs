@@ -99,7 +99,7 @@ impl Found<'_> {
 
 fn text(data: &Data) -> Option<String> {
     Some(match data {
-        Data::Text(text) => text.clone(),
+        Data::Text(text) | Data::Moment(text) => text.clone(),
         Data::Int(number) => number.to_string(),
         Data::Float(number) => number.to_string(),
         Data::Bool(value) => value.to_string(),

@@ -24,6 +24,8 @@ pub enum Data {
     Int(i128),
     Float(f64),
     Text(String),
+    /// A date, with or without a time of day, as it was written.
+    Moment(String),
     List(Vec<Node>),
     /// In the order in which it was written.
     Map(Vec<Entry>),
@@ -225,7 +227,7 @@ impl Node {
             Data::Bool(value) => (Scalar::Bool, value.to_string()),
             Data::Int(value) => (Scalar::Int, value.to_string()),
             Data::Float(value) => (Scalar::Float, value.to_string()),
-            Data::Text(value) => (Scalar::Text, std::mem::take(value)),
+            Data::Text(value) | Data::Moment(value) => (Scalar::Text, std::mem::take(value)),
         };
         self.data = Data::Secret(SecretData {
             value: Some((kind, Secret::new(text))),
@@ -260,7 +262,12 @@ impl Node {
                     path.truncate(before);
                 }
             }
-            Data::Null | Data::Bool(_) | Data::Int(_) | Data::Float(_) | Data::Text(_) => {}
+            Data::Null
+            | Data::Bool(_)
+            | Data::Int(_)
+            | Data::Float(_)
+            | Data::Text(_)
+            | Data::Moment(_) => {}
         }
     }
 
@@ -333,7 +340,7 @@ impl Node {
                 .or_else(|_| u64::try_from(*value).map(Value::from))
                 .unwrap_or_else(|_| Value::String(value.to_string())),
             Data::Float(value) => Value::from(*value),
-            Data::Text(text) => Value::String(text.clone()),
+            Data::Text(text) | Data::Moment(text) => Value::String(text.clone()),
             Data::List(items) => items.iter().map(|item| item.json_with(secret)).collect(),
             Data::Map(entries) => entries
                 .iter()

@@ -14,7 +14,7 @@ pub struct FileFacts {
 /// What was said at the command line.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Leave {
-    /// Files that are there already and agree become ours.
+    /// Only what is there already and agrees becomes ours: nothing is made.
     pub adopt: bool,
     /// What was edited by hand, or is not ours, is replaced.
     pub overwrite: bool,
@@ -41,10 +41,10 @@ pub enum Why {
     Edited,
     /// Changed after it was rendered, and nothing makes it any more.
     EditedAndStale,
-    /// It is there, equal, and on no list.
-    NotOurs,
     /// It is there, different, and on no list.
-    NotOursAndDifferent,
+    NotOurs,
+    /// It is to be taken over, and is not there.
+    Missing,
 }
 
 /// Decides about every file that is to be there, and every one that the manifest lists. `found` has those of them
@@ -89,29 +89,21 @@ fn about(
     manifest: Option<&Manifest>,
     leave: Leave,
 ) -> Deed {
-    let Some(found) = found else {
-        return Deed::Create;
-    };
     let is_ours = manifest.is_some_and(|known| known.owns(path));
-    let is_made = manifest.is_some_and(|known| known.made(path, &found.digest));
-    if found == want {
-        return match (is_ours, leave.adopt || leave.overwrite) {
-            (true, _) => Deed::Keep,
-            (false, true) => Deed::Adopt,
-            (false, false) => Deed::Refuse(Why::NotOurs),
+    let Some(found) = found else {
+        return if leave.adopt && !leave.overwrite && !is_ours {
+            Deed::Refuse(Why::Missing)
+        } else {
+            Deed::Create
         };
+    };
+    if found == want {
+        // Nobody loses anything, whoever wrote it.
+        return if is_ours { Deed::Keep } else { Deed::Adopt };
     }
-    if is_made || leave.overwrite || (is_ours && found.digest == want.digest) {
+    let is_made = manifest.is_some_and(|known| known.made(path, &found.digest));
+    if is_made || leave.overwrite || found.digest == want.digest {
         return Deed::Change;
     }
-    if found.digest == want.digest && leave.adopt {
-        return Deed::Adopt;
-    }
-    Deed::Refuse(if is_ours {
-        Why::Edited
-    } else if found.digest == want.digest {
-        Why::NotOurs
-    } else {
-        Why::NotOursAndDifferent
-    })
+    Deed::Refuse(if is_ours { Why::Edited } else { Why::NotOurs })
 }

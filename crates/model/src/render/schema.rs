@@ -7,13 +7,18 @@ use serde_json::Value;
 
 use super::checks::{Net, is_mac};
 use super::data::{Data, Node};
+use super::select::{Select, Step, is_match};
 use crate::diagnostic::Finding;
 use crate::masking::MASKED;
 
 /// A schema that was understood. No reference in it is followed out of it.
 pub struct Schema {
     validator: Validator,
+    text: Value,
 }
+
+/// More parts of a schema than this are not looked at for one name.
+const MOST_PARTS: usize = 1000;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ReadSchemaError {
@@ -37,7 +42,10 @@ impl Schema {
             .with_format("ip", |text: &str| text.parse::<std::net::IpAddr>().is_ok())
             .build(&schema);
         match built {
-            Ok(validator) => Ok(Self { validator }),
+            Ok(validator) => Ok(Self {
+                validator,
+                text: schema,
+            }),
             Err(err) => Err(ReadSchemaError::NotSchema(err.to_string())),
         }
     }
@@ -64,6 +72,7 @@ impl Schema {
             } else {
                 error.masked_with(MASKED).to_string()
             };
+            let message = in_words(&message);
             let shown = shown(&pointer);
             let message = if pointer.is_empty() {
                 lower_first(&message)
@@ -76,6 +85,34 @@ impl Schema {
             );
         }
         findings
+    }
+
+    /// Whether it has something to say of a path, be it that what is there may be missing.
+    pub fn knows(&self, path: &Select) -> bool {
+        let mut here = vec![&self.text];
+        for step in path.steps() {
+            let parts = self.parts(here);
+            here = parts.iter().flat_map(|part| children(part, step)).collect();
+        }
+        !here.is_empty()
+    }
+
+    /// Some parts of the schema with all that they refer to, or are put together from.
+    fn parts<'s>(&'s self, mut left: Vec<&'s Value>) -> Vec<&'s Value> {
+        let mut all: Vec<&Value> = Vec::new();
+        while let Some(part) = left.pop() {
+            if all.len() >= MOST_PARTS {
+                break;
+            }
+            all.push(part);
+            let refers = part["$ref"].as_str().and_then(|to| to.strip_prefix('#'));
+            left.extend(refers.and_then(|to| self.text.pointer(to)));
+            for word in ["allOf", "anyOf", "oneOf"] {
+                left.extend(part[word].as_array().into_iter().flatten());
+            }
+            left.extend(["then", "else"].iter().filter_map(|word| part.get(word)));
+        }
+        all
     }
 
     fn instance(node: &Node, path: &mut Vec<String>, unknown: &mut Vec<Vec<String>>) -> Value {
@@ -106,6 +143,41 @@ impl Schema {
             _ => node.to_json(),
         }
     }
+}
+
+/// What a part of a schema says of what is below it.
+fn children<'s>(part: &'s Value, step: &Step) -> Vec<&'s Value> {
+    let mut found = Vec::new();
+    match step {
+        Step::Key(pattern) => {
+            let named = part["properties"].as_object().into_iter().flatten();
+            let named = named.filter(|(name, _)| is_match(pattern, name));
+            found.extend(named.map(|(_, child)| child));
+            let others = part["patternProperties"].as_object().into_iter().flatten();
+            found.extend(others.map(|(_, child)| child));
+            found.extend(
+                part["additionalProperties"]
+                    .is_object()
+                    .then(|| &part["additionalProperties"]),
+            );
+        }
+        Step::Index(_) | Step::Every => {
+            found.extend(part.get("items"));
+            found.extend(part["prefixItems"].as_array().into_iter().flatten());
+        }
+    }
+    found
+}
+
+/// Formats of our own, as people call them.
+fn in_words(message: &str) -> String {
+    message
+        .replace("is not a \"ip\"", "is not an IP address")
+        .replace(
+            "is not a \"cidr\"",
+            "is not a network such as `10.0.0.0/16`",
+        )
+        .replace("is not a \"mac\"", "is not a MAC address")
 }
 
 fn shown(pointer: &[String]) -> String {

@@ -37,6 +37,13 @@ impl Step {
     }
 }
 
+/// The first part of a path that nothing answers to, and what is there instead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Miss {
+    pub(super) key: String,
+    pub(super) known: Vec<String>,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is no path of data such as `cluster.cidr` or `nodes[*].name`")]
 pub struct SelectError {
@@ -90,6 +97,43 @@ impl Select {
         &self.steps
     }
 
+    /// Where a path leads to nothing; none if it leads somewhere, or if what is above it is empty.
+    pub(super) fn miss(&self, root: &Node) -> Option<Miss> {
+        let mut here = vec![root];
+        for step in &self.steps {
+            let mut next = Vec::new();
+            let mut known = Vec::new();
+            let mut is_open = false;
+            for node in here {
+                match &node.data {
+                    Data::Map(entries) => {
+                        known.extend(entries.iter().map(|entry| entry.key.to_string()));
+                        let taken = entries.iter().filter(|entry| step.takes_key(&entry.key));
+                        next.extend(taken.map(|entry| &entry.node));
+                    }
+                    Data::List(items) => {
+                        is_open |= items.is_empty();
+                        let items = items.iter().enumerate();
+                        let taken = items.filter(|(index, _)| step.takes_index(*index));
+                        next.extend(taken.map(|(_, item)| item));
+                    }
+                    Data::Null => is_open = true,
+                    _ => {}
+                }
+            }
+            if next.is_empty() {
+                let key = match step {
+                    Step::Key(key) => key.clone(),
+                    Step::Index(index) => format!("[{index}]"),
+                    Step::Every => "[*]".to_owned(),
+                };
+                return (!is_open).then_some(Miss { key, known });
+            }
+            here = next;
+        }
+        None
+    }
+
     /// What is there, each with its own path. What is not there is no error: a schema says what must be.
     pub fn find<'n>(&self, root: &'n Node) -> Vec<(String, &'n Node)> {
         let mut found = vec![(String::new(), root)];
@@ -123,7 +167,7 @@ impl Select {
 }
 
 /// `*` stands for any number of characters.
-fn is_match(pattern: &str, text: &str) -> bool {
+pub(super) fn is_match(pattern: &str, text: &str) -> bool {
     let Some((before, after)) = pattern.split_once('*') else {
         return pattern == text;
     };

@@ -120,8 +120,8 @@ fn a_schema_says_where() {
     );
     insta::assert_snapshot!(shown(&schema.unwrap().check(&cluster())), @"
     schema: `name` is a required property
-    schema: `nodes[2].mac`: `nope` is not a `mac`
-    schema: `nodes[2].address`: `10.0.0.300` is not a `ip`
+    schema: `nodes[2].mac`: `nope` is not a MAC address
+    schema: `nodes[2].address`: `10.0.0.300` is not an IP address
     ");
 }
 
@@ -255,8 +255,8 @@ fn nothing_that_a_person_wrote_is_lost() {
     insta::assert_snapshot!(out, @"
     --
       edited: Refuse(Edited)
-      foreign: Refuse(NotOursAndDifferent)
-      foreign-same: Refuse(NotOurs)
+      foreign: Refuse(NotOurs)
+      foreign-same: Adopt
       half: Change
       half-new: Change
       new: Create
@@ -267,11 +267,11 @@ fn nothing_that_a_person_wrote_is_lost() {
       stale-gone: Forget
     --adopt
       edited: Refuse(Edited)
-      foreign: Refuse(NotOursAndDifferent)
+      foreign: Refuse(NotOurs)
       foreign-same: Adopt
       half: Change
       half-new: Change
-      new: Create
+      new: Refuse(Missing)
       older: Change
       same: Keep
       stale: Remove

@@ -25,6 +25,10 @@ unicode: "grün ✓ <tag>"
 tags: [kubernetes, linux, talos]
 numbers: [3, 1, 2, 3]
 nested: { b: 2, a: { x: [1, { y: deep }] } }
+day: 2024-01-15
+at: 2024-01-15T10:20:30Z
+later: 2024-1-15 10:20:30.5 +02:00
+naive: 2024-01-05 01:02:03
 cidr: 10.0.0.0/24
 cidr6: 2001:db8::/64
 nodes:
@@ -46,6 +50,18 @@ pub(super) const SHARED: &[(&str, &str)] = &[
     (
         "partial.inc",
         "included by #{ name }#: #{ loop_name | default('nobody') }#\n",
+    ),
+    (
+        "seen.j2",
+        "#% macro seen() %##{ name }# #{ x | default('none') }##% endmacro %##% set top = x | default('none') %#\n",
+    ),
+    (
+        "sets.inc",
+        "#% set leaked = 5 %##% macro made() %#made#% endmacro %#sets #{ x | default('none') }#\n",
+    ),
+    (
+        "more.j2",
+        "#% macro add(list, x) %##% do list.append(x) %##% endmacro %##% macro all(a) %##{ a }# #{ varargs }# #{ kwargs }##% endmacro %#\n",
     ),
 ];
 
@@ -368,6 +384,62 @@ pub(super) const FEATURES: &[(&str, &str)] = &[
         "expression-statement",
         "#% set list = [] %##% set list = list + ['a'] %##{ list }#\n",
     ),
+    (
+        "include-context",
+        "#% set x = 1 %#\n#% include 'sets.inc' %#\n  #% include 'sets.inc' without context %#\n#%- include 'sets.inc' without context -%#\n|\n#% include 'sets.inc' with context %#\n#% include ['no-such', 'sets.inc'] ignore missing without context %#\n#% include 'no-such' ignore missing without context %#\n#% for x in [1, 2] %##% include 'sets.inc' without context %##% endfor %#\n#{ leaked | default('not leaked') }# #{ made is defined }#\n",
+    ),
+    (
+        "import-context",
+        "#% set x = 1 %##% set name = 'other' %##% import 'seen.j2' as a %#\n#{ a.seen() }# #{ a.top }#\n#% import 'seen.j2' as b with context %#\n#{ b.seen() }# #{ b.top }#\n#% import 'seen.j2' as c without context %#\n#{ c.seen() }# #{ c.top }#\n#% for x in [1, 2] %##% set y = x %##% from 'seen.j2' import seen, top as t, gone %##{ seen() }# #{ t }# #{ gone is defined }#;#% endfor %#\n#% from 'seen.j2' import seen with context %##{ seen() }#\n#% macro inside(x) %##% import 'seen.j2' as d %##{ d.seen() }##% endmacro %##{ inside(7) }#\n",
+    ),
+    (
+        "import-in-child",
+        "#% extends 'base.j2' %#\n#% import 'seen.j2' as a %#\n#% block body %##{ a.seen() }# #% from 'seen.j2' import seen %##{ seen() }##% include 'sets.inc' without context %##% endblock %#\n",
+    ),
+    (
+        "append",
+        "#% set l = [] %##% for n in nodes %##% set _ = l.append(n.name) %##% endfor %##{ l }# #{ l | length }# #{ l | join(',') }#\n#% set m = [1] %##{ m.append(2) or '' }##% do m.extend([3, 4]) %##% do m.insert(0, 9) %##{ m }# #{ m.pop() }# #{ m.pop(0) }# #% do m.remove(2) %##{ m }# #{ m == [1, 3] }# #{ m + [5] }# #{ m.index(3) }# #{ 3 in m }# #{ m[0] }# #{ m[-1] }# #{ m[1:] }# #{ m is sequence }# #{ m | tojson }# #{ m | sort(reverse=true) }# #{ '%s' % m }# #{ [m, m] }#\n",
+    ),
+    (
+        "append-aliases",
+        "#% set a = [1] %##% set b = a %##% do b.append(2) %##{ a }# #% set c = a + [3] %##% do a.append(9) %##{ c }# #% do c.append(4) %##{ c }# #{ a }#\n#% set d = a if true else [] %##% do d.append(0) %##{ a }# #% set e = a | list %##% do e.append(7) %##{ a }# #{ e }# #% set f = numbers | sort %##% do f.append(8) %##{ f }# #{ numbers }#\n#% do f.reverse() %##{ f }##% do f.sort() %##{ f }##% do f.clear() %##{ f }#\n",
+    ),
+    (
+        "append-elsewhere",
+        "#% import 'more.j2' as more %##% set l = [] %##% do more.add(l, 1) %##{ more.add(l, 2) }##{ l }# #% set ns = namespace(l=[]) %##% for n in numbers %##% do ns.l.append(n * 2) %##% endfor %##{ ns.l }#\n",
+    ),
+    (
+        "append-while-looping",
+        "#% set todo = [1] %##% for n in todo %##% if n < 5 %##% do todo.append(n + 1) %##% endif %##{ n }# #{ loop.index }#;#% endfor %##{ todo }# #{ todo | reverse | list }# #{ todo[::-1] }# #{ todo | length }# #{ todo | last }# #{ todo | batch(2) | list }# #{ todo | slice(2) | list }#\n",
+    ),
+    (
+        "update",
+        "#% set d = {} %##% for n in nodes %##% do d.update({n.name: n.role}) %##% endfor %##{ d }# #{ d.n1 }# #{ d['n2'] }# #{ d | length }# #% for k, v in d.items() %##{ k }#=#{ v }# #% endfor %##{ d | tojson }# #{ d.keys() | list }# #{ d | dictsort }# #{ 'n1' in d }# #{ d.get('q') }#\n#% do d.update(k=5) %##% set _ = d.__setitem__('s', 6) %##{ d }# #{ d.pop('s') }# #{ d.pop('t', 'gone') }# #% set e = dict(d, x=1) %##% do e.update({'y': 2}) %##{ e }# #{ d == {} }# #% do e.clear() %##{ e }#\n#% set by = {} %##% for n in nodes %##% do by.setdefault(n.role, []).append(n.name) %##% endfor %##{ by }#\n",
+    ),
+    (
+        "list-methods",
+        "#{ [1, 2].index(2) }# #{ numbers.index(1) }# #{ tags.count('linux') }#\n",
+    ),
+    (
+        "default-by-name",
+        "#{ empty | default('z', boolean=true) }# #{ missing | default(default_value='y') }# #{ missing | d('q') }# #{ empty | d('q', true) }#\n",
+    ),
+    (
+        "varargs",
+        "#% macro v(a, b=2) %##{ a }# #{ b }# #{ varargs }# #{ kwargs }##% endmacro %#\n#{ v(1) }# #{ v(1, 3, 4, 5, z=6) }#\n#% macro w() %##% for x in varargs %#<#{ x }#>#% endfor %##{ caller() if caller is defined else '' }##% endmacro %#\n#{ w(1, 2) }# #% call w(7) %#in#% endcall %#\n#% macro tag(name) %#<#{ name }##% for k, v in kwargs.items() %# #{ k }#=\"#{ v }#\"#% endfor %#>#% endmacro %##{ tag('a', href='h', id=1) }# #{ tag.name }#\n#% import 'more.j2' as more %##{ more.all(1, 2, q=3) }#\n",
+    ),
+    (
+        "cycler",
+        "#% set c = cycler('a', 'b') %##{ c.current }##{ c.next() }##{ c.current }##{ c.next() }##{ c.next() }##% do c.reset() %##{ c.current }#\n",
+    ),
+    (
+        "dates",
+        "#{ day }# #{ at }# #{ later }# #{ naive }# #{ day.isoformat() }# #{ at.isoformat() }# #{ at.strftime('%Y-%m-%d %H:%M:%S %j %B %b %a %A %y %p %I %f [%z] [%Z] %% %c %x %X') }# #{ day.strftime('%d/%m/%Y [%z]') }# #{ later.strftime('%z %Z') }# #{ day.year }# #{ at.hour }# #{ later.microsecond }# #{ at.date() == day }# #{ day.weekday() }# #{ at.timestamp() }# #{ day.replace(year=2025) }# #{ day ~ 'x' }# #{ day | string }# #{ day is string }# #{ at > later }# #{ day < day }# #{ [at, later] | sort | join(',') }#\n",
+    ),
+    (
+        "round-whole",
+        "#{ 5 | round(2, 'floor') }# #{ 5 | round(1, 'ceil') }# #{ 5 | round }# #{ 5.55 | round(1, 'floor') }# #{ 5 | round(2) }# #{ 1234 | round(-2) }# #{ 1234 | round(-2, 'floor') }# #{ 5.5 | round(method='ceil') }#\n",
+    ),
 ];
 
 /// What differs, and why that is better so. Each is rendered by both, and the difference is kept.
@@ -379,6 +451,8 @@ pub(super) const DIFFERENT: &[(&str, &str)] = &[
     ),
     // A text, as whoever wrote it meant; Python's loader reads base 60.
     ("base-sixty", "#{ started }# #{ mac }#\n"),
+    // A text in a list is quoted, a date is written as it is everywhere else.
+    ("dates-in-lists", "#{ [day] }#\n"),
     // The widest that fits, where Python breaks lines of its own accord.
     ("long-pprint", "#{ nodes | pprint }#\n"),
 ];

@@ -256,3 +256,219 @@ fn rules_may_be_rendered_too() {
     let plain = sops(&test).run(&test.project(), &["-d", "out/all.sops.yaml"]);
     assert!(plain.contains("s3cr3t-token-value"), "{plain}");
 }
+
+/// Nothing that is secret was said or written.
+#[track_caller]
+fn hides(said: &str) {
+    for secret in SECRETS {
+        assert!(!said.contains(secret), "{said}");
+    }
+}
+
+#[test]
+fn a_slip_in_the_name_of_a_secret_is_an_error() {
+    let (test, _key) = project();
+    let file = test.read("terrane.hcl");
+    test.write(
+        "terrane.hcl",
+        &file
+            .replace("[\"tfstate_*\"]", "[\"tfstate_pasword\", \"tfstate_user\", \"maybe\"]")
+            .replace("output    = \"out\"", "output    = \"out\"\n  schema    = \"schema.json\""),
+    )
+    .write(
+        "schema.json",
+        r##"{"$ref": "#/$defs/all", "$defs": {"all": {"properties": {"maybe": {"type": "string"}}}}}"##,
+    )
+    .write("templates/leak.txt.j2", "{{ tfstate_password }}\n");
+    let said = test.cli(&["render"]).expect(1).to_string();
+    assert!(!test.project().join("out").exists());
+    hides(&said);
+    insta::assert_snapshot!(said, @r#"
+    ── stderr
+    error: `tfstate_pasword` of `sensitive` is nowhere in the data
+      --> terrane.hcl:16:8
+       |
+    16 | render "lab" {
+       |        ^^^^^ there is no `tfstate_pasword`
+       |
+       = hint: did you mean `tfstate_password`?
+
+    1 error in terrane.hcl
+    [exit 1]
+    "#);
+}
+
+#[test]
+fn what_is_wrong_with_an_encrypted_file_quotes_no_secret() {
+    for (name, text, line) in [
+        (
+            "twice",
+            "a: b\n\"{{ proxmox.token }}\": 1\nc: d\n\"{{ proxmox.token }}\": 2\n",
+            4,
+        ),
+        ("broken", "a: b\ntoken: [{{ proxmox.token }}\n", 2),
+        ("key", "a: b\nc:\n  \"k{{ proxmox.token }}\": 1\n", 3),
+        ("comment", "a: b\nc: d\nkind: x # {{ deploy_key }}\n", 3),
+    ] {
+        let (test, _key) = project();
+        let template = format!("templates/partly-{name}.sops.yaml.j2");
+        test.write(&template, text);
+        let said = test.cli(&["render"]).expect(1).to_string();
+        hides(&said);
+        assert!(
+            said.contains(&format!("{template}:{line}:")),
+            "{name}: {said}"
+        );
+        assert!(!test.project().join("out").exists());
+    }
+    let (test, _key) = project();
+    test.write(
+        "templates/twice.sops.yaml.j2",
+        "\"{{ proxmox.token }}\": 1\n\"{{ proxmox.token }}\": 2\n",
+    );
+    insta::assert_snapshot!(test.cli(&["render"]).expect(1).to_string(), @r#"
+    ── stderr
+    error: what this makes cannot be encrypted: the key `(secret)` is there twice
+      --> templates/twice.sops.yaml.j2:2:1
+       |
+     2 | "{{ proxmox.token }}": 2
+       | ^^^^^^^^^^^^^^^^^^^^^^^^ line 2 of `out/twice.sops.yaml`
+
+    1 error in templates/twice.sops.yaml.j2
+    [exit 1]
+    "#);
+}
+
+#[test]
+fn secrets_that_cannot_be_had_are_said_at_once() {
+    let (test, _key) = project();
+    let file = test.read("terrane.hcl");
+    let more = "secret(\"env:NOT_SET\"), other = secret(\"env:NOR_THIS\")";
+    let file = file.replace("secret(\"env:DEPLOY_KEY\")", more);
+    test.write("terrane.hcl", &file);
+    insta::assert_snapshot!(test.cli(&["render"]).expect(1).to_string(), @r#"
+    ── stderr
+    error: could not resolve the secret `deploy_key`: the environment variable `NOT_SET` is not set
+      --> terrane.hcl:16:8
+       |
+    16 | render "lab" {
+       |        ^^^^^ `secrets` names it here
+       |
+       = hint: set it: `export NOT_SET=…`
+
+    error: could not resolve the secret `other`: the environment variable `NOR_THIS` is not set
+      --> terrane.hcl:16:8
+       |
+    16 | render "lab" {
+       |        ^^^^^ `secrets` names it here
+       |
+       = hint: set it: `export NOR_THIS=…`
+
+    2 errors in terrane.hcl
+    [exit 1]
+    "#);
+}
+
+#[test]
+fn a_file_that_cannot_be_opened_any_more_is_made_anew_when_asked() {
+    let (test, _key) = project();
+    let _ = test.cli(&["render"]).expect(0);
+    let text = test.read("out/all.sops.yaml");
+    let (before, mac) = text.split_once("mac: ENC[AES256_GCM,data:").unwrap();
+    let damaged = format!("{before}mac: ENC[AES256_GCM,data:AAAA{}", &mac[4..]);
+    test.write("out/all.sops.yaml", &damaged);
+    let said = test.cli(&["render"]).expect(1).to_string();
+    assert_eq!(test.read("out/all.sops.yaml"), damaged);
+    insta::assert_snapshot!(said, @"
+    ── stderr
+    error: could not open `out/all.sops.yaml`, as it was rendered before
+           its MAC cannot be read, so it was changed after it was encrypted
+           it was changed, or moved here from another place
+    hint: bring back the last good version, for example from Git, or make it anew:
+          `terrane render --overwrite`
+    [exit 1]
+    ");
+    let _ = test.cli(&["render", "--overwrite"]).expect(0);
+    let plain = sops(&test).run(&test.project(), &["-d", "out/all.sops.yaml"]);
+    assert!(plain.contains("s3cr3t-token-value"), "{plain}");
+    let _ = test.cli(&["render", "--check"]).expect(0);
+}
+
+/// Who edits the source, who edits what was rendered, and who gives it a new key.
+#[test]
+fn an_encrypted_file_is_edited_at_its_source() {
+    let (test, _key) = project();
+    let file = test.read("terrane.hcl");
+    let stack_of = stack("app", "render = \"lab\"");
+    test.write("terrane.hcl", &file.replace(&stack("app", ""), &stack_of));
+    let _ = test.cli(&["render"]).expect(0);
+    let _ = test.cli(&["plan"]).expect(0);
+    // The values are the same, so nothing has to be rendered.
+    let _ = test
+        .cli(&[
+            "secret",
+            "rotate",
+            "out/all.sops.yaml",
+            "out/partly.sops.yaml",
+        ])
+        .expect(0);
+    let _ = test.cli(&["plan"]).expect(0);
+    let _ = test.cli(&["render", "--check"]).expect(0);
+
+    test.write("new-value", "another-token-value");
+    let mut out = String::new();
+    let set = |file: &str, key: &str| {
+        let args = ["secret", "set", file, key, "--value-file", "new-value"];
+        let _ = test.cli(&args).expect(0);
+    };
+    set("out/all.sops.yaml", "token");
+    out += &test.cli(&["plan"]).expect(4).to_string();
+    out += &test.cli(&["render", "--diff"]).expect(2).to_string();
+    let _ = test.cli(&["render", "--overwrite"]).expect(0);
+    set("secrets.sops.yaml", "proxmox.token");
+    test.write(
+        "templates/all.sops.yaml.j2",
+        "user: {{ tfstate_user }}\ntoken: {{ proxmox.token }}\nnested:\n    key: {{ deploy_key }}\n",
+    );
+    out += &test.cli(&["render", "--diff"]).expect(2).to_string();
+    let _ = test.cli(&["render"]).expect(0);
+    let _ = test.cli(&["plan"]).expect(0);
+    hides(&out);
+    insta::assert_snapshot!(out, @r#"
+    ── stderr
+    error: stack `app` is made by `render "lab"`, and `out/all.sops.yaml` was edited since it was
+           rendered
+    hint: `terrane render lab --diff` names the values that differ: write them to where they come from,
+          then `terrane render lab --overwrite`
+    [exit 4]lab   1 refused, 2 unchanged
+      ! out/all.sops.yaml   was edited since it was rendered
+          ~ token (encrypted)
+    [exit 2]lab   2 to change, 1 unchanged
+      ~ out/all.sops.yaml
+          ~ token (encrypted)
+          + nested.key (encrypted)
+          - auth (encrypted)
+          - port (encrypted)
+          - key (encrypted)
+      ~ out/partly.sops.yaml
+          ~ stringData.token (encrypted)
+    [exit 2]
+    "#);
+}
+
+#[test]
+fn a_key_that_lies_in_the_project_is_hinted_at() {
+    let (test, key) = project();
+    fs::remove_dir_all(test.root().join("user/.config")).unwrap();
+    test.write("age.key", &key.identity);
+    let said = test.cli(&["render"]).expect(1).to_string();
+    let said = said.replace(&key.recipient, "age1…");
+    insta::assert_snapshot!(said, @r#"
+    ── stderr
+    error: could not open `secrets.sops.yaml`
+           there is no age key to open it with: it is encrypted for
+           `age1…`
+    hint: `age.key` lies in the project: `export SOPS_AGE_KEY_FILE="$PWD/age.key"` there says to use it
+    [exit 1]
+    "#);
+}

@@ -88,7 +88,7 @@ name: second
       Text("float") = Float(1.5) 11:8
       Text("exp") = Text("1e3") 12:6
       Text("real") = Float(1000.0) 13:7
-      Text("date") = Text("2024-01-02") 14:7
+      Text("date") = Moment("2024-01-02") 14:7
       Text("none") = Null 15:7
       Text("empty") = Null 16:6
       Text("uni") = Text("grün") 17:6
@@ -137,7 +137,7 @@ fn json_and_toml_have_places_too() {
       Text("nodes") [] 5:1
         0 {} 5:1
           Text("name") = Text("n1") 6:8
-          Text("when") = Text("2024-01-02") 7:8
+          Text("when") = Moment("2024-01-02") 7:8
     "#);
 }
 

@@ -1,0 +1,54 @@
+//! A rendered file that got another ciphertext and kept its values: the list of what was rendered follows it, so that
+//! neither plan nor render takes it for an edit.
+
+use std::fs;
+use std::path::Path;
+
+use drivers::render::Disk;
+use drivers::render::disk::digest;
+use model::render::join;
+use model::render::manifest::Manifest;
+
+const PROJECT: &str = "terrane.hcl";
+
+/// Writes the new digest into the list that has the old one. Where that cannot be done, nothing is lost: `terrane render`
+/// does it, too.
+pub(crate) fn follow(file: &Path, before: &[u8], after: &[u8]) {
+    let Ok(file) = file.canonicalize() else {
+        return;
+    };
+    let root = file.ancestors().find(|dir| dir.join(PROJECT).is_file());
+    let Some((root, path)) = root.and_then(|root| Some((root, below(root, &file)?))) else {
+        return;
+    };
+    let disk = Disk::new(root);
+    let dirs = file.ancestors().skip(1);
+    for dir in dirs.take_while(|dir| dir.starts_with(root)) {
+        let Some(output) = below(root, dir) else {
+            continue;
+        };
+        for name in lists(dir) {
+            let list = join(&output, &name);
+            let text = disk.read(&list).ok().flatten().unwrap_or_default();
+            let known = Manifest::read(&String::from_utf8_lossy(&text), &output);
+            let Ok(mut known) = known else {
+                continue;
+            };
+            if known.files.get(&path) == Some(&digest(before)) && known.writing.is_empty() {
+                known.files.insert(path.clone(), digest(after));
+                _ = disk.write_durably(&list, known.write().as_bytes());
+            }
+        }
+    }
+}
+
+fn below(root: &Path, path: &Path) -> Option<String> {
+    Some(path.strip_prefix(root).ok()?.to_str()?.to_owned())
+}
+
+fn lists(dir: &Path) -> Vec<String> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let is_list = |name: &String| name.starts_with(".terrane-render.");
+    names.filter(is_list).collect()
+}

@@ -1,0 +1,212 @@
+//! Templates as the engine sees them. What Jinja2 has and the engine has not is put into other words first: formatting
+//! by `%` (`percent`), what an import and an include may see (`apart`), macros that take more than they name
+//! (`variadic`), lists and maps that are changed (`changing`).
+//!
+//! The engine's own tokens tell code from text, whatever the delimiters are. It promises nothing about them from one
+//! version to the next; the tests beside each part and the corpus beside makejinja tell when they change.
+
+use std::ops::Range;
+
+use minijinja::Error;
+use minijinja::machinery::{Span, Token, tokenize};
+use minijinja::syntax::SyntaxConfig;
+
+use super::{apart, changing, percent, variadic};
+
+pub(super) type Tokens<'t, 's> = &'t [(Token<'s>, Span)];
+
+/// What surrounds statements.
+pub(super) type Block<'b> = (&'b str, &'b str);
+
+/// A template as the engine sees it.
+#[derive(Clone, Debug)]
+pub(super) struct Code {
+    pub(super) text: String,
+    /// What was put in, and in the place of what.
+    moves: Vec<Move>,
+}
+
+#[derive(Clone, Debug)]
+struct Move {
+    new: Range<usize>,
+    old: Range<usize>,
+}
+
+/// Something new in the place of something that was written.
+pub(super) struct Edit {
+    at: Range<usize>,
+    new: String,
+    /// It ends what was opened before, so it comes before anything else that is put in at the same place.
+    closes: bool,
+}
+
+impl Edit {
+    pub(super) fn replace(at: Range<usize>, new: impl Into<String>) -> Self {
+        let (new, closes) = (new.into(), false);
+        Self { at, new, closes }
+    }
+
+    pub(super) fn open(at: usize, new: impl Into<String>) -> Self {
+        Self::replace(at..at, new)
+    }
+
+    pub(super) fn close(at: usize, new: impl Into<String>) -> Self {
+        let (at, new, closes) = (at..at, new.into(), true);
+        Self { at, new, closes }
+    }
+}
+
+impl Code {
+    /// `changes`: some template changes a list or a map.
+    pub(super) fn of_template(
+        source: &str,
+        syntax: &SyntaxConfig,
+        block: Block<'_>,
+        changes: bool,
+    ) -> Self {
+        let tokens = tokens(source, false, syntax);
+        let mut edits = percent::edits(&tokens);
+        edits.extend(apart::edits(&tokens, block));
+        edits.extend(variadic::edits(&tokens, block));
+        if changes {
+            edits.extend(changing::edits(&tokens));
+        }
+        Self::of(source, edits)
+    }
+
+    pub(super) fn of_expression(source: &str, syntax: &SyntaxConfig) -> Self {
+        Self::of(source, percent::edits(&tokens(source, true, syntax)))
+    }
+
+    fn of(source: &str, mut edits: Vec<Edit>) -> Self {
+        edits.sort_by_key(|edit| (edit.at.start, !edit.closes));
+        let (mut text, mut moves, mut done) = (String::new(), Vec::new(), 0);
+        for Edit { at, new, .. } in edits {
+            text.push_str(&source[done..at.start]);
+            let start = text.len();
+            text.push_str(&new);
+            done = at.end;
+            moves.push(Move {
+                new: start..text.len(),
+                old: at,
+            });
+        }
+        text.push_str(&source[done..]);
+        Self { text, moves }
+    }
+
+    /// The part of the template as it was written that a part of this one stands for.
+    pub(super) fn written(&self, range: Range<usize>) -> Range<usize> {
+        let back = |offset: usize, is_end: bool| {
+            let last = self.moves.partition_point(|m| m.new.start < offset);
+            let Some(Move { new, old }) = last.checked_sub(1).map(|last| &self.moves[last]) else {
+                return offset;
+            };
+            match offset.checked_sub(new.end) {
+                Some(beyond) => old.end + beyond,
+                None if is_end => old.end,
+                None => old.start,
+            }
+        };
+        let start = back(range.start, false);
+        start..back(range.end, true).max(start)
+    }
+}
+
+/// None if it is no template at all: what is wrong with it, the engine says.
+fn tokens<'s>(
+    source: &'s str,
+    is_expression: bool,
+    syntax: &SyntaxConfig,
+) -> Vec<(Token<'s>, Span)> {
+    let tokens: Result<Vec<_>, Error> = tokenize(source, is_expression, syntax.clone()).collect();
+    tokens.unwrap_or_default()
+}
+
+pub(super) fn start(token: &(Token<'_>, Span)) -> usize {
+    token.1.start_offset as usize
+}
+
+pub(super) fn end(token: &(Token<'_>, Span)) -> usize {
+    token.1.end_offset as usize
+}
+
+pub(super) fn range(token: &(Token<'_>, Span)) -> Range<usize> {
+    start(token)..end(token)
+}
+
+/// The statements: the token after the start of each, with what follows up to its end.
+pub(super) fn statements<'t, 's>(
+    tokens: Tokens<'t, 's>,
+) -> impl Iterator<Item = (usize, Tokens<'t, 's>)> {
+    tokens.iter().enumerate().filter_map(|(at, (token, _))| {
+        if !matches!(token, Token::BlockStart) {
+            return None;
+        }
+        let rest = &tokens[at + 1..];
+        let end = rest
+            .iter()
+            .position(|(token, _)| matches!(token, Token::BlockEnd))?;
+        (end > 0).then(|| (at + 1, &rest[..end]))
+    })
+}
+
+/// The end of what a bracket opens, if every bracket in it is closed by its own.
+pub(super) fn closed(tokens: Tokens<'_, '_>, at: usize) -> Option<usize> {
+    let mut open = Vec::new();
+    for (index, (token, _)) in tokens.iter().enumerate().skip(at) {
+        match token {
+            Token::ParenOpen => open.push(')'),
+            Token::BracketOpen => open.push(']'),
+            Token::BraceOpen => open.push('}'),
+            Token::ParenClose if open.pop() != Some(')') => return None,
+            Token::BracketClose if open.pop() != Some(']') => return None,
+            Token::BraceClose if open.pop() != Some('}') => return None,
+            Token::VariableEnd | Token::BlockEnd => return None,
+            _ => {}
+        }
+        if open.is_empty() {
+            return Some(index + 1);
+        }
+    }
+    None
+}
+
+pub(super) fn is_word(token: Option<&(Token<'_>, Span)>, word: &str) -> bool {
+    matches!(token, Some((Token::Ident(found), _)) if *found == word)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    #[track_caller]
+    pub(in super::super) fn check(source: &str, expected: &str) {
+        let code = Code::of_template(source, &SyntaxConfig::default(), ("{%", "%}"), true);
+        assert_eq!(code.text, expected);
+        // What was written is found again, wherever an error points.
+        for (at, letter) in code.text.char_indices() {
+            let is_new = code.moves.iter().any(|m| m.new.contains(&at));
+            let written = code.written(at..at + letter.len_utf8());
+            let same = source.get(written.clone()) == Some(&letter.to_string());
+            assert!(same || is_new, "{at} {letter}: {written:?}");
+            assert!(written.end <= source.len(), "{at}: {written:?}");
+        }
+    }
+
+    #[test]
+    fn what_needs_no_other_words_stays_as_it_is() {
+        for source in [
+            "{{ 7 % 3 }} {{ n % 2 == 0 }} 100% {# '%d' % x #}",
+            "{% raw %}{{ '%d' % x }}{{ [1] }}{% import 'x' as y %}{% endraw %}",
+            "{{ x | f('%d') % 2 }}",
+            "{{ '%d' % }}",
+            "{{ '%d' % (1 }}",
+            "{{ 'unclosed % x }}",
+            "{{ x[0] }} {{ f(x)[1:] }} {{ 'ab'[0] }} [1] {} import",
+            "{% macro m(a) %}{{ a }}{% endmacro %}",
+        ] {
+            check(source, source);
+        }
+    }
+}

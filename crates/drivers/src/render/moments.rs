@@ -1,0 +1,322 @@
+//! Dates and times in data, as Python's loader reads them and Python writes them.
+//!
+//! Not there: what depends on the clock or the time zone of the machine.
+
+use std::cmp::Ordering;
+use std::fmt::{self, Write as _};
+use std::sync::Arc;
+
+use jiff::civil::{Date, DateTime, Time};
+use jiff::tz::Offset;
+use minijinja::value::{DynObject, Kwargs, Object, ObjectRepr, from_args};
+use minijinja::{Error, ErrorKind, State, Value};
+
+/// A day, or a moment of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Moment {
+    date: Date,
+    time: Option<Time>,
+    offset: Option<Offset>,
+}
+
+/// The text has the form of a moment, and there is no such day or hour.
+#[derive(Debug)]
+pub(super) struct NoSuchMoment;
+
+/// The moment that a text stands for, if it has the form of one.
+pub(super) fn read(text: &str) -> Option<Result<Moment, NoSuchMoment>> {
+    let (date, rest) = split(text, 10)
+        .filter(|(_, rest)| rest.is_empty())
+        .or_else(|| {
+            let at = text.find(['T', 't', ' ', '\t'])?;
+            Some(text.split_at(at))
+        })?;
+    let mut parts = date.split('-');
+    let year = number(parts.next()?, 4..=4)?;
+    let short = if rest.is_empty() { 2 } else { 1 };
+    let month = number(parts.next()?, short..=2)?;
+    let day = number(parts.next()?, short..=2)?;
+    if parts.next().is_some() {
+        return None;
+    }
+    let date = || {
+        Date::new(
+            year.try_into().ok()?,
+            month.try_into().ok()?,
+            day.try_into().ok()?,
+        )
+        .ok()
+    };
+    if rest.is_empty() {
+        let day = date().map(|date| Moment {
+            date,
+            time: None,
+            offset: None,
+        });
+        return Some(day.ok_or(NoSuchMoment));
+    }
+    let rest = match rest.strip_prefix(['T', 't']) {
+        Some(rest) => rest,
+        None => rest.trim_start_matches([' ', '\t']),
+    };
+    let end = rest.find(|c: char| !c.is_ascii_digit() && c != ':' && c != '.');
+    let (time, zone) = rest.split_at(end.unwrap_or(rest.len()));
+    let (time, fraction) = time.split_once('.').unwrap_or((time, ""));
+    let mut parts = time.split(':');
+    let hour = number(parts.next()?, 1..=2)?;
+    let minute = number(parts.next()?, 2..=2)?;
+    let second = number(parts.next()?, 2..=2)?;
+    if parts.next().is_some() || !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let fraction: String = fraction.chars().chain("000000".chars()).take(6).collect();
+    let micros: i32 = fraction.parse().ok()?;
+    let zone = zone.trim_start_matches([' ', '\t']);
+    let offset = match zone {
+        "" => None,
+        zone => Some(zone_of(zone)?),
+    };
+    let moment = || {
+        let time = Time::new(
+            hour.try_into().ok()?,
+            minute.try_into().ok()?,
+            second.try_into().ok()?,
+            micros * 1000,
+        );
+        Some(Moment {
+            date: date()?,
+            time: Some(time.ok()?),
+            offset: match offset {
+                None => None,
+                Some(seconds) => Some(Offset::from_seconds(seconds).ok()?),
+            },
+        })
+    };
+    Some(moment().ok_or(NoSuchMoment))
+}
+
+fn split(text: &str, at: usize) -> Option<(&str, &str)> {
+    text.is_char_boundary(at).then(|| text.split_at(at))
+}
+
+fn number(text: &str, length: std::ops::RangeInclusive<usize>) -> Option<i32> {
+    let is_one = length.contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_one.then(|| text.parse().ok())?
+}
+
+/// Seconds before UTC.
+fn zone_of(text: &str) -> Option<i32> {
+    let (sign, rest) = match text.chars().next()? {
+        'Z' | 'z' if text.len() == 1 => return Some(0),
+        '+' => (1, &text[1..]),
+        '-' => (-1, &text[1..]),
+        _ => return None,
+    };
+    let (hours, minutes) = rest.split_once(':').unwrap_or((rest, "00"));
+    let (hours, minutes) = (number(hours, 1..=2)?, number(minutes, 2..=2)?);
+    Some(sign * (hours * 3600 + minutes * 60))
+}
+
+impl Moment {
+    fn at(&self) -> DateTime {
+        self.date.to_datetime(self.time.unwrap_or_default())
+    }
+
+    fn micros(&self) -> i32 {
+        self.at().subsec_nanosecond() / 1000
+    }
+
+    /// The zone as `+02:00`, with or without the colon.
+    fn zone(&self, colon: &str) -> String {
+        let Some(offset) = self.offset else {
+            return String::new();
+        };
+        let seconds = offset.seconds();
+        let sign = if seconds < 0 { '-' } else { '+' };
+        let minutes = seconds.abs() / 60;
+        format!("{sign}{:02}{colon}{:02}", minutes / 60, minutes % 60)
+    }
+
+    fn iso(&self, between: &str) -> String {
+        let at = self.at();
+        let date = format!("{:04}-{:02}-{:02}", at.year(), at.month(), at.day());
+        if self.time.is_none() {
+            return date;
+        }
+        let fraction = match self.micros() {
+            0 => String::new(),
+            micros => format!(".{micros:06}"),
+        };
+        let (hour, minute, second) = (at.hour(), at.minute(), at.second());
+        let zone = self.zone(":");
+        format!("{date}{between}{hour:02}:{minute:02}:{second:02}{fraction}{zone}")
+    }
+
+    fn strftime(&self, format: &str) -> Result<String, Error> {
+        let name = match self.offset.map(Offset::seconds) {
+            None => String::new(),
+            Some(0) => "UTC".to_owned(),
+            Some(_) => format!("UTC{}", self.zone(":")),
+        };
+        let (mut format_, mut rest) = (String::new(), format);
+        while let Some((before, after)) = rest.split_once('%') {
+            format_.push_str(before);
+            let mut letters = after.chars();
+            match letters.next() {
+                Some('f') => _ = write!(format_, "{:06}", self.micros()),
+                Some('z') => format_.push_str(&self.zone("")),
+                Some('Z') => format_.push_str(&name),
+                Some('c') => format_.push_str("%a %b %e %H:%M:%S %Y"),
+                Some('x') => format_.push_str("%m/%d/%y"),
+                Some('X') => format_.push_str("%H:%M:%S"),
+                Some(other) => format_.extend(['%', other]),
+                None => format_.push_str("%%"),
+            }
+            rest = letters.as_str();
+        }
+        format_.push_str(rest);
+        jiff::fmt::strtime::format(&format_, self.at()).map_err(|err| {
+            let problem = format!("`strftime` cannot write `{format}`: {err}");
+            Error::new(ErrorKind::InvalidOperation, problem)
+        })
+    }
+
+    fn replaced(&self, named: &Kwargs) -> Result<Self, Error> {
+        let wrong = |err: jiff::Error| Error::new(ErrorKind::InvalidOperation, err.to_string());
+        let mut date = self.date.with();
+        if let Some(year) = named.get::<Option<i16>>("year")? {
+            date = date.year(year);
+        }
+        if let Some(month) = named.get::<Option<i8>>("month")? {
+            date = date.month(month);
+        }
+        if let Some(day) = named.get::<Option<i8>>("day")? {
+            date = date.day(day);
+        }
+        let mut time = self.time.unwrap_or_default().with();
+        if self.time.is_some() {
+            if let Some(hour) = named.get::<Option<i8>>("hour")? {
+                time = time.hour(hour);
+            }
+            if let Some(minute) = named.get::<Option<i8>>("minute")? {
+                time = time.minute(minute);
+            }
+            if let Some(second) = named.get::<Option<i8>>("second")? {
+                time = time.second(second);
+            }
+            if let Some(micros) = named.get::<Option<i32>>("microsecond")? {
+                time = time.subsec_nanosecond(micros * 1000);
+            }
+        }
+        named.assert_all_used()?;
+        Ok(Self {
+            date: date.build().map_err(wrong)?,
+            time: match self.time {
+                None => None,
+                Some(_) => Some(time.build().map_err(wrong)?),
+            },
+            offset: self.offset,
+        })
+    }
+}
+
+impl Object for Moment {
+    fn repr(self: &Arc<Self>) -> ObjectRepr {
+        ObjectRepr::Plain
+    }
+
+    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
+        let at = self.at();
+        match (key.as_str()?, self.time) {
+            ("year", _) => Some(Value::from(at.year())),
+            ("month", _) => Some(Value::from(at.month())),
+            ("day", _) => Some(Value::from(at.day())),
+            ("hour", Some(_)) => Some(Value::from(at.hour())),
+            ("minute", Some(_)) => Some(Value::from(at.minute())),
+            ("second", Some(_)) => Some(Value::from(at.second())),
+            ("microsecond", Some(_)) => Some(Value::from(self.micros())),
+            (_, _) => None,
+        }
+    }
+
+    fn call_method(
+        self: &Arc<Self>,
+        _state: &mut State<'_, '_>,
+        name: &str,
+        args: &[Value],
+    ) -> Result<Value, Error> {
+        match name {
+            "isoformat" => {
+                let (between,): (Option<&str>,) = from_args(args)?;
+                Ok(Value::from(self.iso(between.unwrap_or("T"))))
+            }
+            "strftime" => {
+                let (format,): (&str,) = from_args(args)?;
+                self.strftime(format).map(Value::from)
+            }
+            "date" if self.time.is_some() => Ok(Value::from_object(Self {
+                date: self.date,
+                time: None,
+                offset: None,
+            })),
+            "replace" => {
+                let (named,): (Kwargs,) = from_args(args)?;
+                self.replaced(&named).map(Value::from_object)
+            }
+            "weekday" => Ok(Value::from(self.date.weekday().to_monday_zero_offset())),
+            "isoweekday" => Ok(Value::from(self.date.weekday().to_monday_one_offset())),
+            "timestamp" if self.offset.is_some() => {
+                let offset = self.offset.unwrap_or(Offset::UTC);
+                let at = offset
+                    .to_timestamp(self.at())
+                    .map_err(|err| Error::new(ErrorKind::InvalidOperation, err.to_string()))?;
+                Ok(Value::from(at.as_duration().as_secs_f64()))
+            }
+            _ => Err(Error::from(ErrorKind::UnknownMethod)),
+        }
+    }
+
+    fn custom_cmp(self: &Arc<Self>, other: &DynObject) -> Option<Ordering> {
+        let other = other.downcast_ref::<Self>()?;
+        let utc = |moment: &Self| {
+            let offset = moment.offset.unwrap_or(Offset::UTC);
+            offset.to_timestamp(moment.at()).ok()
+        };
+        let kind = |moment: &Self| (moment.time.is_some(), moment.offset.is_some());
+        Some((kind(self), utc(self)).cmp(&(kind(other), utc(other))))
+    }
+
+    fn render(self: &Arc<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.iso(" "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: Option<&str>) {
+        let read =
+            read(text).map(|moment| moment.map_or_else(|_| "none".to_owned(), |it| it.iso(" ")));
+        assert_eq!(read.as_deref(), expected, "{text}");
+    }
+
+    #[test]
+    fn moments_are_told_from_other_texts() {
+        check("2024-01-15", Some("2024-01-15"));
+        check("2024-1-5", None);
+        check("2024-01-15T10:20:30Z", Some("2024-01-15 10:20:30+00:00"));
+        check(
+            "2024-1-5 1:02:03.25 -3",
+            Some("2024-01-05 01:02:03.250000-03:00"),
+        );
+        check("2024-01-15 10:20", None);
+        check("2024-01-15 release", None);
+        check("2024-01-15-rc1", None);
+        check("1.2.3", None);
+        check("größer als 1", None);
+        check("2024-13-45", Some("none"));
+        check("2024-01-15T25:00:00Z", Some("none"));
+    }
+}

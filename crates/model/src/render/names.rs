@@ -1,0 +1,75 @@
+//! Names in a `render` block that nothing answers to: a slip in `sensitive` would show a secret, one in `check` would let
+//! a mistake pass, one in `when` would make a file that nobody wants.
+
+use super::data::Node;
+use super::schema::Schema;
+use super::select::Select;
+use super::{Render, checks::Check};
+use crate::config::suggest;
+use crate::diagnostic::Finding;
+
+/// Paths of `sensitive`, `check` and `each` that are nowhere in the data, and of which the schema knows nothing either.
+pub fn unmatched(render: &Render, data: &Node, schema: Option<&Schema>) -> Vec<Finding> {
+    let parsed = |text: &String| text.parse::<Select>().ok(); // others are said where they are read
+    let sensitive = render.sensitive.iter().filter_map(parsed);
+    let lists = render.each.keys().filter_map(parsed);
+    let of_check = |check: &Check| [check.paths.clone(), check.of.clone()].concat();
+    let checked = render.checks.iter().flat_map(of_check);
+    let all = sensitive
+        .map(|select| (select, "sensitive"))
+        .chain(checked.map(|select| (select, "check")))
+        .chain(lists.map(|select| (select, "each")));
+    let mut findings: Vec<Finding> = Vec::new();
+    for (select, attribute) in all {
+        if schema.is_some_and(|schema| schema.knows(&select)) {
+            continue;
+        }
+        let Some(miss) = select.miss(data) else {
+            continue;
+        };
+        let known = miss.known.iter().map(String::as_str);
+        let hint = match suggest::nearest(&miss.key, known) {
+            Some(word) => format!("did you mean `{word}`?"),
+            None => {
+                "what may be missing belongs into the schema, or into `defaults`, be it as `null`"
+                    .to_owned()
+            }
+        };
+        let message = format!("`{select}` of `{attribute}` is nowhere in the data");
+        let finding = Finding::error("unknown-path", message)
+            .at(
+                render.declared_at.clone(),
+                format!("there is no `{}`", miss.key),
+            )
+            .hint(hint);
+        if !findings.contains(&finding) {
+            findings.push(finding);
+        }
+    }
+    findings
+}
+
+/// The glob of `when` or `exclude` that is none of `files`.
+pub fn unmatched_glob(
+    render: &Render,
+    attribute: &str,
+    glob: &str,
+    files: &[&str],
+    is_error: bool,
+) -> Finding {
+    let message = format!("`{glob}` of `{attribute}` is none of the files");
+    let finding = if is_error {
+        Finding::error("unknown-path", message)
+    } else {
+        Finding::warning("unknown-path", message)
+    };
+    let names = files.iter().map(|file| {
+        let name = file.rsplit('/').next().unwrap_or(file);
+        if glob.contains('/') { *file } else { name }
+    });
+    let finding = finding.at(render.declared_at.clone(), "nothing is called so");
+    match suggest::nearest(glob, names) {
+        Some(word) => finding.hint(format!("did you mean `{word}`?")),
+        None => finding,
+    }
+}
