@@ -30,6 +30,8 @@ use tail::Tails;
 const TICK: Duration = Duration::from_millis(80);
 /// How often lost runners are looked for, and lanes asked for again.
 const LOOK_AFTER: Duration = Duration::from_millis(500);
+/// After so long without a move it is asked whether something is in the way.
+const STILL: Duration = Duration::from_secs(2);
 
 pub(crate) struct Watcher<'a> {
     control: &'a Control,
@@ -53,6 +55,8 @@ pub(crate) struct Watcher<'a> {
     said: BTreeMap<StackName, &'static str>,
     /// Runs whose runner was asked to interrupt its engine.
     asked: BTreeSet<RunId>,
+    /// When one of the runs last moved.
+    moved: Instant,
     /// What was said to be in the way.
     in_the_way: BTreeSet<String>,
 }
@@ -134,6 +138,7 @@ impl<'a> Watcher<'a> {
             json: global.json,
             said: BTreeMap::new(),
             asked: BTreeSet::new(),
+            moved: Instant::now(),
             in_the_way: BTreeSet::new(),
         }
     }
@@ -319,7 +324,9 @@ impl<'a> Watcher<'a> {
                     .map_err(|err| CommandError::from_error(&err))?;
             }
         }
-        self.say_what_is_in_the_way().await?;
+        if self.moved.elapsed() > STILL {
+            self.say_what_is_in_the_way().await?;
+        }
         let stalls = !lost.is_empty() || !self.runs().iter().any(|run| run.state.is_running());
         if !waits && !stalls {
             return Ok(());
@@ -430,6 +437,9 @@ impl<'a> Watcher<'a> {
             .map_err(|err| failed(&err))?;
         let mut runs = self.state.take().map_or_else(Vec::new, |(_, runs)| runs);
         let is_first = runs.is_empty();
+        if !changed.is_empty() {
+            self.moved = Instant::now();
+        }
         for run in changed {
             match runs.iter_mut().find(|known| known.id == run.id) {
                 Some(known) => *known = run,

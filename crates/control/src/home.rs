@@ -18,6 +18,7 @@
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use drivers::snapshot::Slot;
 use model::ids::RunId;
@@ -44,6 +45,9 @@ pub struct Settings {
     pub is_ci: bool,
 }
 
+/// Files that never reach a disk.
+const MEMORY: &str = "/dev/shm";
+
 #[derive(Clone, Debug)]
 pub struct Home {
     store: StorePlace,
@@ -53,6 +57,8 @@ pub struct Home {
     project: String,
     /// Which of the machines that share it this is; empty where there is only one.
     machine: String,
+    /// What the places of runs in memory begin with; none where there is no such place.
+    memory: OnceLock<Option<String>>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -113,6 +119,7 @@ impl Home {
             key,
             project,
             machine: String::new(),
+            memory: OnceLock::new(),
         }
     }
 
@@ -174,6 +181,7 @@ impl Home {
             && self.project != project
         {
             home.work = dir.join("projects").join(project);
+            home.memory = OnceLock::new();
             project.clone_into(&mut home.project);
         }
         home
@@ -204,12 +212,14 @@ impl Home {
     /// What a run holds in clear: in memory where there is such a place. Known from the run alone, so that the next
     /// start can sweep what a killed runner left.
     pub(crate) fn scratch(&self, run: RunId) -> PathBuf {
-        let memory = Path::new("/dev/shm");
-        if memory.is_dir() {
+        let memory = || {
             let owner = rustix::process::getuid().as_raw();
-            memory.join(format!("terrane-{owner}-{}-{run}", self.tag()))
-        } else {
-            self.run_dir(run).join("scratch")
+            let begins = format!("{MEMORY}/terrane-{owner}-{}-", self.tag());
+            Path::new(MEMORY).is_dir().then_some(begins)
+        };
+        match self.memory.get_or_init(memory) {
+            Some(begins) => PathBuf::from(format!("{begins}{run}")),
+            None => self.run_dir(run).join("scratch"),
         }
     }
 
@@ -269,7 +279,7 @@ impl Home {
     }
 
     /// A short name of this home among all homes of the machine.
-    pub(crate) fn tag(&self) -> String {
+    fn tag(&self) -> String {
         let digest = drivers::snapshot::sha256(self.work.as_os_str().as_encoded_bytes());
         digest[..12].to_owned()
     }

@@ -329,5 +329,5 @@ esac
 #[tokio::test]
 async fn a_build_that_fails_says_why() {
     let go = "echo 'go: module github.com/opentofu/opentofu: not found' >&2; exit 1";
-    insta::assert_snapshot!(build_with(go).await, @"could not build it from source, after the official release failed: could not fetch `http://127.0.0.1:1/tofu/v1.11.14/tofu_1.11.14_SHA256SUMS`: `go mod download` ended with exit code 1: go: module github.com/opentofu/opentofu: not found");
+    insta::assert_snapshot!(build_with(go).await.trim(), @"could not build it from source, after the official release failed: could not fetch `http://127.0.0.1:1/tofu/v1.11.14/tofu_1.11.14_SHA256SUMS`: `go mod download` ended with exit code 1: go: module github.com/opentofu/opentofu: not found");
 }
