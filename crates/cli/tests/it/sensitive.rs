@@ -246,6 +246,23 @@ fn a_secret_of_a_context_stays_hidden_in_outputs_and_states() {
     check_absent(&[before], second);
 }
 
+#[test]
+fn a_secret_of_a_context_is_not_published_in_clear() {
+    let secret = "tok-7a1e4b7c33";
+    let context = "context \"api\" {\n  autoattach = [\"*\"]\n  vars = { token = secret(\"env:STORY_TOKEN\") }\n}\n\
+                   facts \"runtime\" { repository = \"../facts.git\" }";
+    let publish = "publish \"runtime\" {\n    path   = \"x.yaml\"\n    values = { login = output.login }\n  }";
+    let story = Story::on(terrane().env("STORY_TOKEN", secret), "tofu")
+        .block(context)
+        .stack("only", publish, CARELESS);
+    drop(story.git(&["init", "--quiet", "--bare", "../facts.git"]));
+    let said = story.cli(&["apply", "--auto-approve"]).expect(1);
+    let words = said.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+    let refused = "`x.yaml` would hold sensitive values in clear: `login`";
+    assert!(words.contains(refused), "{said}");
+    check_absent(&[said, story.cli(&["facts", "show"])], secret);
+}
+
 #[track_caller]
 fn check_absent(said: &[Said], secret: &str) {
     for said in said {

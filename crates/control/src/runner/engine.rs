@@ -410,3 +410,14 @@ impl Ended {
         all
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::without_colours;
+
+    #[test]
+    fn colours_are_no_words() {
+        let text = "\u{1b}[31m\u{1b}[1mError: \u{1b}[0mno [brackets]\u{1b}[0m\n\u{1b}[38;5;1m";
+        assert_eq!(without_colours(text), "Error: no [brackets]\n");
+    }
+}

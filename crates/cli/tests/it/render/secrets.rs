@@ -239,7 +239,9 @@ fn without_a_key_a_look_is_told_by_digests() {
            there is no age key to open it with: it is encrypted for
            `age1…
     hint: put the private key into one of the places that were looked at: `SOPS_AGE_KEY`,
-          `SOPS_AGE_KEY_FILE`, `ROOT/user/.config/sops/age/keys.txt`
+          `SOPS_AGE_KEY_FILE`, `SOPS_AGE_KEY_CMD`, `SOPS_AGE_SSH_PRIVATE_KEY_FILE`,
+          `SOPS_AGE_SSH_PRIVATE_KEY_CMD`, `ROOT/user/.config/sops/age/keys.txt`,
+          `ROOT/user/.ssh/id_ed25519`, `ROOT/user/.ssh/id_rsa`
     [exit 1]
     ");
 }
@@ -328,7 +330,7 @@ fn what_is_wrong_with_an_encrypted_file_quotes_no_secret() {
     );
     insta::assert_snapshot!(test.cli(&["render"]).expect(1).to_string(), @r#"
     ── stderr
-    error: what this makes cannot be encrypted: the key `(secret)` is there twice
+    error: what this makes cannot be encrypted: a key is there twice
       --> templates/twice.sops.yaml.j2:2:1
        |
      2 | "{{ proxmox.token }}": 2
