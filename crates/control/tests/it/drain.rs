@@ -105,6 +105,19 @@ fn fill(cluster: &Kubernetes) {
             "spec": {"containers": [{"name": "c", "image": "i"}],
                 "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "disk"}}]}}),
     );
+    let job = post(
+        &format!("/apis/batch/v1/namespaces/{NAMESPACE}/jobs"),
+        json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "backup"}, "spec": {
+            "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}}}),
+    );
+    let job: Value = serde_json::from_str(&job).unwrap();
+    post(
+        &format!("{core}/pods"),
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "backup-1", "ownerReferences": [
+                {"apiVersion": "batch/v1", "kind": "Job", "name": "backup", "uid": job["metadata"]["uid"], "controller": true}]},
+            "spec": {"containers": [{"name": "c", "image": "i"}],
+                "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "disk"}}]}}),
+    );
 }
 
 fn names(objects: &[ObjectRef]) -> Vec<String> {
@@ -139,7 +152,33 @@ async fn a_cluster_is_drained_and_what_remains_is_named() {
             "Kustomization shop/all"
         ]
     );
-    assert_eq!(names(&report.scaled_down), ["StatefulSet shop/db"]);
+    assert_eq!(
+        names(&report.scaled_down),
+        ["Job shop/backup", "StatefulSet shop/db"]
+    );
+    let suspended = |path: &str, field: &str| {
+        let object: Value = serde_json::from_str(&cluster.get(path)).unwrap();
+        object.pointer(field).cloned()
+    };
+    for (path, field) in [
+        (
+            "/apis/batch/v1/namespaces/shop/jobs/backup",
+            "/spec/suspend",
+        ),
+        (
+            "/apis/kustomize.toolkit.fluxcd.io/v1/namespaces/shop/kustomizations/all",
+            "/spec/suspend",
+        ),
+        (
+            "/apis/helm.toolkit.fluxcd.io/v2/namespaces/shop/helmreleases/release",
+            "/spec/suspend",
+        ),
+    ] {
+        assert_eq!(suspended(path, field), Some(true.into()), "{path}");
+    }
+    // Whoever reconciles by itself no longer does.
+    let app = "/apis/argoproj.io/v1alpha1/namespaces/shop/applications/app";
+    assert_eq!(suspended(app, "/spec/syncPolicy/automated/selfHeal"), None);
     assert_eq!(
         names(&report.deleted),
         [
