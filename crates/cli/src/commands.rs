@@ -134,7 +134,7 @@ pub(crate) async fn say_abandoned(
                 "was its stack renamed? `state = \"{state}\"` in the stack's block takes it up again"
             ),
             format!(
-                "was it removed? `terrane destroy {state}` finds the commit that last had its stack"
+                "was it removed? `terrane destroy {state}` names the commit that last had its stack, for `--from`"
             ),
             "`terrane state list` shows all states".to_owned(),
         ];

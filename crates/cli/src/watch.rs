@@ -59,6 +59,8 @@ pub(crate) struct Watcher<'a> {
     moved: Instant,
     /// What was said to be in the way.
     in_the_way: BTreeSet<String>,
+    /// Runs that were applied before anybody watched here: this is about what came after.
+    before: BTreeSet<RunId>,
 }
 
 /// Why watching came to an end.
@@ -140,6 +142,7 @@ impl<'a> Watcher<'a> {
             asked: BTreeSet::new(),
             moved: Instant::now(),
             in_the_way: BTreeSet::new(),
+            before: BTreeSet::new(),
         }
     }
 
@@ -418,7 +421,14 @@ impl<'a> Watcher<'a> {
                 self.tails.follow(self.control, runs);
                 &self.tails
             });
-            let frame = frame::frame(set, runs, tails, self.front.as_ref(), self.begun.elapsed());
+            let frame = frame::frame(
+                set,
+                runs,
+                tails,
+                self.front.as_ref(),
+                &self.before,
+                self.begun.elapsed(),
+            );
             self.display.draw(&frame)?;
         }
         Ok(())
@@ -447,6 +457,10 @@ impl<'a> Watcher<'a> {
             }
         }
         self.revision = revision;
+        if is_first {
+            let applied = runs.iter().filter(|run| run.state.is_applied());
+            self.before = applied.map(|run| run.id).collect();
+        }
         if self.json {
             if is_first {
                 say_begin(&set)?;

@@ -64,16 +64,24 @@ async fn reach(
     let client = Client::new(config.clone(), ground.env, ground.source).await;
     let client = client.map_err(|err| failed(&err))?;
     let mut pace = Pace::new(limit);
-    let mut last = String::from("it does not answer");
+    let mut last = DrainEnd::Unreachable {
+        why: format!("nothing within {} s", limit.as_secs()),
+    };
     loop {
         match pace.look(client.version()).await {
             Some(Ok(_)) => return Ok(client),
-            Some(Err(err)) if err.may_pass() => last = told(&err),
+            Some(Err(err)) if err.is_silence() => last = DrainEnd::Unreachable { why: told(&err) },
+            // It is there, and may be better soon.
+            Some(Err(err)) if err.may_pass() => last = failed(&err),
             Some(Err(err)) => return Err(failed(&err)),
-            None => {}
+            None => {
+                if let Some(hung) = client.hung_plugin(limit) {
+                    return Err(failed(&hung));
+                }
+            }
         }
         if !pace.pause().await {
-            return Err(DrainEnd::Unreachable { why: last });
+            return Err(last);
         }
     }
 }

@@ -41,7 +41,7 @@ use crate::contracts::{FindContractError, find_all};
 use crate::outputs::Output;
 use crate::sinks::SinkError;
 
-pub use answers::{AnswerFactsError, answer, place_inputs};
+pub use answers::{answer, place_inputs};
 pub use branch::Compared;
 pub(crate) use branch::is_published;
 pub use current::{Current, CurrentFactsError, publishers, stacks_standing};

@@ -182,7 +182,7 @@ async fn watch(gate: Gate, work: Arc<Work>) -> GateReport {
         gate: gate.name.clone(),
     });
     let mut tries = 0;
-    let mut last: Option<(Verdict, Timestamp)> = None;
+    let mut last: Option<(Look, Timestamp)> = None;
     loop {
         // The first look has the gate's whole time.
         let look_began = if tries == 0 {
@@ -191,20 +191,21 @@ async fn watch(gate: Gate, work: Arc<Work>) -> GateReport {
             start.elapsed()
         };
         let at = Timestamp::now();
-        let left = schedule.timeout.saturating_sub(look_began);
-        let Look { verdict, evidence } = look::look(
-            &gate,
-            &work.probes,
-            &work.clusters,
-            &work.around,
-            gate.look_limit(left),
-        )
-        .await;
+        let limit = gate.look_limit(schedule.timeout.saturating_sub(look_began));
+        let begun = Instant::now();
+        let mut look = look::look(&gate, &work.probes, &work.clusters, &work.around, limit).await;
         tries += 1;
-        let since = match &last {
-            Some((before, since)) if before.is_like(&verdict) => *since,
+        let was_cut = !look.verdict.is_pass() && begun.elapsed() >= limit;
+        let since = match last.take() {
+            // The end came in between: what was seen before says more.
+            Some((before, since)) if was_cut && gate.is_short(limit) => {
+                look = before;
+                since
+            }
+            Some((before, since)) if before.verdict.is_like(&look.verdict) => since,
             Some(_) | None => at,
         };
+        let Look { verdict, evidence } = look;
         let next = if verdict.is_pass() {
             None
         } else {
@@ -244,7 +245,7 @@ async fn watch(gate: Gate, work: Arc<Work>) -> GateReport {
             said,
             again_in: next.saturating_duration_since(Instant::now()),
         });
-        last = Some((verdict, since));
+        last = Some((Look { verdict, evidence }, since));
         sleep_until(next).await;
     }
 }

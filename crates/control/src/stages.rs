@@ -30,6 +30,8 @@ pub struct StackValues {
     /// What the asker's environment calls a secret.
     named: Vec<Secret>,
     answers: BTreeMap<Ask, Value>,
+    /// Why there is no answer.
+    unanswered: BTreeMap<Ask, String>,
 }
 
 /// On whose behalf, and from where.
@@ -117,6 +119,7 @@ impl StackValues {
             secrets: BTreeMap::new(),
             named: side.asker.named_secrets().collect(),
             answers: BTreeMap::new(),
+            unanswered: BTreeMap::new(),
         }
     }
 
@@ -185,6 +188,15 @@ impl StackValues {
     /// What the world answered.
     pub fn answer_with(&mut self, ask: Ask, value: Value) {
         self.answers.insert(ask, value);
+    }
+
+    /// Why the world gave no answer.
+    pub fn leave_unanswered(&mut self, ask: Ask, why: String) {
+        self.unanswered.insert(ask, why);
+    }
+
+    pub fn unanswered(&self, ask: &Ask) -> Option<&str> {
+        self.unanswered.get(ask).map(String::as_str)
     }
 
     /// The blocks with their values; `Asks` names what must be asked first.

@@ -3,9 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use model::ids::StackName;
+use model::changeset::Action;
+use model::ids::{RunId, StackName};
 use model::project::{Project, Wait};
-use model::run::{Outcome, Run, RunSpec, RunState};
+use model::run::{Outcome, Problem, Run, RunSpec, RunState, Skip, Stage};
 use store::ChangeSetError;
 
 use crate::Control;
@@ -59,16 +60,8 @@ impl Undone {
                 outcome: Outcome::NotDone { problem, .. },
                 ..
             } => {
-                let way_on = if problem.can_go_on() {
-                    format!("`terrane run retry {}` goes on there", run.id)
-                } else {
-                    format!("`terrane apply {}` plans it afresh", run.stack)
-                };
-                (
-                    problem.message.lines().next().map(str::to_owned),
-                    way_on,
-                    true,
-                )
+                let why = problem.message.lines().next().map(str::to_owned);
+                (why, way_on(problem, run), true)
             }
             RunState::Applied { .. } | RunState::Completing { .. } => {
                 let way_on = format!("`terrane run logs -f {}` shows how far it is", run.id);
@@ -108,6 +101,75 @@ pub(crate) async fn undone(
         }
     }
     Ok(None)
+}
+
+/// A stack that is applied, or destroyed, and not done, at which nobody is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resting {
+    pub run: RunId,
+    pub stack: StackName,
+    /// `applied, not verified`
+    pub state: String,
+    /// At which stage it stopped.
+    pub stage: Stage,
+    pub why: Option<String>,
+    pub way_on: String,
+    /// Those that were not begun because of it.
+    pub waiting: Vec<StackName>,
+}
+
+/// All of them in this project.
+pub async fn resting(control: &Control) -> Result<Vec<Resting>, ChangeSetError> {
+    let (store, project) = (&control.store, control.home.project());
+    let mut found = Vec::new();
+    for stack in store.run_list_not_done(project).await? {
+        let Some(run) = store.run_last_applied(project, &stack).await? else {
+            continue;
+        };
+        let RunState::Finished {
+            outcome: outcome @ Outcome::NotDone { problem, .. },
+            ..
+        } = &run.state
+        else {
+            continue;
+        };
+        let set = store.change_set_get(run.change_set).await?;
+        let done = match set.request.action {
+            Action::Destroy => "destroyed",
+            Action::Plan | Action::Apply | Action::Exec => "applied",
+        };
+        let others = store.run_list(run.change_set).await?;
+        let waits = |other: &Run| match &other.state {
+            RunState::Finished {
+                outcome:
+                    Outcome::Skipped {
+                        because: Skip::Poisoned { by, .. },
+                    },
+                ..
+            } => *by == stack,
+            _ => false,
+        };
+        let waiting = others.iter().filter(|other| waits(other));
+        found.push(Resting {
+            run: run.id,
+            state: format!("{done}, {}", outcome.word()),
+            stage: problem.stage,
+            why: problem.message.lines().next().map(str::to_owned),
+            way_on: way_on(problem, &run),
+            waiting: waiting.map(|other| other.stack.clone()).collect(),
+            stack,
+        });
+    }
+    Ok(found)
+}
+
+/// The one command that goes on where a stage after the apply did not pass.
+fn way_on(problem: &Problem, run: &Run) -> String {
+    if problem.can_go_on() {
+        format!("`terrane run retry {}` goes on there", run.id)
+    } else {
+        format!("`terrane apply {}` plans it afresh", run.stack)
+    }
 }
 
 /// Refuses the apply of a run whose upstreams are not done.

@@ -127,6 +127,12 @@ impl Client {
         self.connection.server()
     }
 
+    /// What to say of a wait that was given up after so long, if it was for a credential plugin: the server was not
+    /// asked then.
+    pub fn hung_plugin(&self, after: Duration) -> Option<KubernetesError> {
+        self.connection.hung_plugin(after)
+    }
+
     /// Whether the server says that it is ready, and its version.
     pub async fn version(&self) -> Result<String, KubernetesError> {
         let ready = Request::new(

@@ -15,6 +15,7 @@ pub mod tls;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use model::gate::seconds;
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
@@ -95,12 +96,7 @@ impl Deadline {
 
     /// `nothing within 10 s`
     fn words(self) -> String {
-        let seconds = self.limit.as_secs_f64();
-        if self.limit.subsec_millis() == 0 {
-            format!("nothing within {seconds:.0} s")
-        } else {
-            format!("nothing within {seconds:.1} s")
-        }
+        format!("nothing within {}", seconds(self.limit))
     }
 }
 

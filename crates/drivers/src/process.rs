@@ -16,6 +16,7 @@
 //! Not here: which programs there are and what they are told (`engine`, `git`, `secrets`).
 
 mod capture;
+mod ending;
 mod environment;
 mod holders;
 mod keeper;
@@ -37,6 +38,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 use tokio::io::AsyncWriteExt as _;
 
 pub use capture::{Capture, CaptureError, Captured, capture, capture_blocking};
+pub use ending::{Ended, run_to_end};
 pub use environment::{Environment, engine_environment};
 pub use holders::{FileHolder, has_open, holders};
 pub use keeper::{Keeper, kill_when_gone, remove_when_gone};
@@ -325,6 +327,20 @@ pub(crate) fn wait_unreaped(child: &std::process::Child) -> io::Result<()> {
         match rustix::process::waitid(WaitId::Pid(pid), ended) {
             Err(rustix::io::Errno::INTR) => {}
             waited => return Ok(waited.map(drop)?),
+        }
+    }
+}
+
+/// Whether a helper has ended; it keeps its number until it is waited for.
+fn has_ended(child: &std::process::Child) -> io::Result<bool> {
+    let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else {
+        return Ok(true);
+    };
+    let now = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+    loop {
+        match rustix::process::waitid(WaitId::Pid(pid), now) {
+            Err(rustix::io::Errno::INTR) => {}
+            waited => return Ok(waited?.is_some()),
         }
     }
 }

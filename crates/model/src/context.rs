@@ -1,5 +1,5 @@
-//! A named bundle of what stacks get from outside their modules: environment, variables, files, and programs that run
-//! around stages.
+//! A named bundle of what stacks get from outside their modules: environment, variables, files, programs that run
+//! around stages, and secrets for the clusters they make.
 //!
 //! Not here: reading the blocks (`config::contexts`), which stacks get which (`config::attach`), where a stack's values
 //! come from in the end (`context::origin`).
@@ -9,11 +9,13 @@ use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::diagnostic::Location;
 use crate::ids::StackName;
 use crate::project::Input;
 use crate::run::Stage;
+use crate::stage::StageBlock;
 
 mod origin;
 
@@ -32,8 +34,63 @@ pub struct Context {
     /// In the order they were written.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hooks: Vec<Hook>,
+    /// For the clusters of its stacks, whose `bootstrap` blocks have them, too.
+    #[serde(skip)]
+    pub secrets: Vec<ClusterSecret>,
     #[serde(skip)]
     pub written: Written,
+}
+
+/// A Secret that the bootstrap of a stack puts into its cluster.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClusterSecret {
+    pub block: StageBlock,
+    /// What its data are called.
+    pub keys: Vec<String>,
+}
+
+impl ClusterSecret {
+    /// Whether it is the same object of a cluster as another block says.
+    pub fn is_same_object(&self, other: &StageBlock) -> bool {
+        let place = |block: &StageBlock| block.attrs.get("namespace").cloned();
+        self.block.name == other.name && place(&self.block) == place(other)
+    }
+
+    /// Whether it says the same of that object.
+    pub fn is_like(&self, other: &Self) -> bool {
+        self.block.attrs == other.block.attrs
+    }
+
+    /// `flux-system/sops-age`
+    pub fn title(&self) -> String {
+        match self.block.attrs.get("namespace") {
+            Some(Input::Known(Value::String(namespace))) => {
+                format!("{namespace}/{}", self.block.name)
+            }
+            Some(Input::Known(_) | Input::Expression(_)) | None => self.block.name.clone(),
+        }
+    }
+
+    /// Where its values come from: references, never values.
+    pub fn references(&self) -> Vec<&str> {
+        let needed = self.block.attrs.values().filter_map(|input| match input {
+            Input::Known(_) => None,
+            Input::Expression(expression) => Some(&expression.needs.secrets),
+        });
+        needed.flatten().map(String::as_str).collect()
+    }
+}
+
+/// The secrets that contexts, weakest first, have for clusters: of several for one object the strongest.
+pub fn cluster_secrets<'a>(contexts: &[&'a Context]) -> Vec<(&'a Context, &'a ClusterSecret)> {
+    let mut secrets: Vec<(&Context, &ClusterSecret)> = Vec::new();
+    for context in contexts.iter().copied() {
+        for secret in &context.secrets {
+            secrets.retain(|(_, weaker)| !weaker.is_same_object(&secret.block));
+            secrets.push((context, secret));
+        }
+    }
+    secrets
 }
 
 /// Where a context stands and how it came to its stacks: says nothing of what it means.
@@ -102,6 +159,8 @@ impl Context {
     pub fn without_places(&self) -> Self {
         let mut context = self.clone();
         context.written = Written::default();
+        // Stacks hold them.
+        context.secrets.clear();
         for hook in &mut context.hooks {
             hook.at = Location::default();
         }

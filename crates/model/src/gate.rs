@@ -38,7 +38,7 @@ pub use http::{BODY_LIMIT, HttpAnswer, HttpGate, HttpSeen, Unanswered, excerpt};
 pub use oidc::{Discovery, KeySeen, OidcGate, OidcSeen, withheld_query};
 pub use order::{Standing, Stop};
 pub use redact::mask_report;
-pub use schedule::{Next, Schedule};
+pub use schedule::{Next, Schedule, seconds};
 pub use settings::SettingError;
 pub use tcp::{TcpGate, TcpSeen};
 pub use tls::{CertificateSeen, Connection, Handshake, TlsGate, TlsSeen, Trust};
@@ -75,6 +75,11 @@ pub enum Probe {
     Flux(AgentGate),
     Equal(EqualGate),
     Command(CommandGate),
+    /// It could not be set up: a value that it needs is not there. Looking at it says so.
+    Unready {
+        kind: &'static str,
+        why: String,
+    },
 }
 
 /// What a look found, kept for passes too. Never a secret, never more than a few kilobytes.
@@ -114,6 +119,44 @@ impl Gate {
         }
     }
 
+    /// Reads one gate. One that its values do not allow is unready, and in nobody else's way.
+    pub fn read(block: &ResolvedBlock) -> Self {
+        settings::read(block).unwrap_or_else(|wrong| {
+            let words = wrong.into_iter().map(|it| match it.hint {
+                Some(hint) => format!("{} ({hint})", it.message),
+                None => it.message,
+            });
+            let why = words.collect::<Vec<_>>().join("; ");
+            Self {
+                group: settings::group(block),
+                ..Self::unready(&block.kind, &block.name, block.at.clone(), why)
+            }
+        })
+    }
+
+    /// A gate of which nothing but this is known.
+    pub fn unready(kind: &str, name: &str, at: Location, why: String) -> Self {
+        let mut kinds = settings::KINDS.into_iter();
+        Self {
+            name: name.to_owned(),
+            group: name.to_owned(),
+            probe: Probe::Unready {
+                kind: kinds.find(|known| *known == kind).unwrap_or("unknown"),
+                why,
+            },
+            schedule: Schedule::default().once(),
+            after: Vec::new(),
+            mask: Mask::default(),
+            unmaskable: false,
+            at,
+        }
+    }
+
+    /// What is wrong with the order in which gates want to be looked at, and with their names.
+    pub fn check_order(gates: &[Self]) -> Vec<SettingError> {
+        order::check(gates)
+    }
+
     /// What is wrong with a gate by what its block says itself, whatever the values will be that come later.
     pub fn check_known(block: &StageBlock) -> Vec<SettingError> {
         settings::check_known(block)
@@ -132,9 +175,16 @@ impl Gate {
             Probe::Oidc(_) | Probe::Equal(_) => 20,
             Probe::Kubernetes(_) | Probe::Argocd(_) | Probe::Flux(_) => 30,
             // A program knows best how long it takes.
-            Probe::Command(_) => return left,
+            Probe::Command(_) | Probe::Unready { .. } => return left,
         };
         left.min(Duration::from_secs(most))
+    }
+
+    /// Whether a look with this limit had less time than a look has at the gate's beginning: near the end. What a
+    /// program needs nobody knows; ten seconds are not little.
+    pub fn is_short(&self, limit: Duration) -> bool {
+        let usual = self.look_limit(self.schedule.timeout);
+        limit < usual.min(Duration::from_secs(10))
     }
 
     /// Commands that show a person the same.
@@ -152,6 +202,7 @@ impl Gate {
             ),
             Probe::Equal(gate) => gate.look_further(),
             Probe::Command(gate) => gate.look_further(),
+            Probe::Unready { .. } => Vec::new(),
         };
         let masked = commands.iter().map(|line| self.mask.mask_text(line));
         masked.collect()
@@ -171,6 +222,7 @@ impl Probe {
             Self::Flux(_) => "flux",
             Self::Equal(_) => "equal",
             Self::Command(_) => "command",
+            Self::Unready { kind, .. } => kind,
         }
     }
 }

@@ -428,6 +428,28 @@ impl RunState {
         }
     }
 
+    /// Whether its engine has done its part, whatever became of the stages after it.
+    pub fn is_applied(&self) -> bool {
+        match self {
+            Self::Applied { .. } | Self::Completing { .. } => true,
+            Self::Finished { outcome, .. } => match outcome {
+                Outcome::Applied { .. } | Outcome::NotDone { .. } => true,
+                Outcome::Planned { .. }
+                | Outcome::Deferred { .. }
+                | Outcome::Unchanged
+                | Outcome::Untouched
+                | Outcome::Failed { .. }
+                | Outcome::Skipped { .. }
+                | Outcome::Unknown { .. } => false,
+            },
+            Self::Queued
+            | Self::Planning { .. }
+            | Self::Deferred { .. }
+            | Self::Planned { .. }
+            | Self::Applying { .. } => false,
+        }
+    }
+
     /// Whether a process is at work for it right now, or should be.
     pub fn is_running(&self) -> bool {
         match self {

@@ -111,6 +111,23 @@ impl Store {
         row.as_ref().map(read).transpose()
     }
 
+    /// The stacks of a project of which some run was applied or destroyed and then not done; it may be done since.
+    pub async fn run_list_not_done(&self, project: &str) -> Result<Vec<StackName>, ChangeSetError> {
+        let rows = self
+            .db
+            .fetch_all(
+                "SELECT DISTINCT r.stack FROM run AS r JOIN change_set AS c ON c.id = r.change_set
+                 WHERE c.project = $1 AND c.action IN ('apply', 'destroy')
+                 AND r.state LIKE '{\"stage\":\"finished\",\"outcome\":{\"kind\":\"not_done\"%'
+                 ORDER BY r.stack",
+                &[project.into()],
+            )
+            .await?;
+        let names = rows.iter().map(|row| Ok(row.text(0)?.parse().ok()));
+        let names = names.collect::<Result<Vec<Option<StackName>>, ChangeSetError>>()?;
+        Ok(names.into_iter().flatten().collect())
+    }
+
     /// Late runs of a project whose engine left something that no state knows, and whose stack was not applied
     /// since.
     pub async fn run_list_left(&self, project: &str) -> Result<Vec<Run>, ChangeSetError> {

@@ -142,7 +142,7 @@ pub(crate) async fn carry_out(
     for run in watcher.runs() {
         say_warnings(&control, run, look)?;
     }
-    say_past_rules(&change, &watcher, global).await?;
+    say_past_rules(&change, &watcher, global, look).await?;
     if status.is_ok() {
         recovery::tidy_after(&control, watcher.set(), watcher.runs()).await;
     }
@@ -155,6 +155,7 @@ async fn say_past_rules(
     change: &Change,
     watcher: &Watcher<'_>,
     global: &Global,
+    look: Look,
 ) -> Result<(), CommandError> {
     if global.json {
         return Ok(());
@@ -165,7 +166,7 @@ async fn say_past_rules(
         )?;
     }
     if change.exceptions.is_some() {
-        exceptions::say_open(watcher.control(), watcher.runs()).await?;
+        exceptions::say_open(watcher.control(), watcher.runs(), look).await?;
     }
     Ok(())
 }
@@ -475,7 +476,7 @@ pub(crate) async fn go_on_with(
     };
     let mut watcher = Watcher::drive(&control, begun, global, process);
     let status = follow(&mut watcher, &change, &project, global, process).await;
-    say_past_rules(&change, &watcher, global).await?;
+    say_past_rules(&change, &watcher, global, process.look(global)).await?;
     if status.is_ok() {
         recovery::tidy_after(&control, watcher.set(), watcher.runs()).await;
     }

@@ -18,8 +18,8 @@ use crate::{CommandError, ExitStatus, Process, report};
 
 /// Destroy what the stacks made, dependents first
 ///
-/// A stack that the project no longer has is destroyed with the code of the commit that last had it. The
-/// versions of its state stay.
+/// A stack that the project no longer has is destroyed with the code of the commit that last had it: `terrane destroy
+/// NAME` finds that commit, and `--from COMMIT` destroys with it. The versions of its state stay.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  terrane destroy web+\n  terrane destroy layer:apps\n  \

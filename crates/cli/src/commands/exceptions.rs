@@ -1,11 +1,14 @@
 //! Emergencies after an apply or a destroy, as `apply`, `destroy` and `run retry` take them: a gate that need not pass, a
 //! bootstrap that takes back what others hold.
 
+use std::collections::BTreeSet;
+
 use control::{Control, runs};
 use model::break_glass::Act;
 use model::exception::{Exceptions, GateOfStack};
 use model::run::Run;
 
+use crate::view::{Look, errors};
 use crate::{CommandError, ExitStatus, report};
 
 /// Gates that need not pass.
@@ -62,25 +65,35 @@ fn read(
 }
 
 /// What was done past the usual rules, and until when it stays on the record.
-pub(crate) async fn say_open(control: &Control, of: &[Run]) -> Result<(), CommandError> {
+pub(crate) async fn say_open(
+    control: &Control,
+    of: &[Run],
+    look: Look,
+) -> Result<(), CommandError> {
     let acts = runs::open_acts(control).await;
     let acts = acts.map_err(|err| CommandError::from_error(&err))?;
     let is_ours = |detail: &str| {
         of.iter()
             .any(|run| detail.ends_with(&format!("run {}", run.id)))
     };
+    let mut said = BTreeSet::new();
     for act in acts.iter().filter(|act| is_ours(&act.detail)) {
-        let what = if act.act == Act::GateSkipped {
-            "a gate was not looked at"
+        let (what, without) = if act.act == Act::GateSkipped {
+            ("a gate was not looked at", "--skip-gate")
         } else if act.act == Act::Reinstalled {
-            "bootstrap took everything back"
+            ("bootstrap took everything back", "--reinstall")
         } else {
             continue;
         };
-        report::say(&format!(
-            "{}: {what} ({}); `terrane run list --open` shows it until its stack is applied, or destroyed, without.\n",
-            act.state.name, act.detail
-        ))?;
+        // A retry does the same once more.
+        if !said.insert((&act.state.name, &act.detail)) {
+            continue;
+        }
+        let words = format!("{}: {what} ({})", act.state.name, act.detail);
+        let until = format!(
+            "`terrane run list --open` shows it until a run of the stack ends well without `{without}`"
+        );
+        report::say(&errors::render_warning(&words, &[until], look))?;
     }
     Ok(())
 }

@@ -3,11 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+use control::Control;
 use control::gates::{self, Around, GateEvent, Missing, Problem, StackGates, StackGatesError};
+use control::upstreams::{self, Resting};
 use model::diagnostic::Finding;
 use model::gate::{Gate, GateReport};
 use model::ids::StackName;
 use model::project::Stack;
+use model::run::Stage;
 use serde_json::json;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::task::JoinSet;
@@ -23,14 +26,15 @@ use crate::{CommandError, ExitStatus, Process, report};
 /// Look at the gates of stacks, now
 ///
 /// The world is compared with what the stacks last applied. Each gate is looked at until it passes or
-/// its time is over; nothing is changed. Exit code 5 if one did not pass.
+/// its time is over; nothing is changed, also not the run that a gate had stopped: `run retry` lets it go on. Exit
+/// code 5 if one did not pass.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  terrane verify                       # all gates of all stacks\n  terrane verify k8s-prod --once       # one look, no waiting\n  \
+    after_help = "Examples:\n  terrane verify                       # in the project's root: all gates of all stacks\n  terrane verify k8s-prod --once       # one look, no waiting\n  \
     terrane verify k8s-prod --gate coder # one gate, or all of its `for_each`\n  terrane verify --json | jq '.stacks[].gates[] | select(.verdict != \"passed\")'"
 )]
 pub(crate) struct VerifyArgs {
-    /// Stacks, or selectors of them; none: those of this directory
+    /// Stacks, or selectors of them; none: those in and below this directory
     stacks: Vec<String>,
     /// Only gates of this name
     #[arg(long = "gate", value_name = "NAME")]
@@ -80,19 +84,8 @@ pub(crate) async fn verify(
             Ok(found) => {
                 ready.insert(stack.name.clone(), found);
             }
-            Err(StackGatesError::Settings {
-                problems, is_bare, ..
-            }) => {
-                let applied = format!(
-                    "was it applied? `terrane output {}` shows nothing",
-                    stack.name
-                );
-                let hint = is_bare.then_some(applied);
-                wrong.extend(
-                    problems
-                        .into_iter()
-                        .map(|problem| finding(problem, hint.as_ref())),
-                );
+            Err(StackGatesError::Settings { problems, .. }) => {
+                wrong.extend(problems.into_iter().map(finding));
             }
             Err(err) => return Err(CommandError::from_error(&err)),
         }
@@ -152,7 +145,30 @@ pub(crate) async fn verify(
         watch.draw()?;
     }
     watch.display.clear()?;
-    finish(&watch.ended, global, process)
+    let status = finish(&watch.ended, global, process)?;
+    if args.gates.is_empty() && !global.json {
+        say_not_done(&control, &watch.ended).await?;
+    }
+    Ok(status)
+}
+
+/// Gates that pass change nothing: a stack that a run left unverified stays so until that run goes on.
+async fn say_not_done(
+    control: &Control,
+    ended: &[(String, GateReport)],
+) -> Result<(), CommandError> {
+    let resting = upstreams::resting(control).await;
+    let resting = resting.map_err(|err| CommandError::from_error(&err))?;
+    let seen = |one: &Resting| ended.iter().any(|(stack, _)| one.stack.as_str() == stack);
+    for one in resting.iter().filter(|one| one.stage == Stage::Verifying) {
+        if seen(one) {
+            report::say(&format!(
+                "`{}` still counts as {}: {}, and lets those go on that wait for it.\n",
+                one.stack, one.state, one.way_on
+            ))?;
+        }
+    }
+    Ok(())
 }
 
 /// Every gate that is asked for must be there.
@@ -205,9 +221,9 @@ fn pick(
     Ok(())
 }
 
-fn finding(problem: Problem, hint: Option<&String>) -> Finding {
+fn finding(problem: Problem) -> Finding {
     let mut finding = Finding::error("gate-settings", problem.message).at(problem.at, "this gate");
-    finding.hint = problem.hint.or_else(|| hint.cloned());
+    finding.hint = problem.hint;
     finding
 }
 

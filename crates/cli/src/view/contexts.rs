@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use model::context::{Context, Hook, Origin, Origins, Source, Taken};
+use model::context::{ClusterSecret, Context, Hook, Origin, Origins, Source, Taken};
 use model::diagnostic::Location;
 use model::project::{Input, Stack};
 use serde_json::{Value, json};
@@ -21,6 +21,7 @@ pub fn text(stack: &Stack, origins: &Origins<'_>, base: &[String], look: Look) -
     ] {
         parts.push(values(title, entries).render(look));
     }
+    parts.push(secrets(origins).render(look));
     parts.push(hooks(origins).render(look));
     parts.push(patterns(origins).render(look));
     parts.retain(|part| !part.is_empty());
@@ -100,6 +101,32 @@ fn hooks(origins: &Origins<'_>) -> Table {
     table
 }
 
+/// What the stack's clusters get: names and references, never values.
+fn secrets(origins: &Origins<'_>) -> Table {
+    let mut table = Table::new(["CLUSTER SECRET", "VALUE", "FROM", "AT"]);
+    for (context, secret, unused) in &origins.secrets {
+        let references = secret.references().into_iter();
+        let references = references.map(|it| format!("secret(\"{it}\")"));
+        let references = references.collect::<Vec<_>>().join(", ");
+        let keys = secret.keys.join(", ");
+        let from = format!("context `{}`", context.name);
+        table.row([
+            secret.title(),
+            if references.is_empty() {
+                keys
+            } else {
+                format!("{keys}: {references}")
+            },
+            match unused {
+                Some(why) => format!("{from}, not used: {why}"),
+                None => from,
+            },
+            place(&secret.block.at),
+        ]);
+    }
+    table
+}
+
 /// What it runs, as far as that is known from the file.
 fn program(hook: &Hook) -> String {
     match &hook.run {
@@ -170,12 +197,23 @@ pub fn document(stack: &Stack, origins: &Origins<'_>, base: &[String]) -> Value 
             "at": place(&hook.at),
         })
     };
+    let secret = |(context, secret, unused): &(&Context, &ClusterSecret, Option<&str>)| {
+        json!({
+            "secret": secret.title(),
+            "keys": secret.keys,
+            "references": secret.references(),
+            "context": context.name,
+            "unused": unused,
+            "at": place(&secret.block.at),
+        })
+    };
     json!({
         "stack": stack.name,
         "contexts": origins.contexts.iter().rev().map(context).collect::<Vec<_>>(),
         "env": entries(&origins.env),
         "vars": entries(&origins.vars),
         "files": entries(&origins.files),
+        "cluster_secrets": origins.secrets.iter().map(secret).collect::<Vec<_>>(),
         "hooks": origins.hooks.iter().map(hook).collect::<Vec<_>>(),
         "engine_env": base,
     })

@@ -12,24 +12,37 @@ use super::text;
 
 /// One line for each gate that passed.
 pub fn passes(reports: &[(String, GateReport)], look: Look) -> String {
-    let passed: Vec<_> = reports
-        .iter()
-        .filter(|(_, report)| report.verdict.is_pass())
+    let passed = reports.iter().map(|(_, report)| report);
+    let passed: Vec<GateReport> = passed
+        .filter(|report| report.verdict.is_pass())
+        .cloned()
         .collect();
-    let name_width = widest(passed.iter().map(|(_, report)| report.name.as_str()));
-    let kind_width = widest(passed.iter().map(|(_, report)| report.kind.as_str()));
+    brief(&passed, look)
+}
+
+/// One line for each gate, passed or not.
+pub fn brief(reports: &[GateReport], look: Look) -> String {
+    let name_width = widest(reports.iter().map(|report| report.name.as_str()));
+    let kind_width = widest(reports.iter().map(|report| report.kind.as_str()));
     let mut out = String::new();
-    for (_, report) in passed {
-        let said = report.evidence.as_ref().map(model::gate::Evidence::brief);
-        let said = text::clean(&said.unwrap_or_default()).into_owned();
+    for report in reports {
+        let (ink, sign) = if report.verdict.lets_on() {
+            (Ink::Good, Sign::Check)
+        } else {
+            (Ink::Error, Sign::Cross)
+        };
+        let said = match (&report.verdict, &report.evidence) {
+            (Verdict::Passed, Some(evidence)) => evidence.brief(),
+            (verdict, _) => verdict.brief(),
+        };
         let line = format!(
-            "{} {}   {}   {said}",
-            look.paint(Ink::Good, look.sign(Sign::Check)),
+            "{} {}   {}   {}",
+            look.paint(ink, look.sign(sign)),
             text::pad(&text::clean(&report.name), name_width),
             text::pad(&report.kind, kind_width),
+            text::clean(&said),
         );
-        out.push_str(line.trim_end());
-        out.push('\n');
+        out.extend([line.trim_end(), "\n"]);
     }
     out
 }

@@ -1,11 +1,13 @@
 //! One look at a change set, in words: a title and a row for each stack.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use model::changeset::{Action, ChangeSet, Front, Status};
+use model::ids::RunId;
 use model::plan::PlanCounts;
-use model::run::{Outcome, Preview, Run, RunState, Skip};
+use model::run::{Outcome, Preview, Run, RunState, Skip, Stage};
 
 use super::tail::Tails;
 use super::{deed, is_open};
@@ -17,6 +19,7 @@ pub(super) fn frame(
     runs: &[Run],
     tails: Option<&Tails>,
     front: Option<&Front>,
+    before: &BTreeSet<RunId>,
     elapsed: Duration,
 ) -> Frame {
     let mut title = format!(
@@ -41,7 +44,10 @@ pub(super) fn frame(
         elapsed,
         done: runs.iter().filter(|run| !is_open(run)).count(),
         total: runs.len(),
-        rows: runs.iter().map(|run| row(set, run, runs, tails)).collect(),
+        rows: runs
+            .iter()
+            .map(|run| row(set, run, runs, before, tails))
+            .collect(),
     }
 }
 
@@ -76,7 +82,13 @@ fn lanes(set: &ChangeSet) -> String {
     names.join(", ")
 }
 
-fn row(set: &ChangeSet, run: &Run, runs: &[Run], tails: Option<&Tails>) -> Row {
+fn row(
+    set: &ChangeSet,
+    run: &Run,
+    runs: &[Run],
+    before: &BTreeSet<RunId>,
+    tails: Option<&Tails>,
+) -> Row {
     let since = |at: Timestamp| Duration::try_from(Timestamp::now().duration_since(at)).ok();
     let busy = |word: &str| match tails.and_then(|tails| tails.now(run.id)) {
         Some(now) => format!("{word}   {now}"),
@@ -126,7 +138,11 @@ fn row(set: &ChangeSet, run: &Run, runs: &[Run], tails: Option<&Tails>) -> Row {
             part, since: at, ..
         } => (Mark::Running, busy(part.word()), since(*at)),
         RunState::Finished { outcome, .. } => {
-            let (mark, text) = finished(outcome, set.request.action);
+            let (mark, mut text) = finished(outcome, set.request.action);
+            if before.contains(&run.id) && matches!(outcome, Outcome::Applied { .. }) {
+                text = format!("{} before", past(set.request.action));
+            }
+            text.push_str(&stages(run, outcome, set));
             (mark, text, None)
         }
     };
@@ -135,6 +151,38 @@ fn row(set: &ChangeSet, run: &Run, runs: &[Run], tails: Option<&Tails>) -> Row {
         mark,
         text,
         elapsed,
+    }
+}
+
+/// What came after the apply, and passed: `, facts published, verified`.
+fn stages(run: &Run, outcome: &Outcome, set: &ChangeSet) -> String {
+    match outcome {
+        Outcome::Applied { .. } | Outcome::Unchanged => {}
+        Outcome::Planned { .. }
+        | Outcome::Deferred { .. }
+        | Outcome::Untouched
+        | Outcome::Failed { .. }
+        | Outcome::NotDone { .. }
+        | Outcome::Skipped { .. }
+        | Outcome::Unknown { .. } => return String::new(),
+    }
+    let skips = set.request.exceptions.iter().flat_map(|it| &it.skip_gates);
+    let skips = skips.filter(|one| one.stack == run.stack).count();
+    let words = run.stages.iter().filter_map(|stage| match stage {
+        Stage::Publishing if set.request.action == Action::Destroy => Some(", facts withdrawn"),
+        Stage::Publishing => Some(", facts published"),
+        Stage::Bootstrapping => Some(", bootstrapped"),
+        Stage::Verifying if skips > 0 => Some(", verified but for skipped gates"),
+        Stage::Verifying => Some(", verified"),
+        Stage::Preparing | Stage::Planning | Stage::Applying => None,
+    });
+    words.collect()
+}
+
+fn past(action: Action) -> &'static str {
+    match action {
+        Action::Destroy => "destroyed",
+        Action::Plan | Action::Apply | Action::Exec => "applied",
     }
 }
 
@@ -174,10 +222,7 @@ fn finished(outcome: &Outcome, action: Action) -> (Mark, String) {
         }
         Outcome::NotDone { problem, .. } => {
             let first = problem.message.lines().next().unwrap_or_default();
-            let done = match action {
-                Action::Destroy => "destroyed",
-                Action::Plan | Action::Apply | Action::Exec => "applied",
-            };
+            let done = past(action);
             (Mark::Failed, format!("{done}, {}: {first}", outcome.word()))
         }
         Outcome::Skipped {

@@ -20,6 +20,10 @@ context "mine" {
   hook "before" "plan" {
     run = ["./login.sh", stack.name]
   }
+  secret "sops-age" {
+    namespace = "flux-system"
+    data      = { "age.agekey" = secret("env:TOKEN"), kind = "not-shown-either" }
+  }
 }
 context "nobody" { vars = { size = 2 } }
 "#;
@@ -40,7 +44,9 @@ fn layered() -> TestTerrane {
 fn every_value_says_where_it_comes_from() {
     let test = layered();
     let said = test.cli(&["context", "show", "app"]).expect(0);
-    assert!(!said.to_string().contains("never-shown"), "{said}");
+    for hidden in ["never-shown", "not-shown-either"] {
+        assert!(!said.to_string().contains(hidden), "{said}");
+    }
     assert_snapshot!(said.stdout, @r#"
     CONTEXT   PRIORITY   ATTACHED BY                AT
     mine            10   contexts, label:big, app   terrane.hcl:16
@@ -53,12 +59,15 @@ fn every_value_says_where_it_comes_from() {
     TOKEN         secret("env:TOKEN")      context `all`                           terrane.hcl:11
 
     VARS          VALUE   FROM                                                           AT
-    size          3       inputs of the stack                                            terrane.hcl:31
+    size          3       inputs of the stack                                            terrane.hcl:35
       overrides   1       context `all`                                                  terrane.hcl:12
     unheard_of    true    context `all`, ignored: the module declares no such variable   terrane.hcl:12
 
     FILES    VALUE     FROM            AT
     ca.pem   3 bytes   context `all`   terrane.hcl:13
+
+    CLUSTER SECRET         VALUE                                   FROM                                                                         AT
+    flux-system/sops-age   age.agekey, kind: secret("env:TOKEN")   context `mine`, not used: the stack has no `bootstrap` with a `kubeconfig`   terrane.hcl:23
 
     HOOK          RUN                          FROM             AT
     before plan   ["./login.sh", stack.name]   context `mine`   terrane.hcl:20
@@ -73,7 +82,7 @@ fn every_value_says_where_it_comes_from() {
     CONTEXT   PRIORITY   ATTACHES TO          AT               STACKS
     all              0   *                    terrane.hcl:9    app
     mine            10   label:big, app       terrane.hcl:16   app
-    nobody           0   those that name it   terrane.hcl:24   none
+    nobody           0   those that name it   terrane.hcl:28   none
     ");
 }
 

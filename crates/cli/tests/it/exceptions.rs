@@ -67,11 +67,12 @@ fn a_skipped_gate_lets_dependents_on_and_stays_on_the_record() {
         .expect(0);
     assert_snapshot!(named(&essence(&said)), @"
     Resumed change set c1.
-    ✓ base   applied 1 change
+    ✓ base   applied before, verified but for skipped gates
     ✓ top    applied 1 change
     change set c1: apply on `local`
     Done: 2 stacks applied in 0 s.
-    base: a gate was not looked at (gate `open`, run r1); `terrane run list --open` shows it until its stack is applied, or destroyed, without.
+    warning: base: a gate was not looked at (gate `open`, run r1)
+    hint: `terrane run list --open` shows it until a run of the stack ends well without `--skip-gate`
     [exit 0]
     ");
     assert_eq!(story.made(), ["base", "top"]);
@@ -145,9 +146,10 @@ fn a_destroy_is_done_without_a_gate_only_with_a_reason() {
     let said = with("destroy", "base/gone").expect(0);
     assert_snapshot!(named(&essence(&said)), @"
     change set c2: destroy on `local`
-    ✓ base   destroyed 1 resource
+    ✓ base   destroyed 1 resource, verified but for skipped gates
     Done: 1 stack destroyed in 0 s.
-    base: a gate was not looked at (gate `gone`, run r2); `terrane run list --open` shows it until its stack is applied, or destroyed, without.
+    warning: base: a gate was not looked at (gate `gone`, run r2)
+    hint: `terrane run list --open` shows it until a run of the stack ends well without `--skip-gate`
     [exit 0]
     ");
     let open = serde_json::json!(["gate_skipped: the probe is wrong (gate `gone`, run r2)"]);

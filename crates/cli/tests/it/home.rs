@@ -195,7 +195,7 @@ fn a_state_that_lost_its_stack_is_pointed_out() {
     ── stderr
     warning: state `app` holds resources, and no stack has it any more
     hint: was its stack renamed? `state = "app"` in the stack's block takes it up again
-    hint: was it removed? `terrane destroy app` finds the commit that last had its stack
+    hint: was it removed? `terrane destroy app` names the commit that last had its stack, for `--from`
     hint: `terrane state list` shows all states
     "#);
     let said = test.cli(&["plan"]).expect(0);

@@ -11,6 +11,7 @@ mod attach;
 mod backend;
 mod backend_locks;
 mod backends;
+mod bootstrap;
 mod bundle;
 mod cancel;
 mod changed;

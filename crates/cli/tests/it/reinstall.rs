@@ -93,9 +93,10 @@ fn what_gitops_took_over_is_taken_back_only_with_a_reason() {
     let said = story.cli(&[&reinstall[..], &why].concat()).expect(0);
     assert_snapshot!(named(&essence(&said)), @"
     change set c3: apply on `local`
-      cluster   no changes
+      cluster   no changes, bootstrapped
     Done: 1 stack unchanged in 0 s.
-    cluster: bootstrap took everything back (run r3); `terrane run list --open` shows it until its stack is applied, or destroyed, without.
+    warning: cluster: bootstrap took everything back (run r3)
+    hint: `terrane run list --open` shows it until a run of the stack ends well without `--reinstall`
     [exit 0]
     ");
     assert_eq!(scene.image(), "v1");

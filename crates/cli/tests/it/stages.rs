@@ -87,12 +87,36 @@ fn a_gate_that_fails_keeps_dependents_and_a_retry_goes_on_there() {
         assert_eq!(commits(&story), "publish facts of base\n");
         assert_eq!(story.made(), ["base"]);
 
+        let said = story.cli(&["run", "list"]).expect(0).stdout;
+        insta::allow_duplicates! {
+            assert_snapshot!(said, @"
+            NOT DONE   RUN   STATE                   WHY                   WAITING   WAY ON
+            base       r1    applied, not verified   1 of 2 gates passed   top       `terrane run retry r1` goes on there
+            ");
+        }
+        let said = story.cli(&["run", "show", "r1"]).expect(0).stdout;
+        let gates = said.split("\ngates of ").nth(1).unwrap_or_default();
+        insta::allow_duplicates! {
+            assert_snapshot!(gates, @"
+            `base`, last looked at by r1
+            ✓ published   equal     2 values are base
+            ✗ open        command   test: exit code 1
+            ");
+        }
+
         open(&story);
+        let said = story.cli(&["verify"]).expect(0);
+        let last = said.stderr.lines().last().unwrap_or_default();
+        assert_eq!(
+            last,
+            "`base` still counts as applied, not verified: `terrane run retry r1` goes on there, and lets those go on \
+             that wait for it."
+        );
         let said = story.cli(&["run", "retry", "r1"]).expect(3);
         insta::allow_duplicates! {
             assert_snapshot!(essence(&said), @r#"
             Resumed change set c1.
-            ✓ base   applied 1 change
+            ✓ base   applied before, facts published, verified
             change set c1: apply on `local`
             error: change set c1 waits: nobody is here to say yes
             hint: `terrane run confirm c1` applies it, `terrane run discard c1 --reason "…"` drops it
@@ -117,7 +141,7 @@ fn every_run_asserts_facts_and_gates_again() {
     let said = story.cli(&["apply"]).expect(0);
     assert_snapshot!(essence(&said), @"
     change set c2: apply on `local`
-      base   no changes
+      base   no changes, facts published, verified
       top    untouched: nothing it consumes changes
     Done: 1 stack unchanged, 1 untouched in 0 s.
     [exit 0]
@@ -129,7 +153,7 @@ fn every_run_asserts_facts_and_gates_again() {
     let said = story.cli(&["destroy", "--auto-approve"]).expect(0);
     assert_snapshot!(essence(&said), @"
     change set c4: destroy on `local`
-    ✓ base   destroyed 1 resource
+    ✓ base   destroyed 1 resource, facts withdrawn
     ✓ top    destroyed 1 resource
     Done: 2 stacks destroyed in 0 s.
     [exit 0]
@@ -179,7 +203,7 @@ fn a_gate_whose_runner_is_killed_is_looked_at_again() {
     let said = apply.wait().expect(0);
     assert_snapshot!(essence(&said), @"
     change set c1: apply on `local`
-    ✓ base   applied 1 change
+    ✓ base   applied 1 change, facts published, verified
     ✓ top    applied 1 change
     Done: 2 stacks applied in 0 s.
     [exit 0]
@@ -281,7 +305,7 @@ fn a_destroy_is_done_when_what_was_there_is_gone() {
         gate `gone` (tcp)
           ADDRESS
             expected   no listener
-            seen       ADDRESS listens
+            seen       somebody listens
           see also: nc -vz 127.0.0.1 PORT
         `terrane verify base` looks again at any time
 
@@ -290,7 +314,7 @@ fn a_destroy_is_done_when_what_was_there_is_gone() {
     [exit 5]
     ");
     let said = story.cli(&["run", "list", "--all"]).expect(0);
-    let lines = said.stdout.lines().filter(|line| line.contains("r2"));
+    let lines = said.stdout.lines().filter(|line| line.starts_with("c2 "));
     assert_snapshot!(level(lines.collect()), @"
     c2    r2    base    destroyed, not done     –   not verified: 0 of 1 gate passed
     ");
@@ -306,7 +330,7 @@ fn a_destroy_is_done_when_what_was_there_is_gone() {
     let said = story.cli(&["destroy", "--auto-approve"]).expect(0);
     assert_snapshot!(level(essence(&said)), @"
     change set c3: destroy on `local`
-      base   no changes
+      base   no changes, verified
     Done: 1 stack unchanged in 0 s.
     [exit 0]
     ");

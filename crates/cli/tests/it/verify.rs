@@ -341,5 +341,52 @@ fn one_gate_is_looked_at_whatever_is_wrong_with_others() {
     ✓ second   command   true: exit code 0
     3 of 3 gates passed
     ");
-    drop(test.cli(&["verify", "--gate", "nonsense"]).expect(1));
+    drop(test.cli(&["verify", "--gate", "nonsense"]).expect(5));
+}
+
+#[test]
+fn a_gate_without_its_values_fails_as_itself_and_the_others_are_looked_at() {
+    let gates = r#"
+  gate "equal" "published" {
+    values = [output.name, fact.runtime["a.yaml"].name]
+  }
+  gate "tcp" "missing" { address = output.ports.ssh }
+  gate "command" "fine" { run = ["true"] }
+  gate "command" "later" {
+    run   = ["true"]
+    after = ["missing"]
+  }"#;
+    let test = one_stack(
+        "",
+        "output \"ports\" { value = {} }\noutput \"name\" { value = \"n\" }\n",
+    );
+    drop(test.git(&["init", "--quiet", "--bare", "../facts.git"]));
+    drop(test.cli(&["apply", "--auto-approve"]).expect(0));
+    let file = test.read("terrane.hcl");
+    let at = file.rfind('}').unwrap();
+    let place = "facts \"runtime\" { repository = \"../facts.git\" }\n";
+    test.write(
+        "terrane.hcl",
+        &format!("{place}{}{gates}\n}}\n", &file[..at]),
+    );
+    let said = test.cli(&["verify"]).expect(5);
+    let text = said.to_string();
+    let lines = text.lines().filter(|line| !line.starts_with("00:"));
+    assert_snapshot!(lines.collect::<Vec<_>>().join("\n"), @r#"
+    ✓ fine   command   true: exit code 0
+    ── stderr
+    gates of `app`
+    ✗ gate `later` (command) on app was not tried: it comes after `missing`
+    ✗ gate `missing` (tcp) on app, after 0 s (1 look)
+          could not look   `address` has no value: could not evaluate `output.ports.ssh`: there is no
+                           `ssh` in this object
+    ✗ gate `published` (equal) on app, after 0 s (1 look)
+          could not look   `fact.runtime["a.yaml"]` is not published
+    error: not verified: 3 of 4 gates did not pass
+    hint: mend what was seen, then look again: `terrane verify`
+    [exit 5]
+    "#);
+    let said = test.cli(&["verify", "--json"]).expect(5);
+    let read: serde_json::Value = serde_json::from_str(&said.stdout).unwrap();
+    assert_eq!((&read["gates"], &read["passed"]), (&4.into(), &1.into()));
 }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use drivers::process::{Capture, Keeper, capture, find_program, remove_when_gone};
+use drivers::process::{Capture, Exit, Keeper, find_program, remove_when_gone, run_to_end};
 use model::bootstrap::CommandStep;
 use model::masking::Mask;
 use model::secret::Secret;
@@ -12,9 +12,9 @@ use model::secret::Secret;
 use super::{Done, Failure, Ground, told};
 use crate::runner::write_private;
 
-/// As much of what it says is kept, of its end.
+/// As much of what it says is kept, of its end; so much more is looked through for secrets.
 const KEPT_LINES: usize = 20;
-const MAX_SAID: usize = 8 << 20;
+const MAX_SAID: usize = 1 << 20;
 
 pub(super) async fn run(
     step: &CommandStep,
@@ -47,22 +47,26 @@ pub(super) async fn run(
         held: ground.held,
         ..Capture::new(&program, &args, ground.source, &env)
     };
-    let said = capture(call)
-        .await
-        .map_err(|err| Failure::new(told(&err)))?;
-    let mut notes = vec![format!("`{name}` ended with {}", said.exit)];
-    notes.extend(end_of(&mask.mask_text(&said.stdout_text())));
-    notes.extend(end_of(&mask.mask_text(&said.stderr_text())));
+    let ended = run_to_end(call).await;
+    let ended = ended.map_err(|err| Failure::new(told(&err)))?;
+    let how = match &ended.exit {
+        Some(exit) => format!("`{name}` ended with {exit}"),
+        None => format!("`{name}` did not end within {} s", limit.as_secs()),
+    };
+    let mut notes = vec![how.clone()];
+    for output in [&ended.stdout, &ended.stderr] {
+        notes.extend(end_of(&mask.mask_text(&String::from_utf8_lossy(output))));
+    }
     let done = Done {
         notes,
         ..Done::default()
     };
-    if said.exit.success() {
+    if ended.exit.is_some_and(Exit::success) {
         return Ok(done);
     }
     Err(Failure {
         done,
-        ..Failure::new(format!("`{name}` ended with {}", said.exit))
+        ..Failure::new(how)
     })
 }
 

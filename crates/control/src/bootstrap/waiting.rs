@@ -22,7 +22,7 @@ pub(super) async fn for_api(
         let err = match pace.look(client.version()).await {
             Some(Ok(version)) => return Ok(version),
             Some(Err(err)) => err,
-            None => return Err(Failure::new(format!("{} does not answer", client.server()))),
+            None => return Err(unanswered(client, limit)),
         };
         let unknown = matches!(err, KubernetesError::Status { code: 401, .. });
         if !err.may_pass() && !unknown {
@@ -36,6 +36,14 @@ pub(super) async fn for_api(
                 ..Failure::from(err)
             });
         }
+    }
+}
+
+/// The time was over before anybody answered.
+fn unanswered(client: &Client, limit: Duration) -> Failure {
+    match client.hung_plugin(limit) {
+        Some(hung) => hung.into(),
+        None => Failure::new(format!("{} does not answer", client.server())),
     }
 }
 

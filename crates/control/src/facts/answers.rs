@@ -1,18 +1,20 @@
 //! What gates ask of published facts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use drivers::git::GitError;
-use model::config::resolve::ResolveError;
+use model::config::resolve::{self, ResolveError};
 use model::project::{FactsPlace, Input};
 use model::stage::{Ask, StageBlock};
+use serde_json::Value;
 
 use super::{Place, PublishFactsError, ReadPlaceError, own_remote, read_file};
 use crate::Control;
+use crate::bootstrap::told;
 use crate::stages::{Side, StackValues, StageValuesError};
 
 #[derive(Debug, thiserror::Error)]
-pub enum AnswerFactsError {
+enum AnswerFactsError {
     #[error(transparent)]
     Place(#[from] ReadPlaceError),
     #[error(transparent)]
@@ -34,17 +36,20 @@ fn inputs_of(place: &FactsPlace) -> impl Iterator<Item = &Input> {
 }
 
 /// Reads the published files that blocks refer to, and puts them among the values. What is not published, or is
-/// encrypted, stays without an answer.
+/// encrypted, stays without an answer; what could not be read, with the reason.
 pub async fn answer(
     control: &Control,
     side: &Side<'_>,
     places: &BTreeMap<String, FactsPlace>,
     blocks: &[StageBlock],
     values: &mut StackValues,
-) -> Result<(), AnswerFactsError> {
-    let Err(ResolveError::Asks { asks }) = values.resolve(blocks) else {
-        return Ok(());
-    };
+) {
+    let mut asks = BTreeSet::new();
+    for block in blocks {
+        if let Err(ResolveError::Asks { asks: more }) = resolve::resolve(block, values) {
+            asks.extend(more);
+        }
+    }
     for ask in asks {
         let Ask::Fact { facts, path } = &ask else {
             continue;
@@ -52,16 +57,27 @@ pub async fn answer(
         let Some(place) = places.get(facts) else {
             continue;
         };
-        values.add_secrets(inputs_of(place), side).await?;
-        let own = match place.repository {
-            Some(_) => None,
-            None => own_remote(side.asker.env(), side.root)?,
-        };
-        let place = Place::read(place, values, own.as_deref())?;
-        let (root, env) = (side.root, side.asker.env());
-        if let Some(value) = read_file(control, root, env, &place, path).await? {
-            values.answer_with(ask, value);
+        match published(control, side, place, path, values).await {
+            Ok(Some(value)) => values.answer_with(ask, value),
+            Ok(None) => {}
+            Err(err) => values.leave_unanswered(ask, told(&err)),
         }
     }
-    Ok(())
+}
+
+async fn published(
+    control: &Control,
+    side: &Side<'_>,
+    place: &FactsPlace,
+    path: &str,
+    values: &mut StackValues,
+) -> Result<Option<Value>, AnswerFactsError> {
+    values.add_secrets(inputs_of(place), side).await?;
+    let own = match place.repository {
+        Some(_) => None,
+        None => own_remote(side.asker.env(), side.root)?,
+    };
+    let place = Place::read(place, values, own.as_deref())?;
+    let (root, env) = (side.root, side.asker.env());
+    Ok(read_file(control, root, env, &place, path).await?)
 }

@@ -1,14 +1,39 @@
 //! Gates on clusters: what `drivers::kubernetes` saw, in the words of gates.
 
+use std::time::Duration;
+
 use drivers::kubernetes::{AgentObjects, ClusterLook, Clusters, KubernetesError, Wanted};
 use model::gate::{
     AgentGate, ClusterSeen, Evidence, KubernetesGate, Look, Miss, NotAsked, ObjectSeen, Want,
+    seconds,
 };
 use model::kubernetes::FieldPath;
 use model::secret::Secret;
 use serde_json::Value;
+use tokio::time::timeout;
 
 use crate::bootstrap::told;
+
+/// A look at a cluster that ends in time, whatever the cluster does.
+pub(super) async fn within(
+    limit: Duration,
+    kubeconfig: &Secret,
+    clusters: &Clusters,
+    looking: impl Future<Output = Look>,
+) -> Look {
+    match timeout(limit, looking).await {
+        Ok(look) => look,
+        Err(_) => Look::impossible(late(limit, kubeconfig, clusters).await),
+    }
+}
+
+/// Who did not answer.
+pub(super) async fn late(limit: Duration, kubeconfig: &Secret, clusters: &Clusters) -> String {
+    match clusters.hung_plugin(kubeconfig, limit).await {
+        Some(hung) => why(&hung),
+        None => format!("the cluster did not answer within {}", seconds(limit)),
+    }
+}
 
 pub(super) async fn object(gate: &KubernetesGate, clusters: &Clusters) -> Look {
     let wanted = match &gate.want {
@@ -43,13 +68,11 @@ pub(super) async fn agent(gate: &AgentGate, whose: AgentObjects, clusters: &Clus
 
 /// The value of a field, for `equal`.
 pub(super) async fn field(
-    kubeconfig: Option<&Secret>,
+    kubeconfig: &Secret,
     object: &str,
     field: &str,
     clusters: &Clusters,
 ) -> Result<Value, NotAsked> {
-    let kubeconfig =
-        kubeconfig.ok_or_else(|| NotAsked("the gate has no `kubeconfig`".to_owned()))?;
     let path: FieldPath = field.parse().map_err(|err| NotAsked(told(&err)))?;
     let found = clusters.field(kubeconfig, object, &path).await;
     let found = found.map_err(|err| NotAsked(why(&err)))?;

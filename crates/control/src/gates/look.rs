@@ -6,17 +6,21 @@ use std::time::Duration;
 
 use drivers::kubernetes::{AgentObjects, Clusters};
 use drivers::probe::{Probes, dns, http, oidc, tcp, tls};
-use drivers::process::{self, Capture, CaptureError};
-use model::gate::{Asked, CommandGate, CommandSeen, EqualGate, Gate, Look, NotAsked, Probe};
+use drivers::process::{self, Capture, Exit};
+use model::gate::{
+    Asked, CommandGate, CommandSeen, EqualGate, Gate, Look, NotAsked, Probe, seconds,
+};
+use model::masking::Mask;
 use tokio::time::{Instant, timeout};
 
 use super::{Around, clusters};
+use crate::bootstrap::told;
 
 /// A probe ends by itself at its limit; this much later it is ended.
 const GRACE: Duration = Duration::from_secs(2);
-/// As much of what a program prints is kept, of its end.
+/// As much of what a program prints is kept, of its end; so much more is looked through for secrets.
 const KEPT_OUTPUT: usize = 2000;
-const MOST_OUTPUT: usize = 1 << 20;
+const READ_OUTPUT: usize = 64 << 10;
 
 pub(super) async fn look(
     gate: &Gate,
@@ -32,16 +36,26 @@ pub(super) async fn look(
             Probe::Tcp(gate) => tcp::look(gate, limit).await,
             Probe::Http(gate) => http::look(probes, gate, limit).await,
             Probe::Oidc(gate) => oidc::look(probes, gate, limit).await,
-            Probe::Kubernetes(gate) => clusters::object(gate, known).await,
-            Probe::Argocd(gate) => clusters::agent(gate, AgentObjects::Argocd, known).await,
-            Probe::Flux(gate) => clusters::agent(gate, AgentObjects::Flux, known).await,
+            Probe::Kubernetes(gate) => {
+                let looking = clusters::object(gate, known);
+                clusters::within(limit, &gate.kubeconfig, known, looking).await
+            }
+            Probe::Argocd(gate) => {
+                let looking = clusters::agent(gate, AgentObjects::Argocd, known);
+                clusters::within(limit, &gate.kubeconfig, known, looking).await
+            }
+            Probe::Flux(gate) => {
+                let looking = clusters::agent(gate, AgentObjects::Flux, known);
+                clusters::within(limit, &gate.kubeconfig, known, looking).await
+            }
             Probe::Equal(gate) => equal(gate, known, limit).await,
-            Probe::Command(gate) => command(gate, around, limit).await,
+            Probe::Unready { why, .. } => Look::impossible(why),
+            Probe::Command(program) => command(program, &gate.mask, around, limit).await,
         }
     };
     let ended = timeout(limit + GRACE, Box::pin(looking)).await;
     ended.unwrap_or_else(|_| {
-        Look::impossible(format!("the look did not end within {} s", limit.as_secs()))
+        Look::impossible(format!("the look did not end within {}", seconds(limit)))
     })
 }
 
@@ -53,17 +67,22 @@ async fn equal(gate: &EqualGate, known: &Clusters, limit: Duration) -> Look {
         answers.push(match asked {
             Asked::Dns { name, record } => dns::resolve(&name, record, left).await,
             Asked::Kubernetes { object, field } => {
-                let kubeconfig = gate.kubeconfig.as_ref();
+                let Some(kubeconfig) = gate.kubeconfig.as_ref() else {
+                    answers.push(Err(NotAsked("the gate has no `kubeconfig`".to_owned())));
+                    continue;
+                };
                 let asking = clusters::field(kubeconfig, &object, &field, known);
-                let late = || Err(NotAsked("the cluster did not answer in time".to_owned()));
-                timeout(left, asking).await.unwrap_or_else(|_| late())
+                match timeout(left, asking).await {
+                    Ok(found) => found,
+                    Err(_) => Err(NotAsked(clusters::late(left, kubeconfig, known).await)),
+                }
             }
         });
     }
     gate.judge(answers)
 }
 
-async fn command(gate: &CommandGate, around: &Around, limit: Duration) -> Look {
+async fn command(gate: &CommandGate, mask: &Mask, around: &Around, limit: Duration) -> Look {
     let mut env = around.env.clone();
     for (name, value) in &gate.env {
         env.set_secret(name, value.clone());
@@ -71,35 +90,29 @@ async fn command(gate: &CommandGate, around: &Around, limit: Duration) -> Look {
     let program = program(&gate.program, &around.dir);
     let args: Vec<OsString> = gate.args.iter().map(OsString::from).collect();
     let began = Instant::now();
-    let captured = process::capture(Capture {
+    let ended = process::run_to_end(Capture {
         timeout: limit,
-        limit: MOST_OUTPUT,
+        limit: READ_OUTPUT,
         ..Capture::new(&program, &args, &around.dir, &env)
     });
-    let took = |began: Instant| u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-    let seen = |exit: String, passed: bool, stdout: &[u8], stderr: &[u8]| CommandSeen {
-        program: gate.program.clone(),
-        exit,
-        passed,
-        took_ms: took(began),
-        stdout: end_of(stdout),
-        stderr: end_of(stderr),
+    let ended = match ended.await {
+        Ok(ended) => ended,
+        Err(err) => return Look::impossible(told(&err)),
     };
-    match captured.await {
-        Ok(said) => {
-            let exit = said.exit.to_string();
-            gate.judge(seen(exit, said.exit.success(), &said.stdout, &said.stderr))
-        }
-        Err(err @ CaptureError::Spawn { .. }) => {
-            let why = std::error::Error::source(&err).map(ToString::to_string);
-            Look::impossible(format!("{err}: {}", why.unwrap_or_default()))
-        }
-        Err(
-            err @ (CaptureError::TimedOut { .. }
-            | CaptureError::TooMuch { .. }
-            | CaptureError::Read { .. }),
-        ) => gate.judge(seen(err.to_string(), false, &[], &[])),
-    }
+    // Masked before it is cut: half a secret would be known to nobody.
+    let said = |output: &[u8]| {
+        let text = String::from_utf8_lossy(output);
+        end_of(&around.mask.mask_text(&mask.mask_text(&text)))
+    };
+    let late = || format!("it did not end within {}", seconds(limit));
+    gate.judge(CommandSeen {
+        program: gate.program.clone(),
+        exit: ended.exit.map_or_else(late, |exit| exit.to_string()),
+        passed: ended.exit.is_some_and(Exit::success),
+        took_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+        stdout: said(&ended.stdout),
+        stderr: said(&ended.stderr),
+    })
 }
 
 /// A path is the project's; a bare name is looked for as usual.
@@ -111,8 +124,9 @@ fn program(name: &str, dir: &Path) -> PathBuf {
     }
 }
 
-fn end_of(output: &[u8]) -> String {
-    let from = output.len().saturating_sub(KEPT_OUTPUT);
-    let end = output.get(from..).unwrap_or_default();
-    String::from_utf8_lossy(end).trim().to_owned()
+fn end_of(text: &str) -> String {
+    let text = text.trim();
+    let from = text.len().saturating_sub(KEPT_OUTPUT);
+    let from = (from..=text.len()).find(|at| text.is_char_boundary(*at));
+    text[from.unwrap_or_default()..].trim().to_owned()
 }

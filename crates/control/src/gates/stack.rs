@@ -14,7 +14,7 @@ use model::state::Contents;
 use serde_json::Value;
 
 use crate::asker::Asker;
-use crate::facts::{self, AnswerFactsError};
+use crate::facts;
 use crate::stages::{Side, StackValues, StageValuesError};
 use crate::{Control, changesets};
 
@@ -30,15 +30,11 @@ pub struct StackGates {
 pub enum StackGatesError {
     #[error(transparent)]
     Values(#[from] StageValuesError),
-    #[error(transparent)]
-    Facts(#[from] AnswerFactsError),
-    /// All that is wrong with the gates, none of which was looked at.
+    /// What is wrong with all of the gates, none of which was looked at.
     #[error("the gates of stack `{stack}` cannot be looked at")]
     Settings {
         stack: String,
         problems: Vec<Problem>,
-        /// It has no outputs yet, which may explain the rest.
-        is_bare: bool,
     },
 }
 
@@ -87,7 +83,7 @@ pub async fn of_stack(
     } else {
         StackValues::gather(control, stack, is_ours, blocks, &side).await?
     };
-    facts::answer(control, &side, &project.facts, blocks, &mut values).await?;
+    facts::answer(control, &side, &project.facts, blocks, &mut values).await;
     match read(blocks, &mut values) {
         Ok(gates) => Ok(StackGates {
             gates,
@@ -96,7 +92,6 @@ pub async fn of_stack(
         Err(problems) => Err(StackGatesError::Settings {
             stack: stack.name.to_string(),
             problems,
-            is_bare: values.outputs().is_empty(),
         }),
     }
 }
@@ -123,11 +118,10 @@ fn picked(blocks: Vec<StageBlock>, wanted: &[String]) -> Vec<StageBlock> {
     blocks
 }
 
-/// The gates that blocks stand for, or everything that is wrong with them. What the world must be asked for,
-/// a gate asks at each look; what was published must be among the values already.
+/// The gates that blocks stand for. What the world must be asked for, a gate asks at each look; what was published must
+/// be among the values already. One that has not its values fails as itself; an error concerns all of them.
 pub fn read(blocks: &[StageBlock], values: &mut StackValues) -> Result<Vec<Gate>, Vec<Problem>> {
-    let mut problems = Vec::new();
-    let mut resolved = Vec::new();
+    let mut gates = Vec::new();
     for block in blocks {
         let mut result = resolve::resolve(block, values);
         if let Err(ResolveError::Asks { asks }) = &result {
@@ -139,18 +133,51 @@ pub fn read(blocks: &[StageBlock], values: &mut StackValues) -> Result<Vec<Gate>
             result = resolve::resolve(block, values);
         }
         match result {
-            Ok(blocks) => resolved.extend(blocks),
-            Err(err) => problems.push(Problem::unresolved(block, &err)),
+            Ok(resolved) => gates.extend(resolved.iter().map(Gate::read)),
+            Err(err) => {
+                let why = unresolved(&err, values);
+                gates.push(Gate::unready(
+                    &block.kind,
+                    &block.name,
+                    block.at.clone(),
+                    why,
+                ));
+            }
         }
     }
-    let gates = Gate::read_all(&resolved).unwrap_or_else(|wrong| {
-        problems.extend(wrong.into_iter().map(Problem::from));
-        Vec::new()
-    });
+    let problems: Vec<Problem> = Gate::check_order(&gates)
+        .into_iter()
+        .map(Problem::from)
+        .collect();
     if problems.is_empty() {
         Ok(gates)
     } else {
         Err(problems)
+    }
+}
+
+fn unresolved(err: &ResolveError, values: &StackValues) -> String {
+    match err {
+        ResolveError::Value {
+            attribute, source, ..
+        } if values.outputs().is_empty() => {
+            format!(
+                "`{attribute}` has no value: {source} (was the stack applied? it has no outputs)"
+            )
+        }
+        ResolveError::Value {
+            attribute, source, ..
+        } => format!("`{attribute}` has no value: {source}"),
+        ResolveError::Asks { asks } => {
+            let asks = asks.iter().map(|ask| match values.unanswered(ask) {
+                Some(why) => format!("`{ask}` could not be read: {why}"),
+                None => format!("`{ask}` is not published"),
+            });
+            asks.collect::<Vec<_>>().join("; ")
+        }
+        ResolveError::Each { .. } => {
+            "`for_each` is neither an object nor a list of strings".to_owned()
+        }
     }
 }
 
@@ -166,28 +193,6 @@ pub fn asked(ask: &Ask) -> Option<Asked> {
             field: field.clone(),
         }),
         Ask::Fact { .. } => None,
-    }
-}
-
-impl Problem {
-    fn unresolved(block: &StageBlock, err: &ResolveError) -> Self {
-        let why = match err {
-            ResolveError::Value {
-                attribute, source, ..
-            } => format!("`{attribute}` has no value: {source}"),
-            ResolveError::Asks { asks } => {
-                let asks: Vec<String> = asks.iter().map(|ask| format!("`{ask}`")).collect();
-                format!("{} is not published", asks.join(", "))
-            }
-            ResolveError::Each { .. } => {
-                "`for_each` is neither an object nor a list of strings".to_owned()
-            }
-        };
-        Self {
-            message: format!("gate `{}`: {why}", block.name),
-            hint: None,
-            at: block.at.clone(),
-        }
     }
 }
 

@@ -160,8 +160,93 @@ async fn programs_of_the_project() {
     assert_eq!(said[0], "passed");
     assert_eq!(said[1], "sh: exit code 3: no: (secret)");
     assert!(said[2].contains("could not start"), "{}", said[2]);
-    assert_eq!(said[3], "sleep: `sleep` did not end within 1 s");
+    assert_eq!(said[3], "sleep: it did not end within 1 s");
     assert!(!serde_json::to_string(&reports).unwrap().contains("hunter2"));
+}
+
+#[tokio::test]
+async fn what_a_program_said_is_kept_however_it_ends() {
+    let script = |name: &str, text: &str, timeout: &str| {
+        let run = json!({ "run": ["sh", "-c", text], "timeout": timeout, "env": { "TOKEN": "hunter2-secret" } });
+        let mut block = block("command", name, run);
+        block.sensitive.insert("env".to_owned());
+        block
+    };
+    let blocks = [
+        script("forked", "sleep 600 & echo begun; exit 3", "10m"),
+        script("hung", "echo out; echo err >&2; sleep 600", "1s"),
+        // The end that is kept begins in the middle of the secret.
+        script(
+            "chatty",
+            "yes | head -c 2000000; printf %s $TOKEN; printf %1990s | tr ' ' .",
+            "10m",
+        ),
+    ];
+    let (reports, _) = ended(&blocks, true).await;
+    let lines = |at: usize| reports[at].lines().join("\n");
+    assert_eq!(
+        lines(0).lines().nth(3).unwrap(),
+        "    seen       exit code 3: begun"
+    );
+    let hung = lines(1);
+    assert!(hung.contains("it did not end within 1 s: err"), "{hung}");
+    assert!(hung.contains("its output ends with: out"), "{hung}");
+    assert_eq!(reports[2].verdict, Verdict::Passed);
+    let kept = serde_json::to_string(&reports[2].evidence).unwrap();
+    assert!(kept.contains("......"), "{kept}");
+    assert!(
+        !kept.contains("secret\\") && !kept.contains("2-secret"),
+        "{kept}"
+    );
+}
+
+#[tokio::test]
+async fn a_last_look_that_is_cut_short_hides_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let seen = dir.path().join("seen");
+    // It fails at once, and from the second time on it hangs.
+    let script = format!(
+        "test -e {0} && sleep 600; touch {0}; echo 'no route' >&2; exit 7",
+        seen.display()
+    );
+    let run = json!({ "run": ["sh", "-c", script], "interval": "1s", "timeout": "3s" });
+    let (reports, _) = ended(&[block("command", "route", run)], false).await;
+    assert_eq!(reports[0].verdict.brief(), "sh: exit code 7: no route");
+    assert_eq!(reports[0].tries, 2);
+}
+
+#[tokio::test]
+async fn a_gate_is_over_at_its_limit_and_says_who_did_not_answer() {
+    // Takes connections and says nothing.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap();
+    let kubeconfig = |user: &str| {
+        format!(
+            "{{current-context: a, contexts: [{{name: a, context: {{cluster: a, user: a}}}}], \
+             clusters: [{{name: a, cluster: {{server: 'https://{address}', insecure-skip-tls-verify: true}}}}], \
+             users: [{{name: a, user: {{{user}}}}}]}}"
+        )
+    };
+    let plugin =
+        "exec: {apiVersion: client.authentication.k8s.io/v1, command: sleep, args: ['600']}";
+    let gate = |name: &str, user: &str| {
+        let attrs =
+            json!({ "kubeconfig": kubeconfig(user), "kind": "Node", "name": "a", "timeout": "2s" });
+        block("kubernetes", name, attrs)
+    };
+    let blocks = [gate("server", "token: a"), gate("plugin", plugin)];
+    let (reports, _) = ended(&blocks, true).await;
+    let said: Vec<String> = reports.iter().map(|it| it.verdict.brief()).collect();
+    assert_eq!(said[0], "the cluster did not answer within 2 s");
+    assert_eq!(
+        said[1],
+        "the credential plugin `sleep` did not answer within 2 s, the cluster was not asked \
+         (run it by hand: does it wait for somebody to log in?)"
+    );
+    for report in &reports {
+        let took = report.ended.duration_since(report.began);
+        assert!(took < jiff::SignedDuration::from_millis(3500), "{took}");
+    }
 }
 
 #[tokio::test]

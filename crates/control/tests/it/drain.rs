@@ -105,6 +105,19 @@ fn fill(cluster: &Kubernetes) {
             "spec": {"containers": [{"name": "c", "image": "i"}],
                 "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "disk"}}]}}),
     );
+    let job = post(
+        &format!("/apis/batch/v1/namespaces/{NAMESPACE}/jobs"),
+        json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "backup"}, "spec": {
+            "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}}}),
+    );
+    let job: Value = serde_json::from_str(&job).unwrap();
+    post(
+        &format!("{core}/pods"),
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "backup-1", "ownerReferences": [
+                {"apiVersion": "batch/v1", "kind": "Job", "name": "backup", "uid": job["metadata"]["uid"], "controller": true}]},
+            "spec": {"containers": [{"name": "c", "image": "i"}],
+                "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "disk"}}]}}),
+    );
 }
 
 fn names(objects: &[ObjectRef]) -> Vec<String> {
@@ -139,7 +152,33 @@ async fn a_cluster_is_drained_and_what_remains_is_named() {
             "Kustomization shop/all"
         ]
     );
-    assert_eq!(names(&report.scaled_down), ["StatefulSet shop/db"]);
+    assert_eq!(
+        names(&report.scaled_down),
+        ["Job shop/backup", "StatefulSet shop/db"]
+    );
+    let suspended = |path: &str, field: &str| {
+        let object: Value = serde_json::from_str(&cluster.get(path)).unwrap();
+        object.pointer(field).cloned()
+    };
+    for (path, field) in [
+        (
+            "/apis/batch/v1/namespaces/shop/jobs/backup",
+            "/spec/suspend",
+        ),
+        (
+            "/apis/kustomize.toolkit.fluxcd.io/v1/namespaces/shop/kustomizations/all",
+            "/spec/suspend",
+        ),
+        (
+            "/apis/helm.toolkit.fluxcd.io/v2/namespaces/shop/helmreleases/release",
+            "/spec/suspend",
+        ),
+    ] {
+        assert_eq!(suspended(path, field), Some(true.into()), "{path}");
+    }
+    // Whoever reconciles by itself no longer does.
+    let app = "/apis/argoproj.io/v1alpha1/namespaces/shop/applications/app";
+    assert_eq!(suspended(app, "/spec/syncPolicy/automated/selfHeal"), None);
     assert_eq!(
         names(&report.deleted),
         [
@@ -225,4 +264,51 @@ async fn a_cluster_that_is_gone_is_said_to_be() {
         why.starts_with("could not ask whether the cluster is ready at "),
         "{why}"
     );
+}
+
+/// A kubeconfig whose user is this one, of a server that takes connections and says nothing.
+fn of_user(listener: &std::net::TcpListener, user: &str) -> Kubeconfig {
+    let address = listener.local_addr().unwrap();
+    let config = format!(
+        "{{current-context: a, contexts: [{{name: a, context: {{cluster: a, user: a}}}}], \
+         clusters: [{{name: a, cluster: {{server: 'https://{address}'}}}}], users: [{{name: a, user: {{{user}}}}}]}}"
+    );
+    Kubeconfig::from_text(&config).unwrap()
+}
+
+async fn drained(config: &Kubeconfig, limit: Duration) -> DrainEnd {
+    let env = Environment::from_iter([("PATH", "/usr/bin:/bin")]);
+    let ground = Ground {
+        source: Path::new("/"),
+        env: &env,
+        hidden: &[],
+        cache: Path::new("/"),
+        held: None,
+    };
+    run(config, ground, limit, &mut |_| {}).await.end
+}
+
+#[tokio::test]
+async fn a_cluster_whose_credential_plugin_hangs_is_not_gone() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let plugin =
+        "exec: {apiVersion: client.authentication.k8s.io/v1, command: sleep, args: ['600']}";
+    let config = of_user(&listener, plugin);
+    let end = drained(&config, Duration::from_secs(1)).await;
+    let why = "the credential plugin `sleep` did not answer within 1 s, the cluster was not asked";
+    assert_eq!(end, DrainEnd::Failed { why: why.into() });
+    // The server itself is as silent: that is what gone looks like.
+    let end = drained(&of_user(&listener, "token: a"), Duration::from_secs(1)).await;
+    let why = "nothing within 1 s";
+    assert_eq!(end, DrainEnd::Unreachable { why: why.into() });
+}
+
+#[tokio::test]
+async fn a_server_that_is_there_and_not_believed_is_not_gone() {
+    let cluster = Kubernetes::start();
+    let user = format!("token: {}", Kubernetes::TOKEN);
+    let other = cluster.kubeconfig_of(", tls-server-name: example.io", &user);
+    let config = Kubeconfig::from_text(&other).unwrap();
+    let end = drained(&config, Duration::from_secs(1)).await;
+    assert!(matches!(end, DrainEnd::Failed { .. }), "{end:?}");
 }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -24,6 +26,8 @@ pub(super) struct Connection {
     env: Environment,
     dir: PathBuf,
     held: Mutex<Option<Held>>,
+    /// A plugin was asked and has not answered; so it stays if nobody waits any more.
+    waits_for_plugin: AtomicBool,
 }
 
 /// A client, and until when its credential is good.
@@ -65,6 +69,7 @@ impl Connection {
             host_header: None,
             resolved: None,
             held: Mutex::new(None),
+            waits_for_plugin: AtomicBool::new(false),
             config,
             env,
             dir,
@@ -122,12 +127,23 @@ impl Connection {
         matches!(self.config.access, Access::Exec(_))
     }
 
+    /// What to say of a wait that was given up after so long, if it was for the plugin and not for the server.
+    pub(super) fn hung_plugin(&self, after: Duration) -> Option<KubernetesError> {
+        match &self.config.access {
+            Access::Exec(exec) if self.waits_for_plugin.load(Ordering::Relaxed) => {
+                Some(plugin::hung(exec, after))
+            }
+            _ => None,
+        }
+    }
+
     /// A client with a credential that is good now; `anew` if the one at hand was refused.
     pub(super) async fn ready(
         &self,
         anew: bool,
     ) -> Result<(reqwest::Client, Option<Secret>), KubernetesError> {
         let mut held = self.held.lock().await;
+        self.waits_for_plugin.store(false, Ordering::Relaxed);
         if let Some(held) = held.as_ref()
             && !anew
             && held.until.is_none_or(|until| Timestamp::now() < until)
@@ -147,7 +163,12 @@ impl Connection {
                 )),
                 ..Credential::default()
             },
-            Access::Exec(exec) => plugin::run(exec, &self.config, &self.env, &self.dir).await?,
+            Access::Exec(exec) => {
+                self.waits_for_plugin.store(true, Ordering::Relaxed);
+                let said = plugin::run(exec, &self.config, &self.env, &self.dir).await;
+                self.waits_for_plugin.store(false, Ordering::Relaxed);
+                said?
+            }
         };
         let client = self.client(credential.identity.as_ref())?;
         let fresh = Held {

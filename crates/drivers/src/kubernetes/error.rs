@@ -1,7 +1,9 @@
 //! What a cluster refuses, in its own words where they may be shown.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
+use model::gate::seconds;
 use model::kubernetes::{KubeconfigError, ObjectRef};
 use serde::Deserialize;
 
@@ -26,8 +28,13 @@ pub enum KubernetesError {
         program: String,
         install: Option<String>,
     },
-    #[error("the credential plugin did not run")]
-    Plugin(#[source] CaptureError),
+    #[error("the credential plugin `{program}` did not run")]
+    Plugin {
+        program: String,
+        source: CaptureError,
+    },
+    #[error("the credential plugin `{program}` did not answer within {}, the cluster was not asked", seconds(*limit))]
+    PluginHung { program: String, limit: Duration },
     #[error("the credential plugin `{program}` failed: {said}")]
     PluginFailed { program: String, said: String },
     #[error("the credential plugin `{program}` gave no credential")]
@@ -86,6 +93,9 @@ impl KubernetesError {
             Self::Ambiguous { groups, .. } => groups
                 .first()
                 .map(|group| format!("say which one, as in `{group}`")),
+            Self::PluginHung { .. } => {
+                Some("run it by hand: does it wait for somebody to log in?".to_owned())
+            }
             Self::UnknownKind { .. } => {
                 Some("is its CustomResourceDefinition installed?".to_owned())
             }
@@ -108,11 +118,31 @@ impl KubernetesError {
         }
     }
 
+    /// Whether nobody was there to answer. Who shows a certificate that is not trusted, or is busy, is there.
+    pub fn is_silence(&self) -> bool {
+        match self {
+            Self::Send { source, .. } => !is_tls(source),
+            Self::Address { .. } => true,
+            _ => false,
+        }
+    }
+
     pub(super) fn unknown(object: &ObjectRef) -> Self {
         Self::UnknownKind {
             kind: format!("{} of {}", object.kind, object.api_version),
         }
     }
+}
+
+/// Whether a handshake went wrong, somewhere down in the causes. An `io::Error` hides what it was made from.
+fn is_tls(err: &(dyn std::error::Error + 'static)) -> bool {
+    let hidden = err.downcast_ref::<std::io::Error>();
+    let hidden = hidden.and_then(std::io::Error::get_ref);
+    let cause = match hidden {
+        Some(hidden) => Some(hidden as &(dyn std::error::Error + 'static)),
+        None => err.source(),
+    };
+    err.is::<rustls::Error>() || cause.is_some_and(is_tls)
 }
 
 fn shown(conflicts: &[Conflict]) -> String {

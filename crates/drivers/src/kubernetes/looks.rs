@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use globset::GlobBuilder;
 use model::digits;
@@ -89,6 +90,16 @@ impl Clusters {
             env,
             dir: dir.into(),
         }
+    }
+
+    /// What to say of a look that was given up after so long, if it waited for a credential plugin.
+    pub async fn hung_plugin(
+        &self,
+        kubeconfig: &Secret,
+        after: Duration,
+    ) -> Option<KubernetesError> {
+        let known = self.known.lock().await;
+        known.get(&key(kubeconfig))?.hung_plugin(after)
     }
 
     /// One object, by kind and name.
@@ -209,8 +220,7 @@ impl Clusters {
     }
 
     async fn client(&self, kubeconfig: &Secret) -> Result<Client, KubernetesError> {
-        // Its digest will do as a key: the text is a secret.
-        let key = crate::snapshot::sha256(kubeconfig.expose().as_bytes());
+        let key = key(kubeconfig);
         let mut known = self.known.lock().await;
         if let Some(client) = known.get(&key) {
             return Ok(client.clone());
@@ -221,6 +231,11 @@ impl Clusters {
         known.insert(key, client.clone());
         Ok(client)
     }
+}
+
+/// Its digest will do: the text is a secret.
+fn key(kubeconfig: &Secret) -> String {
+    crate::snapshot::sha256(kubeconfig.expose().as_bytes())
 }
 
 /// A kind without namespaces has none, whatever was said; one with is in `default` if nothing was.

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::KubernetesError;
-use crate::process::{Capture, Environment, capture, find_program};
+use crate::process::{Capture, CaptureError, Environment, capture, find_program};
 
 const PATIENCE: Duration = Duration::from_mins(1);
 const MAX_SAID: usize = 256 << 10;
@@ -58,7 +58,13 @@ pub(super) async fn run(
     let mut call = Capture::new(&program, &args, dir, &env);
     call.timeout = PATIENCE;
     call.limit = MAX_SAID;
-    let said = capture(call).await.map_err(KubernetesError::Plugin)?;
+    let said = capture(call).await.map_err(|source| match source {
+        CaptureError::TimedOut { limit, .. } => hung(plugin, limit),
+        source => KubernetesError::Plugin {
+            program: plugin.command.clone(),
+            source,
+        },
+    })?;
     if !said.exit.success() {
         return Err(KubernetesError::PluginFailed {
             program: plugin.command.clone(),
@@ -82,6 +88,13 @@ pub(super) async fn run(
         .ok_or_else(|| KubernetesError::NoCredential {
             program: plugin.command.clone(),
         })
+}
+
+pub(super) fn hung(plugin: &ExecPlugin, limit: Duration) -> KubernetesError {
+    KubernetesError::PluginHung {
+        program: plugin.command.clone(),
+        limit,
+    }
 }
 
 /// On PATH, or at an absolute place: a relative one is relative to a file that there is not.

@@ -21,7 +21,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use x509_parser::extensions::GeneralName;
-use x509_parser::prelude::{FromDer as _, X509Certificate};
+use x509_parser::prelude::{FromDer as _, X509Certificate, X509Version};
 
 use super::{Deadline, Probes, io_words, tcp};
 use crate::snapshot::hex;
@@ -178,6 +178,15 @@ fn trust(shown: &[CertificateDer<'_>], chain: &[CertificateSeen], roots: &RootCe
             why: "no certificate was shown".to_owned(),
         };
     };
+    if is_unreadable(leaf) {
+        let why = match X509Certificate::from_der(leaf) {
+            Ok((_, parsed)) if parsed.version() == X509Version::V1 => {
+                "it is an X.509 v1 certificate, which nobody accepts for TLS".to_owned()
+            }
+            _ => "its certificate cannot be read".to_owned(),
+        };
+        return Trust::Broken { why };
+    }
     let is_own_root = chain
         .first()
         .is_some_and(|leaf| leaf.subject == leaf.issuer);
@@ -256,6 +265,11 @@ fn config(alpn: &[String]) -> Result<ClientConfig, Error> {
     Ok(config)
 }
 
+/// A certificate of an old form: its key proves nothing, since nobody trusts it whoever holds it.
+fn is_unreadable(cert: &CertificateDer<'_>) -> bool {
+    ParsedCertificate::try_from(cert).is_err()
+}
+
 /// Lets every certificate pass, so that it can be seen; nothing is ever sent over the connection. That the
 /// server holds the key of the certificate is checked all the same.
 #[derive(Debug)]
@@ -279,6 +293,9 @@ impl ServerCertVerifier for Witness {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
+        if is_unreadable(cert) {
+            return Ok(HandshakeSignatureValid::assertion());
+        }
         let algorithms = &self.0.signature_verification_algorithms;
         rustls::crypto::verify_tls12_signature(message, cert, dss, algorithms)
     }
@@ -289,6 +306,9 @@ impl ServerCertVerifier for Witness {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
+        if is_unreadable(cert) {
+            return Ok(HandshakeSignatureValid::assertion());
+        }
         let algorithms = &self.0.signature_verification_algorithms;
         rustls::crypto::verify_tls13_signature(message, cert, dss, algorithms)
     }

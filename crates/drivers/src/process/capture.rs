@@ -99,6 +99,14 @@ pub enum CaptureError {
 
 /// As [`capture_blocking`], off the runtime's threads. Dropped before its end, it ends the helper.
 pub async fn capture(call: Capture<'_>) -> Result<Captured, CaptureError> {
+    aside(call, capture_until).await
+}
+
+/// Does the work on a thread that may block. Dropped before its end, it says so to the work.
+pub(super) async fn aside<T: Send + 'static>(
+    call: Capture<'_>,
+    work: fn(&Capture<'_>, &AtomicBool) -> Result<T, CaptureError>,
+) -> Result<T, CaptureError> {
     let (program, args) = (call.program.to_owned(), call.args.to_vec());
     let (dir, env, stdin) = (call.dir.to_owned(), call.env.clone(), call.stdin.to_vec());
     let (timeout, limit) = (call.timeout, call.limit);
@@ -114,7 +122,7 @@ pub async fn capture(call: Capture<'_>) -> Result<Captured, CaptureError> {
         given_up: Arc::clone(&given_up),
         ended,
     };
-    let work = tokio::task::spawn_blocking(move || {
+    let done = tokio::task::spawn_blocking(move || {
         let _ends = ends; // with this
         let call = Capture {
             program: &program,
@@ -126,9 +134,9 @@ pub async fn capture(call: Capture<'_>) -> Result<Captured, CaptureError> {
             limit,
             held: held.as_ref(),
         };
-        capture_until(&call, &given_up)
+        work(&call, &given_up)
     });
-    work.await.unwrap_or_else(|panicked| {
+    done.await.unwrap_or_else(|panicked| {
         Err(CaptureError::Read {
             program: name,
             source: io::Error::other(panicked),
@@ -161,16 +169,8 @@ pub fn capture_blocking(call: &Capture<'_>) -> Result<Captured, CaptureError> {
 
 fn capture_until(call: &Capture<'_>, given_up: &AtomicBool) -> Result<Captured, CaptureError> {
     let program = || call.program.display().to_string();
-    let mut child = spawn(call).map_err(|source| CaptureError::Spawn {
-        program: program(),
-        source,
-    })?;
+    let mut child = begin(call)?;
     let (said, heard) = mpsc::channel();
-    if let Some(mut pipe) = child.stdin.take() {
-        let input = call.stdin.to_vec();
-        // A helper that ends without reading is its own affair; its exit code says how it went.
-        thread::spawn(move || pipe.write_all(&input));
-    }
     listen(child.stdout.take(), Stream::Stdout, call.limit, &said);
     listen(child.stderr.take(), Stream::Stderr, call.limit, &said);
     drop(said);
@@ -226,6 +226,20 @@ fn capture_until(call: &Capture<'_>, given_up: &AtomicBool) -> Result<Captured, 
     })
 }
 
+/// Starts a helper and hands it its input.
+pub(super) fn begin(call: &Capture<'_>) -> Result<Child, CaptureError> {
+    let mut child = spawn(call).map_err(|source| CaptureError::Spawn {
+        program: call.program.display().to_string(),
+        source,
+    })?;
+    if let Some(mut pipe) = child.stdin.take() {
+        let input = call.stdin.to_vec();
+        // A helper that ends without reading is its own affair; its exit code says how it went.
+        thread::spawn(move || pipe.write_all(&input));
+    }
+    Ok(child)
+}
+
 /// A helper ends as it closes its output, give or take a moment; one that goes on has the deadline.
 fn wait_until(child: &mut Child, deadline: Instant) -> io::Result<Option<Exit>> {
     loop {
@@ -279,7 +293,7 @@ fn listen(
 }
 
 /// Ends a helper and its children: it holds nothing that could be lost.
-fn put_down(child: &mut Child) {
+pub(super) fn put_down(child: &mut Child) {
     let _ = signal_group(child.id(), Signal::KILL);
     let _ = child.wait();
 }

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::fd::AsFd as _;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use super::ending::end_of;
 use super::*;
 
 /// A directory with a script in it, and the files it writes to.
@@ -250,6 +252,61 @@ fn helpers_are_bounded() {
     );
     check("yes", long, 100, "`/bin/sh` wrote more than 100 bytes");
     check("yes >&2", long, 100, "`/bin/sh` wrote more than 100 bytes");
+}
+
+#[test]
+fn a_program_has_an_exit_code_and_an_end_whoever_keeps_its_output() {
+    let stage = Stage::new();
+    let check = |script: &str, seconds, expected: &str| {
+        let args = ["-c".into(), script.into()];
+        let call = Capture {
+            timeout: Duration::from_secs(seconds),
+            limit: 8,
+            ..Capture::new(Path::new("/bin/sh"), &args, stage.dir.path(), &stage.env)
+        };
+        let ended = end_of(&call, &AtomicBool::new(false)).unwrap();
+        let exit = ended
+            .exit
+            .map_or("stopped".to_owned(), |exit| exit.to_string());
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let said = format!(
+            "{exit}, {:?}, {:?}",
+            text(&ended.stdout),
+            text(&ended.stderr)
+        );
+        assert_eq!(said, expected);
+    };
+    check(
+        "echo a; echo b >&2; exit 3",
+        60,
+        r#"exit code 3, "a\n", "b\n""#,
+    );
+    check(
+        "sleep 600 & echo $! > child; echo a",
+        60,
+        r#"exit code 0, "a\n", """#,
+    );
+    let child = stage.read("child");
+    let child = Pid::from_raw(child.trim().parse().unwrap()).unwrap();
+    let gone = || match fs::read_to_string(format!("/proc/{}/stat", child.as_raw_pid())) {
+        // Nobody may have waited for it yet.
+        Ok(stat) => stat.contains(") Z "),
+        Err(_) => true,
+    };
+    while !gone() {
+        std::thread::yield_now();
+    }
+    check(
+        "echo a; echo b >&2; sleep 600",
+        1,
+        r#"stopped, "a\n", "b\n""#,
+    );
+    check("exec >&- 2>&-; sleep 600", 1, r#"stopped, "", """#);
+    check(
+        "yes | head -c 3000000; echo last",
+        60,
+        r#"exit code 0, "\ny\nlast\n", """#,
+    );
 }
 
 #[test]

@@ -183,6 +183,7 @@ fn contexts_and_targets_belong_to_their_stacks() {
         vars: BTreeMap::new(),
         files: BTreeMap::new(),
         hooks: Vec::new(),
+        secrets: Vec::new(),
         written: crate::context::Written::default(),
     };
     let with = |value: &str| {

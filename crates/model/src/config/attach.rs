@@ -9,10 +9,11 @@ use super::kinds;
 use super::stack::StackDraft;
 use super::suggest;
 use super::walk::join;
-use crate::context::Kind;
+use crate::context::{ClusterSecret, Context, Kind, cluster_secrets};
 use crate::diagnostic::{Finding, Location};
 use crate::ids::StackName;
 use crate::project::{Backend, Input, Stack};
+use crate::stage::StageBlock;
 
 /// What attaching and looking for set variables may cost.
 pub(crate) const MAX_WORK: usize = 5_000_000;
@@ -83,6 +84,8 @@ pub(crate) fn attach(
         }
         foreign_files(findings, &draft.stack, &attached, &dirs);
         state_variables(findings, known, &draft.stack, &attached);
+        secret_conflicts(findings, &draft.stack, &attached);
+        hand_secrets(&mut draft.stack, &attached);
         draft.stack.contexts = names;
     }
 }
@@ -227,6 +230,44 @@ fn conflicts(findings: &mut Findings, stack: &Stack, attached: &[&ContextDraft])
                         seen.insert(slot, (*draft, input));
                     }
                 }
+            }
+        }
+    }
+}
+
+/// Nor may they say one Secret of a cluster differently.
+fn secret_conflicts(findings: &mut Findings, stack: &Stack, attached: &[&ContextDraft]) {
+    let all = attached
+        .iter()
+        .flat_map(|draft| draft.context.secrets.iter().map(move |it| (*draft, it)));
+    let mut seen: Vec<(&ContextDraft, &ClusterSecret)> = Vec::new();
+    for (draft, secret) in all {
+        let other = seen.iter().find(|(first, other)| {
+            first.context.priority == draft.context.priority
+                && other.is_same_object(&secret.block)
+                && !other.is_like(secret)
+        });
+        if let Some((first, other)) = other {
+            let at = [
+                (draft, secret.block.at.clone()),
+                (*first, other.block.at.clone()),
+            ];
+            findings.push(conflict(stack, &secret.title(), at));
+        }
+        seen.push((draft, secret));
+    }
+}
+
+/// What contexts have for clusters becomes a part of the bootstraps that reach one; what those say themselves stays.
+fn hand_secrets(stack: &mut Stack, attached: &[&ContextDraft]) {
+    let contexts: Vec<&Context> = attached.iter().map(|draft| &draft.context).collect();
+    let secrets = cluster_secrets(&contexts);
+    let reaches = |block: &&mut StageBlock| block.attrs.contains_key("kubeconfig");
+    for bootstrap in stack.stages.bootstrap.iter_mut().filter(reaches) {
+        for (_, secret) in &secrets {
+            let mut own = bootstrap.blocks.iter();
+            if !own.any(|own| secret.is_same_object(own)) {
+                bootstrap.blocks.push(secret.block.clone());
             }
         }
     }

@@ -10,10 +10,12 @@ use super::kinds;
 use super::paths;
 use super::project::Item;
 use super::reader::{Field, Fields, Item as Entry, Reader, Scope};
-use super::schema::{CONTEXT, HOOK};
+use super::schema::{CONTEXT, CONTEXT_SECRET, HOOK};
 use super::shape::head;
 use super::value::Val;
-use crate::context::{Context, Hook, HookStage, Kind, When, Written, refused_variable};
+use crate::context::{
+    ClusterSecret, Context, Hook, HookStage, Kind, When, Written, refused_variable,
+};
 use crate::diagnostic::{Finding, Location};
 use crate::project::Input;
 use crate::tree::ReadFailure;
@@ -27,6 +29,7 @@ pub(crate) struct ContextDraft {
 }
 
 pub(crate) fn read_context(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scope) -> ContextDraft {
+    let secrets = secrets(reader, item, scope);
     let mut scope = scope.clone();
     scope.late_names = true;
     let fields = reader.fields(item.source, item.block, &CONTEXT, &scope);
@@ -77,9 +80,36 @@ pub(crate) fn read_context(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scop
             hooks: hooks
                 .filter_map(|block| hook(reader, item, block, &scope))
                 .collect(),
+            secrets,
             written,
         },
     }
+}
+
+/// Secrets for clusters, each object once.
+fn secrets(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scope) -> Vec<ClusterSecret> {
+    let mut secrets: Vec<ClusterSecret> = Vec::new();
+    for written in item.block.body.get_blocks(CONTEXT_SECRET.word) {
+        let fields = reader.fields(item.source, written, &CONTEXT_SECRET, scope);
+        let entries = fields.get("data").map_or(&[][..], |field| &field.items);
+        let secret = ClusterSecret {
+            keys: entries.iter().map(|entry| entry.key.clone()).collect(),
+            block: reader.stage_block(item.source, written, &CONTEXT_SECRET, scope),
+        };
+        let first = secrets
+            .iter()
+            .find(|first| first.is_same_object(&secret.block));
+        if let Some(first) = first {
+            let message = format!("secret `{}` stands twice", secret.title());
+            let finding = Finding::error("duplicate-name", message)
+                .at(secret.block.at.clone(), "again here")
+                .at(first.block.at.clone(), "first here");
+            reader.findings.push(finding);
+            continue;
+        }
+        secrets.push(secret);
+    }
+    secrets
 }
 
 /// The name of an entry in its one form, if it is a good one.

@@ -42,7 +42,7 @@ are written `90s`, `10m`, `24h`, `30d`. Blocks marked *not yet effective* are re
 | `stack.NAME`, `stack[\"NAME\"]` | `after` | makes an `order` edge |
 | `output.KEY`, `resource[\"ADDRESS\"].ATTR` | `publish`, `bootstrap`, `gate` | of this stack, after its apply |
 | `fact.NAME[\"PATH\"].KEY` | `gate` | a value as published |
-| `secret(\"REF\")` | context `env`, `vars`, `files`; `facts`; `bootstrap` | a secret, read only in the stage that needs it, never stored |
+| `secret(\"REF\")` | context `env`, `vars`, `files`, `secret`; `facts`; `bootstrap` | a secret, read only in the stage that needs it, never stored |
 | `env(\"NAME\")`, `env(\"NAME\", \"default\")` | anywhere but in names | the environment of whoever loads the file |
 | `each.key`, `each.value` | beside `for_each` | the entry at hand |
 | `dir[N]`, `dir.path` | `discover` | parts of the directory that was found |

@@ -335,8 +335,27 @@ pub(crate) static CONTEXT: Block = Block {
         )
         .refs(Refs::Secrets),
     ],
-    blocks: &[many(&HOOK)],
-    doc: "A named bundle of environment, variables, files and hooks.",
+    blocks: &[many(&HOOK), many(&CONTEXT_SECRET)],
+    doc: "A named bundle of environment, variables, files, hooks and secrets for clusters.",
+    ..PLAIN
+};
+
+pub(crate) static CONTEXT_SECRET: Block = Block {
+    word: "secret",
+    labels: &[NAME],
+    attrs: &[
+        attr("namespace", Kind::Text, "namespace").required(),
+        attr("data", Kind::Map, "its entries")
+            .required()
+            .refs(Refs::Secrets),
+        attr(
+            "labels",
+            Kind::Map,
+            "its labels, by which Argo CD knows credentials of repositories",
+        ),
+        attr("type", Kind::Text, "its type").default("`\"Opaque\"`"),
+    ],
+    doc: "A Secret that every `bootstrap` with a `kubeconfig` puts into its cluster, in the stacks that have this context. A `secret` of that name and namespace in the `bootstrap` itself comes first.",
     ..PLAIN
 };
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{Context, Hook, HookStage, Kind, When, hooks_around};
+use super::{ClusterSecret, Context, Hook, HookStage, Kind, When, cluster_secrets, hooks_around};
 use crate::diagnostic::Location;
 use crate::module::Module;
 use crate::project::{Input, Project, Stack};
@@ -20,6 +20,8 @@ pub struct Origins<'a> {
     pub files: BTreeMap<&'a str, Origin<'a>>,
     /// In the order they run, stage by stage.
     pub hooks: Vec<(&'a Context, &'a Hook)>,
+    /// For its clusters, and what makes nothing of them, if something does.
+    pub secrets: Vec<(&'a Context, &'a ClusterSecret, Option<&'static str>)>,
 }
 
 /// One value: the strongest of those that were given.
@@ -68,6 +70,7 @@ impl<'a> Origins<'a> {
             vars: BTreeMap::new(),
             files: BTreeMap::new(),
             hooks: hooks(&contexts),
+            secrets: secrets(&contexts, stack),
             contexts,
         };
         for context in origins.contexts.clone() {
@@ -137,6 +140,28 @@ fn hooks<'a>(contexts: &[&'a Context]) -> Vec<(&'a Context, &'a Hook)> {
         }
     }
     all
+}
+
+fn secrets<'a>(
+    contexts: &[&'a Context],
+    stack: &Stack,
+) -> Vec<(&'a Context, &'a ClusterSecret, Option<&'static str>)> {
+    let mut clusters = stack.stages.bootstrap.iter();
+    let has_cluster = clusters.any(|block| block.attrs.contains_key("kubeconfig"));
+    let unused = |secret: &ClusterSecret| {
+        let mut blocks = stack.stages.bootstrap.iter().flat_map(|it| &it.blocks);
+        if !has_cluster {
+            Some("the stack has no `bootstrap` with a `kubeconfig`")
+        } else if !blocks.any(|block| *block == secret.block) {
+            Some("the `bootstrap` has its own")
+        } else {
+            None
+        }
+    };
+    let secrets = cluster_secrets(contexts).into_iter();
+    secrets
+        .map(|(context, secret)| (context, secret, unused(secret)))
+        .collect()
 }
 
 /// A value as the project file has it; of a file only how long it is.

@@ -52,13 +52,17 @@ impl CommandGate {
     pub fn judge(&self, seen: CommandSeen) -> Look {
         let mut misses = Vec::new();
         if !seen.passed {
-            let said = [&seen.stderr, &seen.stdout];
-            let last = said.iter().find_map(|text| text.trim().lines().last());
-            let words = match last {
-                Some(line) => format!("{}: {}", seen.exit, line.trim()),
+            let last = |text: &str| text.lines().last().map(str::trim).map(str::to_owned);
+            let (out, err) = (last(&seen.stdout), last(&seen.stderr));
+            let words = match err.as_ref().or(out.as_ref()) {
+                Some(line) => format!("{}: {line}", seen.exit),
                 None => seen.exit.clone(),
             };
-            misses.push(Miss::new(&seen.program, "exit code 0", words));
+            let mut miss = Miss::new(&seen.program, "exit code 0", words);
+            if let (Some(out), Some(_)) = (out, err) {
+                miss = miss.also(format!("its output ends with: {out}"));
+            }
+            misses.push(miss);
         }
         Look::judged(Evidence::Command(seen), misses)
     }

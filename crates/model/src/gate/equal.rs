@@ -1,7 +1,5 @@
 //! `gate "equal"`: values from different places agree.
 
-use std::collections::BTreeSet;
-
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -186,16 +184,17 @@ fn misses(seen: &EqualSeen) -> Vec<Miss> {
     others.map(miss).collect()
 }
 
-/// The form in which values are compared: addresses and names as DNS compares them, lists without order,
-/// a list of one as that one.
+/// The form in which values are compared: addresses and names as DNS compares them, lists without order but with every
+/// entry, a list of one as that one.
 fn compared(value: &Value) -> String {
     if let Some(text) = plain(value) {
         return alike(text.trim());
     }
     match value {
         Value::Array(items) => {
-            let items: BTreeSet<String> = items.iter().map(compared).collect();
-            Vec::from_iter(items).join(", ")
+            let mut items: Vec<String> = items.iter().map(compared).collect();
+            items.sort();
+            items.join(", ")
         }
         other => digits::write(&sorted(other)),
     }
@@ -241,5 +240,7 @@ mod tests {
         assert!(same(json!("Edge.Example.io."), json!("edge.example.io")));
         assert!(same(json!("2001:DB8::1"), json!("2001:db8:0::1")));
         assert!(!same(json!("Prod-Role"), json!("prod-role")));
+        assert!(same(json!(["a", "b"]), json!(["b", "a"])));
+        assert!(!same(json!(["a", "b"]), json!(["b", "a", "a"])));
     }
 }

@@ -6,6 +6,7 @@ use regex::{Regex, RegexBuilder};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::redact::shown_address;
 use super::settings::{Reader, cut, plain};
 use super::{Evidence, Look, Miss, quoted};
 use crate::digits;
@@ -130,9 +131,13 @@ impl HttpGate {
     }
 
     pub fn judge_failure(&self, why: Unanswered) -> Look {
-        let miss = Miss::new(&self.url, self.expected_status(), why.words());
+        let miss = Miss::new(
+            shown_address(&self.url),
+            self.expected_status(),
+            why.words(),
+        );
         let seen = HttpSeen {
-            url: self.url.clone(),
+            url: shown_address(&self.url),
             peer: None,
             took_ms: None,
             version: None,
@@ -180,7 +185,7 @@ impl HttpGate {
         misses.extend(self.body_miss(answer, &text));
         misses.extend(self.json_misses(answer, &text));
         let seen = HttpSeen {
-            url: self.url.clone(),
+            url: shown_address(&self.url),
             peer: answer.peer.clone(),
             took_ms: Some(answer.took_ms),
             version: Some(answer.version.clone()),
@@ -219,7 +224,7 @@ impl HttpGate {
         };
         let miss = |(path, wanted): (&String, &Value)| {
             let found = find(&document, &steps(path)?);
-            let is_good = found.is_some_and(|found| found == wanted || alike(found, wanted));
+            let is_good = found.is_some_and(|found| is_same(found, wanted));
             let seen = found.map_or("not there".to_owned(), |found| cut(&digits::write(found)));
             (!is_good).then(|| Miss::new(format!("json `{path}`"), digits::write(wanted), seen))
         };
@@ -255,7 +260,7 @@ impl HttpGate {
         let headers: String = headers.collect();
         vec![format!(
             "curl --include{method}{headers} {}",
-            quoted(&self.url)
+            quoted(&shown_address(&self.url))
         )]
     }
 }
@@ -341,14 +346,14 @@ enum Step {
     Item(usize),
 }
 
-/// `items[0].name`, `metadata["app.kubernetes.io/name"]`; `$.` may stand before.
+/// `items[0].name`, `metadata['app.kubernetes.io/name']`, also in `"`; `$.` may stand before.
 fn steps(path: &str) -> Option<Vec<Step>> {
     let mut steps = Vec::new();
     let mut rest = path.strip_prefix('$').unwrap_or(path);
     while !rest.is_empty() {
         if let Some(inner) = rest.strip_prefix('[') {
-            if let Some(text) = inner.strip_prefix('"') {
-                let (field, after) = text.split_once("\"]")?;
+            if let Some(quote) = inner.chars().next().filter(|c| ['"', '\''].contains(c)) {
+                let (field, after) = inner[1..].split_once(&format!("{quote}]"))?;
                 steps.push(Step::Field(field.to_owned()));
                 rest = after;
             } else {
@@ -377,10 +382,27 @@ fn find<'a>(document: &'a Value, steps: &[Step]) -> Option<&'a Value> {
     })
 }
 
-/// `8080` and `"8080"` mean the same in a project file.
+/// `8080` and `"8080"` mean the same in a project file, and so do `1` and `1.0` everywhere.
 fn alike(found: &Value, wanted: &Value) -> bool {
-    match (plain(found), plain(wanted)) {
-        (Some(found), Some(wanted)) => found == wanted,
-        _ => false,
+    match (found, wanted) {
+        (Value::Number(found), Value::Number(wanted)) if found.as_f64() == wanted.as_f64() => true,
+        (Value::Array(found), Value::Array(wanted)) => {
+            let mut pairs = found.iter().zip(wanted);
+            found.len() == wanted.len() && pairs.all(|(found, wanted)| is_same(found, wanted))
+        }
+        (Value::Object(fields), Value::Object(wanted)) if digits::digits(found).is_none() => {
+            fields.len() == wanted.len()
+                && wanted
+                    .iter()
+                    .all(|(key, wanted)| fields.get(key).is_some_and(|it| is_same(it, wanted)))
+        }
+        _ => match (plain(found), plain(wanted)) {
+            (Some(found), Some(wanted)) => found == wanted,
+            _ => false,
+        },
     }
+}
+
+fn is_same(found: &Value, wanted: &Value) -> bool {
+    found == wanted || alike(found, wanted)
 }

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::{Asked, GateReport, Verdict};
+use crate::kubernetes::Kubeconfig;
 use crate::masking::{MASKED, Mask, is_maskable};
 use crate::secret::Secret;
 use crate::stage::ResolvedBlock;
@@ -19,10 +20,62 @@ const COMPARED: [&str; 7] = [
     "issuer",
 ];
 
-/// Hides the values of attributes that are marked as sensitive, wherever they turn up.
+/// Hides the values of attributes that are marked as sensitive, wherever they turn up, and passwords in addresses.
 pub(super) fn mask_of(block: &ResolvedBlock) -> Mask {
     let sensitive = block.sensitive.iter();
-    Mask::new(&secrets(block, sensitive.map(String::as_str)))
+    let mut hidden = secrets(block, sensitive.map(String::as_str));
+    for value in block.attrs.values().filter_map(Value::as_str) {
+        hidden.extend(passwords(value));
+    }
+    Mask::new(&hidden)
+}
+
+/// An address as it may be shown: without the password in it.
+pub(super) fn shown_address(url: &str) -> String {
+    match userinfo(url).and_then(|(from, info)| Some((from + info.find(':')?, from + info.len()))) {
+        Some((from, to)) => format!("{}:…{}", &url[..from], &url[to..]),
+        None => url.to_owned(),
+    }
+}
+
+/// The password of an address, as it stands there and as it is sent.
+fn passwords(url: &str) -> Vec<Secret> {
+    let Some((user, password)) = userinfo(url).and_then(|(_, info)| info.split_once(':')) else {
+        return Vec::new();
+    };
+    let sent = format!("{}:{}", decoded(user), decoded(password));
+    vec![
+        Secret::new(password),
+        Secret::new(decoded(password)),
+        Secret::new(sent),
+    ]
+}
+
+/// `user:password` of an address, and where it begins.
+fn userinfo(url: &str) -> Option<(usize, &str)> {
+    let from = url.find("://")? + 3;
+    let rest = &url[from..];
+    let authority = &rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())];
+    Some((from, &authority[..authority.rfind('@')?]))
+}
+
+/// `%40` is `@`.
+fn decoded(text: &str) -> String {
+    let mut parts = text.split('%');
+    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
+    for part in parts {
+        let byte = part
+            .get(..2)
+            .and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        if let (Some(byte), Some(rest)) = (byte, part.get(2..)) {
+            bytes.push(byte);
+            bytes.extend(rest.as_bytes());
+        } else {
+            bytes.push(b'%');
+            bytes.extend(part.as_bytes());
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// Whether a mask is not enough, because what is compared is short.
@@ -89,8 +142,15 @@ pub fn mask_report(report: &GateReport, unmaskable: bool, masks: &[&Mask]) -> Ga
 fn secrets<'a>(block: &ResolvedBlock, names: impl Iterator<Item = &'a str>) -> Vec<Secret> {
     let mut secrets = Vec::new();
     for name in names {
-        if let Some(value) = block.attrs.get(name) {
-            collect(value, &mut secrets);
+        match block.attrs.get(name) {
+            // Its words are those of every kubeconfig; what is secret in it, it knows itself.
+            Some(value) if name == "kubeconfig" => {
+                secrets.extend(value.as_str().map(Secret::new));
+                let config = Kubeconfig::from_value(value);
+                secrets.extend(config.map(|config| config.hidden()).unwrap_or_default());
+            }
+            Some(value) => collect(value, &mut secrets),
+            None => {}
         }
     }
     secrets

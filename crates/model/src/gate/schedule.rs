@@ -43,17 +43,39 @@ impl Schedule {
     }
 
     /// What comes after the failure number `failures`, of a look that began and ended so long after the
-    /// gate's beginning.
+    /// gate's beginning. However long the interval is, the last look is at the end.
     pub fn next(&self, failures: u32, began: Duration, ended: Duration) -> Next {
         if self.failures.is_some_and(|most| failures >= most) {
             return Next::FailAt(ended);
         }
         let next = (began + self.interval).max(ended);
-        if next < self.timeout {
+        let last = self
+            .timeout
+            .saturating_sub(self.room(ended.saturating_sub(began)));
+        if next <= last {
+            Next::LookAt(next)
+        } else if ended < last {
+            Next::LookAt(last)
+        } else if next < self.timeout {
             Next::LookAt(next)
         } else {
-            Next::FailAt(self.timeout.max(ended))
+            Next::FailAt(ended)
         }
+    }
+
+    /// What the last look needs, if the one before took so long.
+    fn room(&self, took: Duration) -> Duration {
+        let least = (self.timeout / 10).min(Duration::from_secs(1));
+        least.max(took * 2)
+    }
+}
+
+/// `10 s`, `0.3 s`
+pub fn seconds(time: Duration) -> String {
+    if time.subsec_millis() == 0 || time >= Duration::from_secs(10) {
+        format!("{} s", time.as_secs())
+    } else {
+        format!("{:.1} s", time.as_secs_f64())
     }
 }
 
@@ -79,9 +101,26 @@ mod tests {
     }
 
     #[test]
-    fn by_default_twenty_looks_in_five_minutes() {
+    fn by_default_every_quarter_of_a_minute_and_at_the_end_of_five_minutes() {
         let (begun, end) = played(Schedule::default(), at(20));
-        assert_eq!((begun.len(), begun[1], end), (20, 15_000, 300_000));
+        assert_eq!((begun.len(), begun[1], begun[20]), (21, 15_000, 299_000));
+        assert_eq!(end, 299_020);
+    }
+
+    #[test]
+    fn the_last_look_is_at_the_end_however_long_the_interval_is() {
+        let schedule = |interval, timeout| Schedule {
+            interval: at(interval),
+            timeout: at(timeout),
+            failures: None,
+        };
+        let looks = |interval, timeout| played(schedule(interval, timeout), at(10)).0;
+        assert_eq!(looks(1000, 3000), [0, 1000, 2000, 2700]);
+        assert_eq!(looks(15_000, 3000), [0, 2700]);
+        assert_eq!(looks(3000, 3000), [0, 2700]);
+        // One that takes its time gets it.
+        let (begun, end) = played(schedule(10_000, 10_000), at(1500));
+        assert_eq!((begun, end), (vec![0, 7000], 8500));
     }
 
     #[test]

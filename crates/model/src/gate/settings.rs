@@ -44,7 +44,7 @@ impl SettingError {
     }
 }
 
-const KINDS: [&str; 10] = [
+pub(super) const KINDS: [&str; 10] = [
     "dns",
     "tls",
     "tcp",
@@ -128,7 +128,7 @@ pub(super) fn check_known(block: &StageBlock) -> Vec<SettingError> {
     wrong
 }
 
-fn group(block: &ResolvedBlock) -> String {
+pub(super) fn group(block: &ResolvedBlock) -> String {
     let key = block.each.as_ref().map(|key| format!("-{key}"));
     let base = key.and_then(|key| block.name.strip_suffix(&key));
     base.unwrap_or(&block.name).to_owned()

@@ -55,8 +55,10 @@ impl TcpGate {
         let miss = match (&seen.failed, self.absent) {
             (Some(why), false) => Some(Miss::new(&seen.address, "a listener", why)),
             (None, true) => {
-                let peer = seen.peer.as_deref().unwrap_or_default();
-                let seen_there = format!("{peer} listens");
+                let seen_there = match seen.peer.as_deref() {
+                    Some(peer) if peer != seen.address => format!("{peer} listens"),
+                    _ => "somebody listens".to_owned(),
+                };
                 Some(Miss::new(&seen.address, "no listener", seen_there))
             }
             (Some(_), true) | (None, false) => None,

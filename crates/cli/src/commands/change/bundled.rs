@@ -149,7 +149,7 @@ pub(crate) async fn carry_out(
     for run in watcher.runs() {
         say_warnings(&control, run, look)?;
     }
-    say_past_rules(&change, &watcher, global).await?;
+    say_past_rules(&change, &watcher, global, process.look(global)).await?;
     if status.is_ok() {
         recovery::tidy_after(&control, watcher.set(), watcher.runs()).await;
     }

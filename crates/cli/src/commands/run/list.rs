@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use control::runs::{self, Explained, Which};
+use control::upstreams::{self, Resting};
 use jiff::Timestamp;
 use model::exec::Exec;
+use model::ids::StackName;
 use model::run::{Run, RunState};
 use serde_json::{Value, json};
 
@@ -47,12 +49,15 @@ pub(super) async fn list(
     };
     let sets = runs::list(&here.control, which).await;
     let sets = sets.map_err(|err| CommandError::from_error(&err))?;
+    let resting = upstreams::resting(&here.control).await;
+    let resting = resting.map_err(|err| CommandError::from_error(&err))?;
     if global.json {
         let sets: Vec<Value> = sets.iter().map(document).collect();
-        report::json(&json!({ "change_sets": sets }))?;
+        let resting: Vec<Value> = resting.iter().map(not_done).collect();
+        report::json(&json!({ "change_sets": sets, "not_done": resting }))?;
         return Ok(ExitStatus::Done);
     }
-    if sets.is_empty() {
+    if sets.is_empty() && resting.is_empty() {
         report::say("Nothing is under way. `terrane run list --all` shows what was.\n")?;
         return Ok(ExitStatus::Done);
     }
@@ -78,7 +83,39 @@ pub(super) async fn list(
         }
     }
     report::data(&table.render(look))?;
+    if !resting.is_empty() {
+        let gap = if sets.is_empty() { "" } else { "\n" };
+        report::data(&format!("{gap}{}", rests(&resting).render(look)))?;
+    }
     Ok(ExitStatus::Done)
+}
+
+/// What is applied and not done: nobody is at it, and others may wait for it.
+fn rests(resting: &[Resting]) -> Table {
+    let mut table = Table::new(["NOT DONE", "RUN", "STATE", "WHY", "WAITING", "WAY ON"]);
+    for one in resting {
+        let waiting: Vec<&str> = one.waiting.iter().map(StackName::as_str).collect();
+        table.row([
+            one.stack.to_string(),
+            one.run.to_string(),
+            one.state.clone(),
+            one.why.clone().unwrap_or_default(),
+            waiting.join(", "),
+            one.way_on.clone(),
+        ]);
+    }
+    table
+}
+
+fn not_done(one: &Resting) -> Value {
+    json!({
+        "stack": one.stack,
+        "run": one.run.to_string(),
+        "state": one.state,
+        "why": one.why,
+        "waiting": one.waiting,
+        "way_on": one.way_on,
+    })
 }
 
 /// ``c42: exec `state list` by `ada`, 3 minutes ago``; where no one looks, by the clock.

@@ -4,8 +4,9 @@ use control::run_logs::attempts;
 use control::runs::{self, Explained, Happened};
 use jiff::Timestamp;
 use model::changeset::{Action, SetEvent};
+use model::gate::GateReport;
 use model::ids::RunId;
-use model::run::{Preview, RunEvent};
+use model::run::{Preview, Run, RunEvent, Stage};
 use serde_json::json;
 
 use super::imports::left_of;
@@ -13,8 +14,8 @@ use super::{About, Here, list};
 use crate::args::Global;
 use crate::commands::change;
 use crate::commands::place::Place;
-use crate::view::left;
 use crate::view::table::Table;
+use crate::view::{gates, left};
 use crate::watch::Watcher;
 use crate::{CommandError, ExitStatus, Process, report};
 
@@ -100,6 +101,17 @@ pub(super) async fn show(
     }
     report::data(&format!("\n{}", table.render(look)))?;
     for one in &explained.runs {
+        let reports = gates_of(one, &history);
+        if run.is_none_or(|run| run == one.id) && !reports.is_empty() {
+            report::data(&format!(
+                "\ngates of `{}`, last looked at by {}\n{}",
+                one.stack,
+                one.id,
+                gates::brief(&reports, look)
+            ))?;
+        }
+    }
+    for one in &explained.runs {
         let attempts = attempts(&here.control.home, one.id);
         if run.is_none_or(|run| run == one.id) && attempts > 1 {
             report::say(&format!(
@@ -122,6 +134,28 @@ pub(super) async fn show(
         }
     }
     Ok(ExitStatus::Done)
+}
+
+/// How the gates of a run ended when they were last looked at, with what was seen.
+fn gates_of(run: &Run, history: &[(Timestamp, Happened)]) -> Vec<GateReport> {
+    let mut reports = history.iter().rev().filter_map(|(_, happened)| {
+        let report = match happened {
+            Happened::Run(id, event) if *id == run.id => match &**event {
+                RunEvent::StageFinished {
+                    part: Stage::Verifying,
+                    report,
+                    ..
+                } => report.get("details"),
+                RunEvent::Failed { problem } if problem.stage == Stage::Verifying => {
+                    problem.report.as_deref()
+                }
+                _ => None,
+            },
+            Happened::Run(..) | Happened::Set(_) => None,
+        };
+        serde_json::from_value(report?.clone()).ok()
+    });
+    reports.next().unwrap_or_default()
 }
 
 fn heading(explained: &Explained) -> String {

@@ -15,6 +15,9 @@ use crate::drain::{self, Progress};
 /// How long load balancers and disks may take to go.
 const LIMIT: Duration = Duration::from_mins(15);
 
+const NO_WAY: &str = "what the cluster made outside of itself must go first; if there is none any more, take the \
+                      `bootstrap` block out of the project, then destroy again";
+
 /// Drains the clusters that the stack's `bootstrap` blocks name, if it is to be destroyed; whether there was one.
 pub(in crate::runner) async fn before_destroy(job: &Job<'_>) -> Result<bool, Failure> {
     let blocks: Vec<StageBlock> = job
@@ -85,29 +88,28 @@ async fn drain_all(job: &Job<'_>, blocks: &[StageBlock]) -> Result<(), Failure> 
         match &report.end {
             DrainEnd::Empty => {}
             DrainEnd::Unreachable { why } => job.warn(&format!(
-                "`{}` was not drained, it does not answer: {why}; look for load balancers and disks that it left",
+                "`{}` does not answer and was not drained: {why}; look for load balancers and disks that it left",
                 report.server
             )),
-            DrainEnd::TimedOut => return Err(stays(&report, "something in the cluster does not go")),
-            DrainEnd::Failed { why } => return Err(stays(&report, why)),
+            DrainEnd::TimedOut => {
+                let why = "something in the cluster does not go";
+                let hint = "remove what stays there, then destroy again: what it made outside would be left behind";
+                return Err(stays(&report, why).hint(hint));
+            }
+            DrainEnd::Failed { why } => return Err(stays(&report, why).hint(NO_WAY)),
         }
     }
     Ok(())
 }
 
 fn not_found(err: &dyn std::error::Error) -> Failure {
-    Failure::because("nothing was destroyed: could not find its cluster", err).hint(
-        "what the cluster made outside of itself must go first; if there is none any more, take the `bootstrap` block out \
-         of the project, then destroy again",
-    )
+    Failure::because("nothing was destroyed: could not find its cluster", err).hint(NO_WAY)
 }
 
 fn stays(report: &DrainReport, why: &str) -> Failure {
     let mut lines = vec![format!("nothing was destroyed: {why}")];
     lines.extend(report.remaining.iter().map(|left| format!("  {left}")));
-    let mut failure = Failure::new(lines.join("\n")).hint(
-        "remove what stays there, then destroy again: what it made outside would be left behind",
-    );
+    let mut failure = Failure::new(lines.join("\n"));
     failure.report = Some(Box::new(json!(report)));
     failure
 }

@@ -136,9 +136,7 @@ async fn read(part: &mut Part<'_>, blocks: &[StageBlock]) -> Result<Vec<Gate>, F
         root: part.root,
         env: &part.env,
     };
-    facts::answer(job.control, &side, &job.spec.facts, blocks, values)
-        .await
-        .map_err(|err| Failure::because("could not read the facts that gates look at", &err))?;
+    facts::answer(job.control, &side, &job.spec.facts, blocks, values).await;
     gates::read(blocks, values).map_err(|problems| {
         let words: Vec<String> = problems.into_iter().map(|it| it.message).collect();
         Failure::new(words.join("\n"))

@@ -7,9 +7,11 @@ use std::sync::Arc;
 use rcgen::{CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 use rustls::ServerConfig;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
+use x509_parser::asn1_rs::{Any, FromDer as _};
 
 /// Signs certificates.
 pub(super) struct Authority {
@@ -46,6 +48,30 @@ pub(super) fn self_signed(name: &str) -> (Chain, String) {
     ((vec![signed.der().clone()], key), signed.pem())
 }
 
+/// The same in the form of X.509 v1: without a version and without extensions.
+pub(super) fn as_v1((chain, key): Chain) -> Chain {
+    fn inside(der: &[u8]) -> Vec<&[u8]> {
+        let (_, outer) = Any::from_der(der).unwrap();
+        let (mut rest, mut parts) = (outer.data, Vec::new());
+        while !rest.is_empty() {
+            let (after, _) = Any::from_der(rest).unwrap();
+            parts.push(&rest[..rest.len() - after.len()]);
+            rest = after;
+        }
+        parts
+    }
+    fn sequence(parts: &[&[u8]]) -> Vec<u8> {
+        let content = parts.concat();
+        let length = u16::try_from(content.len()).unwrap().to_be_bytes();
+        [&[0x30, 0x82][..], &length, &content].concat()
+    }
+    let outer = inside(&chain[0]);
+    let mut signed = inside(outer[0]);
+    signed.retain(|part| ![0xA0, 0xA3].contains(&part[0]));
+    let old = sequence(&[&sequence(&signed), outer[1], outer[2]]);
+    (vec![old.into()], key)
+}
+
 fn params(name: &str, change: impl FnOnce(&mut CertificateParams)) -> (CertificateParams, KeyPair) {
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
@@ -60,12 +86,14 @@ fn params(name: &str, change: impl FnOnce(&mut CertificateParams)) -> (Certifica
 pub(super) fn server_config((chain, key): Chain, alpn: &[&str]) -> Arc<ServerConfig> {
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let key = provider.key_provider.load_private_key(key).unwrap();
+    // Whatever the certificate is like.
+    let shown = SingleCertAndKey::from(CertifiedKey::new(chain, key));
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_no_client_auth()
-        .with_single_cert(chain, key)
-        .unwrap();
+        .with_cert_resolver(Arc::new(shown));
     config.alpn_protocols = alpn.iter().map(|word| word.as_bytes().to_vec()).collect();
     Arc::new(config)
 }

@@ -67,6 +67,11 @@ async fn good_and_bad_in_each_way() {
         ask(ca.clone(), alone).await,
         ask(json!({ "ca": alone_pem }), alone).await,
         ask(ca.clone(), servers::tls(untrusted_and_over, &[]).await).await,
+        ask(
+            ca.clone(),
+            servers::tls(servers::as_v1(ours.sign(HOST, |_| {})), &[]).await,
+        )
+        .await,
     ];
     let said = said.join("\n");
     // How long ago it was is another number every day.
@@ -90,6 +95,8 @@ async fn good_and_bad_in_each_way() {
     chain | signed by the certificates of `ca` | unknown issuer `CN=Their CA`; it is shown without any intermediate certificate
     host name | coder.example.io | *.example.net
     validity of `CN=*.example.net` | valid now | expired N d ago, on 2021-01-01T00:00:00Z
+    chain | signed by the certificates of `ca` | it is an X.509 v1 certificate, which nobody accepts for TLS
+    host name | coder.example.io | no names
     ");
 }
 

@@ -266,3 +266,138 @@ fn contexts_are_kept_without_their_places() {
             .is_empty()
     );
 }
+
+/// A stack that bootstraps two clusters, one of them with a secret of its own, and reaches none with a third block.
+const CLUSTER: &str = r#"
+stack "s" {
+  path   = "m"
+  target = "t"
+  layer  = "low"
+  bootstrap "flux" {
+    kubeconfig = output.kubeconfig
+    version    = "v2"
+    secret "sops-age" {
+      namespace = "flux-system"
+      data      = { own = secret("env:OWN") }
+    }
+  }
+  bootstrap "command" {
+    kubeconfig = output.kubeconfig
+    run        = ["true"]
+  }
+  bootstrap "command" { run = ["true"] }
+}
+"#;
+
+#[test]
+fn secrets_of_contexts_become_a_part_of_bootstraps_that_reach_a_cluster() {
+    let text = format!(
+        r#"{BASE}{CLUSTER}
+context "weak" {{
+  autoattach = ["*"]
+  secret "sops-age" {{
+    namespace = "flux-system"
+    data      = {{ a = secret("env:A") }}
+  }}
+  secret "repository" {{
+    namespace = "flux-system"
+    data      = {{ weak = secret("env:W") }}
+  }}
+}}
+context "strong" {{
+  autoattach = ["*"]
+  priority   = 1
+  secret "repository" {{
+    namespace = "flux-system"
+    data      = {{ strong = secret("env:S"), user = "git" }}
+  }}
+}}
+== m/main.tf
+output "kubeconfig" {{ value = "" }}
+"#
+    );
+    let loaded = load_tree(&tree(&text));
+    assert_eq!(loaded.findings, []);
+    let project = loaded.project.unwrap();
+    let stack = &project.stacks[&"s".parse().unwrap()];
+    let has = |at: usize| {
+        let blocks = stack.stages.bootstrap[at].blocks.iter();
+        let blocks = blocks.map(|block| match &block.attrs["data"] {
+            Input::Expression(data) => format!("{} {:?}", block.name, data.needs.secrets),
+            Input::Known(_) => block.name.clone(),
+        });
+        blocks.collect::<Vec<_>>().join(", ")
+    };
+    assert_eq!(has(0), r#"sops-age {"env:OWN"}, repository {"env:S"}"#);
+    assert_eq!(has(1), r#"sops-age {"env:A"}, repository {"env:S"}"#);
+    assert_eq!(has(2), "");
+    let origins = Origins::of(&project, stack, None, &[], |_, _| false);
+    let shown = origins.secrets.iter().map(|(context, secret, unused)| {
+        let (keys, references) = (secret.keys.join("+"), secret.references().join("+"));
+        format!(
+            "{} {} {keys} {references} {unused:?}",
+            context.name,
+            secret.title()
+        )
+    });
+    let shown: Vec<String> = shown.collect();
+    assert_eq!(
+        shown,
+        [
+            "weak flux-system/sops-age a env:A None",
+            "strong flux-system/repository strong+user env:S None"
+        ]
+    );
+}
+
+#[test]
+fn secrets_that_no_context_may_have() {
+    insta::assert_snapshot!(check_with_base(&format!(
+        r#"{CLUSTER}
+context "one" {{
+  autoattach = ["*"]
+  secret "twice" {{
+    namespace = "a"
+    data      = {{ a = secret("env:A") }}
+  }}
+  secret "twice" {{
+    namespace = "a"
+    data      = {{ b = secret("env:B") }}
+  }}
+  secret "twice" {{
+    namespace = "b"
+    data      = {{ b = output.kubeconfig }}
+  }}
+  secret "bare" {{ namespase = "a" }}
+}}
+context "two" {{
+  autoattach = ["*"]
+  secret "twice" {{
+    namespace = "a"
+    data      = {{ a = secret("env:C") }}
+  }}
+}}
+== m/main.tf
+output "kubeconfig" {{ value = "" }}
+"#
+    )), @"
+    error duplicate-name: secret `a/twice` stands twice
+      terrane.hcl:31:3 again here
+      terrane.hcl:27:3 first here
+    error misplaced-reference: an output of this stack may stand only in `publish`, `bootstrap` and `gate`
+      terrane.hcl:37:23 here
+    error missing-attribute: secret `bare` has no `namespace`
+      terrane.hcl:39:3 `namespace` is required
+      hint: add `namespace = …`: namespace
+    error missing-attribute: secret `bare` has no `data`
+      terrane.hcl:39:3 `data` is required
+      hint: add `data = …`: its entries
+    error unknown-attribute: `secret` has no attribute `namespase`
+      terrane.hcl:39:19 unknown attribute
+      hint: did you mean `namespace`?
+    error conflicting-contexts: contexts `one` and `two` set `a/twice` differently
+      terrane.hcl:43:3 `two`, priority 0
+      terrane.hcl:27:3 `one`, the same priority
+      hint: both are attached to stack `s`: give one a higher `priority`
+    ");
+}

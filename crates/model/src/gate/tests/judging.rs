@@ -293,7 +293,7 @@ fn pages_good_and_bad() {
         "url": url,
         "expect_headers": { "content-type": "application/json" },
         "body": "\"status\":\\s*\"ok\"",
-        "json": { "status": "ok", "items[0].port": "8080", "$.items[0][\"a.b\"]": true },
+        "json": { "status": "ok", "items[0].port": "8080", "items[0]['port']": 8080.0, "$.items[0][\"a.b\"]": true },
     });
     let wrong = json!({
         "url": url,
@@ -607,4 +607,44 @@ fn reports_can_be_stored() {
     let text = serde_json::to_string(&report).unwrap();
     assert_eq!(serde_json::from_str::<GateReport>(&text).unwrap(), report);
     insta::assert_snapshot!(text, @r#"{"name":"it","kind":"http","verdict":"failed","misses":[{"subject":"a.io","expected":"a record of type A","seen":"no such record from ns1"}],"tries":1,"began":"2026-06-01T00:00:00Z","ended":"2026-06-01T00:00:01Z","evidence":{"kind":"dns","record":"A","names":[{"name":"a.io","asked":"a.io","answers":[{"server":"ns1","status":"NOERROR","values":[]}]}]}}"#);
+}
+
+#[test]
+fn a_password_in_an_address_is_never_shown() {
+    let url = "https://ada:p%40ssw0rd-of-ada@example.io/a?b=c";
+    let mut gates = Gate::read_all(&[block("http", "page", json!({ "url": url }))]).unwrap();
+    let gate = gates.remove(0);
+    let Probe::Http(probe) = &gate.probe else {
+        panic!("no gate of HTTP");
+    };
+    let silent = Unanswered::TooSlow("nothing within 1 s".to_owned());
+    let look = probe.judge_failure(silent);
+    let shown = serde_json::to_string(&look).unwrap() + &gate.look_further().join(" ");
+    assert!(!shown.contains("ssw0rd"), "{shown}");
+    assert!(shown.contains("https://ada:…@example.io/a?b=c"), "{shown}");
+    // What a page says of who came.
+    let said = "Basic YWRhOnBAc3N3MHJkLW9mLWFkYQ== p@ssw0rd-of-ada p%40ssw0rd-of-ada";
+    let masked = gate.mask.mask_text(said);
+    assert!(
+        !masked.contains("ssw0rd") && !masked.contains("BAc3N3"),
+        "{masked}"
+    );
+}
+
+#[test]
+fn words_of_a_kubeconfig_are_no_secrets() {
+    let kubeconfig = "{current-context: a, contexts: [{name: a, context: {cluster: a, user: a}}], \
+        clusters: [{name: a, cluster: {server: 'https://example.io'}}], users: [{name: a, user: {token: marked-secret}}]}";
+    let mut told = block(
+        "kubernetes",
+        "node",
+        json!({ "kubeconfig": kubeconfig, "kind": "Node", "name": "a" }),
+    );
+    told.sensitive.insert("kubeconfig".to_owned());
+    let gate = Gate::read_all(&[told]).unwrap().remove(0);
+    let said = "current-context of clusters: marked-secret";
+    assert_eq!(
+        gate.mask.mask_text(said),
+        "current-context of clusters: (secret)"
+    );
 }

@@ -1,0 +1,108 @@
+//! Programs of the project: how they ended is wanted, and the end of what they said, however much that was and however
+//! they were stopped.
+//!
+//! Not here: helpers whose whole output is wanted (`capture`).
+
+use std::collections::VecDeque;
+use std::io::Read;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use super::capture::{Capture, CaptureError, aside, begin, put_down};
+use super::{Exit, has_ended, signal_group};
+
+/// How often a program is looked at whose output stays open.
+const ATTENTION: Duration = Duration::from_millis(20);
+/// What a program wrote before its end has been read by then, if somebody else keeps its output open.
+const LINGER: Duration = Duration::from_millis(250);
+
+/// How a program ended. No `Debug` of the bytes: they may be a secret.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Ended {
+    /// Nothing if it was stopped, at its limit or because nobody waited any more.
+    pub exit: Option<Exit>,
+    /// The end of what it said: as many bytes as the call's limit.
+    pub stdout: Vec<u8>,
+    pub stderr: Vec<u8>,
+}
+
+impl std::fmt::Debug for Ended {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ended")
+            .field("exit", &self.exit)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Runs a program until it ends or its time is over; then nothing of it is left that keeps its output open.
+pub async fn run_to_end(call: Capture<'_>) -> Result<Ended, CaptureError> {
+    aside(call, end_of).await
+}
+
+pub(super) fn end_of(call: &Capture<'_>, given_up: &AtomicBool) -> Result<Ended, CaptureError> {
+    let mut child = begin(call)?;
+    let (open, closed) = mpsc::channel::<()>();
+    let stdout = follow(child.stdout.take(), call.limit, &open);
+    let stderr = follow(child.stderr.take(), call.limit, &open);
+    drop(open);
+    let unreadable = |source| CaptureError::Read {
+        program: call.program.display().to_string(),
+        source,
+    };
+    let deadline = Instant::now() + call.timeout;
+    let exit = loop {
+        if has_ended(&child).map_err(unreadable)? {
+            // Nothing is ever sent: either all is closed, or somebody it started holds its output and would for ever.
+            if closed.recv_timeout(LINGER) == Err(RecvTimeoutError::Timeout) {
+                let _ = signal_group(child.id(), Signal::KILL);
+            }
+            break Some(child.wait().map_err(unreadable)?.into());
+        }
+        if Instant::now() >= deadline || given_up.load(Ordering::Relaxed) {
+            put_down(&mut child);
+            break None;
+        }
+        match closed.recv_timeout(ATTENTION) {
+            Ok(()) | Err(RecvTimeoutError::Timeout) => {}
+            // It ends as it closes its output, give or take a moment.
+            Err(RecvTimeoutError::Disconnected) => thread::park_timeout(Duration::from_micros(200)),
+        }
+    };
+    Ok(Ended {
+        exit,
+        stdout: taken(&stdout),
+        stderr: taken(&stderr),
+    })
+}
+
+type Tail = Arc<Mutex<VecDeque<u8>>>;
+
+/// Reads to the end and keeps the last of it; `open` goes with the pipe.
+fn follow(pipe: Option<impl Read + Send + 'static>, limit: usize, open: &mpsc::Sender<()>) -> Tail {
+    let tail = Tail::default();
+    let (kept, open) = (Arc::clone(&tail), open.clone());
+    let Some(mut pipe) = pipe else {
+        return tail;
+    };
+    thread::spawn(move || {
+        let _open = open;
+        let mut bytes = [0; 8192];
+        while let Ok(read @ 1..) = pipe.read(&mut bytes) {
+            let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.extend(&bytes[..read]);
+            let beyond = kept.len().saturating_sub(limit);
+            kept.drain(..beyond);
+        }
+    });
+    tail
+}
+
+fn taken(tail: &Tail) -> Vec<u8> {
+    let mut tail = tail.lock().unwrap_or_else(PoisonError::into_inner);
+    std::mem::take(&mut *tail).into()
+}
