@@ -186,6 +186,7 @@ pub async fn kill(control: &Control, run: &Run, reason: &Reason) -> Result<(), C
     let pid = engine(control, id).ok_or(CancelError::NoEngine { run: id })?;
     let spec = control.store.run_spec(id).await?;
     let state = control.state_name(&spec.stack.state);
+    let reason = reason.kept(control, &state).await;
     let record = NewBreakGlass {
         act: Act::EngineKilled,
         state: &state,
