@@ -16,6 +16,7 @@ use store::{ChangeSetError, NewBreakGlass, Store, StoreError};
 use crate::asker::Asker;
 use crate::locks::RunLock;
 use crate::locks::held::Reason;
+use crate::reasons::without_secrets_of;
 use crate::worker::{self, Say, TurnError};
 use crate::{Control, left_behind, recovery, runner};
 
@@ -246,9 +247,13 @@ pub(crate) async fn asked(store: &Store, id: RunId) -> Option<(Wish, bool)> {
 }
 
 async fn note(control: &Control, id: RunId, wish: &Wish, kill: bool) -> Result<(), CancelError> {
+    let reason = match &wish.reason {
+        Some(text) => Some(without_secrets_of(control, &[id], text).await),
+        None => None,
+    };
     let event = RunEvent::CancelAsked {
         by: wish.by.clone(),
-        reason: wish.reason.clone(),
+        reason,
         kill,
     };
     match control.store.run_record(id, event, control.now()).await {

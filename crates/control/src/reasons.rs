@@ -1,6 +1,7 @@
 //! A person's reason, as it is kept: without what the states it is about hold in secret. It stays in records, and is
 //! committed for others to read.
 
+use model::ids::{ChangeSetId, RunId};
 use model::masking::Mask;
 use model::state::StateName;
 use model::state::resources::Document;
@@ -18,6 +19,24 @@ pub async fn without_secrets(control: &Control, states: &[StateName], text: &str
         }
     }
     text
+}
+
+/// The same for the states of runs.
+pub(crate) async fn without_secrets_of(control: &Control, runs: &[RunId], text: &str) -> String {
+    let mut states = Vec::new();
+    for run in runs {
+        if let Ok(spec) = control.store.run_spec(*run).await {
+            states.push(control.state_name(&spec.stack.state));
+        }
+    }
+    without_secrets(control, &states, text).await
+}
+
+/// The same for the states of a change set.
+pub async fn without_secrets_of_set(control: &Control, set: ChangeSetId, text: &str) -> String {
+    let runs = control.store.run_list(set).await.unwrap_or_default();
+    let runs: Vec<RunId> = runs.iter().map(|run| run.id).collect();
+    without_secrets_of(control, &runs, text).await
 }
 
 impl Reason {
