@@ -28,6 +28,7 @@ use crate::changesets::{self, PrepareError};
 use crate::engines::{self, LayOutSourceError};
 use crate::hidden::HiddenPlaces;
 use crate::projects::OpenProject;
+use crate::reasons::without_secrets;
 use crate::{Control, runner};
 
 #[derive(Debug, thiserror::Error)]
@@ -390,11 +391,12 @@ pub async fn break_lock(
     let call = EngineCall::ForceUnlock { id, var_files: &[] };
     seat.call("break the lock", &call).await?;
     let state = control.state_name(&project.stacks[stack].state);
+    let reason = without_secrets(control, std::slice::from_ref(&state), reason).await;
     let record = NewBreakGlass {
         act: Act::LockBroken,
         state: &state,
         actor,
-        reason: Some(reason),
+        reason: Some(&reason),
         detail: format!(
             "lock `{id}` in the backend of target `{}`",
             project.stacks[stack].target

@@ -16,6 +16,7 @@ use store::{ChangeSetError, NewBreakGlass, Store, StoreError};
 use crate::asker::Asker;
 use crate::locks::RunLock;
 use crate::locks::held::Reason;
+use crate::reasons::without_secrets_of;
 use crate::worker::{self, Say, TurnError};
 use crate::{Control, left_behind, recovery, runner};
 
@@ -186,6 +187,7 @@ pub async fn kill(control: &Control, run: &Run, reason: &Reason) -> Result<(), C
     let pid = engine(control, id).ok_or(CancelError::NoEngine { run: id })?;
     let spec = control.store.run_spec(id).await?;
     let state = control.state_name(&spec.stack.state);
+    let reason = reason.kept(control, &state).await;
     let record = NewBreakGlass {
         act: Act::EngineKilled,
         state: &state,
@@ -245,9 +247,13 @@ pub(crate) async fn asked(store: &Store, id: RunId) -> Option<(Wish, bool)> {
 }
 
 async fn note(control: &Control, id: RunId, wish: &Wish, kill: bool) -> Result<(), CancelError> {
+    let reason = match &wish.reason {
+        Some(text) => Some(without_secrets_of(control, &[id], text).await),
+        None => None,
+    };
     let event = RunEvent::CancelAsked {
         by: wish.by.clone(),
-        reason: wish.reason.clone(),
+        reason,
         kill,
     };
     match control.store.run_record(id, event, control.now()).await {

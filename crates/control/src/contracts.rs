@@ -19,7 +19,7 @@ use model::contract::{
     self, Consumer, Contract, ContractName, Narrowed, Planned, Problem, ReadContractError,
     Reliance, Use, is_manifest, mapped, narrowed, narrowed_manifest,
 };
-use model::diagnostic::Finding;
+use model::diagnostic::{Finding, Location};
 use model::facts::Standing;
 use model::ids::StackName;
 use model::project::{EdgeKind, Input, Project};
@@ -28,7 +28,8 @@ use serde_json::{Map, Value};
 
 use gitops::GitopsFiles;
 pub use gitops::ReadGitopsError;
-use published::{Foretold, WouldPublish};
+use published::WouldPublish;
+pub(crate) use published::{Foretold, foretell};
 
 #[derive(Debug, thiserror::Error)]
 pub enum FindContractError {
@@ -99,7 +100,12 @@ pub(crate) fn check(loaded: &mut Loaded, root: &Path) {
             let contract = match find(root, &name) {
                 Ok(contract) => contract,
                 Err(err) => {
-                    let finding = Finding::error("contract", err.to_string());
+                    let mut finding = Finding::error("contract", err.to_string());
+                    if let FindContractError::Wrong(ReadContractError::NotJson { name, source }) =
+                        &err
+                    {
+                        finding = finding.at(place_of(name, source), "it ends to be JSON here");
+                    }
                     let finding = finding.at(block.at.clone(), "named here");
                     findings.push(match err.hint() {
                         Some(hint) => finding.hint(hint),
@@ -109,6 +115,14 @@ pub(crate) fn check(loaded: &mut Loaded, root: &Path) {
                 }
             };
             let partial = texts(block, "partial");
+            findings.extend(unknown_partial(block, &contract, &partial));
+            if contract.fields().is_empty() && !block.attrs.contains_key("values") {
+                let message = format!("the contract `{name}` names no outputs to publish");
+                let finding = Finding::error("contract-output", message);
+                findings.push(finding.at(block.at.clone(), "published here").hint(
+                    "say `values = { … }`, or name the outputs under `properties` of the contract",
+                ));
+            }
             let missing: Vec<String> = contract
                 .required()
                 .into_iter()
@@ -136,6 +150,35 @@ pub(crate) fn check(loaded: &mut Loaded, root: &Path) {
     let text = |file: &String| Some((file.clone(), std::fs::read_to_string(root.join(file)).ok()?));
     let texts: BTreeMap<String, String> = files.into_iter().filter_map(text).collect();
     loaded.add(findings, &texts);
+}
+
+/// Where a file stops to be JSON.
+fn place_of(name: &ContractName, err: &serde_json::Error) -> Location {
+    Location {
+        file: name.path(),
+        line: err.line().max(1),
+        column: err.column().max(1),
+        ..Location::default()
+    }
+}
+
+/// Fields that may be missing, and that the contract does not speak of.
+fn unknown_partial(block: &StageBlock, contract: &Contract, partial: &[String]) -> Option<Finding> {
+    let fields = contract.fields();
+    let is_known = |name: &&String| {
+        let top = name.split(['.', '[']).next().unwrap_or(name);
+        fields.contains(&top)
+    };
+    let unknown = partial.iter().filter(|name| !is_known(name));
+    let unknown: Vec<String> = unknown.map(|name| format!("`{name}`")).collect();
+    if unknown.is_empty() {
+        return None;
+    }
+    let (unknown, name) = (unknown.join(", "), &contract.name);
+    let message = format!("`partial` names {unknown}, which the contract `{name}` does not");
+    let finding = Finding::error("contract-partial", message).at(block.at.clone(), "named here");
+    let fields: Vec<String> = fields.iter().map(|field| format!("`{field}`")).collect();
+    Some(finding.hint(format!("it names {}", fields.join(", "))))
 }
 
 fn texts(block: &StageBlock, name: &str) -> Vec<String> {
@@ -168,6 +211,18 @@ impl PlanBreaks {
     /// Whether somebody would miss something.
     pub fn takes_away(&self) -> bool {
         !(self.narrowed.is_empty() && self.unpublished.is_empty() && self.withdrawn.is_empty())
+    }
+
+    /// What it is all about, in a few words.
+    pub fn names(&self) -> Vec<String> {
+        let problems = self.problems.iter().map(|(_, problem)| &problem.field);
+        let mut names: Vec<String> = problems.map(|field| format!("`{field}`")).collect();
+        let fields = self.narrowed.iter().chain(&self.unpublished);
+        names.extend(fields.map(|(it, _)| format!("`{}`", it.field())));
+        names.extend(self.withdrawn.iter().map(|(path, _)| format!("`{path}`")));
+        let mut seen = BTreeSet::new();
+        names.retain(|name| seen.insert(name.clone()));
+        names
     }
 
     /// A line for each thing, consumers with file and line below it.

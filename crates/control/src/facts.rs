@@ -11,9 +11,11 @@ mod branch;
 mod current;
 mod early;
 mod elsewhere;
+mod forecast;
 mod foreign;
 mod former;
 mod place;
+mod records;
 mod sealed;
 mod sinks;
 #[cfg(test)]
@@ -27,8 +29,8 @@ use drivers::git::publish::{AccessError, Credential, PublishError, Remote, Remot
 use jiff::Timestamp;
 use model::contract::{Contract, ContractName, Problem};
 use model::facts::{
-    FactFile, Outputs, PrepareFactsError, Publish, Published, ReadManifestError, StateMark,
-    TakenPath, prepare,
+    Clash, FactFile, Outputs, Paths, PrepareFactsError, Publish, Published, ReadManifestError,
+    StateMark, TakenPath, prepare,
 };
 use model::ids::{RunId, StackName};
 use model::state::StateName;
@@ -50,9 +52,13 @@ pub(crate) use early::check;
 pub use elsewhere::{
     ClusterSink, ComparedElsewhere, Elsewhere, ReadSinkError, Standpoint, sinks_of,
 };
+pub use forecast::forecast_of;
+pub(crate) use forecast::{Outlook, note_forecast};
 pub use foreign::ForeignCommit;
 pub use former::{Former, Searching, find_former};
 pub use place::{Place, ReadPlaceError, own_remote};
+use records::key_of;
+pub use records::{Untold, tell};
 pub use sealed::SealFactsError;
 
 /// What is published, and where it comes from.
@@ -72,7 +78,7 @@ pub struct Publication<'a> {
     pub state: Option<&'a StateMark>,
     /// The commit of the source.
     pub source: Option<&'a str>,
-    /// When it was applied: the same facts of the same run are the same commit.
+    /// When it is published: the date of its commits.
     pub at: Timestamp,
     pub outputs: &'a BTreeMap<String, Output>,
     /// None: everything of this stack is withdrawn.
@@ -117,11 +123,14 @@ pub enum PublishFactsError {
         stack: StackName,
         source: PrepareFactsError,
     },
-    #[error("two `publish` blocks of stack `{stack}` write `{path}` of `{place}`")]
+    #[error("{}", twice(.stack, .place, .path, .there, *.how))]
     Twice {
         stack: StackName,
         place: String,
         path: String,
+        /// The other one.
+        there: String,
+        how: Clash,
     },
     #[error("could not encrypt `{path}`")]
     Seal {
@@ -136,11 +145,16 @@ pub enum PublishFactsError {
         source: ReadManifestError,
     },
     #[error("`{place}` has other facts there")]
-    Taken { place: String, source: TakenPath },
-    #[error("somebody else wrote to `{place}`: {foreign}")]
+    Taken {
+        place: String,
+        source: Box<TakenPath>,
+    },
+    #[error("somebody else wrote to `{place}`: {foreign}{}", further(.more))]
     Foreign {
         place: String,
         foreign: Box<ForeignCommit>,
+        /// The same at other places.
+        more: Vec<(String, ForeignCommit)>,
     },
     #[error("the branch `{branch}` of `{place}` is gone")]
     BranchGone { place: String, branch: String },
@@ -168,11 +182,11 @@ impl PublishFactsError {
             | Self::Broken { .. }
             | Self::NotOurs { .. }
             | Self::Link { .. }
+            | Self::Twice { .. }
             | Self::Prepare { .. } => true,
             Self::Sink(err) => matches!(err, SinkError::Foreign { .. } | SinkError::Values(_)),
             Self::NoPlace { .. }
             | Self::Contract(_)
-            | Self::Twice { .. }
             | Self::Seal { .. }
             | Self::Git { .. }
             | Self::Manifest { .. }
@@ -182,33 +196,76 @@ impl PublishFactsError {
         }
     }
 
-    /// The next step.
-    pub fn hint(&self) -> Option<String> {
+    /// The next step, for a stack.
+    pub fn hint(&self, stack: &StackName) -> Option<String> {
+        let over = || format!("`terrane facts publish {stack} --take-over --reason …`");
         match self {
             Self::Contract(err) => err.hint(),
             Self::Prepare { source, .. } => source.hint(),
             Self::Seal { source, .. } => source.hint(),
             Self::Git { source, .. } => source.hint(),
-            Self::Foreign { .. } | Self::BranchGone { .. } | Self::Manifest { .. } => Some(
-                "undo it there, or write over it: `terrane facts publish STACK --take-over --reason …`"
-                    .to_owned(),
-            ),
+            Self::Foreign { .. } | Self::BranchGone { .. } | Self::Manifest { .. } => {
+                Some(format!("undo it there, or write over it: {}", over()))
+            }
             Self::Broken { .. } => Some(
                 "mend the outputs, or name what may be missing for now in `partial`".to_owned(),
             ),
             Self::NoPlace { place } => Some(format!("declare it: `facts \"{place}\" {{ … }}`")),
-            Self::Busy { .. } => Some("`terrane facts publish` tries again".to_owned()),
-            Self::Taken { .. } => {
-                Some("a file has one owner: publish to another path".to_owned())
-            }
+            Self::Busy { .. } => Some(format!("`terrane facts publish {stack}` tries again")),
+            Self::Taken { .. } => Some("a file has one owner: publish to another path".to_owned()),
             Self::NotOurs { path } => Some(format!(
-                "move `{path}` away, name another `path` in `sink \"file\"`, or write over it: `terrane facts publish STACK --take-over --reason …`"
+                "move `{path}` away, name another `path` in `sink \"file\"`, or write over it: {}",
+                over()
             )),
             Self::Link { .. } => Some("name a `path` without links".to_owned()),
             Self::Sink(err) => err.hint(),
             Self::Twice { .. } | Self::File { .. } | Self::Store(_) => None,
         }
     }
+}
+
+fn further(more: &[(String, ForeignCommit)]) -> String {
+    let more = more.iter();
+    let more = more.map(|(place, foreign)| format!("; and to `{place}`: {foreign}"));
+    more.collect::<Vec<_>>().concat()
+}
+
+fn twice(stack: &StackName, place: &str, path: &str, there: &str, how: Clash) -> String {
+    match how {
+        Clash::Same => {
+            format!("two `publish` blocks of stack `{stack}` write `{path}` of `{place}`")
+        }
+        Clash::Directory | Clash::Case => format!(
+            "stack `{stack}` cannot publish both `{path}` and `{there}` to `{place}`: {}",
+            how.why()
+        ),
+    }
+}
+
+/// Two files of a stack that cannot lie on one branch.
+fn check_beside(
+    publication: &Publication<'_>,
+    place: &str,
+    files: &[FactFile],
+    more: &[FactFile],
+) -> Result<(), PublishFactsError> {
+    let mut paths = Paths::default();
+    for file in files {
+        paths.add(&file.path, ());
+    }
+    for file in more {
+        if let Some((there, (), how)) = paths.clash(&file.path) {
+            return Err(PublishFactsError::Twice {
+                stack: publication.stack.clone(),
+                place: place.to_owned(),
+                path: file.path.clone(),
+                there: there.to_owned(),
+                how,
+            });
+        }
+        paths.add(&file.path, ());
+    }
+    Ok(())
 }
 
 fn said(problems: &[Problem]) -> String {
@@ -266,15 +323,10 @@ pub fn prepare_files(
             stack: stack.clone(),
             source,
         })?;
-        let there = files.entry(block.place.clone()).or_default();
-        if there.iter().any(|other| other.path == file.path) {
-            return Err(PublishFactsError::Twice {
-                stack: stack.clone(),
-                place: block.place.clone(),
-                path: file.path,
-            });
-        }
-        there.push(file);
+        files.entry(block.place.clone()).or_default().push(file);
+    }
+    for (place, files) in &files {
+        check_beside(publication, place, &[], files)?;
     }
     Ok(files)
 }
@@ -330,11 +382,19 @@ pub async fn publish(
     publication: &Publication<'_>,
 ) -> Result<Done, PublishFactsError> {
     let mut done = Done::default();
-    for job in jobs(control, publication).await? {
-        done.places.push(job.publish().await?);
+    let jobs = jobs(control, publication).await?;
+    for (at, job) in jobs.iter().enumerate() {
+        match job.publish().await {
+            Ok((published, files)) => {
+                done.places.push(published);
+                done.elsewhere.extend(files);
+            }
+            Err(err) => return Err(with_others(err, &jobs[at + 1..]).await),
+        }
     }
     let files = prepare_files(publication)?;
-    done.elsewhere = elsewhere::put(control, publication, &files).await?;
+    let put = elsewhere::put(control, publication, &files).await?;
+    done.elsewhere.extend(put);
     for former in publication.former {
         match former {
             Former::Branch { key, place, .. } => {
@@ -343,7 +403,7 @@ pub async fn publish(
                     Ok(place) => {
                         let job = withdrawal(control, publication, place, key.clone()).await?;
                         match job.publish().await {
-                            Ok(published) => {
+                            Ok((published, _)) => {
                                 done.places.push(published);
                                 continue;
                             }
@@ -373,6 +433,28 @@ pub async fn publish(
     Ok(done)
 }
 
+/// Who finds that others wrote there wants to hear of all places at once.
+async fn with_others(err: PublishFactsError, rest: &[branch::Job<'_>]) -> PublishFactsError {
+    let PublishFactsError::Foreign {
+        place,
+        foreign,
+        mut more,
+    } = err
+    else {
+        return err;
+    };
+    for job in rest {
+        if let Ok(Some(foreign)) = job.foreign_there().await {
+            more.push((job.place.name.clone(), foreign));
+        }
+    }
+    PublishFactsError::Foreign {
+        place,
+        foreign,
+        more,
+    }
+}
+
 /// An error with all its causes, on one line.
 fn chain(err: &dyn std::error::Error) -> String {
     let mut said = err.to_string();
@@ -396,16 +478,8 @@ async fn jobs<'a>(
         let key = place_key(publication.root, place)?;
         // Two blocks that lead to one branch are one place: it gets one commit.
         if let Some(job) = jobs.iter_mut().find(|job| job.key == key) {
-            for file in files {
-                if job.files.iter().any(|other| other.path == file.path) {
-                    return Err(PublishFactsError::Twice {
-                        stack: publication.stack.clone(),
-                        place: name.clone(),
-                        path: file.path,
-                    });
-                }
-                job.files.push(file);
-            }
+            check_beside(publication, name, &job.files, &files)?;
+            job.files.extend(files);
             job.names.push(name);
             continue;
         }
@@ -435,6 +509,7 @@ async fn withdrawal<'a>(
         key,
         files: Vec::new(),
         remembered,
+        is_record: false,
     })
 }
 

@@ -252,6 +252,11 @@ impl Home {
         self.run_dir(run).join("warnings")
     }
 
+    /// What an apply of its plan would do to facts.
+    pub fn run_facts(&self, run: RunId) -> PathBuf {
+        self.run_dir(run).join("facts.json")
+    }
+
     /// Notes which project lives here; says which other one did already. Two projects with one id would
     /// share states and lanes without knowing.
     pub fn claim_for(&self, name: &str) -> io::Result<Option<String>> {

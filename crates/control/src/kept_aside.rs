@@ -17,6 +17,7 @@ use crate::Control;
 use crate::locks::RunLock;
 use crate::locks::held::Reason;
 use crate::patience::insist;
+use crate::reasons::without_secrets_of;
 use crate::spool::{Spool, SpoolError};
 
 /// Why a stack is not applied: somebody has to look first.
@@ -181,9 +182,10 @@ pub async fn discard(
         return Err(DiscardError::NoRun { run });
     }
     let left = store.kept_aside_list_run(run).await.map_err(failed)?;
+    let text = without_secrets_of(control, &[run], &reason.text).await;
     let decider = Decider {
         actor: &reason.actor,
-        reason: &reason.text,
+        reason: &text,
     };
     let decided = store.kept_aside_decide(&left, Decision::Discarded, decider);
     if decided.await.map_err(failed)? == 0 {

@@ -35,6 +35,7 @@ pub mod policy;
 pub mod projects;
 pub mod proposals;
 pub mod providers;
+pub mod reasons;
 pub mod recovery;
 pub mod render;
 pub mod run_logs;

@@ -315,6 +315,7 @@ pub async fn carry_out(
     reason: &Reason,
 ) -> Result<Done, SurgeryError> {
     let (state, store) = (&proposal.state, &control.store);
+    let reason = &reason.kept(control, state).await;
     let info = LockInfo {
         id: uuid::Uuid::new_v4().to_string(),
         // The name under which a person's push is known to every client, and to the rules.

@@ -26,6 +26,8 @@ pub enum Act {
     PolicyOverridden,
     /// Facts were published over what others wrote there.
     FactsTakenOver,
+    /// Facts were withdrawn that others are known to use.
+    FactsWithdrawn,
     /// A stack counted as done without this gate.
     GateSkipped,
     /// A bootstrap took back what others held.
@@ -33,7 +35,7 @@ pub enum Act {
 }
 
 impl Act {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::LockBroken,
         Self::StatePushed,
         Self::StateRolledBack,
@@ -43,6 +45,7 @@ impl Act {
         Self::EngineKilled,
         Self::PolicyOverridden,
         Self::FactsTakenOver,
+        Self::FactsWithdrawn,
         Self::GateSkipped,
         Self::Reinstalled,
     ];
@@ -58,6 +61,7 @@ impl Act {
             Self::EngineKilled => "engine_killed",
             Self::PolicyOverridden => "policy_overridden",
             Self::FactsTakenOver => "facts_taken_over",
+            Self::FactsWithdrawn => "facts_withdrawn",
             Self::GateSkipped => "gate_skipped",
             Self::Reinstalled => "reinstalled",
         }
@@ -75,6 +79,7 @@ impl Act {
             Self::EngineKilled => "engine killed",
             Self::PolicyOverridden => "policy overridden",
             Self::FactsTakenOver => "facts taken over",
+            Self::FactsWithdrawn => "facts withdrawn",
             Self::GateSkipped => "gate skipped",
             Self::Reinstalled => "bootstrap reinstalled",
         }

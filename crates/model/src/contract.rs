@@ -111,11 +111,13 @@ pub struct Contract {
 
 #[derive(Debug, thiserror::Error)]
 pub enum ReadContractError {
-    #[error("the contract `{name}` is not JSON")]
+    #[error("the contract `{name}` is not JSON: {source} of `{}`", .name.path())]
     NotJson {
         name: ContractName,
         source: serde_json::Error,
     },
+    #[error("the contract `{name}` refers to `{target}`, and no reference leads out of a contract")]
+    LeadsOut { name: ContractName, target: String },
     #[error("the contract `{name}` is not a JSON Schema: {why}")]
     NotSchema { name: ContractName, why: String },
 }
@@ -173,35 +175,48 @@ impl Contract {
                 name,
                 why: "it is not an object".to_owned(),
             }),
-            Err(why) => Err(ReadContractError::NotSchema { name, why }),
+            Err(why) => Err(match leads_out(&schema) {
+                Some(target) => ReadContractError::LeadsOut {
+                    name,
+                    target: target.to_owned(),
+                },
+                None => ReadContractError::NotSchema { name, why },
+            }),
         }
     }
 
-    /// The outputs that it speaks of.
+    /// The outputs that it speaks of, wherever in it they stand.
     pub fn fields(&self) -> Vec<&str> {
-        let properties = self.schema.get("properties").and_then(Value::as_object);
-        let required = self.schema.get("required").and_then(Value::as_array);
-        let required = required
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_str)
-            .filter(|name| properties.is_none_or(|known| !known.contains_key(*name)));
-        properties
-            .into_iter()
-            .flat_map(Map::keys)
-            .map(String::as_str)
-            .chain(required)
-            .collect()
+        let parts = self.parts(&["allOf", "anyOf", "oneOf"], &["then", "else"]);
+        let named = parts.into_iter().flat_map(|part| {
+            let properties = part.get("properties").and_then(Value::as_object);
+            let properties = properties.into_iter().flat_map(Map::keys);
+            properties.map(String::as_str).chain(required(part))
+        });
+        once_each(named)
     }
 
     /// The outputs that must be there.
     pub fn required(&self) -> Vec<&str> {
-        let required = self.schema.get("required").and_then(Value::as_array);
-        required
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_str)
-            .collect()
+        let parts = self.parts(&["allOf"], &[]).into_iter();
+        once_each(parts.flat_map(required))
+    }
+
+    /// The schema itself and what it is put together of: lists and single parts under these words, and references.
+    fn parts(&self, lists: &[&str], single: &[&str]) -> Vec<&Value> {
+        let mut parts: Vec<&Value> = Vec::new();
+        let mut rest = vec![&self.schema];
+        while let Some(part) = rest.pop() {
+            if parts.iter().any(|known| std::ptr::eq(*known, part)) {
+                continue;
+            }
+            parts.push(part);
+            rest.push(self.resolve(part));
+            let several = lists.iter().filter_map(|word| part.get(*word)?.as_array());
+            rest.extend(several.flatten());
+            rest.extend(single.iter().filter_map(|word| part.get(*word)));
+        }
+        parts
     }
 
     /// What is wrong with outputs as they are. `partial` names fields that may be missing, `sensitive` outputs
@@ -224,7 +239,8 @@ impl Contract {
         partial: &[String],
         sensitive: &BTreeSet<String>,
     ) -> Vec<Problem> {
-        let values = Value::Object(outputs.fields.clone());
+        let mut values = Value::Object(outputs.fields.clone());
+        self.drop_nulls(&mut values, outputs);
         let mut problems = Vec::new();
         for error in self.validator.iter_errors(&values) {
             let at = error.instance_path().as_str();
@@ -242,6 +258,27 @@ impl Contract {
         }
         problems.sort_by(|a, b| a.field.cmp(&b.field));
         problems
+    }
+
+    /// A field that is null counts as missing, as an output does: an engine's objects have all their fields. Not
+    /// where the contract takes it as it is.
+    fn drop_nulls(&self, values: &mut Value, outputs: &Planned) {
+        loop {
+            let mut nulls = BTreeSet::new();
+            for error in self.validator.iter_errors(values) {
+                let at = error.instance_path().as_str();
+                if !outputs.decides(at, &error) {
+                    let inside = values.pointer(at).unwrap_or(&Value::Null);
+                    collect_nulls(inside, at, &mut nulls);
+                }
+            }
+            let is_known = |at: &&String| !outputs.is_unknown(at);
+            let nulls = nulls.iter().filter(is_known);
+            let dropped = nulls.filter(|at| drop_field(values, at)).count();
+            if dropped == 0 {
+                return;
+            }
+        }
     }
 
     fn problem(&self, error: &ValidationError<'_>, sensitive: &BTreeSet<String>) -> Problem {
@@ -336,6 +373,57 @@ impl Contract {
 
 const MISSING: &str = "missing";
 
+fn once_each<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut seen = BTreeSet::new();
+    names.filter(|name| seen.insert(*name)).collect()
+}
+
+fn required(part: &Value) -> impl Iterator<Item = &str> {
+    let names = part.get("required").and_then(Value::as_array);
+    names.into_iter().flatten().filter_map(Value::as_str)
+}
+
+fn collect_nulls(value: &Value, at: &str, nulls: &mut BTreeSet<String>) {
+    match value {
+        Value::Null => {
+            nulls.insert(at.to_owned());
+        }
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                collect_nulls(value, &format!("{at}/{}", escape(name)), nulls);
+            }
+        }
+        Value::Array(items) => {
+            for (index, value) in items.iter().enumerate() {
+                collect_nulls(value, &format!("{at}/{index}"), nulls);
+            }
+        }
+        Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// Whether there was such a field; an item of a list is none.
+fn drop_field(values: &mut Value, at: &str) -> bool {
+    let Some((above, name)) = at.rsplit_once('/') else {
+        return false;
+    };
+    let above = values.pointer_mut(above).and_then(Value::as_object_mut);
+    above.is_some_and(|fields| fields.shift_remove(&unescape(name)).is_some())
+}
+
+/// A reference to something outside of the schema.
+fn leads_out(schema: &Value) -> Option<&str> {
+    match schema {
+        Value::Object(fields) => {
+            let target = fields.get("$ref").and_then(Value::as_str);
+            let target = target.filter(|target| !target.starts_with('#'));
+            target.or_else(|| fields.values().find_map(leads_out))
+        }
+        Value::Array(items) => items.iter().find_map(leads_out),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+    }
+}
+
 /// Whether `partial` lets `field` be missing: it names it, or what it is in.
 fn covers(partial: &str, field: &str) -> bool {
     field
@@ -384,7 +472,7 @@ fn describe(value: &Value, is_secret: bool) -> String {
         Value::Array(items) => format!("a list of {}", items.len()),
         Value::Object(fields) if fields.is_empty() => "an empty object".to_owned(),
         Value::Object(fields) => {
-            let names: Vec<String> = fields.keys().map(|name| format!("`{name}`")).collect();
+            let names: Vec<String> = fields.keys().map(|name| quoted(name)).collect();
             format!("an object with {}", names.join(", "))
         }
     }
@@ -392,9 +480,23 @@ fn describe(value: &Value, is_secret: bool) -> String {
 
 fn shown(value: &Value) -> String {
     match value {
-        Value::String(text) => format!("`{text}`"),
+        Value::String(text) => quoted(text),
         other => format!("`{other}`"),
     }
+}
+
+/// On one line, whatever is in it.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from("`");
+    for c in text.chars() {
+        if c.is_control() {
+            quoted.extend(c.escape_default());
+        } else {
+            quoted.push(c);
+        }
+    }
+    quoted.push('`');
+    quoted
 }
 
 /// JSON Schema's own words for kinds of values.
@@ -474,6 +576,10 @@ pub(crate) fn field_name(pointer: &str) -> String {
         }
     }
     name
+}
+
+fn escape(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
 }
 
 fn unescape(part: &str) -> String {

@@ -7,7 +7,9 @@
 mod commit;
 mod difference;
 mod manifest;
+mod paths;
 mod publish;
+mod records;
 mod secrets;
 mod standing;
 #[cfg(test)]
@@ -29,7 +31,9 @@ pub use manifest::{
     BREAK_GLASS, Changes, MANIFEST, Manifest, Owner, ReadManifestError, TakenPath, Wanted, changes,
     foreign_files,
 };
+pub use paths::{Clash, Paths, path_problem};
 pub use publish::{Publish, ReadPublishError};
+pub use records::records;
 pub use secrets::looks_secret;
 pub use standing::{Standing, StandingObject, shape};
 
@@ -98,6 +102,17 @@ pub fn read_values(bytes: &[u8]) -> Option<Value> {
     value.get("sops").is_none().then_some(value)
 }
 
+/// Whether a published file is an object, encrypted or not.
+pub fn holds_fields(bytes: &[u8]) -> bool {
+    yaml_serde::from_slice::<Value>(bytes).is_ok_and(|value| value.is_object())
+}
+
+/// The fields of a file that SOPS encrypted, as they are.
+pub fn encrypted_fields(bytes: &[u8]) -> Option<Value> {
+    let value: Value = yaml_serde::from_slice(bytes).ok()?;
+    value.get("sops").is_some().then_some(value)
+}
+
 impl fmt::Debug for FactFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FactFile")
@@ -142,17 +157,43 @@ pub enum FileChange {
     Left,
 }
 
+/// What an apply would do to a published file, as its plan tells it: no value is in it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Forecast {
+    /// The name of the `facts` block.
+    pub place: String,
+    pub path: String,
+    pub change: ForecastChange,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ForecastChange {
+    New,
+    Changed,
+    Withdrawn,
+}
+
 /// Why a file cannot be published as it is; all fields at once, none with its value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PrepareFactsError {
     #[error("`{path}` is neither `.yaml` nor `.json`")]
     Format { path: String },
-    #[error("`{path}` is no place for facts: {why}")]
+    #[error("`{}` is no place for facts: {why}", .path.escape_debug())]
     Path { path: String, why: &'static str },
     #[error("the `path` of `publish \"{place}\"` would show a sensitive output")]
     SecretPath { place: String },
     #[error("`publish` of `{path}` has neither `values` nor `contract`")]
     Nothing { path: String },
+    #[error(
+        "`publish` of `{path}` has no `values`, and the contract `{contract}` names no outputs"
+    )]
+    NoFields {
+        path: String,
+        contract: ContractName,
+    },
+    #[error("`{path}` would show what is secret as the name of a field{}", below(.fields))]
+    SecretKeys { path: String, fields: Vec<String> },
     #[error("`{path}` would hold sensitive values in clear: {}", list(.fields))]
     Sensitive { path: String, fields: Vec<String> },
     #[error("`{path}` would hold what looks like a secret: {}", list(.fields))]
@@ -174,12 +215,18 @@ impl PrepareFactsError {
             Self::Nothing { .. } => {
                 "say `values = { … }`, or name a contract whose outputs are published".to_owned()
             }
+            Self::NoFields { .. } => {
+                "say `values = { … }`, or name the outputs under `properties` of the contract".to_owned()
+            }
+            Self::SecretKeys { .. } => {
+                "names of fields are never encrypted: let it be a value".to_owned()
+            }
             Self::Sensitive { .. } => {
                 "leave them out of `values`, or set `sensitive = \"encrypt\"` or `\"reference\"` in the `facts` block"
                     .to_owned()
             }
             Self::LooksSecret { .. } => {
-                "mark the output `sensitive`, or name the field in `plain` of the `publish` block if it is none"
+                "mark the output `sensitive`, encrypt all of the place with `encrypt = \"all\"`, or name the field in `plain` of the `publish` block if it is none"
                     .to_owned()
             }
             Self::Composed { .. } => {
@@ -187,6 +234,14 @@ impl PrepareFactsError {
             }
         })
     }
+}
+
+/// Where they are; the names themselves are not said.
+fn below(fields: &[String]) -> String {
+    if fields.iter().all(String::is_empty) {
+        return String::new();
+    }
+    format!(" below {}", list(fields))
 }
 
 fn list(fields: &[String]) -> String {
@@ -218,8 +273,12 @@ pub fn prepare(
             (values.clone(), hidden)
         }
         (None, Some(contract)) => {
-            let picked: Map<String, Value> = contract
-                .fields()
+            let fields = contract.fields();
+            if fields.is_empty() {
+                let contract = contract.name.clone();
+                return Err(PrepareFactsError::NoFields { path, contract });
+            }
+            let picked: Map<String, Value> = fields
                 .into_iter()
                 .filter_map(|name| Some((name.to_owned(), outputs.values.get(name)?.clone())))
                 .collect();
@@ -228,6 +287,10 @@ pub fn prepare(
         }
         (None, None) => return Err(PrepareFactsError::Nothing { path }),
     };
+    let fields = secrets::secret_keys(&values, outputs, &publish.plain);
+    if !fields.is_empty() {
+        return Err(PrepareFactsError::SecretKeys { path, fields });
+    }
     if !encrypt_all {
         let fields = secrets::look_secret(&values, &hidden, &publish.plain);
         if !fields.is_empty() {
@@ -286,28 +349,6 @@ fn check_path(path: &str) -> Result<(), PrepareFactsError> {
             why,
         }),
     }
-}
-
-/// Why facts cannot lie under a path; it starts at a root that it must not leave.
-pub(crate) fn path_problem(path: &str) -> Option<&'static str> {
-    let why = if path.is_empty() || path.starts_with('/') || path.ends_with('/') {
-        "it must lead to a file below the root"
-    } else if path.split('/').any(|part| matches!(part, "" | "." | "..")) {
-        "a part of it is empty, `.` or `..`"
-    } else if path
-        .split('/')
-        .any(|part| part.eq_ignore_ascii_case(".git") || part == ".terrane")
-    {
-        "`.git` and `.terrane` are not for files of others"
-    } else if path
-        .chars()
-        .any(|c| c.is_control() || c == '"' || c == '\\')
-    {
-        "it holds a character that Git would write in another way"
-    } else {
-        return None;
-    };
-    Some(why)
 }
 
 /// Keys in order, at every depth. Nulls stay: a consumer may tell them from nothing.

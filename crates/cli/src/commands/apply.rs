@@ -78,7 +78,7 @@ pub(crate) async fn apply(
         Some(id) => {
             let id = (id != NEWEST).then(|| read_set(&id)).transpose()?;
             let what = |_: &ChangeSet| Reopen::Rest;
-            Box::pin(change::go_on_with(id, what, &change, global, process)).await
+            Box::pin(change::go_on_with(id, what, change, global, process)).await
         }
     }
 }

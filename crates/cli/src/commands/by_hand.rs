@@ -1,11 +1,17 @@
 //! What the commands share that change something by hand: who does it and why, and the question before it.
 
 use std::io::{self, BufRead as _};
+use std::path::Path;
 
+use control::Control;
+use control::facts::{self, Untold};
 use control::locks::held::Reason;
+use model::project::Project;
 use model::state::StateName;
 
 use super::place::Place;
+use crate::args::Global;
+use crate::view::{self, errors};
 use crate::{CommandError, ExitStatus, Process, report};
 
 /// Why something is done by hand; it is kept in the record.
@@ -35,6 +41,30 @@ impl ReasonArg {
             text: text.to_owned(),
         })
     }
+}
+
+/// Tells the branches of facts what was done past the usual rules, so that whoever looks into Git next finds it. Those
+/// that cannot be told now hear it with the next publication.
+pub(crate) async fn tell_git(
+    control: &Control,
+    root: &Path,
+    project: Option<&Project>,
+    global: &Global,
+    process: &Process,
+) -> Result<(), CommandError> {
+    let Some(project) = project.filter(|project| !project.facts.is_empty()) else {
+        return Ok(());
+    };
+    let untold = facts::tell(control, root, &process.env, &project.facts).await;
+    let untold = untold.map_err(|err| CommandError::from_error(&err))?;
+    for Untold { place, why } in untold {
+        let said = format!(
+            "the record of break-glass acts is not on `{place}` yet; the next publication brings it there: {why}"
+        );
+        let said = view::text::clean(&said);
+        report::say(&errors::render_warning(&said, &[], process.look(global)))?;
+    }
+    Ok(())
 }
 
 /// A state as a person writes it here: the stack's name, else `PROJECT/NAME`.

@@ -9,13 +9,16 @@ use control::asker::Asker;
 use control::changesets::{self, PrepareError, Wanted};
 use control::home::Settings;
 use control::projects::OpenProject;
+use control::reasons::without_secrets;
 use control::{Control, engines, recovery, worker, writers};
 use model::changeset::{Action, ChangeSet, Reopen, Status};
 use model::exception::Exceptions;
 use model::ids::{ChangeSetId, StackName};
 use model::project::{Backend, Project};
 use model::run::Run;
+use model::state::StateName;
 
+use super::by_hand::tell_git;
 use super::{
     destroy, exceptions, open_home, refuse_new_key, run, say_abandoned, selection, sound_project,
 };
@@ -72,7 +75,7 @@ pub(crate) fn jobs(text: &str) -> Result<NonZeroUsize, &'static str> {
 }
 
 pub(crate) async fn carry_out(
-    change: Change,
+    mut change: Change,
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
@@ -115,6 +118,7 @@ pub(crate) async fn carry_out(
     if change.action != Action::Plan {
         say_no_home(&settings, look)?;
     }
+    hide_secrets(&mut change, &control, &project, &stacks).await;
     let wanted = Wanted {
         action: change.action,
         in_any_case: named(&change, &stacks, &project),
@@ -146,8 +150,28 @@ pub(crate) async fn carry_out(
     if status.is_ok() {
         recovery::tidy_after(&control, watcher.set(), watcher.runs()).await;
     }
+    if change.action != Action::Plan {
+        tell_git(&control, &open.root, Some(&project), global, process).await?;
+    }
     control::runner::note_usage("terminal");
     status
+}
+
+/// A reason is kept, and committed for others to read: without what the states of these stacks hold in secret.
+async fn hide_secrets(
+    change: &mut Change,
+    control: &Control,
+    project: &Project,
+    stacks: &BTreeSet<StackName>,
+) {
+    let exceptions = change.exceptions.iter_mut().map(|them| &mut them.reason);
+    for reason in exceptions.chain(&mut change.policy_override) {
+        let known = stacks.iter().filter_map(|name| project.stacks.get(name));
+        let states: Vec<StateName> = known
+            .map(|stack| control.state_name(&stack.state))
+            .collect();
+        *reason = without_secrets(control, &states, reason).await;
+    }
 }
 
 /// What was done past the usual rules, for those who must put it right.
@@ -340,7 +364,9 @@ async fn follow(
             set.heading += ", without state: everything shows as new";
         }
         planned::show(&set, change.full, global, process)?;
-        let mut status = ending::plan_status(watcher.runs(), change.detailed_exitcode);
+        let changes_facts = !set.facts.is_empty();
+        let detailed = change.detailed_exitcode;
+        let mut status = ending::plan_status(watcher.runs(), changes_facts, detailed);
         let written = match &change.out {
             Some(file) => bundled::write(watcher, file, global, process).await,
             None => Ok(()),
@@ -425,7 +451,7 @@ pub(crate) async fn go_on(
 pub(crate) async fn go_on_with(
     id: Option<ChangeSetId>,
     what: impl Fn(&ChangeSet) -> Reopen,
-    change: &Change,
+    mut change: Change,
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
@@ -436,6 +462,7 @@ pub(crate) async fn go_on_with(
     look_after_the_past(&control, &open, look, process).await?;
     let stopped = changesets::find_stopped(&control, &project, id, what).await;
     let (set, what, stacks) = stopped.map_err(|err| prepare_error(&err))?;
+    hide_secrets(&mut change, &control, &project, &stacks).await;
     let who = writers::identify(&project, &stacks, &process.env, &process.actor()).await;
     let wanted = Wanted {
         policy_override: change.policy_override.clone(),
@@ -480,6 +507,7 @@ pub(crate) async fn go_on_with(
     if status.is_ok() {
         recovery::tidy_after(&control, watcher.set(), watcher.runs()).await;
     }
+    tell_git(&control, &open.root, Some(&project), global, process).await?;
     status
 }
 

@@ -4,19 +4,22 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use control::Control;
+use control::contracts::PlanBreaks;
 use control::facts::{
-    self, Compared, ComparedElsewhere, Current, CurrentFactsError, Elsewhere, PublishFactsError,
-    Standpoint, TakeOver,
+    self, Compared, ComparedElsewhere, Current, CurrentFactsError, Done, Elsewhere,
+    PublishFactsError, Standpoint, TakeOver,
 };
 use control::projects::OpenProject;
-use model::facts::{Encrypt, FactFile, FileChange, Format, Published, PublishedFile, render};
+use control::reasons::without_secrets;
+use model::facts::{Encrypt, FactFile, FileChange, Published, PublishedFile, render};
 use model::ids::StackName;
 use model::project::Project;
 use serde_json::{Value, json};
 
-use super::by_hand::ReasonArg;
+use super::by_hand::{ReasonArg, tell_git};
 use super::{open_home, selection, sound_project};
 use crate::args::Global;
+use crate::view::errors;
 use crate::{CommandError, ExitStatus, Process, report, view};
 
 /// Show, compare or publish what stacks say to GitOps
@@ -61,19 +64,24 @@ struct DiffArgs {
 ///
 /// What stacks no longer say is withdrawn; without STACKS also what stacks said that the project no longer has.
 ///
-/// `--take-over` writes over what others committed there: a break-glass act, recorded with its reason in the home and in
-/// the branch itself.
+/// `--take-over` writes over what others committed there, `--withdraw-used` withdraws also what others are known to use:
+/// break-glass acts, recorded with their reason in the home and in the branch itself.
 #[derive(Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("emergency").multiple(true))]
 #[command(after_help = "Examples:\n  terrane facts publish k8s-prod\n  \
-                  terrane facts publish k8s-prod --take-over --reason \"edited by hand in the incident\"")]
+                  terrane facts publish k8s-prod --take-over --reason \"edited by hand in the incident\"\n  \
+                  terrane facts publish k8s-old --withdraw-used --reason \"its consumers go today\"")]
 struct PublishArgs {
     /// Stacks, as selectors; none: those here
     stacks: Vec<String>,
     /// Write over what others wrote there
-    #[arg(long, requires = "reason")]
+    #[arg(long, requires = "reason", group = "emergency")]
     take_over: bool,
+    /// Withdraw also what others are known to use
+    #[arg(long, requires = "reason", group = "emergency")]
+    withdraw_used: bool,
     /// Why, in a sentence: it stays in the record
-    #[arg(long, value_name = "TEXT", requires = "take_over")]
+    #[arg(long, value_name = "TEXT", requires = "emergency")]
     reason: Option<String>,
 }
 
@@ -96,7 +104,7 @@ pub(crate) async fn facts(
         FactsCommand::Show(args) => asked.show(&args.stacks).await,
         FactsCommand::Diff(args) => asked.diff(&args.stacks).await,
         FactsCommand::Publish(args) => {
-            let take_over = match args.reason {
+            let by = match args.reason {
                 Some(reason) => {
                     let reason = ReasonArg::from(reason).read(process)?;
                     Some(TakeOver {
@@ -106,9 +114,19 @@ pub(crate) async fn facts(
                 }
                 None => None,
             };
-            asked.publish(&args.stacks, take_over.as_ref()).await
+            let consent = Consent {
+                take_over: by.clone().filter(|_| args.take_over),
+                withdraw_used: by.filter(|_| args.withdraw_used),
+            };
+            asked.publish(&args.stacks, &consent).await
         }
     }
+}
+
+/// What may be done past the usual rules, and why.
+struct Consent {
+    take_over: Option<TakeOver>,
+    withdraw_used: Option<TakeOver>,
 }
 
 struct Asked<'a> {
@@ -160,10 +178,11 @@ impl Asked<'_> {
 
     async fn show(&self, words: &[String]) -> Result<ExitStatus, CommandError> {
         let mut documents = Vec::new();
+        let mut is_first = true;
         for stack in self.stacks(words).await? {
             let current = self.current(&stack).await?;
             let files = facts::prepare_files(&current.publication(None));
-            for (place, files) in files.map_err(|err| publishing(&err))? {
+            for (place, files) in files.map_err(|err| publishing(&err, &stack))? {
                 for file in files {
                     let values = shown(&file);
                     if self.global.json {
@@ -173,25 +192,35 @@ impl Asked<'_> {
                         continue;
                     }
                     let values = values.as_object().cloned().unwrap_or_default();
-                    let header = format!("{stack}: `{}` of `{place}`", file.path);
-                    let text = render(Format::Yaml, &values, Some(&header));
-                    report::data(&String::from_utf8_lossy(&text))?;
+                    // JSON is YAML, too: together they are a stream of documents.
+                    let between = if is_first { "" } else { "---\n" };
+                    is_first = false;
+                    let text = render(file.format, &values, None);
+                    let text = String::from_utf8_lossy(&text);
+                    report::data(&format!(
+                        "{between}# {stack}: `{}` of `{place}`\n{text}",
+                        file.path
+                    ))?;
                 }
             }
         }
         if self.global.json {
             report::json(&Value::Array(documents))?;
+        } else if is_first {
+            report::say("There are no facts: nothing that publishes any is applied.\n")?;
         }
         Ok(ExitStatus::Done)
     }
 
     async fn diff(&self, words: &[String]) -> Result<ExitStatus, CommandError> {
         let mut status = ExitStatus::Done;
+        let mut is_empty = true;
         let mut documents = Vec::new();
         for stack in self.stacks(words).await? {
             let current = self.current(&stack).await?;
             let compared = facts::compare(&self.control, &current.publication(None)).await;
-            let compared = compared.map_err(|err| publishing(&err))?;
+            let compared = compared.map_err(|err| publishing(&err, &stack))?;
+            is_empty &= compared.places.is_empty() && compared.elsewhere.is_empty();
             let places = compared.places.iter().map(|place| {
                 if place.agrees() {
                     ExitStatus::Done
@@ -229,41 +258,119 @@ impl Asked<'_> {
         }
         if self.global.json {
             report::json(&Value::Array(documents))?;
+        } else if is_empty {
+            report::say(
+                "There is nothing to compare: no facts are published, and none would be.\n",
+            )?;
         }
         Ok(status)
     }
 
+    /// One stack's refusal does not keep the others from being published; all of them are said.
     async fn publish(
         &self,
         words: &[String],
-        take_over: Option<&TakeOver>,
+        consent: &Consent,
     ) -> Result<ExitStatus, CommandError> {
         let mut documents = Vec::new();
+        let mut refused: Option<CommandError> = None;
         for stack in self.stacks(words).await? {
-            let current = self.current(&stack).await?;
-            let done = facts::publish(&self.control, &current.publication(take_over)).await;
-            let done = done.map_err(|err| publishing(&err))?;
-            for published in &done.places {
-                if self.global.json {
-                    documents.push(json!({ "stack": stack, "published": published }));
-                } else {
-                    report::data(&publication(&stack, published))?;
-                }
-            }
-            for elsewhere in &done.elsewhere {
-                if self.global.json {
-                    documents.push(json!({ "stack": stack, "elsewhere": elsewhere }));
-                } else {
-                    let Elsewhere { what, outcome, .. } = elsewhere;
-                    report::data(&format!("{stack} → {what}: {outcome}\n"))?;
+            match self.publish_one(&stack, consent).await {
+                Ok(done) => self.tell(&stack, &done, &mut documents)?,
+                Err(err) => {
+                    if let Some(before) = refused.replace(err) {
+                        self.say(&before)?;
+                    }
                 }
             }
         }
         if self.global.json {
             report::json(&Value::Array(documents))?;
         }
-        Ok(ExitStatus::Done)
+        if consent.take_over.is_some() || consent.withdraw_used.is_some() {
+            let (root, project) = (&self.open.root, Some(&self.project));
+            tell_git(&self.control, root, project, self.global, self.process).await?;
+        }
+        refused.map_or(Ok(ExitStatus::Done), Err)
     }
+
+    fn say(&self, err: &CommandError) -> Result<(), CommandError> {
+        let look = self.process.look(self.global);
+        let said = errors::render(&err.message, &err.causes, &err.hints, look);
+        report::say(&said)
+    }
+
+    async fn publish_one(
+        &self,
+        stack: &StackName,
+        consent: &Consent,
+    ) -> Result<Done, CommandError> {
+        let current = self.current(stack).await?;
+        let breaks = current.takes_away(&self.project);
+        let breaks = breaks.map_err(|err| CommandError::from_error(&err))?;
+        if !breaks.is_empty() {
+            let Some(by) = &consent.withdraw_used else {
+                return Err(still_used(stack, &breaks));
+            };
+            let by = self.kept(by, &current).await;
+            let recorded = current.record_withdrawal(&self.control, &breaks, &by).await;
+            recorded.map_err(|err| CommandError::from_error(&err))?;
+        }
+        let take_over = match &consent.take_over {
+            Some(by) => Some(self.kept(by, &current).await),
+            None => None,
+        };
+        let publication = current.publication(take_over.as_ref());
+        let done = facts::publish(&self.control, &publication).await;
+        done.map_err(|err| publishing(&err, stack))
+    }
+
+    /// A reason is kept, and committed for others to read: without what the state holds in secret.
+    async fn kept(&self, by: &TakeOver, current: &Current) -> TakeOver {
+        let states = [current.state(&self.control)];
+        TakeOver {
+            person: by.person.clone(),
+            reason: without_secrets(&self.control, &states, &by.reason).await,
+        }
+    }
+
+    fn tell(
+        &self,
+        stack: &StackName,
+        done: &Done,
+        documents: &mut Vec<Value>,
+    ) -> Result<(), CommandError> {
+        for published in &done.places {
+            if self.global.json {
+                documents.push(json!({ "stack": stack, "published": published }));
+            } else {
+                report::data(&publication(stack, published))?;
+            }
+        }
+        for elsewhere in &done.elsewhere {
+            if self.global.json {
+                documents.push(json!({ "stack": stack, "elsewhere": elsewhere }));
+            } else {
+                let Elsewhere { what, outcome, .. } = elsewhere;
+                report::data(&format!("{stack} → {what}: {outcome}\n"))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// As the plan would be refused.
+fn still_used(stack: &StackName, breaks: &PlanBreaks) -> CommandError {
+    let said = format!(
+        "others rely on what `{stack}` publishes no more: {}\n{}",
+        breaks.names().join(", "),
+        breaks.lines().join("\n")
+    );
+    CommandError::new(said)
+        .hint(format!(
+            "keep publishing it, change those who use it first, or withdraw it all the same: `terrane facts publish {stack} --withdraw-used --reason …`"
+        ))
+        .status(ExitStatus::Refused)
 }
 
 /// What may be shown of a file.
@@ -315,11 +422,16 @@ fn difference(stack: &StackName, compared: &Compared) -> String {
         "nothing names it any more",
     ];
     for file in &would.files {
-        text.push_str(&file_line(would, file, words));
+        let [written, same, gone] = words;
+        let is_there = compared.fields.contains_key(&file.path);
+        let written = if is_there { written } else { "is not there" };
+        text.push_str(&file_line(would, file, [written, same, gone]));
         let Some(fields) = compared.fields.get(&file.path) else {
             continue;
         };
-        if fields.is_empty() {
+        if compared.unreadable.contains(&file.path) {
+            text.push_str("      it holds no fields: it is a link, or something else entirely\n");
+        } else if fields.is_empty() {
             text.push_str(if file.encrypted {
                 "      encrypted values, or who may read them\n"
             } else {
@@ -400,8 +512,8 @@ fn difference_json(stack: &StackName, compared: &Compared) -> Value {
 }
 
 /// A rule's no is told from something that broke.
-fn publishing(err: &PublishFactsError) -> CommandError {
-    CommandError::judged(err, err.is_refusal(), err.hint())
+fn publishing(err: &PublishFactsError, stack: &StackName) -> CommandError {
+    CommandError::judged(err, err.is_refusal(), err.hint(stack))
 }
 
 fn refused(err: &CurrentFactsError, hint: Option<String>) -> CommandError {

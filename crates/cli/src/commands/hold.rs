@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use control::reasons::without_secrets;
 use control::{changesets, holds, recovery, worker};
 use jiff::Timestamp;
 use model::config::read_duration;
 use model::hold::{Hold, HoldOn};
+use model::project::Stack;
 use serde_json::json;
 
 use super::by_hand::ReasonArg;
@@ -93,7 +95,14 @@ pub(crate) async fn hold(
         HoldCommand::Add(args) => {
             let on = find(&args.name)?;
             let reason = args.reason.read(process)?;
-            let hold = holds::add(control, &on, &reason.actor, &reason.text, args.term)
+            let is_held = |stack: &&Stack| match &on {
+                HoldOn::Stack(name) => stack.name == *name,
+                HoldOn::Lane(_) => stack.target == args.name,
+            };
+            let held = here.project.stacks.values().filter(is_held);
+            let states: Vec<_> = held.map(|it| control.state_name(&it.state)).collect();
+            let text = without_secrets(control, &states, &reason.text).await;
+            let hold = holds::add(control, &on, &reason.actor, &text, args.term)
                 .await
                 .map_err(|err| failed(&err))?;
             if global.json {

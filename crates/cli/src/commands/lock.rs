@@ -209,6 +209,7 @@ async fn break_lock(
             broken.lock.info
         ))?;
     }
+    place.tell_git(global, process).await?;
     Ok(ExitStatus::Done)
 }
 

@@ -8,7 +8,7 @@ use control::projects::OpenProject;
 use model::project::Project;
 use model::state::StateName;
 
-use super::{open_control, open_home, read_project, selection};
+use super::{by_hand, open_control, open_home, read_project, selection};
 use crate::args::Global;
 use crate::{CommandError, ExitStatus, Process};
 
@@ -70,6 +70,16 @@ impl Place {
                 })
             }
         }
+    }
+
+    /// Tells Git what was done by hand here.
+    pub(crate) async fn tell_git(
+        &self,
+        global: &Global,
+        process: &Process,
+    ) -> Result<(), CommandError> {
+        let project = self.project.as_ref();
+        by_hand::tell_git(&self.control, &self.root, project, global, process).await
     }
 
     /// The same for one state. A name that cannot be is refused before a home or a key is made for it.

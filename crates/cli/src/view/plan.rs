@@ -8,6 +8,7 @@ mod summary;
 #[cfg(test)]
 mod tests;
 
+use model::facts::{Forecast, ForecastChange};
 use model::plan::{Plan, PlanCounts, PlanValue, ResourceChange};
 
 use self::entry::{Entry, Marks, entry_lines};
@@ -25,6 +26,8 @@ pub struct PlanSet {
     pub stacks: Vec<StackPlan>,
     /// What policies said.
     pub policy: Vec<StackVerdict>,
+    /// By stack, what would become of published files.
+    pub facts: Vec<(String, Vec<Forecast>)>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -92,12 +95,32 @@ pub fn render(set: &PlanSet, full: bool, look: Look) -> String {
     if !set.stacks.is_empty() {
         out.push('\n');
     }
+    for (stack, forecast) in &set.facts {
+        out.push_str(&facts_lines(stack, forecast, look));
+        out.push('\n');
+    }
     let said = policy::render(&set.policy, widest.unwrap_or(0), look);
     if !said.is_empty() {
         out.extend([&*said, "\n"]);
     }
     out.push_str(&break_at_commas(&closing(set), look.room(0)));
     out.push('\n');
+    out
+}
+
+/// What an apply would do to the facts of a stack.
+fn facts_lines(stack: &str, forecast: &[Forecast], look: Look) -> String {
+    let stack = look.paint(Ink::Strong, &clean(stack));
+    let mut out = format!("facts of {stack} would change\n");
+    for one in forecast {
+        let (mark, word) = match one.change {
+            ForecastChange::New => ("+", "published to"),
+            ForecastChange::Changed => ("~", "published anew to"),
+            ForecastChange::Withdrawn => ("-", "withdrawn from"),
+        };
+        let (path, place) = (clean(&one.path), clean(&one.place));
+        out.extend(["  ", mark, " ", &*path, "  ", word, " `", &*place, "`\n"]);
+    }
     out
 }
 
@@ -208,6 +231,9 @@ fn nothing_changes(set: &PlanSet) -> String {
         .iter()
         .filter(|stack| matches!(stack.status, StackStatus::Untouched))
         .count();
+    if !set.facts.is_empty() {
+        return "No changes of resources; facts would change.".to_owned();
+    }
     if untouched == 0 {
         return "No changes: everything is as the configuration says.".to_owned();
     }

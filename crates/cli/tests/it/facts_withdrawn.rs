@@ -92,7 +92,7 @@ fn a_file_that_somebody_else_made_is_not_written_over() {
         "terrane.hcl",
         &format!("{HEAD}{FACTS}{}", stack("app", &block)),
     );
-    let said = world.run(&["apply", "--auto-approve"], 1);
+    let said = world.run(&["apply", "--auto-approve"], 4);
     assert!(
         said.contains("`out/facts.json` of the project is not as terrane left it"),
         "{said}"

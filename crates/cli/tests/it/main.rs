@@ -25,6 +25,7 @@ mod environment;
 mod exceptions;
 mod exec;
 mod facts;
+mod facts_rules;
 mod facts_withdrawn;
 mod failure;
 mod fmt;

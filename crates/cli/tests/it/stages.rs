@@ -185,7 +185,7 @@ fn a_bundle_without_changes_asserts_facts_and_gates_again() {
     drop(story.cli(&["plan", "--out", "plan.terrane"]).expect(0));
     story.write("base/more.tf", "resource \"terraform_data\" \"more\" {}\n");
     drop(story.cli(&["apply", "--auto-approve"]).expect(0));
-    let said = story.cli(&["apply", "plan.terrane"]).expect(1);
+    let said = story.cli(&["apply", "plan.terrane"]).expect(4);
     assert!(
         said.stderr
             .contains("the state of stack `base` is not any more the one"),

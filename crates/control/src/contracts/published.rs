@@ -11,18 +11,15 @@ use serde_json::Value;
 
 /// Outputs as a plan foretells them, and the asker's environment; nothing else is known yet.
 #[derive(Clone, Copy)]
-pub(super) struct Foretold<'a> {
-    pub(super) planned: &'a Planned,
-    pub(super) env: &'a BTreeMap<String, String>,
+pub(crate) struct Foretold<'a> {
+    pub(crate) planned: &'a Planned,
+    pub(crate) env: &'a BTreeMap<String, String>,
 }
 
 impl StageValues for Foretold<'_> {
     fn output(&self, key: &str) -> Option<(Value, bool)> {
         let value = self.planned.fields.get(key)?;
-        let pointer = format!("/{}", key.replace('~', "~0").replace('/', "~1"));
-        let inside = format!("{pointer}/");
-        let mut unknown = self.planned.unknown.iter();
-        if unknown.any(|at| *at == pointer || at.starts_with(&inside)) {
+        if self.planned.leaves_open(key) {
             return None;
         }
         Some((value.clone(), self.planned.sensitive.contains(key)))
@@ -46,7 +43,7 @@ impl StageValues for Foretold<'_> {
 }
 
 /// The block with only these attributes, resolved if the plan tells enough.
-pub(super) fn foretell(
+pub(crate) fn foretell(
     block: &StageBlock,
     attributes: &[&str],
     foretold: Foretold<'_>,

@@ -6,17 +6,19 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use drivers::git::publish::{PublishError, Publisher, Push};
-use model::break_glass::Act;
+use model::break_glass::{Act, BreakGlass};
 use model::diagnostic::Location;
 use model::facts::{
-    BREAK_GLASS, Changes, CommitMessage, Encrypt, FactFile, FieldDifference, FileChange, MANIFEST,
-    Manifest, Published, PublishedFile, Standing, Wanted, changes, field_differences, shape,
+    Changes, CommitMessage, Encrypt, FactFile, FieldDifference, FileChange, MANIFEST, Manifest,
+    Published, PublishedFile, Standing, Wanted, changes, field_differences, holds_fields, shape,
 };
 use model::project::{FactsPlace, Owns};
-use serde_json::json;
 use store::{FactDigest, KeyedDigester, NewBreakGlass, NewFactCommit};
 
-use super::{ForeignCommit, Place, Publication, PublishFactsError, remote_of, sealed, sinks};
+use super::{
+    Elsewhere, ForeignCommit, Place, Publication, PublishFactsError, records, remote_of, sealed,
+    sinks,
+};
 use crate::Control;
 use crate::home::make_private;
 
@@ -34,6 +36,8 @@ pub(super) struct Job<'a> {
     pub(super) files: Vec<FactFile>,
     /// What this stack published there before.
     pub(super) remembered: BTreeSet<String>,
+    /// Nothing of any stack: only emergency acts are told.
+    pub(super) is_record: bool,
 }
 
 /// How a place differs from what a stack says.
@@ -47,6 +51,8 @@ pub struct Compared {
     pub is_gone: bool,
     /// By path: how files that would be written differ from what is published.
     pub fields: BTreeMap<String, Vec<FieldDifference>>,
+    /// Files that hold no fields at all: a link, or what somebody else made of them.
+    pub unreadable: BTreeSet<String>,
 }
 
 impl Compared {
@@ -148,11 +154,12 @@ pub(crate) fn is_published(text: &str) -> bool {
 
 /// What a file says of itself.
 pub(super) fn header(stack: &str, project: &str) -> String {
-    format!("{HEADER}`{stack}` of project `{project}`. Edits are not kept.")
+    format!("{HEADER}`{stack}` of project `{project}`. An edit stops the next publication.")
 }
 
 impl Job<'_> {
-    pub(super) async fn publish(&self) -> Result<Published, PublishFactsError> {
+    /// Says what it did there, and to further files of the project.
+    pub(super) async fn publish(&self) -> Result<(Published, Vec<Elsewhere>), PublishFactsError> {
         let _turn = lock(self.cache()).await?;
         let publisher = self.open().await?;
         let digester = self.control.store.keyed_digester("facts").await?;
@@ -168,27 +175,29 @@ impl Job<'_> {
                 taken_over = true;
             }
             let sealed = self.seal(&seen, &digester).await?;
-            let changes = self.changes(&seen, &sealed, &digester).await?;
+            let acts = self.acts().await?;
+            let changes = self.changes(&seen, &sealed, &acts, &digester).await?;
             let left = self.left(&seen, &changes);
             if changes.is_empty() {
-                self.write_files(&sealed, &digester).await?;
+                let files = self.write_files(&sealed, &digester).await?;
                 self.note_standing(false).await?;
                 let report = self.report(seen.tip, &changes, &left, false);
-                return Ok(Published { undone, ..report });
+                return Ok((Published { undone, ..report }, files));
             }
             let message = self.message(&changes);
             let made =
                 publisher.commit(seen.tip.as_deref(), &changes, &message, self.publication.at);
             let commit = made.await.map_err(|err| self.git(err))?;
-            self.remember(&commit, &changes, &sealed, &digester).await?;
+            let files = self.digests(&changes, &sealed, &acts, &digester);
+            self.remember(&commit, &files).await?;
             let pushed = publisher.push(&commit, seen.tip.as_deref()).await;
             match pushed.map_err(|err| self.git(err))? {
                 Push::Done => {
                     self.note_pushed(&commit).await?;
-                    self.write_files(&sealed, &digester).await?;
+                    let files = self.write_files(&sealed, &digester).await?;
                     self.note_standing(false).await?;
                     let report = self.report(Some(commit), &changes, &left, true);
-                    return Ok(Published { undone, ..report });
+                    return Ok((Published { undone, ..report }, files));
                 }
                 Push::Late => {}
             }
@@ -197,6 +206,19 @@ impl Job<'_> {
             place: self.place.name.clone(),
             attempts: ATTEMPTS,
         })
+    }
+
+    /// Who stands in the way, if somebody does; nothing is changed.
+    pub(super) async fn foreign_there(&self) -> Result<Option<ForeignCommit>, PublishFactsError> {
+        let _turn = lock(self.cache()).await?;
+        let publisher = self.open().await?;
+        let digester = self.control.store.keyed_digester("facts").await?;
+        let seen = self.look(&publisher).await?;
+        match self.judge(&publisher, &seen, &digester).await {
+            Err(PublishFactsError::Foreign { foreign, .. }) => Ok(Some(*foreign)),
+            Ok(_) => Ok(None),
+            Err(err) => Err(err),
+        }
     }
 
     pub(super) async fn compare(&self) -> Result<Compared, PublishFactsError> {
@@ -212,13 +234,17 @@ impl Job<'_> {
             Err(err) => return Err(err),
         }
         let sealed = self.seal(&seen, &digester).await?;
-        let changes = self.changes(&seen, &sealed, &digester).await?;
-        let mut fields = BTreeMap::new();
+        let acts = self.acts().await?;
+        let changes = self.changes(&seen, &sealed, &acts, &digester).await?;
+        let (mut fields, mut unreadable) = (BTreeMap::new(), BTreeSet::new());
         for file in &self.files {
             let published = seen.files.get(&file.path);
             let published = published.filter(|_| changes.write.contains_key(&file.path));
             if let Some(bytes) = published {
                 fields.insert(file.path.clone(), field_differences(bytes, file));
+                if !holds_fields(bytes) {
+                    unreadable.insert(file.path.clone());
+                }
             }
         }
         let left = self.left(&seen, &changes);
@@ -228,12 +254,16 @@ impl Job<'_> {
             foreign,
             is_gone,
             fields,
+            unreadable,
         })
     }
 
     /// Remembers where the facts are and what they say: before they go there what was and what will be, afterwards
     /// what is.
     async fn note_standing(&self, is_before: bool) -> Result<(), PublishFactsError> {
+        if self.is_record {
+            return Ok(());
+        }
         let (store, stack) = (&self.control.store, self.publication.stack.as_str());
         let known = store.fact_standing_list(self.project(), stack).await?;
         let known = known.into_iter().find_map(|standing| match standing {
@@ -404,8 +434,9 @@ impl Job<'_> {
         &self,
         sealed: &BTreeMap<String, Sealed>,
         digester: &KeyedDigester,
-    ) -> Result<(), PublishFactsError> {
+    ) -> Result<Vec<Elsewhere>, PublishFactsError> {
         let (store, stack) = (&self.control.store, self.publication.stack.as_str());
+        let mut done = Vec::new();
         for (path, bytes) in self.further_files(sealed) {
             let digest = digester.digest(&bytes);
             let standing = Standing::File {
@@ -427,9 +458,10 @@ impl Job<'_> {
                 let put = store.fact_standing_put(self.project(), stack, &standing);
                 put.await?;
             }
-            sinks::write(self.publication.root, path, &bytes)?;
+            let is_new = sinks::write(self.publication.root, path, &bytes)?;
+            done.push(Elsewhere::file(path, is_new));
         }
-        Ok(())
+        Ok(done)
     }
 
     fn further_files(&self, sealed: &BTreeMap<String, Sealed>) -> Vec<(&str, Vec<u8>)> {
@@ -456,6 +488,7 @@ impl Job<'_> {
         &self,
         seen: &Seen,
         sealed: &BTreeMap<String, Sealed>,
+        acts: &[BreakGlass],
         digester: &KeyedDigester,
     ) -> Result<Changes, PublishFactsError> {
         let files: BTreeMap<String, Vec<u8>> = sealed
@@ -463,12 +496,12 @@ impl Job<'_> {
             .map(|(path, sealed)| (path.clone(), sealed.bytes.clone()))
             .collect();
         let (common, remembered) = match self.place.owns {
-            Owns::Branch => (self.break_glass().await?, BTreeSet::new()),
+            Owns::Branch => (self.break_glass(seen, acts), BTreeSet::new()),
             Owns::Paths => (BTreeMap::new(), self.still_ours(seen, digester).await?),
         };
         let wanted = Wanted {
             project: self.project(),
-            stack: self.publication.stack.as_str(),
+            stack: self.stack(),
             files: &files,
             common: &common,
             // A place that nothing names any more tells nothing about others.
@@ -481,42 +514,36 @@ impl Job<'_> {
         let changes = changes(self.place.owns, &seen.manifest, &seen.files, &wanted);
         changes.map_err(|source| PublishFactsError::Taken {
             place: self.place.name.clone(),
-            source,
+            source: Box::new(source),
         })
     }
 
+    /// The stack whose files these are; none has this name.
+    fn stack(&self) -> &str {
+        if self.is_record {
+            return "";
+        }
+        self.publication.stack.as_str()
+    }
+
     fn break_glass_path(&self) -> String {
-        format!("{BREAK_GLASS}/{}.json", self.project())
+        records::path(self.project())
     }
 
     /// The emergency acts of this project, so that whoever looks into Git next finds them.
-    async fn break_glass(&self) -> Result<BTreeMap<String, Vec<u8>>, PublishFactsError> {
-        let acts = self
-            .control
-            .store
-            .break_glass_list_of(self.project())
-            .await?;
+    fn break_glass(&self, seen: &Seen, acts: &[BreakGlass]) -> BTreeMap<String, Vec<u8>> {
         if acts.is_empty() {
-            return Ok(BTreeMap::new());
+            return BTreeMap::new();
         }
-        let acts: Vec<_> = acts
-            .iter()
-            .map(|act| {
-                json!({
-                    "act": act.act.words(),
-                    "state": act.state.name,
-                    "actor": act.actor,
-                    "reason": act.reason,
-                    "detail": act.detail,
-                    "at": act.at.to_string(),
-                    "closed_at": act.closed_at.map(|at| at.to_string()),
-                })
-            })
-            .collect();
-        let mut bytes =
-            serde_json::to_vec_pretty(&json!({ "break_glass": acts })).unwrap_or_default();
-        bytes.push(b'\n');
-        Ok(BTreeMap::from([(self.break_glass_path(), bytes)]))
+        let path = self.break_glass_path();
+        let there = seen.files.get(&path).map(Vec::as_slice);
+        let bytes = model::facts::records(there, acts);
+        BTreeMap::from([(path, bytes)])
+    }
+
+    async fn acts(&self) -> Result<Vec<BreakGlass>, PublishFactsError> {
+        let store = &self.control.store;
+        Ok(store.break_glass_list_of(self.project()).await?)
     }
 
     fn message(&self, changes: &Changes) -> String {
@@ -529,7 +556,7 @@ impl Job<'_> {
             .collect();
         let message = CommitMessage {
             project: self.project(),
-            stack: publication.stack.as_str(),
+            stack: (!self.is_record).then_some(publication.stack.as_str()),
             run: publication.run.map(|run| run.to_string()),
             state: publication.state,
             contracts: contracts.into_iter().collect(),
@@ -541,6 +568,7 @@ impl Job<'_> {
                 .map(String::as_str)
                 .collect(),
             withdrawn: changes.remove.iter().map(String::as_str).collect(),
+            records: changes.write.contains_key(&self.break_glass_path()),
             taken_over: publication
                 .take_over
                 .map(|it| (it.person.as_str(), it.reason.as_str())),
@@ -548,20 +576,27 @@ impl Job<'_> {
         message.render()
     }
 
-    /// Stores the commit's id before anybody else can see it.
-    async fn remember(
+    /// What a commit changes, as it is remembered.
+    fn digests(
         &self,
-        commit: &str,
         changes: &Changes,
         sealed: &BTreeMap<String, Sealed>,
+        acts: &[BreakGlass],
         digester: &KeyedDigester,
-    ) -> Result<(), PublishFactsError> {
-        let stack = self.publication.stack.as_str();
+    ) -> Vec<FactDigest> {
+        let (stack, records) = (self.stack(), self.break_glass_path());
         let written = changes.write.iter().map(|(path, bytes)| FactDigest {
             path: path.clone(),
             stack: if sealed.contains_key(path) { stack } else { "" }.to_owned(),
             bytes: digester.digest(bytes),
-            plain: sealed.get(path).and_then(|sealed| sealed.plain.clone()),
+            plain: match sealed.get(path) {
+                Some(sealed) => sealed.plain.clone(),
+                // What of it this home had to tell.
+                None if *path == records => {
+                    Some(digester.digest(&model::facts::records(None, acts)))
+                }
+                None => None,
+            },
         });
         let withdrawn = changes.remove.iter().map(|path| FactDigest {
             path: path.clone(),
@@ -569,13 +604,17 @@ impl Job<'_> {
             bytes: String::new(),
             plain: None,
         });
-        let files: Vec<FactDigest> = written.chain(withdrawn).collect();
+        written.chain(withdrawn).collect()
+    }
+
+    /// Stores the commit's id before anybody else can see it.
+    async fn remember(&self, commit: &str, files: &[FactDigest]) -> Result<(), PublishFactsError> {
         let new = NewFactCommit {
             project: self.project(),
             place: &self.key,
             commit,
-            stack,
-            files: &files,
+            stack: self.stack(),
+            files,
         };
         Ok(self.control.store.fact_commit_insert(&new).await?)
     }

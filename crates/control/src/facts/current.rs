@@ -8,13 +8,16 @@ use std::path::PathBuf;
 use drivers::git::GitError;
 use drivers::process::{Environment, engine_environment};
 use jiff::Timestamp;
+use model::break_glass::Act;
 use model::config::resolve::ResolveError;
+use model::contract::Planned;
 use model::facts::{Publish, ReadPublishError, Standing, StateMark};
 use model::ids::StackName;
 use model::project::{FactsPlace, Project};
 use model::run::RunSpec;
-use model::state::Contents;
-use store::StoreError;
+use model::state::{Contents, StateName};
+use serde_json::{Map, Value};
+use store::{NewBreakGlass, StoreError};
 
 use super::{
     ClusterSink, Former, Place, Publication, ReadPlaceError, ReadSinkError, Searching, TakeOver,
@@ -24,6 +27,7 @@ use crate::Control;
 use crate::asker::Asker;
 use crate::bootstrap::Ground;
 use crate::changesets::is_ours;
+use crate::contracts::{CheckPlanError, PlanBreaks, PlanCheck, check_plan, reliance};
 use crate::outputs::Output;
 use crate::projects::OpenProject;
 use crate::stages::{Side, StackValues, StageValuesError};
@@ -43,6 +47,7 @@ pub struct Current {
     stacks: BTreeMap<String, BTreeSet<String>>,
     sinks: Vec<ClusterSink>,
     former: Vec<Former>,
+    standing: Vec<Standing>,
     version: Option<i64>,
     env: Environment,
     cache: PathBuf,
@@ -168,6 +173,7 @@ impl Current {
             blocks,
             sinks,
             former,
+            standing,
             version: head.as_ref().map(|head| head.version),
             env: engine_environment(asker, target.is_open()),
             cache: control.cache.clone(),
@@ -176,7 +182,7 @@ impl Current {
                 serial: head.serial,
                 lineage: head.lineage.clone(),
             }),
-            at: head.map_or(Timestamp::UNIX_EPOCH, |head| head.created_at),
+            at: control.now(),
             source: match &open.git {
                 Some(git) => git.head()?,
                 None => None,
@@ -227,11 +233,69 @@ impl Current {
             stacks: BTreeMap::new(),
             sinks: Vec::new(),
             former,
+            standing,
             version: None,
             env: engine_environment(asker, true),
             cache: control.cache.clone(),
             is_applied: true,
         })
+    }
+
+    /// What a publication would take away from those who are known to use it, as a plan would be refused for. A stack
+    /// that was destroyed has said so itself.
+    pub fn takes_away(&self, project: &Project) -> Result<PlanBreaks, CheckPlanError> {
+        if !self.is_applied {
+            return Ok(PlanBreaks::default());
+        }
+        let declared = project.stacks.get(&self.stack);
+        let blocks = declared.map(|stack| stack.stages.publish.as_slice());
+        let outputs = self.outputs.iter();
+        let values: Map<String, Value> = outputs
+            .map(|(name, output)| (name.clone(), output.value.clone()))
+            .collect();
+        let sensitive = self.outputs.iter().filter(|(_, output)| output.sensitive);
+        let planned = Planned {
+            sensitive: sensitive.map(|(name, _)| name.clone()).collect(),
+            ..Planned::known(values.clone())
+        };
+        let breaks = check_plan(PlanCheck {
+            source: &self.root,
+            root: &self.root,
+            blocks: blocks.unwrap_or_default(),
+            relied: &reliance(project, &self.stack),
+            standing: &self.standing,
+            before: &values,
+            planned: &planned,
+            env: &self.asker,
+        })?;
+        // Whether the contract is kept, the publication looks at itself.
+        Ok(PlanBreaks {
+            problems: Vec::new(),
+            ..breaks
+        })
+    }
+
+    /// Records that facts are withdrawn which others use.
+    pub async fn record_withdrawal(
+        &self,
+        control: &Control,
+        breaks: &PlanBreaks,
+        by: &TakeOver,
+    ) -> Result<(), StoreError> {
+        let state = self.state(control);
+        let record = NewBreakGlass {
+            act: Act::FactsWithdrawn,
+            state: &state,
+            actor: &by.person,
+            reason: Some(&by.reason),
+            detail: breaks.names().join(", "),
+        };
+        control.store.break_glass_open(&record).await.map(drop)
+    }
+
+    /// The name of the stack's state.
+    pub fn state(&self, control: &Control) -> StateName {
+        control.state_name(&self.state_name)
     }
 
     pub fn publication<'a>(&'a self, take_over: Option<&'a TakeOver>) -> Publication<'a> {

@@ -9,7 +9,7 @@ use drivers::sops;
 use model::config::Loaded;
 use model::contract::{self, mapped};
 use model::diagnostic::{Finding, Location};
-use model::facts::SOPS_RULES as RULES;
+use model::facts::{Clash, Paths, SOPS_RULES as RULES, path_problem};
 use model::module::Module;
 use model::project::{FactsPlace, Input, Project, SensitiveFacts};
 use model::stage::StageBlock;
@@ -26,6 +26,7 @@ pub(crate) fn check(loaded: &mut Loaded, root: &Path) {
         findings.extend(repository(place, root));
     }
     shared(project, &mut findings);
+    sink_files(project, &mut findings);
     let rules = std::fs::read_to_string(root.join(RULES)).ok();
     for stack in project.stacks.values() {
         let module = loaded.modules.get(&stack.path);
@@ -96,25 +97,68 @@ fn shared(project: &Project, findings: &mut Vec<Finding>) {
             literal(place.branch.as_ref()).unwrap_or("facts"),
         ))
     };
-    let mut seen: BTreeMap<_, (&str, &Location)> = BTreeMap::new();
+    let mut seen: BTreeMap<_, Paths<(&str, &Location)>> = BTreeMap::new();
     for stack in project.stacks.values() {
         for block in &stack.stages.publish {
             let path = literal(block.attrs.get("path"));
             let (Some(branch), Some(path)) = (branch(&block.name), path) else {
                 continue;
             };
-            let first = seen.insert((branch, path), (block.name.as_str(), &block.at));
-            if let Some((name, first)) = first.filter(|(name, _)| *name != block.name) {
-                let finding = Finding::error(
-                    "shared-fact",
-                    format!(
-                        "`{path}` is published twice: `{name}` and `{}` are one branch",
-                        block.name
-                    ),
-                );
-                let finding = finding.at(block.at.clone(), "again here");
-                findings.push(finding.at(first.clone(), "first here"));
+            let there = seen.entry(branch).or_default();
+            let Some((other, (name, first), how)) = there.clash(path) else {
+                there.add(path, (block.name.as_str(), &block.at));
+                continue;
+            };
+            if *name == block.name {
+                continue; // that is said already
             }
+            let what = match how {
+                Clash::Same => format!("`{path}` is published twice"),
+                Clash::Directory | Clash::Case => {
+                    let why = how.why();
+                    format!("`{path}` and `{other}` cannot both be published, {why}")
+                }
+            };
+            let message = format!("{what}: `{name}` and `{}` are one branch", block.name);
+            let finding = Finding::error("shared-fact", message);
+            let finding = finding.at(block.at.clone(), "again here");
+            findings.push(finding.at((*first).clone(), "first here"));
+        }
+    }
+}
+
+/// Files of the project that cannot be written.
+fn sink_files(project: &Project, findings: &mut Vec<Finding>) {
+    let mut seen: Paths<&Location> = Paths::default();
+    for stack in project.stacks.values() {
+        let sinks = stack.stages.publish.iter().flat_map(|block| &block.blocks);
+        for sink in sinks.filter(|sink| sink.kind == "file") {
+            let Some(path) = literal(sink.attrs.get("path")) else {
+                continue;
+            };
+            if let Some(why) = path_problem(path) {
+                let path = path.escape_debug();
+                let message = format!("`{path}` is no place for facts: {why}");
+                let finding = Finding::error("fact-path", message);
+                findings.push(finding.at(sink.at.clone(), "written here"));
+                continue;
+            }
+            let Some((other, first, how)) = seen.clash(path) else {
+                seen.add(path, &sink.at);
+                continue;
+            };
+            let message = match how {
+                Clash::Same => format!("`{path}` is written by two sinks"),
+                Clash::Directory | Clash::Case => {
+                    format!(
+                        "`{path}` and `{other}` cannot both be written: {}",
+                        how.why()
+                    )
+                }
+            };
+            let finding = Finding::error("shared-fact", message);
+            let finding = finding.at(sink.at.clone(), "again here");
+            findings.push(finding.at((*first).clone(), "first here"));
         }
     }
 }

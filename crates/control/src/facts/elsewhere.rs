@@ -96,6 +96,16 @@ pub struct Elsewhere {
 }
 
 impl Elsewhere {
+    /// A file of the project.
+    pub(super) fn file(path: &str, is_new: bool) -> Self {
+        let outcome = if is_new { "written" } else { "unchanged" };
+        Self {
+            what: format!("file `{path}`"),
+            outcome: outcome.to_owned(),
+            is_left: false,
+        }
+    }
+
     pub(super) fn gone(what: String) -> Self {
         Self {
             what,

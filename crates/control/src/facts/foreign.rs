@@ -10,9 +10,11 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use drivers::git::publish::{Commit, PublishError, Publisher};
+use drivers::git::publish::{Commit, Publisher};
 use jiff::Timestamp;
-use model::facts::{MANIFEST, Manifest, Owner, TRAILER_PROJECT, foreign_files, trailer};
+use model::facts::{
+    Clash, MANIFEST, Manifest, Owner, Paths, TRAILER_PROJECT, TakenPath, foreign_files, trailer,
+};
 use model::project::Owns;
 use store::{KeyedDigester, PastFact};
 
@@ -215,12 +217,13 @@ impl Job<'_> {
             let past = store
                 .fact_file_history(self.project(), &self.key, path)
                 .await?;
+            self.check_owner(path, path, Clash::Same, &past).await?;
             if now.is_none()
-                && let Some(there) = in_the_way(publisher, tip, path)
-                    .await
-                    .map_err(|err| self.git(err))?
+                && let Some((there, how)) = self.in_the_way(publisher, seen, path, digester).await?
             {
                 let git = |err| self.git(err);
+                let past = store.fact_file_history(self.project(), &self.key, &there);
+                self.check_owner(path, &there, how, &past.await?).await?;
                 publisher.fetch(true).await.map_err(git)?;
                 let id = publisher.last_touched(tip, &there).await.map_err(git)?;
                 let commit = publisher.commit_read(id.as_ref().unwrap_or(tip)).await;
@@ -243,6 +246,68 @@ impl Job<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Refuses what another stack of this project has there.
+    async fn check_owner(
+        &self,
+        path: &str,
+        there: &str,
+        how: Clash,
+        past: &[PastFact],
+    ) -> Result<(), PublishFactsError> {
+        let own = self.publication.stack.as_str();
+        let Some(owner) = past.first().map(|past| past.digest.stack.as_str()) else {
+            return Ok(());
+        };
+        let stacks = self.names.first();
+        let stacks = stacks.and_then(|name| self.publication.stacks.get(*name));
+        if owner == own || stacks.is_some_and(|stacks| !stacks.contains(owner)) {
+            return Ok(());
+        }
+        let store = &self.control.store;
+        let kept = store.fact_file_paths(self.project(), &self.key, owner);
+        if !kept.await?.contains(there) {
+            return Ok(());
+        }
+        Err(PublishFactsError::Taken {
+            place: self.place.name.clone(),
+            source: Box::new(TakenPath {
+                path: path.to_owned(),
+                there: there.to_owned(),
+                how,
+                owner: Owner {
+                    project: self.project().to_owned(),
+                    stack: owner.to_owned(),
+                },
+            }),
+        })
+    }
+
+    /// A file of others that a path cannot lie beside: one where it wants a directory, say.
+    async fn in_the_way(
+        &self,
+        publisher: &Publisher,
+        seen: &Seen,
+        path: &str,
+        digester: &KeyedDigester,
+    ) -> Result<Option<(String, Clash)>, PublishFactsError> {
+        let Some(tip) = &seen.tip else {
+            return Ok(None);
+        };
+        let there = publisher.list(tip).await.map_err(|err| self.git(err))?;
+        // What this very publication takes away is in nobody's way.
+        let ours = self.still_ours(seen, digester).await?;
+        let is_named = |other: &String| self.files.iter().any(|file| file.path == *other);
+        let mut others = Paths::default();
+        for other in there
+            .iter()
+            .filter(|it| !ours.contains(*it) || is_named(it))
+        {
+            others.add(other, ());
+        }
+        let found = others.clash(path);
+        Ok(found.map(|(other, (), how)| (other.to_owned(), how)))
     }
 
     /// Of the files that this stack published before, those that are there as it left them: what others have made of the
@@ -286,6 +351,7 @@ impl Job<'_> {
         PublishFactsError::Foreign {
             place: self.place.name.clone(),
             foreign: Box::new(foreign_commit(commit, files, rewritten)),
+            more: Vec::new(),
         }
     }
 }
@@ -307,20 +373,4 @@ fn is_as_we_left_it(past: &[PastFact], now: Option<&str>) -> bool {
     let valid = &past[..certain.map_or(past.len(), |at| at + 1)];
     let is_now = |past: &PastFact| past.digest.bytes == now.unwrap_or_default();
     valid.iter().any(is_now) || (certain.is_none() && now.is_none())
-}
-
-/// A file of others that a path would replace: one where it wants a directory, or below where it wants a file.
-async fn in_the_way(
-    publisher: &Publisher,
-    tip: &str,
-    path: &str,
-) -> Result<Option<String>, PublishError> {
-    let is_inside = |outer: &str, inner: &str| {
-        inner
-            .strip_prefix(outer)
-            .is_some_and(|rest| rest.starts_with('/'))
-    };
-    let there = publisher.list(tip).await?;
-    let mut there = there.into_iter();
-    Ok(there.find(|other| is_inside(other, path) || is_inside(path, other)))
 }

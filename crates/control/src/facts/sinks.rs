@@ -3,7 +3,8 @@
 use std::io::{self, Write as _};
 use std::path::Path;
 
-use model::facts::{Encrypt, FactFile, Format, render};
+use model::facts::{Encrypt, FactFile, Format, encrypted_fields, render};
+use serde_json::Value;
 
 use super::PublishFactsError;
 
@@ -14,11 +15,24 @@ pub(super) fn bytes(file: &FactFile, sealed: &[u8], path: &str, header: &str) ->
         (Encrypt::Nothing, format) => {
             render(format.unwrap_or(file.format), &file.values, Some(header))
         }
-        (Encrypt::Leaves(_) | Encrypt::All, _) => sealed.to_vec(),
+        (Encrypt::Leaves(_) | Encrypt::All, format) => {
+            let other = format.filter(|format| *format != file.format);
+            let turned = other.and_then(|format| turned(sealed, format));
+            turned.unwrap_or_else(|| sealed.to_vec())
+        }
     }
 }
 
-pub(super) fn write(root: &Path, path: &str, bytes: &[u8]) -> Result<(), PublishFactsError> {
+/// An encrypted file in the other format: SOPS keeps the same fields in both, and its checksum is over their values.
+fn turned(sealed: &[u8], format: Format) -> Option<Vec<u8>> {
+    match encrypted_fields(sealed)? {
+        Value::Object(fields) => Some(render(format, &fields, None)),
+        _ => None,
+    }
+}
+
+/// Whether there was something to write.
+pub(super) fn write(root: &Path, path: &str, bytes: &[u8]) -> Result<bool, PublishFactsError> {
     let to = root.join(path);
     let above = Path::new(path).ancestors();
     let mut above = above.filter(|part| !part.as_os_str().is_empty());
@@ -29,16 +43,16 @@ pub(super) fn write(root: &Path, path: &str, bytes: &[u8]) -> Result<(), Publish
     replace(&to, bytes).map_err(|source| PublishFactsError::File { path: to, source })
 }
 
-fn replace(to: &Path, bytes: &[u8]) -> io::Result<()> {
+fn replace(to: &Path, bytes: &[u8]) -> io::Result<bool> {
     if std::fs::read(to).is_ok_and(|there| there == bytes) {
-        return Ok(());
+        return Ok(false);
     }
     let dir = to.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(dir)?;
     let mut aside = tempfile::NamedTempFile::new_in(dir)?;
     aside.write_all(bytes)?;
     aside.persist(to)?;
-    Ok(())
+    Ok(true)
 }
 
 /// What is there now.

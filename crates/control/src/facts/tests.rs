@@ -274,7 +274,7 @@ async fn facts_are_written_once_and_say_where_they_come_from() {
     assert!(first.is_new);
     assert_eq!(first.files[0].what, FileChange::Written);
     insta::assert_snapshot!(world.file("a.yaml"), @r#"
-    # Written by terrane: stack `one` of project `p`. Edits are not kept.
+    # Written by terrane: stack `one` of project `p`. An edit stops the next publication.
     value: "1"
     "#);
     let sunk = fs::read_to_string(world.dir.path().join("out/facts.json")).unwrap();
@@ -345,7 +345,12 @@ async fn a_foreign_commit_stops_until_it_is_taken_over() {
         said.contains("`mend it by hand`") && said.contains(&foreign.commit[..10]),
         "{said}"
     );
-    assert!(refused.hint().unwrap().contains("--take-over"));
+    assert!(
+        refused
+            .hint(&"app".parse().unwrap())
+            .unwrap()
+            .contains("--take-over")
+    );
     assert_eq!(world.file("a.yaml"), "value: by hand\n");
 
     let forced = Call {

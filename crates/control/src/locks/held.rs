@@ -148,6 +148,7 @@ pub async fn break_lock(
     reason: &Reason,
 ) -> Result<LockedState, BreakLockError> {
     let (state, store, holder) = (&locked.state, &control.store, locked.holder);
+    let reason = &reason.kept(control, state).await;
     let failed = |source| BreakLockError::Store {
         state: state.clone(),
         source,

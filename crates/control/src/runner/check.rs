@@ -4,6 +4,7 @@
 
 use std::path::Path;
 
+use drivers::process::engine_environment;
 use drivers::snapshot::sha256;
 use model::break_glass::Act;
 use model::contract::{self, Planned};
@@ -16,6 +17,7 @@ use store::NewBreakGlass;
 use super::workspace::Workspace;
 use super::{Failure, Job};
 use crate::contracts::{self, PlanCheck};
+use crate::facts::{self, Outlook};
 use crate::outputs;
 use crate::policy::{self, Asking, Case, CasePolicy, PolicyError};
 
@@ -91,7 +93,7 @@ async fn keeps_contracts(
     })
     .map_err(|err| Failure::because("could not check its contracts", &err))?;
     if breaks.is_empty() {
-        return Ok(());
+        return foretell_facts(job, &planned, workspace).await;
     }
     let (what, hint) = match (breaks.takes_away(), breaks.narrowed.is_empty()) {
         (false, _) => (
@@ -107,8 +109,46 @@ async fn keeps_contracts(
             "keep publishing it, or change those who use it first",
         ),
     };
-    let said = format!("{what}: {}", breaks.lines().join("\n"));
+    let said = format!(
+        "{what}: {}\n{}",
+        breaks.names().join(", "),
+        breaks.lines().join("\n")
+    );
     Err(Failure::new(said).hint(hint).refused())
+}
+
+/// Notes what an apply would do to facts, for who looks at the plan. What is bound to be refused then is refused now.
+async fn foretell_facts(
+    job: &Job<'_>,
+    planned: &Planned,
+    workspace: &Workspace,
+) -> Result<(), Failure> {
+    let spec = job.spec;
+    if spec.stack.stages.publish.is_empty() && spec.standing.is_empty() {
+        return Ok(());
+    }
+    let outlook = Outlook {
+        control: job.control,
+        spec: job.spec,
+        asker: job.asker,
+        env: &engine_environment(job.asker.env(), job.spec.target.is_open()),
+        tree: workspace.tree(),
+        planned,
+    };
+    let forecast = outlook.forecast().await.map_err(|err| {
+        let failure = Failure::because("its facts could not be published", &err);
+        let failure = match err.hint() {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        };
+        if err.is_refusal() {
+            failure.refused()
+        } else {
+            failure
+        }
+    })?;
+    facts::note_forecast(&job.control.home, job.run, &forecast);
+    Ok(())
 }
 
 /// Before the engine starts. Who overrides policies leaves a record of it.

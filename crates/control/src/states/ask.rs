@@ -8,6 +8,7 @@ use serde_json::Value;
 use store::{ChangeSetError, KeyedDigester, NewBreakGlass, StoreError};
 
 use super::ReadStateError;
+use crate::reasons::without_secrets;
 use crate::{Control, hidden};
 
 /// Digits of a digest that people see: two values of a project hardly ever share them.
@@ -260,11 +261,12 @@ pub async fn record_reveal(
     reason: &str,
     detail: String,
 ) -> Result<(), AskStateError> {
+    let reason = without_secrets(control, std::slice::from_ref(state), reason).await;
     let record = NewBreakGlass {
         act: Act::Revealed,
         state,
         actor,
-        reason: Some(reason),
+        reason: Some(&reason),
         detail,
     };
     let opened = control.store.break_glass_open(&record).await;

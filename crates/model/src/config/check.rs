@@ -13,6 +13,7 @@ use super::project::TargetDraft;
 use super::stack::{StackDraft, upstream};
 use super::suggest;
 use crate::diagnostic::{Finding, Location};
+use crate::facts::{Clash, Paths, path_problem};
 use crate::ids::StackName;
 use crate::module::Module;
 use crate::project::{Backend, Edge, Stack, Target};
@@ -82,8 +83,11 @@ pub(crate) fn name<'a>(
     if seen.is_empty() || all.clone().any(|known| known == seen) || findings.is_full() {
         return;
     }
-    let mut finding = Finding::error("unknown-name", format!("there is no {what} `{seen}`"))
-        .at(at.clone(), "not defined");
+    let message = match what {
+        "facts" => format!("no `facts` block is called `{seen}`"),
+        _ => format!("there is no {what} `{seen}`"),
+    };
+    let mut finding = Finding::error("unknown-name", message).at(at.clone(), "not defined");
     finding.hint =
         suggest::hint(seen, all).or_else(|| Some(format!("add `{what} \"{seen}\" {{ … }}`")));
     findings.push(finding);
@@ -170,20 +174,32 @@ fn layers(findings: &mut Findings, known: &Known<'_>, drafts: &Drafts) {
     }
 }
 
-/// Two stacks that publish one file would overwrite each other.
+/// Two stacks that publish one file would overwrite each other; so would a file and a directory of one name.
 fn published(findings: &mut Findings, drafts: &Drafts) {
-    let mut seen: BTreeMap<(&str, &str), &Location> = BTreeMap::new();
+    let mut seen: BTreeMap<&str, Paths<&Location>> = BTreeMap::new();
     for draft in drafts.values() {
         for (facts, path, at) in &draft.published {
-            if let Some(first) = seen.insert((facts, path), at) {
-                let finding = Finding::error(
-                    "shared-fact",
-                    format!("`{path}` is published twice to `{facts}`"),
-                )
-                .at(at.clone(), "again here")
-                .at(first.clone(), "first here");
-                findings.push(finding);
+            if let Some(why) = path_problem(path) {
+                let message = format!("`{}` is no place for facts: {why}", path.escape_debug());
+                findings.push(Finding::error("fact-path", message).at(at.clone(), "named here"));
+                continue;
             }
+            let there = seen.entry(facts).or_default();
+            let Some((other, first, how)) = there.clash(path) else {
+                there.add(path, at);
+                continue;
+            };
+            let message = match how {
+                Clash::Same => format!("`{path}` is published twice to `{facts}`"),
+                Clash::Directory | Clash::Case => format!(
+                    "`{path}` and `{other}` cannot both be published to `{facts}`: {}",
+                    how.why()
+                ),
+            };
+            let finding = Finding::error("shared-fact", message)
+                .at(at.clone(), "again here")
+                .at((*first).clone(), "first here");
+            findings.push(finding);
         }
     }
 }

@@ -60,6 +60,8 @@ pub(crate) enum Fetched {
 pub(crate) enum Refs {
     /// Nothing else; needed while the file is read.
     Load,
+    /// Nothing else: it is a name in an object, needed while the file is read.
+    Key,
     /// Nothing else; needed later.
     Later,
     /// `stack.NAME.output.KEY`.
@@ -81,7 +83,7 @@ pub(crate) enum Refs {
 impl Refs {
     /// Whether `env()` is left for the stage that needs it.
     pub(crate) fn is_later(self) -> bool {
-        !matches!(self, Self::Load | Self::After)
+        !matches!(self, Self::Load | Self::Key | Self::After)
     }
 
     pub(crate) fn allows_own(self) -> bool {

@@ -414,7 +414,7 @@ impl<'a> Reader<'a> {
         let name = match key {
             ObjectKey::Ident(name) => name.as_str().to_owned(),
             ObjectKey::Expression(expr) => {
-                let (val, _) = self.evaluate(source, expr, Refs::Load, scope)?;
+                let (val, _) = self.evaluate(source, expr, Refs::Key, scope)?;
                 let Some(name) = val.in_template() else {
                     let message = format!("a key must be a string, this is {}", val.what());
                     self.problem(source, Problem::new(span(expr), message));

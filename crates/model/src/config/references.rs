@@ -113,12 +113,14 @@ impl Evaluator<'_> {
         if self.refs.allows_own() {
             return Ok(());
         }
+        let message = if self.refs == Refs::Key {
+            format!("a name must be known from the file alone: {what} is a value")
+        } else {
+            format!("{what} may stand only in `publish`, `bootstrap` and `gate`")
+        };
         Err(Problem {
             code: "misplaced-reference",
-            ..Problem::new(
-                span(whole),
-                format!("{what} may stand only in `publish`, `bootstrap` and `gate`"),
-            )
+            ..Problem::new(span(whole), message)
         })
     }
 

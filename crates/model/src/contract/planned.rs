@@ -32,6 +32,14 @@ impl std::fmt::Debug for Planned {
 }
 
 impl Planned {
+    /// Whether an output is not known yet, in whole or in part.
+    pub fn leaves_open(&self, name: &str) -> bool {
+        let pointer = format!("/{}", name.replace('~', "~0").replace('/', "~1"));
+        let inside = format!("{pointer}/");
+        let mut unknown = self.unknown.iter();
+        unknown.any(|at| *at == pointer || at.starts_with(&inside))
+    }
+
     /// Outputs of which everything is known. What is null is not there.
     pub fn known(outputs: Map<String, Value>) -> Self {
         Self {

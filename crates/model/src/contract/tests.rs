@@ -68,6 +68,63 @@ fn the_shipped_contract_holds_the_fields_of_a_cluster() {
 }
 
 #[test]
+fn fields_are_found_wherever_the_schema_names_them() {
+    let part = json!({"properties": {"b": {}}, "required": ["c"]});
+    for schema in [
+        json!({"properties": {"a": {}}, "allOf": [part, {"$ref": "#/$defs/d"}],
+               "$defs": {"d": {"required": ["d"], "$ref": "#"}}}),
+        json!({"properties": {"a": {}}, "anyOf": [part], "oneOf": [{"required": ["d"]}]}),
+        json!({"$ref": "#/$defs/all", "$defs": {"all": {"properties": {"a": {}},
+               "if": true, "then": part, "else": {"properties": {"d": {}}}}}}),
+    ] {
+        let contract = own(&schema);
+        let mut names = contract.fields();
+        names.sort_unstable();
+        assert_eq!(names, ["a", "b", "c", "d"], "{schema}");
+    }
+    let optional = own(&json!({"allOf": [{"required": ["a"]}], "anyOf": [{"required": ["b"]}]}));
+    assert_eq!(optional.required(), ["a"]);
+    assert!(own(&json!({"type": "object"})).fields().is_empty());
+}
+
+#[test]
+fn a_field_that_is_null_counts_as_missing_unless_null_is_wanted() {
+    let mut value = good();
+    value["dns_challenge_identities"]["dev"] =
+        json!({"azure_client_id": null, "aws_role_arn": "arn:aws:iam::1:role/dns"});
+    assert_eq!(problems(&cluster(), &value, &[], &[]), "");
+    value["dns_challenge_identities"]["dev"]["aws_role_arn"] = Value::Null;
+    assert_ne!(problems(&cluster(), &value, &[], &[]), "");
+    let nullable = own(&json!({"properties": {"a": {
+        "required": ["b", "c"],
+        "properties": {"b": {"type": ["string", "null"]}, "c": {"type": "string"}}}}}));
+    let value = json!({"a": {"b": null, "c": "x"}});
+    assert_eq!(problems(&nullable, &value, &[], &[]), "");
+    let value = json!({"a": {"b": "x", "c": null}});
+    insta::assert_snapshot!(problems(&nullable, &value, &[], &[]), @"`a.c` is missing, expected a text");
+    assert_eq!(problems(&nullable, &value, &["a.c"], &[]), "");
+}
+
+#[test]
+fn what_is_wrong_with_a_contract_is_said_with_its_place() {
+    let name: ContractName = "edge/v2".parse().unwrap();
+    let read = |text: &str| Contract::read(name.clone(), text).unwrap_err().to_string();
+    insta::assert_snapshot!(read("{\n  \"a\" 1\n}"), @"the contract `edge/v2` is not JSON: expected `:` at line 2 column 7 of `contracts/edge/v2.json`");
+    let outward = r#"{"properties": {"a": {"$ref": "https://example.io/schema.json"}}}"#;
+    insta::assert_snapshot!(read(outward), @"the contract `edge/v2` refers to `https://example.io/schema.json`, and no reference leads out of a contract");
+}
+
+#[test]
+fn a_problem_is_one_line() {
+    let schema = json!({"properties": {"a": {"enum": ["x"]}, "b": {"type": "string"}}});
+    let value = json!({"a": "one\ntwo", "b": {"three\nfour": 1}});
+    insta::assert_snapshot!(problems(&own(&schema), &value, &[], &[]), @r"
+    `a` is the text `one\ntwo`, expected one of `x`
+    `b` is an object with `three\nfour`, expected a text
+    ");
+}
+
+#[test]
 fn all_problems_are_said_at_once() {
     let mut bad = good();
     bad["cluster_name"] = json!(3);
@@ -85,7 +142,7 @@ fn all_problems_are_said_at_once() {
     `dns_challenge_identities.dev` is an object with `gcp`, expected an object with either `azure_client_id` or `aws_role_arn`
     `dns_challenge_identities.prod` is an object with `azure_client_id`, `aws_role_arn`, expected an object with either `azure_client_id` or `aws_role_arn`
     `env_gateway_public_addresses.dev` is the text `-a.example.io`, expected an IP address or a host name
-    `env_gateway_public_addresses.prod` is null, expected an IP address or a host name
+    `env_gateway_public_addresses.prod` is missing, expected an IP address or a host name
     `env_gateway_public_addresses.staging` is missing, expected an IP address or a host name
     `kube_context` is an empty text, expected a text that is not empty
     `secrets_source_uri` is missing, expected a URI
@@ -123,11 +180,11 @@ fn a_contract_of_the_project_that_is_no_schema_is_refused() {
         let read = Contract::read("edge/v2".parse().unwrap(), text);
         read.err().map(|err| err.to_string()).unwrap_or_default()
     };
-    assert_eq!(read("{"), "the contract `edge/v2` is not JSON");
+    assert!(read("{").contains("is not JSON"));
     assert!(read(r#"{"type": "texts"}"#).contains("is not a JSON Schema"));
     assert!(read("true").contains("is not an object"));
     let outside = read(r#"{"$ref": "https://schemas.example.io/edge.json"}"#);
-    assert!(outside.contains("is not a JSON Schema"), "{outside}");
+    assert!(outside.contains("no reference leads out"), "{outside}");
 }
 
 #[test]

@@ -15,7 +15,8 @@ pub struct StateMark {
 #[derive(Clone, Debug)]
 pub struct CommitMessage<'a> {
     pub project: &'a str,
-    pub stack: &'a str,
+    /// None if it is of no stack in particular.
+    pub stack: Option<&'a str>,
     /// `r44`; none if it was published by hand.
     pub run: Option<String>,
     pub state: Option<&'a StateMark>,
@@ -23,6 +24,8 @@ pub struct CommitMessage<'a> {
     pub source: Option<&'a str>,
     pub written: Vec<&'a str>,
     pub withdrawn: Vec<&'a str>,
+    /// Whether it changes the record of emergency acts.
+    pub records: bool,
     /// Who took the place over from others, and why.
     pub taken_over: Option<(&'a str, &'a str)>,
 }
@@ -32,12 +35,16 @@ pub const TRAILER_PROJECT: &str = "Terrane-Project";
 
 impl CommitMessage<'_> {
     pub fn render(&self) -> String {
-        let verb = match (self.written.is_empty(), self.taken_over) {
-            (_, Some(_)) => "take over facts of",
-            (false, None) => "publish facts of",
-            (true, None) => "withdraw facts of",
+        let of = self.stack.map(|stack| format!(" of {}", line(stack)));
+        let of = of.unwrap_or_default();
+        let subject = match (self.written.is_empty(), self.withdrawn.is_empty()) {
+            _ if self.taken_over.is_some() => format!("take over facts{of}"),
+            (false, _) => format!("publish facts{of}"),
+            (true, false) => format!("withdraw facts{of}"),
+            (true, true) if self.records => "record break-glass acts".to_owned(),
+            (true, true) => format!("note whose facts{of} are"),
         };
-        let mut text = format!("{verb} {}\n\n", line(self.stack));
+        let mut text = format!("{subject}\n\n");
         for (mark, paths) in [("+", &self.written), ("-", &self.withdrawn)] {
             for path in paths {
                 let _ = writeln!(text, "{mark} {}", line(path));
@@ -50,7 +57,9 @@ impl CommitMessage<'_> {
             let _ = writeln!(text, "{name}: {}", line(value));
         };
         trailer(TRAILER_PROJECT, self.project);
-        trailer("Terrane-Stack", self.stack);
+        if let Some(stack) = self.stack {
+            trailer("Terrane-Stack", stack);
+        }
         if let Some(run) = &self.run {
             trailer("Terrane-Run", run);
         }

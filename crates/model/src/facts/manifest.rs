@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use super::paths::{Clash, Paths};
 use crate::project::Owns;
 
 /// Where it lies. Hidden, and no YAML: who deploys a whole directory must not stumble over it.
@@ -85,15 +86,30 @@ impl Changes {
     }
 }
 
+/// A path that somebody else has, or that cannot lie beside what somebody else has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{path}` belongs to {}", of(.owner))]
+#[error("{}", said(.path, .there, *.how, .owner))]
 pub struct TakenPath {
     pub path: String,
+    /// What is there.
+    pub there: String,
+    pub how: Clash,
     pub owner: Owner,
 }
 
-fn of(owner: &Owner) -> String {
-    format!("stack `{}` of project `{}`", owner.stack, owner.project)
+fn said(path: &str, there: &str, how: Clash, owner: &Owner) -> String {
+    let Owner { project, stack } = owner;
+    let of = match stack.as_str() {
+        "" => format!("project `{project}`"),
+        stack => format!("stack `{stack}` of project `{project}`"),
+    };
+    match how {
+        Clash::Same => format!("`{path}` belongs to {of}"),
+        Clash::Directory | Clash::Case => format!(
+            "`{path}` cannot lie beside `{there}`, which belongs to {of}: {}",
+            how.why()
+        ),
+    }
 }
 
 /// What differs between the branch and what is wanted. `current` holds the files of the tip that matter: those of
@@ -113,13 +129,20 @@ pub fn changes(
                 .stacks
                 .is_some_and(|stacks| !stacks.contains(&owner.stack))
     };
+    let is_others = |owner: &Owner| {
+        owner.project != wanted.project || (owner.stack != wanted.stack && !is_gone(owner))
+    };
+    let mut others = Paths::default();
+    for (path, owner) in manifest.files.iter().filter(|(_, it)| is_others(it)) {
+        others.add(path, owner);
+    }
     for path in wanted.files.keys() {
-        if let Some(owner) = manifest.files.get(path)
-            && (owner.project != wanted.project || (owner.stack != wanted.stack && !is_gone(owner)))
-        {
+        if let Some((there, owner, how)) = others.clash(path) {
             return Err(TakenPath {
                 path: path.clone(),
-                owner: owner.clone(),
+                there: there.to_owned(),
+                how,
+                owner: (*owner).clone(),
             });
         }
     }

@@ -117,6 +117,54 @@ pub(super) fn look_secret(
     fields
 }
 
+/// Where a name of a field is a secret, or looks like one: the fields that they are in. Names stay in clear whatever is
+/// encrypted.
+pub(super) fn secret_keys(
+    values: &Map<String, Value>,
+    outputs: Outputs<'_>,
+    plain: &[String],
+) -> Vec<String> {
+    let mut fields = Vec::new();
+    let is_secret = |key: &str| has_shape(key) || is_chance(key) || shows(key, outputs);
+    each_object(values, &mut String::new(), &mut |at, key| {
+        let field = field_name(&format!("{at}/{}", escape(key)));
+        if !plain.contains(&field) && is_secret(key) {
+            fields.push(field_name(at));
+        }
+    });
+    fields.sort();
+    fields.dedup();
+    fields
+}
+
+/// Every name of a field, with the pointer of what it is in.
+fn each_object(fields: &Map<String, Value>, at: &mut String, found: &mut impl FnMut(&str, &str)) {
+    for (key, value) in fields {
+        found(at, key);
+        let length = at.len();
+        at.push('/');
+        at.push_str(&escape(key));
+        each_inside(value, at, found);
+        at.truncate(length);
+    }
+}
+
+fn each_inside(value: &Value, at: &mut String, found: &mut impl FnMut(&str, &str)) {
+    match value {
+        Value::Object(fields) if digits::digits(value).is_none() => each_object(fields, at, found),
+        Value::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                let length = at.len();
+                at.push('/');
+                at.push_str(&index.to_string());
+                each_inside(item, at, found);
+                at.truncate(length);
+            }
+        }
+        Value::Object(_) | Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
 static SHAPES: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
         r"(?x)
@@ -132,16 +180,57 @@ static SHAPES: LazyLock<Option<Regex>> = LazyLock::new(|| {
         | \beyJ[0-9A-Za-z_-]{10,}\.eyJ[0-9A-Za-z_-]{10,}\. # JWT
         | AccountKey=[0-9A-Za-z+/]{20}            # Azure
         | SharedAccessKey=[0-9A-Za-z+/]{20}
+        | [?&;]sig=[0-9A-Za-z%+/]{20}             # the signature of a SAS
         | [a-zA-Z][a-zA-Z0-9+.-]*://[^/\s:@]*:[^/\s:@]+@ # a password in a URL
         ",
     )
     .ok()
 });
 
-/// Whether a text under this name looks like a secret: a known shape, chance letters, or a name that says so.
+/// Whether a text under this name looks like a secret: a known shape, chance letters, a name that says so, or a text
+/// with fields of its own that do.
 pub fn looks_secret(field: &str, text: &str) -> bool {
-    let has_shape = SHAPES.as_ref().is_some_and(|shapes| shapes.is_match(text));
-    has_shape || is_chance(text) || (is_secret_name(field) && is_opaque(text))
+    has_shape(text)
+        || is_chance(text)
+        || (is_secret_name(field) && is_opaque(text))
+        || holds_secret(text)
+}
+
+fn has_shape(text: &str) -> bool {
+    SHAPES.as_ref().is_some_and(|shapes| shapes.is_match(text))
+}
+
+/// Whether a text is JSON, a kubeconfig, settings or a query in which a field looks like a secret.
+fn holds_secret(text: &str) -> bool {
+    if text.trim_start().starts_with(['{', '['])
+        && let Ok(inner @ (Value::Object(_) | Value::Array(_))) = serde_json::from_str(text)
+    {
+        let mut found = false;
+        each_leaf(&inner, &mut String::new(), &mut |at, text| {
+            found = found || looks_secret(&field_name(at), &text);
+        });
+        return found;
+    }
+    let is_kubeconfig = text.contains("kind: Config") && text.contains("users:");
+    let parts = text.split(['\n', ';', '&', '?']);
+    let mut fields = parts.filter_map(|part| {
+        let (name, value) = part.split_once([':', '='])?;
+        let name = name.trim_start_matches("export ");
+        let clean = |text: &str| {
+            let is_mark = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '-');
+            text.trim_matches(is_mark).to_owned()
+        };
+        Some((clean(name), clean(value)))
+    });
+    fields.any(|(name, value)| {
+        let is_key = matches!(
+            name.as_str(),
+            "token" | "password" | "client-key-data" | "id-token" | "refresh-token"
+        );
+        let is_word = !name.contains(char::is_whitespace);
+        (is_kubeconfig && is_key && !value.is_empty())
+            || (is_word && is_secret_name(&name) && is_opaque(&value))
+    })
 }
 
 /// One long word of mixed letters and digits, as a generator makes them. Certificates, digests and ids are none.
@@ -183,9 +272,10 @@ fn entropy(text: &str) -> f64 {
 /// Whether the last word of a field's name says that it is a secret; `token_url` and `secret_name` do not.
 fn is_secret_name(field: &str) -> bool {
     let last = field.rsplit('.').next().unwrap_or(field);
+    let is_loud = !last.bytes().any(|byte| byte.is_ascii_lowercase());
     let mut words = String::new();
     for c in last.chars() {
-        if c.is_ascii_uppercase() {
+        if c.is_ascii_uppercase() && !is_loud {
             words.push('_');
         }
         words.push(c.to_ascii_lowercase());
@@ -203,10 +293,11 @@ fn is_secret_name(field: &str) -> bool {
     )
 }
 
-/// Not a name, a number, a path or an address.
+/// Not a name, a number, a path, an address or a variable.
 fn is_opaque(text: &str) -> bool {
     text.len() >= 8
         && !text.contains([' ', '/', ':'])
+        && !text.starts_with(['$', '<', '{'])
         && text
             .bytes()
             .any(|byte| byte.is_ascii_digit() || byte.is_ascii_uppercase())

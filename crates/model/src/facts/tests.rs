@@ -273,6 +273,37 @@ fn what_looks_like_a_secret_is_refused_by_name() {
         ),
         ("secret_name", "Db-Password-2", false),
         ("password", "", false),
+        (
+            "sas",
+            "https://a.blob.core.windows.net/c?sv=2022-11-02&sp=r&sig=Zm9vYmFyYmF6Zm9vYmFyYmF6%3D",
+            true,
+        ),
+        ("settings", r#"{"db": {"password": "hunter2x"}}"#, true),
+        ("settings", r#"[{"user": "me", "token": ""}]"#, false),
+        (
+            "settings",
+            r#"{"tokenUrl": "https://login.example.io"}"#,
+            false,
+        ),
+        (
+            "kube",
+            "apiVersion: v1\nkind: Config\nusers:\n- name: me\n  user:\n    token: abc\n",
+            true,
+        ),
+        (
+            "kube",
+            "apiVersion: v1\nkind: Config\nusers:\n- name: me\n  user:\n    exec:\n      command: kubelogin\n",
+            false,
+        ),
+        ("dsn", "Server=db;User=me;Password=Hunter22x", true),
+        ("env", "export API_TOKEN='Abcdefg1'\nHOST=example.io", true),
+        ("env", "API_TOKEN=${API_TOKEN}\nPASSWORD=$(cat x)", false),
+        ("text", "About the password: ask Team7", false),
+        (
+            "link",
+            "https://example.io/search?q=Password1&page=2",
+            false,
+        ),
         ("name", "ThisIsAVeryLongClusterNameInWestEurope1", false),
     ];
     for (field, text, expected) in cases {
@@ -285,6 +316,21 @@ fn what_looks_like_a_secret_is_refused_by_name() {
 }
 
 #[test]
+fn names_of_fields_are_no_place_for_secrets() {
+    let key = "ghp_aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+    let outputs = json!({ "word": "hunter2-hunter2" });
+    let values = json!({"a": {key: "x"}, "b": [{"of hunter2-hunter2": 1}]});
+    let wanted = publish(Some(values));
+    let refused = prepared(&wanted, &outputs, &["word"], SensitiveFacts::Encrypt).unwrap_err();
+    insta::assert_snapshot!(refused, @"`clusters/prod/globals.yaml` would show what is secret as the name of a field below `a`, `b[0]`");
+    let mut wanted = publish(Some(json!({ key: "x" })));
+    let refused = prepared(&wanted, &outputs, &["word"], SensitiveFacts::Encrypt).unwrap_err();
+    insta::assert_snapshot!(refused, @"`clusters/prod/globals.yaml` would show what is secret as the name of a field");
+    wanted.plain = vec![key.to_owned()];
+    prepared(&wanted, &outputs, &["word"], SensitiveFacts::Encrypt).unwrap();
+}
+
+#[test]
 fn paths_stay_inside_and_out_of_what_is_not_theirs() {
     for path in [
         "/a.yaml",
@@ -292,6 +338,7 @@ fn paths_stay_inside_and_out_of_what_is_not_theirs() {
         "a//b.yaml",
         ".git/x.yaml",
         ".terrane/x.json",
+        ".TERRANE/manifest.json",
         "a\n.yaml",
         "a.txt",
         "",
@@ -314,13 +361,14 @@ fn a_message_says_where_the_facts_come_from() {
     let contract = "cluster/v1".parse().unwrap();
     let message = CommitMessage {
         project: "k3v9qd",
-        stack: "k8s-prod",
+        stack: Some("k8s-prod"),
         run: Some("r44".to_owned()),
         state: Some(&state),
         contracts: vec![&contract],
         source: Some("9f86d08"),
         written: vec!["clusters/prod/globals.yaml"],
         withdrawn: vec!["clusters/old.yaml"],
+        records: true,
         taken_over: Some(("me", "edited by hand\nTerrane-Project: other")),
     };
     let text = message.render();
@@ -507,4 +555,37 @@ fn a_block_is_read_and_its_place_is_found_without_its_key() {
         wrong.to_string(),
         "`values` of `publish \"runtime\"` is not an object"
     );
+}
+
+#[test]
+fn a_file_that_cannot_lie_beside_anothers_is_refused() {
+    let manifest = manifest(&[("x.yaml", "p", "one"), ("q/X.yaml", "q", "x")]);
+    for (path, expected) in [
+        (
+            "x.yaml/y.yaml",
+            "`x.yaml/y.yaml` cannot lie beside `x.yaml`, which belongs to stack `one` of project `p`: one would be a file and a directory at once",
+        ),
+        (
+            "q/x.yaml",
+            "`q/x.yaml` cannot lie beside `q/X.yaml`, which belongs to stack `x` of project `q`: they differ in case only, and on many disks that is one file",
+        ),
+    ] {
+        let files = BTreeMap::from([(path.to_owned(), b"new".to_vec())]);
+        let (current, remembered) = (BTreeMap::new(), BTreeSet::new());
+        let wanted = |stack| Wanted {
+            project: "p",
+            stack,
+            files: &files,
+            common: &current,
+            stacks: None,
+            remembered: &remembered,
+        };
+        let refused = changes(Owns::Branch, &manifest, &current, &wanted("two")).unwrap_err();
+        assert_eq!(refused.to_string(), expected);
+        // A stack may turn a file of its own into a directory.
+        if path.starts_with('x') {
+            let changed = changes(Owns::Branch, &manifest, &current, &wanted("one")).unwrap();
+            assert!(changed.remove.contains("x.yaml"));
+        }
+    }
 }

@@ -15,10 +15,11 @@ use model::project::Project;
 use serde_json::json;
 
 use super::{
-    Change, cores, follow, look_after_the_past, prepare_error, say_no_home, say_past_rules,
-    say_warnings,
+    Change, cores, follow, hide_secrets, look_after_the_past, prepare_error, say_no_home,
+    say_past_rules, say_warnings,
 };
 use crate::args::Global;
+use crate::commands::by_hand::tell_git;
 use crate::commands::{open_home, sound_project};
 use crate::watch::Watcher;
 use crate::{CommandError, ExitStatus, Process, report};
@@ -93,7 +94,7 @@ pub(super) async fn write(
 /// Applies the plans of a bundle, after the same question as any apply.
 pub(crate) async fn carry_out(
     file: &Path,
-    change: Change,
+    mut change: Change,
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
@@ -122,6 +123,7 @@ pub(crate) async fn carry_out(
     let who = writers::identify(&project, &known, &process.env, &process.actor()).await;
     who.check_all(&project, &known)
         .map_err(|err| prepare_error(&err.into()))?;
+    hide_secrets(&mut change, &control, &project, &known).await;
     let wanted = Wanted {
         action: Action::Apply,
         in_any_case: stacks.clone(),
@@ -153,6 +155,7 @@ pub(crate) async fn carry_out(
     if status.is_ok() {
         recovery::tidy_after(&control, watcher.set(), watcher.runs()).await;
     }
+    tell_git(&control, &open.root, Some(&project), global, process).await?;
     control::runner::note_usage("terminal");
     status
 }

@@ -20,7 +20,7 @@ use crate::{CommandError, ExitStatus, Process, report};
 /// How many denials of one stack are told; the rest is counted.
 const DENIALS: usize = 5;
 
-pub(super) fn plan_status(runs: &[Run], detailed: bool) -> ExitStatus {
+pub(super) fn plan_status(runs: &[Run], changes_facts: bool, detailed: bool) -> ExitStatus {
     let status = exit_status(runs);
     let has_changes = runs.iter().any(|run| match &run.state {
         RunState::Finished { outcome, .. } => {
@@ -34,7 +34,7 @@ pub(super) fn plan_status(runs: &[Run], detailed: bool) -> ExitStatus {
         | RunState::Applied { .. }
         | RunState::Completing { .. } => false,
     });
-    if status == ExitStatus::Done && detailed && has_changes {
+    if status == ExitStatus::Done && detailed && (has_changes || changes_facts) {
         ExitStatus::Changes
     } else {
         status
@@ -116,8 +116,10 @@ fn exit_status(runs: &[Run]) -> ExitStatus {
             Outcome::NotDone { problem, .. } if problem.stage == Stage::Verifying => {
                 ExitStatus::NotVerified
             }
+            Outcome::Failed { problem } | Outcome::NotDone { problem, .. } if problem.refused => {
+                ExitStatus::Refused
+            }
             Outcome::NotDone { .. } => ExitStatus::Failed,
-            Outcome::Failed { problem } if problem.refused => ExitStatus::Refused,
             Outcome::Skipped {
                 because: Skip::StillNeeded { .. },
             } => ExitStatus::Refused,

@@ -1,6 +1,7 @@
 //! The plans of a change set, as one page or as events.
 
 use control::changesets;
+use control::facts::forecast_of;
 use model::plan::words::as_text;
 use model::policy::Verdict;
 use model::project::Project;
@@ -32,10 +33,14 @@ pub(super) async fn plan_set(
             run.id,
         )
     });
-    let (mut stacks, mut policy) = (Vec::new(), Vec::new());
+    let (mut stacks, mut policy, mut facts) = (Vec::new(), Vec::new(), Vec::new());
     for run in runs {
         let status = status(watcher, run).await?;
         let verdict = run.state.policy();
+        let forecast = forecast_of(&watcher.control().home, run.id);
+        if !forecast.is_empty() {
+            facts.push((run.stack.to_string(), forecast));
+        }
         let denied = verdict.is_some_and(Verdict::denies);
         policy.extend(verdict.map(|verdict| StackVerdict {
             stack: run.stack.to_string(),
@@ -55,6 +60,7 @@ pub(super) async fn plan_set(
         heading: watcher.heading(),
         stacks,
         policy,
+        facts,
     })
 }
 
@@ -256,6 +262,10 @@ pub(super) fn show(
         let mut event = json!({ "event": "plan", "stack": stack.stack, "status": word });
         if !plan.is_null() {
             event["plan"] = as_text(plan);
+        }
+        let facts = set.facts.iter().find(|(name, _)| *name == stack.stack);
+        if let Some((_, forecast)) = facts {
+            event["facts"] = json!(forecast);
         }
         let said = set.policy.iter().find(|it| it.stack == stack.stack);
         if let Some(said) = said.filter(|it| !it.verdict.asked.is_empty()) {

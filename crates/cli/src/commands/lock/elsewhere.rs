@@ -98,6 +98,7 @@ pub(super) async fn break_lock(
     } else {
         report::say(&format!("Broke {what} on `{stack}`.\n"))?;
     }
+    place.tell_git(global, process).await?;
     Ok(ExitStatus::Done)
 }
 

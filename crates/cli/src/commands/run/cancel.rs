@@ -82,6 +82,9 @@ pub(crate) async fn cancel(
             } else {
                 cancel_run(run, &wish, control).await?
             };
+            if args.kill {
+                place.tell_git(global, process).await?;
+            }
             tell(&ended, global)
         }
     }

@@ -1,5 +1,6 @@
 //! `terrane run discard`
 
+use control::reasons::without_secrets_of_set;
 use control::worker::{self, Say};
 use control::{kept_aside, recovery};
 use model::ids::{ChangeSetId, RunId};
@@ -48,9 +49,10 @@ async fn drop_set(
     let reason = args.reason.read(process)?;
     // These must work in the middle of an edit: no sound project is needed.
     let here = Place::open(global, process).await?;
+    let text = without_secrets_of_set(&here.control, set, &reason.text).await;
     let say = Say::Discard {
         by: reason.actor,
-        reason: Some(reason.text.clone()),
+        reason: Some(text.clone()),
     };
     let asker = control::asker::Asker::default();
     let standing = worker::turn(&here.control, set, Some(say), &asker, None)
@@ -58,7 +60,7 @@ async fn drop_set(
         .map_err(|err| turn_error(&err))?;
     recovery::tidy_after(&here.control, &standing.set, &standing.runs).await;
     if global.json {
-        report::json(&json!({ "change_set": set.to_string(), "reason": reason.text }))?;
+        report::json(&json!({ "change_set": set.to_string(), "reason": text }))?;
     } else {
         report::say(&format!("Discarded change set {set}.\n"))?;
     }

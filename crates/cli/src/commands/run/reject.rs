@@ -1,6 +1,7 @@
 //! `terrane run reject`
 
 use control::asker::Asker;
+use control::reasons::without_secrets_of_set;
 use control::recovery;
 use control::worker::{self, Say};
 use serde_json::json;
@@ -33,16 +34,17 @@ pub(super) async fn reject(
     // These must work in the middle of an edit: no sound project is needed.
     let here = Place::open(global, process).await?;
     let (set, _) = About::read(&args.what)?.set(&here.control).await?;
+    let text = without_secrets_of_set(&here.control, set, &reason.text).await;
     let say = Say::Reject {
         by: reason.actor,
-        reason: reason.text.clone(),
+        reason: text.clone(),
     };
     let standing = worker::turn(&here.control, set, Some(say), &Asker::default(), None)
         .await
         .map_err(|err| turn_error(&err))?;
     recovery::tidy_after(&here.control, &standing.set, &standing.runs).await;
     if global.json {
-        report::json(&json!({ "change_set": set.to_string(), "reason": reason.text }))?;
+        report::json(&json!({ "change_set": set.to_string(), "reason": text }))?;
     } else {
         report::say(&format!("Rejected change set {set}.\n"))?;
     }

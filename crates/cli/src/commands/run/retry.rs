@@ -52,12 +52,5 @@ pub(super) async fn retry(
         ..Change::of(action)
     };
     let what = |_: &ChangeSet| Reopen::Run(run);
-    Box::pin(change::go_on_with(
-        Some(set),
-        what,
-        &change,
-        global,
-        process,
-    ))
-    .await
+    Box::pin(change::go_on_with(Some(set), what, change, global, process)).await
 }

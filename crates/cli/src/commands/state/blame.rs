@@ -44,5 +44,8 @@ pub(crate) async fn blame(
         let now = jiff::Timestamp::now();
         report::data(&view::blame::text(&answer, now, args.reveal.full, look))?;
     }
+    if revealed {
+        place.tell_git(global, process).await?;
+    }
     Ok(ExitStatus::Done)
 }

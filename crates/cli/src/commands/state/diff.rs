@@ -79,16 +79,20 @@ pub(crate) async fn diff(
     let before = from.as_ref().map(|asked| &asked.version);
     if global.json {
         report::json(&view::diff::json(before, &to.version, &difference))?;
-        return Ok(ExitStatus::Done);
+    } else {
+        let look = process.data_look(global);
+        let full = args.reveal.full;
+        report::data(&view::diff::text(
+            before,
+            &to.version,
+            difference,
+            now,
+            full,
+            look,
+        ))?;
     }
-    let look = process.data_look(global);
-    report::data(&view::diff::text(
-        before,
-        &to.version,
-        difference,
-        now,
-        args.reveal.full,
-        look,
-    ))?;
+    if revealed {
+        place.tell_git(global, process).await?;
+    }
     Ok(ExitStatus::Done)
 }

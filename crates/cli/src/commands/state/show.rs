@@ -67,5 +67,8 @@ pub(crate) async fn show(
         let look = process.data_look(global);
         report::data(&view::show::text(&sheet, jiff::Timestamp::now(), look))?;
     }
+    if revealed {
+        place.tell_git(global, process).await?;
+    }
     Ok(ExitStatus::Done)
 }

@@ -65,6 +65,9 @@ pub(super) async fn carry_out(
             version.version
         ))?;
     }
+    if wrote {
+        place.tell_git(global, process).await?;
+    }
     Ok(ExitStatus::Done)
 }
 

@@ -68,6 +68,7 @@ fn stack(name: &str, status: StackStatus) -> StackPlan {
 fn alone(change: ResourceChange) -> PlanSet {
     let stacks = vec![stack("network", StackStatus::Planned(plan(vec![change])))];
     PlanSet {
+        facts: Vec::new(),
         heading: String::new(),
         policy: Vec::new(),
         stacks,
@@ -110,6 +111,7 @@ fn change_set() -> PlanSet {
     let mut prod = stack("k8s-prod", StackStatus::Planned(plan(vec![cluster])));
     prod.remark = Some("deferred: `subnet_id` is known after `network`".to_owned());
     PlanSet {
+        facts: Vec::new(),
         heading: "change set c42 on `azure`, source 3f9c1e2 (clean)".to_owned(),
         policy: Vec::new(),
         stacks: vec![
@@ -307,6 +309,7 @@ fn every_mark_grouped_by_module() {
         created,
     ];
     let set = PlanSet {
+        facts: Vec::new(),
         heading: String::new(),
         policy: Vec::new(),
         stacks: vec![stack("network", StackStatus::Planned(plan(changes)))],
@@ -403,6 +406,7 @@ fn outputs_and_drift() {
         )])
     };
     let set = PlanSet {
+        facts: Vec::new(),
         heading: String::new(),
         policy: Vec::new(),
         stacks: vec![
@@ -451,6 +455,7 @@ fn stacks_that_could_not_be_planned() {
     };
     let reason = "`for_each` of `aws_eip.nat` is known after `base`".to_owned();
     let set = PlanSet {
+        facts: Vec::new(),
         heading: String::new(),
         policy: Vec::new(),
         stacks: vec![
@@ -475,6 +480,7 @@ fn stacks_that_could_not_be_planned() {
 #[test]
 fn nothing_to_do() {
     let set = PlanSet {
+        facts: Vec::new(),
         heading: String::new(),
         policy: Vec::new(),
         stacks: vec![stack("network", StackStatus::NoChanges)],

@@ -140,7 +140,10 @@ async fn no_secret_comes_out_in_any_coat() {
     wanted.on_sensitive = SensitiveFacts::Encrypt;
     let refused = publish_to(&world, &url, &wanted).await.unwrap_err();
     assert!(
-        refused.hint().unwrap().contains(".sops.yaml"),
+        refused
+            .hint(&"app".parse().unwrap())
+            .unwrap()
+            .contains(".sops.yaml"),
         "{refused:?}"
     );
 
@@ -177,7 +180,7 @@ async fn no_secret_comes_out_in_any_coat() {
     (wanted.encrypt_all, wanted.on_sensitive) = (false, SensitiveFacts::Reference);
     publish_to(&world, &url, &wanted).await.unwrap();
     insta::assert_snapshot!(world.file("prod/db.yaml"), @r#"
-    # Written by terrane: stack `one` of project `p`. Edits are not kept.
+    # Written by terrane: stack `one` of project `p`. An edit stops the next publication.
     db:
       host: "db.example.io"
       password: "ref+terrane://one/password"

@@ -2,6 +2,7 @@
 //! withdrawn.
 
 use std::collections::BTreeMap;
+use std::error::Error as _;
 use std::path::Path;
 
 use model::facts::{FileChange, Publish, StateMark};
@@ -87,7 +88,7 @@ pub(super) async fn publish(
         state: mark.as_ref(),
         source: job.set.request.commit.as_deref(),
         version: head.as_ref().map(|head| head.version),
-        at: head.map_or(job.set.created_at, |head| head.created_at),
+        at: job.control.now(),
         outputs: part.values.outputs(),
         blocks: &said,
         sinks: &sinks,
@@ -106,7 +107,22 @@ pub(super) async fn publish(
     };
     let done = facts::publish(job.control, &publication)
         .await
-        .map_err(|err| with_hint("nothing more was published", &err, err.hint()))?;
+        .map_err(|err| {
+            // That it is not published, the stage says itself.
+            let failure = match err.source() {
+                Some(cause) => Failure::because(&err.to_string(), cause),
+                None => Failure::new(err.to_string()),
+            };
+            let failure = match err.hint(&spec.stack.name) {
+                Some(hint) => failure.hint(hint),
+                None => failure,
+            };
+            if err.is_refusal() {
+                failure.refused()
+            } else {
+                failure
+            }
+        })?;
     Ok(report(part, &done))
 }
 
@@ -128,7 +144,9 @@ fn report(part: &Part<'_>, done: &facts::Done) -> Report {
                 .say(&format!("{}: {} {word}", one.place, file.path));
         }
         for undone in &one.undone {
-            part.log.say(&format!("{}: {undone}", one.place));
+            let line = format!("{}: {undone}", one.place);
+            part.log.say(&line);
+            part.job.warn(&line);
         }
     }
     for one in &done.elsewhere {

@@ -331,7 +331,7 @@ error unknown-stack: there is no stack `off`
 error unknown-stack: there is no stack `t`
   terrane.hcl:17:35 not defined
   hint: there are `b` and `s`
-error unknown-name: there is no facts `facts`
+error unknown-name: no `facts` block is called `facts`
   terrane.hcl:18:11 not defined
   hint: add `facts "facts" { … }`
 error invalid-value: `a.txt` ends neither in `.yaml` nor in `.json`
@@ -461,7 +461,7 @@ error unknown-output: stack `s` has no output `none`
 error unknown-gate: there is no gate `b` in stack `s`
   terrane.hcl:25:13 in this list
   hint: there are `a`, `c` and `d`
-error unknown-name: there is no facts `g`
+error unknown-name: no `facts` block is called `g`
   terrane.hcl:27:32 not defined
   hint: there is `f`
 error wrong-type: `status` wants a whole number from 0
