@@ -4,11 +4,10 @@
 use model::ids::{ChangeSetId, RunId};
 use model::masking::Mask;
 use model::state::StateName;
-use model::state::resources::Document;
 use store::StoreError;
 
-use crate::Control;
 use crate::locks::held::Reason;
+use crate::{Control, hidden};
 
 /// The text without values that these states call sensitive. A state that cannot be read has none to look for.
 pub async fn without_secrets(control: &Control, states: &[StateName], text: &str) -> String {
@@ -54,6 +53,6 @@ async fn mask_of(control: &Control, state: &StateName) -> Result<Option<Mask>, S
     let Some(head) = control.store.state_head(state).await? else {
         return Ok(None);
     };
-    let body = control.store.state_version_read(&head).await?;
-    Ok(Document::read(&body).ok().map(|document| document.mask()))
+    let document = hidden::document(control, &head).await?;
+    Ok(document.ok().map(|document| document.mask()))
 }
