@@ -14,7 +14,7 @@ mod events;
 mod finder;
 mod stream;
 
-use coats::coats;
+use coats::{coats, coats_of_token};
 use finder::Finder;
 pub use stream::MaskStream;
 
@@ -57,7 +57,13 @@ pub struct Mask {
 
 impl Mask {
     pub fn new(secrets: &[Secret]) -> Self {
-        let mut forms = Vec::new();
+        Self::with_token(secrets, None)
+    }
+
+    /// The same beside a token that was made for one run: it is looked for in fewer forms, since every run has one.
+    pub fn with_token(secrets: &[Secret], token: Option<&Secret>) -> Self {
+        let token = token.map(|token| coats_of_token(token.expose()));
+        let mut forms = token.unwrap_or_default();
         let mut short = Vec::new();
         let mut numbers = BTreeSet::new();
         for (index, secret) in secrets.iter().enumerate() {

@@ -2,6 +2,8 @@
 //!
 //! Not here: what may happen next (`model::changeset`, `model::run`), lanes (`lanes`).
 
+use std::sync::{Mutex, PoisonError};
+
 use jiff::Timestamp;
 use model::changeset::{
     ChangeSet, Front, HearError, ReopenError, Request, SetEvent, Status, advance, superseded,
@@ -81,7 +83,8 @@ impl Store {
             .db
             .fetch_optional(change_set_sql!("WHERE id = $1"), &[id.into()])
             .await?;
-        read(&row.ok_or(ChangeSetError::Missing(id))?)
+        let row = row.ok_or(ChangeSetError::Missing(id))?;
+        self.known_request.read(&row)
     }
 
     /// Those of a project that are not over, oldest first.
@@ -234,13 +237,37 @@ pub(crate) async fn get(tx: &mut Tx, id: ChangeSetId) -> Result<ChangeSet, Chang
 }
 
 pub(crate) fn read(row: &Row) -> Result<ChangeSet, ChangeSetError> {
+    let what = || format!("change set `{}`", row.int(0).unwrap_or_default());
+    read_with(row, from_json(row.text(2)?, what)?)
+}
+
+fn read_with(row: &Row, request: Request) -> Result<ChangeSet, ChangeSetError> {
     let id = ChangeSetId(row.int(0)?);
     Ok(ChangeSet {
         id,
         status: from_json(row.text(1)?, || format!("change set `{id}`"))?,
-        request: from_json(row.text(2)?, || format!("change set `{id}`"))?,
+        request,
         created_at: timestamp(row.int(3)?),
     })
+}
+
+/// The request that was read last: who watches a change set reads it at every move, and it hardly ever changes.
+#[derive(Debug, Default)]
+pub(crate) struct KnownRequest(Mutex<Option<(String, Request)>>);
+
+impl KnownRequest {
+    fn read(&self, row: &Row) -> Result<ChangeSet, ChangeSetError> {
+        let text = row.text(2)?;
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((of, request)) = &*known
+            && of == text
+        {
+            return read_with(row, request.clone());
+        }
+        let set = read(row)?;
+        *known = Some((text.to_owned(), set.request.clone()));
+        Ok(set)
+    }
 }
 
 pub(crate) fn to_json<T: serde::Serialize>(

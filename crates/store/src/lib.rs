@@ -51,6 +51,7 @@ pub use blobs::file_name;
 pub use break_glass::NewBreakGlass;
 pub use bucket::OpenBucketError;
 pub use bundles::{OpenBundleError, is_bundle};
+use change_sets::KnownRequest;
 pub use change_sets::{ChangeSetError, Turn};
 pub use db::{DbError, DriverError, OpenDbError, OpenPostgresError, Use};
 pub use facts::{FactDigest, NewFactCommit, PastFact};
@@ -100,6 +101,7 @@ pub struct Store {
     /// The database, where it is a file.
     file: Option<PathBuf>,
     pub(crate) known_runs: Arc<KnownRuns>,
+    pub(crate) known_request: Arc<KnownRequest>,
     pub(crate) announced: Arc<Announced>,
 }
 
@@ -317,6 +319,7 @@ impl Store {
             how,
             file,
             known_runs: Arc::default(),
+            known_request: Arc::default(),
             announced: Arc::default(),
         })
     }

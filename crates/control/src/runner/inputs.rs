@@ -77,7 +77,7 @@ impl Inputs {
     pub(super) fn hide(&self, caller: &mut Caller<'_>, scratch: &Scratch) -> Result<Mask, Failure> {
         let all: Vec<Secret> = self.hidden.iter().chain(caller.token()).cloned().collect();
         scratch.write_hidden(&all)?;
-        let mask = Mask::new(&all);
+        let mask = Mask::with_token(&self.hidden, caller.token());
         caller.hide(mask.clone());
         Ok(mask)
     }

@@ -20,18 +20,7 @@ pub(super) fn coats(value: &str) -> Vec<String> {
     forms.push(json_escaped(&escaped));
     forms.push(html_safe(&escaped));
     forms.push(escaped);
-    for offset in 0..3 {
-        let plain = base64_core(value.as_bytes(), offset);
-        if plain.len() < SHORTEST_BASE64 {
-            continue;
-        }
-        // Where it ends there, the last character is known, too; `echo` adds the end of a line.
-        let ends = ["", "\n"].map(|end| base64_end(&format!("{value}{end}"), offset));
-        for form in ends.into_iter().flatten().chain([plain]) {
-            forms.push(form.replace('+', "-").replace('/', "_"));
-            forms.push(form);
-        }
-    }
+    forms.extend(in_base64(value));
     // A key file is logged line by line, or as one.
     let lines = || value.lines().map(str::trim);
     forms.extend(
@@ -67,6 +56,31 @@ pub(super) fn coats(value: &str) -> Vec<String> {
         forms.extend(in_markup(value));
     }
     forms.retain(|form| !form.is_empty());
+    forms
+}
+
+/// Of what we made ourselves, letters and digits that nobody meets in any other way: as it stands, and in the header of a
+/// request.
+pub(super) fn coats_of_token(value: &str) -> Vec<String> {
+    let mut forms = in_base64(value);
+    forms.push(value.to_owned());
+    forms
+}
+
+fn in_base64(value: &str) -> Vec<String> {
+    let mut forms = Vec::new();
+    for offset in 0..3 {
+        let plain = base64_core(value.as_bytes(), offset);
+        if plain.len() < SHORTEST_BASE64 {
+            continue;
+        }
+        // Where it ends there, the last character is known, too; `echo` adds the end of a line.
+        let ends = ["", "\n"].map(|end| base64_end(&format!("{value}{end}"), offset));
+        for form in ends.into_iter().flatten().chain([plain]) {
+            forms.push(form.replace('+', "-").replace('/', "_"));
+            forms.push(form);
+        }
+    }
     forms
 }
 

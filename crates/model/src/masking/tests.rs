@@ -85,6 +85,24 @@ fn a_broken_line_hides_nothing() {
 }
 
 #[test]
+fn a_token_is_found_as_it_stands_and_in_headers() {
+    let token = Secret::new("kJ3v-9aXqLmB7_zR2tYw0PdFhG5s");
+    let secrets = [Secret::new("hunter2!")];
+    let mask = Mask::with_token(&secrets, Some(&token));
+    let said = "pw=hunter2! TF_HTTP_PASSWORD=kJ3v-9aXqLmB7_zR2tYw0PdFhG5s\n";
+    assert_eq!(
+        mask.mask_text(said),
+        "pw=(secret) TF_HTTP_PASSWORD=(secret)\n"
+    );
+    // `run:` and the token, as an engine sends them.
+    let header = "Authorization: Basic cnVuOmtKM3YtOWFYcUxtQjdfelIydFl3MFBkRmhHNXM=";
+    assert_eq!(
+        mask.mask_text(header),
+        "Authorization: Basic cnVuOm(secret)"
+    );
+}
+
+#[test]
 fn base64_is_found_wherever_it_begins() {
     // printf 'hunter2-hunter2', 'xhunter2-hunter2', 'user:hunter2-hunter2' | base64
     check("hunter2-hunter2", "aHVudGVyMi1odW50ZXIy", MASKED);
