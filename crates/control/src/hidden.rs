@@ -10,6 +10,7 @@ use model::masking::Mask;
 use model::state::hidden::Place;
 use model::state::resources::{Document, Opaque};
 use model::state::{StateName, StateVersion};
+use serde_json::Value;
 use store::{Appended, Store, StoreError};
 use tokio::sync::Mutex;
 
@@ -26,6 +27,21 @@ pub(crate) async fn document(
         .hidden_list(&version.state, Some(version.version))
         .await?;
     Ok(Document::read(&bytes).map(|document| document.hiding(&hidden)))
+}
+
+/// What stands now where secrets of earlier runs stood: a secret that was changed at its source is one still, in all that
+/// an engine says of the state before.
+pub(crate) async fn earlier(
+    control: &Control,
+    state: &StateName,
+) -> Result<Vec<Value>, StoreError> {
+    let places = control.store.hidden_list(state, None).await?;
+    if places.is_empty() {
+        return Ok(Vec::new());
+    }
+    let head = control.store.state_head_bytes(state).await?;
+    let document = head.and_then(|(_, body)| Document::read(&body).ok());
+    Ok(document.map_or_else(Vec::new, |document| document.standing_at(&places)))
 }
 
 /// One run's secrets and one state.

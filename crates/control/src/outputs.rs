@@ -77,8 +77,7 @@ pub(crate) async fn before_destroy(
         .state_version_list(&control.state_name(state))
         .await;
     let mut versions = versions.map_err(wrong)?;
-    versions
-        .retain(|version| version.is_copy() != is_ours && version.contents == Contents::Resources);
+    versions.retain(|version| version.is_copy() != is_ours && may_have_outputs(version.contents));
     versions.sort_by_key(|version| std::cmp::Reverse(version.version));
     for version in versions.iter().take(BACK) {
         let body = control.store.state_version_bytes(version).await;
@@ -90,6 +89,10 @@ pub(crate) async fn before_destroy(
         }
     }
     Ok(None)
+}
+
+fn may_have_outputs(contents: Contents) -> bool {
+    matches!(contents, Contents::Resources | Contents::OutputsOnly)
 }
 
 /// The outputs that one version of a state holds. What holds a secret is sensitive, whatever the module says.

@@ -208,7 +208,7 @@ pub async fn rollback(
     Ok(Proposal {
         older: Some(old.version),
         serial: if encrypted { old.serial } else { last + 1 },
-        summary: told(state, head_body.as_deref(), &body)?,
+        summary: told(control, state, head_body.as_deref(), &body).await?,
         state: state.clone(),
         head,
         body,
@@ -294,7 +294,7 @@ pub async fn take_out(
         source,
     })?;
     Ok(Proposal {
-        summary: told(state, Some(&head_body), &removal.body)?,
+        summary: told(control, state, Some(&head_body), &removal.body).await?,
         serial: head.serial + 1,
         older: None,
         state: state.clone(),
@@ -400,7 +400,7 @@ async fn propose_push(
     }
     let (head, head_body) = now.0.unzip();
     Ok(Proposal {
-        summary: told(state, head_body.as_deref(), &body)?,
+        summary: told(control, state, head_body.as_deref(), &body).await?,
         detail: format!("{what}, serial {} as it came", facts.serial),
         state: state.clone(),
         head,
@@ -444,13 +444,17 @@ impl Now {
     }
 }
 
-fn told(
+async fn told(
+    control: &Control,
     state: &StateName,
     before: Option<&[u8]>,
     after: &[u8],
 ) -> Result<Option<Summary>, SurgeryError> {
+    // Of whatever version.
+    let hidden = control.store.hidden_list(state, Some(0)).await;
+    let hidden = hidden.map_err(|source| failed(state, "read", source))?;
     match summary(before, after) {
-        Ok(summary) => Ok(Some(summary)),
+        Ok(summary) => Ok(Some(summary.hiding(&hidden))),
         Err(ReadResourcesError::Encrypted) => Ok(None),
         Err(source) => Err(SurgeryError::Resources {
             state: state.clone(),

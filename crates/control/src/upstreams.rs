@@ -61,7 +61,7 @@ impl Undone {
                 ..
             } => {
                 let why = problem.message.lines().next().map(str::to_owned);
-                (why, way_on(problem, run), true)
+                (why, way_on(problem, run, Action::Apply), true)
             }
             RunState::Applied { .. } | RunState::Completing { .. } => {
                 let way_on = format!("`terrane run logs -f {}` shows how far it is", run.id);
@@ -155,7 +155,7 @@ pub async fn resting(control: &Control) -> Result<Vec<Resting>, ChangeSetError> 
             state: format!("{done}, {}", outcome.word()),
             stage: problem.stage,
             why: problem.message.lines().next().map(str::to_owned),
-            way_on: way_on(problem, &run),
+            way_on: way_on(problem, &run, set.request.action),
             waiting: waiting.map(|other| other.stack.clone()).collect(),
             stack,
         });
@@ -164,8 +164,10 @@ pub async fn resting(control: &Control) -> Result<Vec<Resting>, ChangeSetError> 
 }
 
 /// The one command that goes on where a stage after the apply did not pass.
-fn way_on(problem: &Problem, run: &Run) -> String {
-    if problem.can_go_on() {
+fn way_on(problem: &Problem, run: &Run, action: Action) -> String {
+    if action == Action::Destroy {
+        format!("`terrane destroy {}` looks at what is left", run.stack)
+    } else if problem.can_go_on() {
         format!("`terrane run retry {}` goes on there", run.id)
     } else {
         format!("`terrane apply {}` plans it afresh", run.stack)

@@ -148,6 +148,18 @@ impl Context {
         entries.chain(self.hooks.iter().flat_map(Hook::inputs))
     }
 
+    /// Those that a module with these variables needs: what it does not declare, it does not notice.
+    pub fn inputs_for<'a, T>(
+        &'a self,
+        variables: &'a BTreeMap<String, T>,
+    ) -> impl Iterator<Item = &'a Input> {
+        let vars = self.vars.iter();
+        let vars = vars.filter(|(name, _)| variables.contains_key(*name));
+        let entries = self.env.values().chain(vars.map(|(_, input)| input));
+        let hooks = self.hooks.iter().flat_map(Hook::inputs);
+        entries.chain(self.files.values()).chain(hooks)
+    }
+
     pub fn inputs_mut(&mut self) -> impl Iterator<Item = &mut Input> {
         let entries = [&mut self.env, &mut self.vars, &mut self.files].into_iter();
         let entries = entries.flat_map(BTreeMap::values_mut);

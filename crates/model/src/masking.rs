@@ -112,6 +112,13 @@ impl Mask {
             .is_some_and(|finder| finder.is_in(text.as_bytes()))
     }
 
+    /// Whether any part of a value holds a secret.
+    pub fn finds_in_value(&self, value: &Value) -> bool {
+        let mut masked = value.clone();
+        self.mask_value(&mut masked);
+        masked != *value
+    }
+
     /// False only if no part of a document holds a secret: cheaper than to look at each of them.
     pub fn may_be_in(&self, document: &[u8]) -> bool {
         let finder = self.finder.as_ref();

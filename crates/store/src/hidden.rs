@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use model::state::StateName;
 use model::state::hidden::Place;
 
-use crate::db::{Row, Value};
+use crate::db::{DbError, Row, Tx, Value};
 use crate::states::name_args;
 use crate::{Store, StoreError};
 
@@ -59,6 +59,15 @@ impl Store {
         }
         tx.commit().await?;
         Ok(())
+    }
+}
+
+impl Tx {
+    /// All places count again: older content came back, or nobody knows.
+    pub(crate) async fn hidden_count_again(&mut self, state: &StateName) -> Result<(), DbError> {
+        const AGAIN: &str = "UPDATE hidden SET ended = NULL \
+            WHERE project = $1 AND name = $2 AND ended IS NOT NULL";
+        self.execute(AGAIN, &name_args(state)).await.map(drop)
     }
 }
 

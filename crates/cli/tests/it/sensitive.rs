@@ -84,7 +84,7 @@ fn a_sensitive_output_arrives_and_is_never_shown() {
             careless  ~ 1 change
               ~ terraform_data.user
                   input.login   (sensitive)
-                  output        { login = "root:(secret)" } → (known after apply)
+                  output        { login = "(secret)" } → (known after apply)
                   … 1 unchanged
 
             Plan: 0 to add, 2 to change, 0 to replace, 0 to destroy, in 2 of 3 stacks.
@@ -219,7 +219,13 @@ fn a_secret_of_a_context_stays_hidden_in_outputs_and_states() {
     // It is asked for by its name.
     let one = story.cli(&["output", "only", "login", "--raw"]).expect(0);
     assert_eq!(one.stdout.trim_end(), format!("root:{first}"));
+    // The old one may still open something while it is being replaced.
+    for args in [&["plan"][..], &["plan", "--json"]] {
+        let plan = story.cli_with(&[("STORY_TOKEN", second)], args);
+        said.push(plan.expect(0));
+    }
     said.push(apply(second));
+    said.push(story.cli(&["run", "logs", "only"]));
     for args in [
         &["output", "only", "--json"][..],
         &["state", "show", "only", "--full"],
@@ -244,6 +250,27 @@ fn a_secret_of_a_context_stays_hidden_in_outputs_and_states() {
     "#);
     let before = story.cli(&["state", "diff", "only"]).expect(0);
     check_absent(&[before], second);
+
+    // What comes back is as secret as it was.
+    let back = [
+        "state",
+        "rollback",
+        "only",
+        "--to",
+        "1",
+        "--reason",
+        "back",
+        "--auto-approve",
+    ];
+    let mut said = vec![story.cli(&back).expect(0)];
+    for args in [
+        &["output", "only"][..],
+        &["state", "show", "only"],
+        &["state", "diff", "only"],
+    ] {
+        said.push(story.cli(args).expect(0));
+    }
+    check_absent(&said, first);
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use model::ids::StackName;
+use model::masking::Mask;
 use model::plan::{PlannedOutput, planned_outputs};
 use model::run::Awaited;
 use store::Scope;
@@ -77,10 +78,21 @@ impl Ahead {
     }
 }
 
-/// Keeps what this run's plan says about its outputs, for those who take them.
-pub(super) async fn keep(job: &Job<'_>, plan_json: &[u8]) -> Result<(), Failure> {
+/// Keeps what this run's plan says about its outputs, for those who take them. What holds a secret is sensitive there, too.
+pub(super) async fn keep(job: &Job<'_>, plan_json: &[u8], mask: &Mask) -> Result<(), Failure> {
     let failed = |err: &dyn std::error::Error| Failure::because("could not keep the plan", err);
-    let outputs = planned_outputs(plan_json).map_err(|err| failed(&err))?;
+    let mut outputs = planned_outputs(plan_json).map_err(|err| failed(&err))?;
+    for output in outputs.values_mut() {
+        if [&output.value, &output.partly]
+            .into_iter()
+            .flatten()
+            .any(|value| mask.finds_in_value(value))
+        {
+            output.sensitive = true;
+            // It is handed on only if none of it is.
+            output.partly = None;
+        }
+    }
     let bytes = serde_json::to_vec(&outputs).map_err(|err| failed(&err))?;
     let path = path(&job.control.home.run_dir(job.run));
     seal_to(job, "plan-outputs", bytes, &path).await

@@ -13,7 +13,7 @@ use model::ids::StackName;
 use model::masking::Mask;
 use model::plan::words::words;
 use model::preview::{Partly, Unknowns};
-use model::project::{Backend, Context, Input, Needs};
+use model::project::{Backend, Input, Needs};
 use model::run::RunSpec;
 use model::secret::{Secret, is_secret_variable};
 use serde_json::{Map, Value};
@@ -25,7 +25,7 @@ use super::workspace::Scratch;
 use super::{Failure, Job};
 use crate::asker::Asker;
 use crate::bundle::digests::{Purpose, digester};
-use crate::{Control, outputs, settled};
+use crate::{Control, hidden, outputs, settled};
 
 mod contexts;
 
@@ -150,6 +150,12 @@ pub(super) async fn gather_ahead(
     let spec = job.spec;
     let resolving = resolve(job.control, spec, job.asker, ahead);
     let known = job.unless_stopped(limit, resolving).await?;
+    let state = job.control.state_name(&spec.stack.state);
+    let earlier = hidden::earlier(job.control, &state).await;
+    let earlier = earlier.map_err(|err| Failure::because("could not read what to hide", &err))?;
+    for value in &earlier {
+        known.hide(value);
+    }
     let mut environment = environment(spec, job.asker, &known)?;
     let mut variables = Map::new();
     for context in &spec.contexts {
@@ -385,7 +391,8 @@ async fn resolve<'a>(
         hidden: RefCell::new(Vec::new()),
     };
     let inputs = spec.stack.inputs.values();
-    let contexts = spec.contexts.iter().flat_map(Context::inputs);
+    let contexts = spec.contexts.iter();
+    let contexts = contexts.flat_map(|context| context.inputs_for(&spec.variables));
     for input in inputs.chain(contexts) {
         let Input::Expression(expression) = input else {
             continue;

@@ -138,7 +138,7 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
         }
     };
     if !job.auto_approve {
-        ahead::keep(job, &shown).await?;
+        ahead::keep(job, &shown, mask).await?;
     }
     // Where nobody looks, nothing is approved that another plan could be compared with.
     let nobody_looks = job.auto_approve && job.set.request.approvals.is_empty();

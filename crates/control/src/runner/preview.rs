@@ -118,7 +118,7 @@ async fn look(job: &Job<'_>, awaits: &[Awaited], mask: &mut Mask) -> Result<Look
         explained.map_err(|err| Failure::because("could not understand the plan", &err))?;
     }
     keep_view(job, &plan).await?;
-    ahead::keep(job, &json).await?;
+    ahead::keep(job, &json, mask).await?;
     if !job.review {
         // Whoever confirms has seen this: the real plan is compared with it.
         let kept = async {

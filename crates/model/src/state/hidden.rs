@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 
 use super::resources::Document;
 use super::sensitivity::mark_below;
+use super::summary::Summary;
 use crate::masking::{MASKED, Mask};
 use crate::plan::diff::{Segment, render_path};
 
@@ -73,6 +74,20 @@ impl Document {
             .collect()
     }
 
+    /// What stands at these places, and what was cut out of addresses: the secrets themselves, or values that hold them.
+    pub fn standing_at(&self, places: &BTreeSet<Place>) -> Vec<Value> {
+        let mut found: Vec<Value> = Vec::new();
+        for place in places {
+            found.extend(self.at(place).into_iter().cloned());
+            let cuts = self.values().filter_map(|(entry, _)| {
+                let cut = cut_out(&place.entry, &entry)?;
+                Some(cut.into_iter().map(Value::from).collect::<Vec<_>>())
+            });
+            found.extend(cuts.flatten());
+        }
+        found
+    }
+
     /// Whether an object has an address that fits.
     pub fn has_entry(&self, place: &Place) -> bool {
         self.values().any(|(entry, _)| fits(&place.entry, &entry))
@@ -92,9 +107,8 @@ impl Document {
                 &paths,
                 &mut Vec::new(),
             );
-            let mut addresses = places.iter().filter(|place| place.path.is_none());
-            if let Some(place) = addresses.find(|place| fits(&place.entry, &instance.address)) {
-                instance.address.clone_from(&place.entry);
+            if let Some(entry) = without_secrets(&instance.address, places) {
+                entry.clone_into(&mut instance.address);
                 // Nobody can tell which part of it is the module's.
                 instance.module = String::new();
             }
@@ -115,6 +129,28 @@ impl Document {
     }
 }
 
+impl Summary {
+    /// The same with addresses without their secrets.
+    #[must_use]
+    pub fn hiding(mut self, places: &BTreeSet<Place>) -> Self {
+        let changed = self.changed.iter_mut().map(|changed| &mut changed.address);
+        let others = self.added.iter_mut().chain(&mut self.removed);
+        for address in changed.chain(others) {
+            if let Some(entry) = without_secrets(address, places) {
+                entry.clone_into(address);
+            }
+        }
+        self
+    }
+}
+
+/// An address as it is shown, if a secret was cut out of it.
+fn without_secrets<'p>(address: &str, places: &'p BTreeSet<Place>) -> Option<&'p str> {
+    let mut cut = places.iter().filter(|place| place.path.is_none());
+    let place = cut.find(|place| fits(&place.entry, address))?;
+    Some(&place.entry)
+}
+
 fn paths_of<'a>(places: &'a BTreeSet<Place>, entry: &str) -> BTreeSet<&'a str> {
     let fitting = places.iter().filter(|place| fits(&place.entry, entry));
     fitting.filter_map(|place| place.path.as_deref()).collect()
@@ -122,21 +158,25 @@ fn paths_of<'a>(places: &'a BTreeSet<Place>, entry: &str) -> BTreeSet<&'a str> {
 
 /// Whether a text is a pattern, with anything where secrets were cut out.
 fn fits(pattern: &str, text: &str) -> bool {
+    cut_out(pattern, text).is_some()
+}
+
+/// What stands in a text where secrets were cut out of the pattern; nothing if it does not fit.
+fn cut_out<'t>(pattern: &str, text: &'t str) -> Option<Vec<&'t str>> {
     let mut parts = pattern.split(MASKED);
-    let Some(mut rest) = parts.next().and_then(|first| text.strip_prefix(first)) else {
-        return false;
-    };
+    let mut rest = text.strip_prefix(parts.next()?)?;
     let parts: Vec<&str> = parts.collect();
     let Some((last, between)) = parts.split_last() else {
-        return rest.is_empty();
+        return rest.is_empty().then(Vec::new);
     };
+    let mut cut = Vec::new();
     for part in between {
-        let Some(at) = rest.find(part) else {
-            return false;
-        };
+        let at = rest.find(part)?;
+        cut.push(&rest[..at]);
         rest = &rest[at + part.len()..];
     }
-    rest.ends_with(last)
+    cut.push(rest.strip_suffix(last)?);
+    Some(cut)
 }
 
 /// The values that hold a secret. A name of a field that holds one hides the whole object.
@@ -147,9 +187,7 @@ fn seek(value: &Value, mask: &Mask, path: &mut Vec<Segment>, found: &mut Vec<Str
             found.push(render_path(path));
         }
         Value::Number(_) | Value::String(_) => {
-            let mut masked = value.clone();
-            mask.mask_value(&mut masked);
-            if masked != *value {
+            if mask.finds_in_value(value) {
                 found.push(render_path(path));
             }
         }
