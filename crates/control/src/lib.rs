@@ -26,6 +26,7 @@ pub mod holds;
 pub mod home;
 pub mod kept_aside;
 pub mod keys;
+mod last_words;
 mod left_behind;
 pub mod locks;
 pub mod memory;

@@ -293,7 +293,14 @@ fn read_manifest(disk: &Disk, render: &Render) -> Result<Option<Manifest>, Rende
         return Ok(None);
     };
     let text = String::from_utf8_lossy(&bytes);
-    match Manifest::read(&text, &render.output) {
+    let manifest = Manifest::read(&text, &render.output).and_then(|manifest| {
+        let input = manifest.paths().find(|path| render.is_input(path));
+        match input.map(str::to_owned) {
+            Some(input) => Err(ReadManifestError::Foreign(input)),
+            None => Ok(manifest),
+        }
+    });
+    match manifest {
         Ok(manifest) => Ok(Some(manifest)),
         Err(source) => Err(RenderError::Manifest { path, source }),
     }

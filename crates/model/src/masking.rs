@@ -131,7 +131,7 @@ impl Mask {
         };
         let mut masked = String::with_capacity(text.len());
         let mut rest = 0;
-        for (start, end) in finder.spans(text.as_bytes()) {
+        for (start, end) in finder.spans_in_cut(text) {
             masked.push_str(text.get(rest..start).unwrap_or_default());
             masked.push_str(MASKED);
             rest = end;

@@ -146,6 +146,22 @@ impl Render {
         join(&self.output, &format!(".terrane-render.{}.json", self.name))
     }
 
+    /// Whether it reads a file, or is described by it: nothing that it makes, or may take away.
+    pub fn is_input(&self, path: &str) -> bool {
+        let in_dir = |dir: &String| {
+            let rest = path.strip_prefix(dir.as_str());
+            !dir.is_empty() && rest.is_some_and(|rest| rest.starts_with('/'))
+        };
+        path == "terrane.hcl"
+            || path.ends_with(".terrane.hcl")
+            || self
+                .data
+                .iter()
+                .chain(&self.schema)
+                .any(|file| file == path)
+            || self.templates.iter().any(in_dir)
+    }
+
     /// What of the block decides the bytes that come out, in a fixed form.
     pub fn settings(&self) -> Value {
         serde_json::json!({

@@ -10,6 +10,7 @@ use model::masking::Mask;
 use model::secret::Secret;
 
 use super::{Done, Failure, Ground, told};
+use crate::last_words::LastWords;
 use crate::runner::write_private;
 
 /// As much of what it says is kept, of its end; so much more is looked through for secrets.
@@ -55,7 +56,12 @@ pub(super) async fn run(
     };
     let mut notes = vec![how.clone()];
     for output in [&ended.stdout, &ended.stderr] {
-        notes.extend(end_of(&mask.mask_text(&String::from_utf8_lossy(output))));
+        let words = LastWords {
+            output,
+            limit: MAX_SAID,
+            was_stopped: ended.exit.is_none(),
+        };
+        notes.extend(end_of(&words.masked(&[mask])));
     }
     let done = Done {
         notes,

@@ -15,6 +15,7 @@ use tokio::time::{Instant, timeout};
 
 use super::{Around, clusters};
 use crate::bootstrap::told;
+use crate::last_words::LastWords;
 
 /// A probe ends by itself at its limit; this much later it is ended.
 const GRACE: Duration = Duration::from_secs(2);
@@ -99,10 +100,13 @@ async fn command(gate: &CommandGate, mask: &Mask, around: &Around, limit: Durati
         Ok(ended) => ended,
         Err(err) => return Look::impossible(told(&err)),
     };
-    // Masked before it is cut: half a secret would be known to nobody.
     let said = |output: &[u8]| {
-        let text = String::from_utf8_lossy(output);
-        end_of(&around.mask.mask_text(&mask.mask_text(&text)))
+        let words = LastWords {
+            output,
+            limit: READ_OUTPUT,
+            was_stopped: ended.exit.is_none(),
+        };
+        end_of(&words.masked(&[mask, &around.mask]))
     };
     let late = || format!("it did not end within {}", seconds(limit));
     gate.judge(CommandSeen {

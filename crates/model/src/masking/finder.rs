@@ -16,6 +16,13 @@ pub(super) struct Finder {
 /// From where to where, in bytes.
 type Span = (usize, usize);
 
+/// Stands where a text was cut.
+const CUT: char = '…';
+/// No cut text is longer that could end within a secret.
+const CUT_WITHIN: usize = 4096;
+/// Fewer characters of a secret tell nobody anything.
+const CUT_WORTH: usize = 3;
+
 impl Finder {
     pub(super) fn new(forms: &[String]) -> Option<Self> {
         if forms.is_empty() {
@@ -60,15 +67,19 @@ impl Finder {
                 }
             });
         }
-        found.sort_unstable();
-        let mut spans: Vec<Span> = Vec::new();
-        for (from, to) in found {
-            match spans.last_mut() {
-                Some(last) if from <= last.1 => last.1 = last.1.max(to),
-                _ => spans.push((from, to)),
-            }
+        merged(found)
+    }
+
+    /// The same in a text for people, where `…` stands for what was cut off: in the middle of a secret, maybe.
+    pub(super) fn spans_in_cut(&self, text: &str) -> Vec<Span> {
+        let mut found = self.spans(text.as_bytes());
+        for (at, _) in text.match_indices(CUT) {
+            let from = at.saturating_sub(CUT_WITHIN);
+            let before = &text.as_bytes()[from..at];
+            let begins = self.open_at_end(before, CUT_WORTH);
+            found.extend(begins.map(|begins| (from + begins, at)));
         }
-        spans
+        merged(found)
     }
 
     /// From which of these places on a text has to be held back, because more of it could complete a secret. The places
@@ -173,6 +184,18 @@ impl Finder {
         }
         state
     }
+}
+
+fn merged(mut found: Vec<Span>) -> Vec<Span> {
+    found.sort_unstable();
+    let mut spans: Vec<Span> = Vec::new();
+    for (from, to) in found {
+        match spans.last_mut() {
+            Some(last) if from <= last.1 => last.1 = last.1.max(to),
+            _ => spans.push((from, to)),
+        }
+    }
+    spans
 }
 
 fn has_breaks(text: &[u8]) -> bool {

@@ -85,6 +85,16 @@ fn a_broken_line_hides_nothing() {
 }
 
 #[test]
+fn a_secret_that_was_cut_is_none_to_be_read() {
+    check(
+        "hunter2-and-more",
+        "page: hunter2-an… and hunter2-and-more",
+        "page: (secret)… and (secret)",
+    );
+    check("hunter2-and-more", "hu… is a word", "hu… is a word");
+}
+
+#[test]
 fn a_token_is_found_as_it_stands_and_in_headers() {
     let token = Secret::new("kJ3v-9aXqLmB7_zR2tYw0PdFhG5s");
     let secrets = [Secret::new("hunter2!")];
