@@ -48,9 +48,19 @@ pub enum ReadPublishError {
         "the `path` of `publish \"{place}\"` is made of a sensitive output or a secret, and everybody sees names"
     )]
     SecretPath { place: String },
+    #[error(
+        "the `{attribute}` of a sink of `publish \"{place}\"` is made of a sensitive output or a secret, and everybody sees names"
+    )]
+    SecretSink {
+        place: String,
+        attribute: &'static str,
+    },
     #[error(transparent)]
     Contract(#[from] InvalidContractName),
 }
+
+/// What a sink is called by.
+const NAMES: [&str; 3] = ["path", "name", "namespace"];
 
 impl Publish {
     /// Reads a resolved block; sinks in clusters are left to who writes those.
@@ -66,6 +76,13 @@ impl Publish {
         };
         if block.sensitive.contains("path") {
             return Err(ReadPublishError::SecretPath { place });
+        }
+        let named = |attribute: &&&str| {
+            let mut sinks = block.blocks.iter();
+            sinks.any(|sink| sink.sensitive.contains(**attribute))
+        };
+        if let Some(attribute) = NAMES.iter().find(named) {
+            return Err(ReadPublishError::SecretSink { place, attribute });
         }
         let path = block.attrs.get("path").and_then(Value::as_str);
         let path = path.ok_or_else(|| wrong("path", "a path"))?.to_owned();

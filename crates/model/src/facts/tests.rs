@@ -550,6 +550,13 @@ fn a_block_is_read_and_its_place_is_found_without_its_key() {
     );
     assert_eq!(read.partial, ["x"]);
     assert!(read.holds_sensitive);
+    let mut sink = block(&json!({"path": "out/hush.json"}), None);
+    "file".clone_into(&mut sink.kind);
+    sink.sensitive.insert("path".to_owned());
+    let mut shown = block(&json!({"path": "a.yaml"}), None);
+    shown.blocks.push(sink);
+    let refused = Publish::read(&shown).unwrap_err().to_string();
+    assert!(refused.starts_with("the `path` of a sink of"), "{refused}");
     let wrong = Publish::read(&block(&json!({"path": "a.yaml", "values": 1}), None)).unwrap_err();
     assert_eq!(
         wrong.to_string(),
