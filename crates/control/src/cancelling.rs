@@ -214,8 +214,8 @@ pub async fn ended(control: &Control, id: RunId) -> Result<Option<Run>, CancelEr
         return Ok(Some(run));
     }
     if run.state.is_running() && !RunLock::is_held(&control.home, id) {
-        let set = control.store.change_set_get(run.change_set).await?;
-        recovery::recover(control, &set).await?;
+        // And its change set, if nobody is left to go on with that: its lanes are others' turn.
+        Box::pin(recovery::release_abandoned(control)).await?;
     }
     Ok(None)
 }

@@ -13,7 +13,8 @@ use model::ids::{ChangeSetId, RunId};
 use model::run::{Outcome, Run, RunEvent, RunState};
 use store::{ChangeSetError, StoreError};
 
-use crate::{Control, stragglers};
+use crate::locks::RunLock;
+use crate::{Control, recovery, stragglers};
 
 /// A change set with all that explains it.
 #[derive(Clone, Debug)]
@@ -150,8 +151,10 @@ pub async fn explain(control: &Control, id: ChangeSetId) -> Result<Explained, Ch
         | Status::Superseded { .. } => None,
     };
     let runs = store.run_list(id).await?;
+    let mut in_the_way = stragglers::in_the_way(control, &set, &runs);
+    in_the_way.extend(lost(control, &set, &runs).await?);
     Ok(Explained {
-        in_the_way: stragglers::in_the_way(control, &set, &runs),
+        in_the_way,
         runs,
         approvals: store.approval_list(id).await?,
         holds: store.hold_list_active(&set.request.project, now).await?,
@@ -159,6 +162,28 @@ pub async fn explain(control: &Control, id: ChangeSetId) -> Result<Explained, Ch
         front,
         now,
     })
+}
+
+/// Runs that have lost all their processes, and that nobody has found so yet.
+async fn lost(
+    control: &Control,
+    set: &ChangeSet,
+    runs: &[Run],
+) -> Result<Vec<(RunId, String)>, ChangeSetError> {
+    let mut lost = Vec::new();
+    let running = runs.iter().filter(|run| run.state.is_running());
+    for run in running.filter(|run| !RunLock::is_held(&control.home, run.id)) {
+        // Elsewhere it may be well; and it may have ended while we looked.
+        let now = control.store.run_get(run.id).await?;
+        if !recovery::is_elsewhere(control, set) && now.is_some_and(|now| now.state == run.state) {
+            let words = format!(
+                "its processes are gone: `terrane run logs {}` ends it and shows how far it came",
+                run.id
+            );
+            lost.push((run.id, words));
+        }
+    }
+    Ok(lost)
 }
 
 /// Which change sets a list is about.

@@ -84,6 +84,8 @@ fn after_a_crash_the_log_is_whole_and_masked() {
     testkit::kill(story.runner("r1"));
     story.open("slow");
     story.settle();
+    let open = story.cli(&["run", "list"]).expect(0).stdout;
+    assert!(open.contains("its processes are gone"), "{open}");
     let said = story.cli(&["run", "logs", "r1"]).expect(0);
     assert!(said.stdout.contains("it is (secret)"), "{}", said.stdout);
     assert!(
@@ -92,6 +94,11 @@ fn after_a_crash_the_log_is_whole_and_masked() {
         said.stdout
     );
     assert_eq!(holding(&story, secret), Vec::<std::path::PathBuf>::new());
+    // Nobody goes on with its change set: it holds no lane any more, and is not under way.
+    drop(story.cli(&["run", "logs", "-f", "r1"]).expect(0));
+    let open = story.cli(&["run", "list", "--json"]).expect(0).stdout;
+    let open: serde_json::Value = serde_json::from_str(&open).expect("JSON");
+    assert_eq!(open["change_sets"], serde_json::json!([]), "{open}");
 }
 
 #[test]
