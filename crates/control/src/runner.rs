@@ -290,6 +290,13 @@ impl Failure {
         self
     }
 
+    /// As its cause has it: with a way on, and refused by a rule or broken.
+    fn told(mut self, hint: Option<String>, is_refusal: bool) -> Self {
+        self.hint = hint;
+        self.refused = is_refusal;
+        self
+    }
+
     /// With the name of what it is about.
     fn named(mut self, what: &str) -> Self {
         self.message = format!("`{what}`: {}", self.message);

@@ -137,15 +137,7 @@ async fn foretell_facts(
     };
     let forecast = outlook.forecast().await.map_err(|err| {
         let failure = Failure::because("its facts could not be published", &err);
-        let failure = match err.hint() {
-            Some(hint) => failure.hint(hint),
-            None => failure,
-        };
-        if err.is_refusal() {
-            failure.refused()
-        } else {
-            failure
-        }
+        failure.told(err.hint(), err.is_refusal())
     })?;
     facts::note_forecast(&job.control.home, job.run, &forecast);
     Ok(())

@@ -340,21 +340,24 @@ pub(crate) static CONTEXT: Block = Block {
     ..PLAIN
 };
 
-pub(crate) static CONTEXT_SECRET: Block = Block {
-    word: "secret",
-    labels: &[NAME],
-    attrs: &[
+/// The attributes of a Secret, wherever a block describes one; its entries may refer to these.
+pub(super) const fn secret_of_a_cluster(refs: Refs) -> [Attr; 4] {
+    [
         attr("namespace", Kind::Text, "namespace").required(),
-        attr("data", Kind::Map, "its entries")
-            .required()
-            .refs(Refs::Secrets),
+        attr("data", Kind::Map, "its entries").required().refs(refs),
         attr(
             "labels",
             Kind::Map,
             "its labels, by which Argo CD knows credentials of repositories",
         ),
         attr("type", Kind::Text, "its type").default("`\"Opaque\"`"),
-    ],
+    ]
+}
+
+pub(crate) static CONTEXT_SECRET: Block = Block {
+    word: "secret",
+    labels: &[NAME],
+    attrs: &secret_of_a_cluster(Refs::Secrets),
     doc: "A Secret that every `bootstrap` with a `kubeconfig` puts into its cluster, in the stacks that have this context. A `secret` of that name and namespace in the `bootstrap` itself comes first.",
     ..PLAIN
 };

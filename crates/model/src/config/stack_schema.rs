@@ -5,6 +5,7 @@
 use super::evaluator::Refs;
 use super::schema::{
     APPROVAL, Attr, Block, ENGINE, Kind, Label, NAME, PLAIN, Variant, attr, many, one,
+    secret_of_a_cluster,
 };
 
 const FOR_EACH: Attr = attr(
@@ -360,18 +361,7 @@ const GITOPS_AGENT: &[Attr] = &[
 static SECRET: Block = Block {
     word: "secret",
     labels: &[NAME],
-    attrs: &[
-        attr("namespace", Kind::Text, "namespace").required(),
-        attr("data", Kind::Map, "its entries")
-            .required()
-            .refs(Refs::OwnSecrets),
-        attr(
-            "labels",
-            Kind::Map,
-            "its labels, by which Argo CD knows credentials of repositories",
-        ),
-        attr("type", Kind::Text, "its type").default("`\"Opaque\"`"),
-    ],
+    attrs: &secret_of_a_cluster(Refs::OwnSecrets),
     doc: "A Secret that must be there first.",
     ..PLAIN
 };

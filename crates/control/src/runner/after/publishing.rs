@@ -113,15 +113,7 @@ pub(super) async fn publish(
                 Some(cause) => Failure::because(&err.to_string(), cause),
                 None => Failure::new(err.to_string()),
             };
-            let failure = match err.hint(&spec.stack.name) {
-                Some(hint) => failure.hint(hint),
-                None => failure,
-            };
-            if err.is_refusal() {
-                failure.refused()
-            } else {
-                failure
-            }
+            failure.told(err.hint(&spec.stack.name), err.is_refusal())
         })?;
     Ok(report(part, &done))
 }
