@@ -11,6 +11,7 @@ pub mod duration;
 pub mod errors;
 pub mod findings;
 pub mod gates;
+pub(crate) mod in_force;
 pub mod left;
 pub mod look;
 pub mod outcome;

@@ -21,6 +21,11 @@ pub struct StateMovedError {
 }
 
 impl StateMovedError {
+    /// The same, of a run that everybody knows.
+    pub fn words(&self) -> String {
+        format!("its state was {}, now it is {}", self.was, self.now)
+    }
+
     /// The way on: what there is now was never planned by that run.
     pub fn hint(&self) -> String {
         format!("`terrane apply {}` plans it afresh", self.stack)

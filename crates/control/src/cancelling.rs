@@ -239,7 +239,8 @@ pub(crate) async fn name_who_asked(control: &Control, id: RunId, happened: RunEv
 pub(crate) async fn asked(store: &Store, id: RunId) -> Option<(Wish, bool)> {
     let events = store.run_events(id).await.unwrap_or_default();
     let since_opened = events.into_iter().rev().map(|(_, event)| event);
-    let mut since_opened = since_opened.take_while(|event| *event != RunEvent::Reopened);
+    let mut since_opened =
+        since_opened.take_while(|event| !matches!(event, RunEvent::Reopened { .. }));
     since_opened.find_map(|event| match event {
         RunEvent::CancelAsked { by, reason, kill } => Some((Wish { by, reason }, kill)),
         _ => None,

@@ -30,12 +30,14 @@ use watch::watch_path;
 
 mod bundled;
 mod checks;
+mod moved;
 mod prepare_error;
 mod source;
 mod spec;
 mod watch;
 
 pub use bundled::{BeginBundleError, begin_bundled, find_bundled};
+pub use moved::Moved;
 pub use prepare_error::PrepareError;
 pub use spec::is_ours;
 pub(crate) use spec::spec_alone;
@@ -90,6 +92,8 @@ pub struct Begun {
     pub watch: File,
     /// Links that lead out of the project, and so are not part of its source.
     pub left_out: Vec<String>,
+    /// What was applied before and is planned afresh, with the reason.
+    pub moved: BTreeMap<StackName, Moved>,
 }
 
 /// Puts a change set together and stores it.
@@ -123,18 +127,29 @@ pub async fn resume(
     let free = checks::free_of_holds(control, resumed).await?;
     let prepared = prepare(control, open, project, engines, env, wanted, &free).await?;
     let Prepared { request, specs, .. } = &prepared;
+    let moved = match &resumed.what {
+        Reopen::Run(_) => BTreeMap::new(),
+        Reopen::Rest { .. } => moved::find(control, resumed, specs).await?,
+    };
+    let what = match &resumed.what {
+        Reopen::Run(run) => Reopen::Run(*run),
+        Reopen::Rest { .. } => Reopen::Rest {
+            moved: moved.keys().cloned().collect(),
+        },
+    };
     let set = control
         .store
         .change_set_reopen(
             resumed.set.id,
-            resumed.what,
+            &what,
             request,
             specs,
             &wanted.asker,
             control.now(),
         )
         .await?;
-    prepared.begun(control, set.id)
+    let begun = prepared.begun(control, set.id)?;
+    Ok(Begun { moved, ..begun })
 }
 
 /// What is opened again, and how it is asked for.
@@ -172,6 +187,7 @@ impl Prepared {
             asker: self.asker,
             watch,
             left_out: self.left_out,
+            moved: BTreeMap::new(),
         })
     }
 }
@@ -284,13 +300,24 @@ async fn prepare(
     })
 }
 
+/// A change set that stopped, and how much of it is wanted again.
+#[derive(Clone, Debug)]
+pub struct Stopped {
+    pub set: ChangeSet,
+    pub what: Reopen,
+    /// Its stacks that the project still has.
+    pub stacks: BTreeSet<StackName>,
+    /// Of these, those that did not end well.
+    pub left: BTreeSet<StackName>,
+}
+
 /// The project's stacks that a stopped change set is about, checked against what there is now.
 pub async fn find_stopped(
     control: &Control,
     project: &Project,
     id: Option<ChangeSetId>,
-    what: impl Fn(&ChangeSet) -> Reopen,
-) -> Result<(ChangeSet, Reopen, BTreeSet<StackName>), PrepareError> {
+    what: Reopen,
+) -> Result<Stopped, PrepareError> {
     let set = match id {
         Some(id) => control.store.change_set_get(id).await?,
         None => newest_stopped(control).await?,
@@ -314,21 +341,32 @@ pub async fn find_stopped(
             reason,
         });
     }
-    let what = what(&set);
     let runs = control.store.run_list(set.id).await?;
-    let again = reopen(&set, &runs, what)?;
-    for run in runs.iter().filter(|run| again.contains(&run.id)) {
+    let again = reopen(&set, &runs, &what)?;
+    let mut left = BTreeSet::new();
+    for run in runs
+        .iter()
+        .filter(|run| again.iter().any(|it| it.run == run.id))
+    {
+        left.insert(run.stack.clone());
         if !project.stacks.contains_key(&run.stack) {
             return Err(PrepareError::Gone {
                 stack: run.stack.clone(),
             });
         }
-        checks::check_state(control, project, run).await?;
+        // Who resumes all that is left has planned afresh what moved.
+        if let Reopen::Run(_) = what {
+            checks::check_state(control, project, run).await?;
+        }
     }
     let stacks = set.request.stacks.iter();
     let stacks = stacks.filter(|stack| project.stacks.contains_key(*stack));
-    let stacks = stacks.cloned().collect();
-    Ok((set, what, stacks))
+    Ok(Stopped {
+        stacks: stacks.cloned().collect(),
+        left,
+        what,
+        set,
+    })
 }
 
 async fn newest_stopped(control: &Control) -> Result<ChangeSet, PrepareError> {

@@ -167,7 +167,9 @@ async fn last_seen(control: &Control, run: RunId) -> Result<Seen, FitError> {
                 previewed = matches!(preview, Preview::Planned { .. });
             }
             RunEvent::Confirmed | RunEvent::ApplyStarted => approved = true,
-            RunEvent::Reopened => previewed = false,
+            // What was applied is behind it: the yes to that says nothing of what follows.
+            RunEvent::ApplyFinished { .. } => (last, approved) = (None, false),
+            RunEvent::Reopened { .. } => previewed = false,
             _ => {}
         }
     }

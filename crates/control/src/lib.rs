@@ -24,6 +24,7 @@ pub mod gates;
 mod hidden;
 pub mod holds;
 pub mod home;
+pub mod in_force;
 pub mod kept_aside;
 pub mod keys;
 mod last_words;

@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use model::approval::{Approval, Owed, owed};
-use model::break_glass::BreakGlass;
 use model::changeset::{
     Action, Around, ChangeSet, Front, SetEvent, Status, next, stage_held, why, why_set,
 };
 use model::hold::Hold;
 use model::ids::{ChangeSetId, RunId};
 use model::run::{Outcome, Run, RunEvent, RunState};
-use store::{ChangeSetError, StoreError};
+use store::ChangeSetError;
 
 use crate::locks::RunLock;
 use crate::{Control, recovery, stragglers};
@@ -214,14 +213,6 @@ pub async fn list(control: &Control, which: Which) -> Result<Vec<Explained>, Cha
         explained.push(explain(control, set.id).await?);
     }
     Ok(explained)
-}
-
-/// The break-glass records of this project that no normal run has caught up with.
-pub async fn open_acts(control: &Control) -> Result<Vec<BreakGlass>, StoreError> {
-    let mut open = control.store.break_glass_list_open().await?;
-    let project = control.home.project();
-    open.retain(|act| act.state.project == project);
-    Ok(open)
 }
 
 /// What happened to a change set and its runs, in order.

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::digits;
-use model::ids::StackName;
+use model::ids::{RunId, StackName};
 use model::project::{Backend, Context, Input};
 use model::run::RunSpec;
 use serde_json::{Map, Value};
@@ -111,13 +111,7 @@ async fn look(control: &Control, spec: &RunSpec, known: &mut KnownOutputs) -> Op
             return Some(false);
         }
     }
-    let mut values = BTreeMap::new();
-    for (stack, output) in consumed(spec) {
-        let outputs = known.of(control, spec, &stack).await.ok()??;
-        let value = outputs.get(&output)?.clone();
-        values.insert((stack, output), value);
-    }
-    let now = digest(control, &values).await.ok()?;
+    let now = consumed_now(control, spec, known).await?;
     if last.consumed != Some(now) {
         return Some(false);
     }
@@ -125,4 +119,36 @@ async fn look(control: &Control, spec: &RunSpec, known: &mut KnownOutputs) -> Op
     let acts = control.store.break_glass_list(&state).await.ok()?;
     let mut open = acts.iter().filter(|act| act.closed_at.is_none());
     Some(!open.any(|act| act.reason.is_some()))
+}
+
+/// The digest of what a run would take from other stacks now, if that can be read.
+async fn consumed_now(
+    control: &Control,
+    spec: &RunSpec,
+    known: &mut KnownOutputs,
+) -> Option<String> {
+    let mut values = BTreeMap::new();
+    for (stack, output) in consumed(spec) {
+        let outputs = known.of(control, spec, &stack).await.ok()??;
+        let value = outputs.get(&output)?.clone();
+        values.insert((stack, output), value);
+    }
+    digest(control, &values).await.ok()
+}
+
+/// Whether a run, if it was the last that ended well, would take other values from other stacks now.
+pub(crate) async fn takes_others(
+    control: &Control,
+    run: RunId,
+    spec: &RunSpec,
+    known: &mut KnownOutputs,
+) -> bool {
+    let project = control.home.project();
+    let last = control.store.run_last_settled(project, &spec.stack.name);
+    let last = last.await.ok().flatten().filter(|last| last.run == run);
+    let Some(before) = last.and_then(|last| last.consumed) else {
+        return false;
+    };
+    let now = consumed_now(control, spec, known).await;
+    now.is_some_and(|now| now != before)
 }

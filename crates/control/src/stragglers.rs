@@ -34,7 +34,7 @@ pub fn in_the_way(control: &Control, set: &ChangeSet, runs: &[Run]) -> BTreeMap<
 }
 
 /// Those that hold a run's lock although neither its runner nor its engine does any more.
-fn of_run(home: &Home, run: RunId) -> Option<String> {
+pub fn of_run(home: &Home, run: RunId) -> Option<String> {
     // One that has only just begun has not signed yet.
     let signed = RunLock::signed(home, run)?;
     let lock = RunLock::path(home, run);

@@ -23,7 +23,7 @@ pub use advance::{Refusal, SetEvent, advance};
 pub use hear::{HearError, Say, hear};
 pub use needed::{Dependent, still_needed};
 pub use next::{Step, next, stage_held};
-pub use reopen::{Reopen, ReopenError, reopen};
+pub use reopen::{Reopen, ReopenError, Reopened, reopen};
 pub use supersede::superseded;
 pub use why::{Front, why, why_set};
 

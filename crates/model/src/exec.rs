@@ -52,6 +52,9 @@ const COMMANDS: &[(&str, ExecKind, bool)] = &[
     ("untaint", ExecKind::Write, false),
 ];
 
+/// Of these, what edits a state past its source. `import` and `taint` say what the next plan is to find.
+const SURGERY: &[&str] = &["state mv", "state replace-provider", "state rm"];
+
 /// Commands that are done otherwise here.
 const INSTEAD: &[(&str, &str)] = &[
     ("apply", "`terrane apply STACK` plans, asks and applies"),
@@ -131,6 +134,8 @@ pub enum ExecRefusal {
     Unknown { command: String },
     #[error("option `-{option}` is not passed on to the engine: {why}")]
     Option { option: String, why: &'static str },
+    #[error("`{command}` edits the state by hand, and no reason was given")]
+    NoReason { command: String },
 }
 
 impl ExecRefusal {
@@ -143,6 +148,10 @@ impl ExecRefusal {
                 format!("there are {}", all.join(", "))
             }
             Self::Option { .. } => "leave it out".to_owned(),
+            Self::NoReason { .. } => {
+                "say why in front of `--`: `--reason \"…\"`; it stays open until an apply of the stack ends well"
+                    .to_owned()
+            }
         }
     }
 }
@@ -173,18 +182,30 @@ impl Exec {
             if let Some(refusal) = options.find_map(|word| check(word, *kind)) {
                 return Err(refusal);
             }
-            return Ok(Self {
+            let reason = reason.map(|reason| reason.trim().to_owned());
+            let reason = reason.filter(|reason| !reason.is_empty());
+            let exec = Self {
                 command,
                 args,
                 kind: *kind,
                 reason,
                 shown: None,
-            });
+            };
+            if exec.is_surgery() && exec.reason.is_none() {
+                let command = name.to_owned();
+                return Err(ExecRefusal::NoReason { command });
+            }
+            return Ok(exec);
         }
         let command = two.filter(|_| first == "state" || first == "providers");
         Err(ExecRefusal::Unknown {
             command: command.unwrap_or_else(|| first.clone()),
         })
+    }
+
+    /// Whether it edits the state by hand, where an apply would not: that is break-glass, as `terrane state rm` is.
+    pub fn is_surgery(&self) -> bool {
+        SURGERY.contains(&self.command.join(" ").as_str())
     }
 
     /// As people see it.
@@ -235,7 +256,7 @@ mod tests {
 
     fn parse(line: &str) -> Result<Exec, ExecRefusal> {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        Exec::parse(&words, None)
+        Exec::parse(&words, Some("why".to_owned()))
     }
 
     #[test]

@@ -272,7 +272,11 @@ fn run_events() -> Vec<(&'static str, RunEvent)> {
                 kill: false,
             },
         ),
-        ("reopened", RunEvent::Reopened),
+        ("reopened", RunEvent::Reopened { moved: false }),
+        (
+            "reopened, as it moved since",
+            RunEvent::Reopened { moved: true },
+        ),
     ]
 }
 

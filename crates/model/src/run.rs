@@ -410,11 +410,39 @@ pub enum RunEvent {
         #[serde(default)]
         kill: bool,
     },
-    /// Tried again, or resumed, after it did not end well.
-    Reopened,
+    /// Tried again, or resumed, after it did not end well; or because it moved since.
+    Reopened {
+        /// Its source or its state, or what it stands on, moved since: it is planned afresh, however far it had come.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        moved: bool,
+    },
 }
 
 impl RunState {
+    /// Whether it ended with everything as its source says; what follows an apply may have failed.
+    pub fn is_reached(&self) -> bool {
+        match self {
+            Self::Finished { outcome, .. } => match outcome {
+                Outcome::Applied { .. }
+                | Outcome::Unchanged
+                | Outcome::Untouched
+                | Outcome::NotDone { .. } => true,
+                Outcome::Planned { .. }
+                | Outcome::Deferred { .. }
+                | Outcome::Failed { .. }
+                | Outcome::Skipped { .. }
+                | Outcome::Unknown { .. } => false,
+            },
+            Self::Queued
+            | Self::Planning { .. }
+            | Self::Deferred { .. }
+            | Self::Planned { .. }
+            | Self::Applying { .. }
+            | Self::Applied { .. }
+            | Self::Completing { .. } => false,
+        }
+    }
+
     pub fn is_finished(&self) -> bool {
         match self {
             Self::Finished { .. } => true,

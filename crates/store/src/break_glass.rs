@@ -38,6 +38,13 @@ impl Store {
         Ok(id)
     }
 
+    /// Takes a record back that was opened before its act, which then changed nothing.
+    pub async fn break_glass_withdraw(&self, id: i64) -> Result<(), StoreError> {
+        let sql = "DELETE FROM break_glass WHERE id = $1";
+        self.db.write_one(sql, [id.into()]).await?;
+        Ok(())
+    }
+
     /// Of one state, newest last.
     pub async fn break_glass_list(&self, state: &StateName) -> Result<Vec<BreakGlass>, StoreError> {
         let sql = break_glass_sql!("WHERE project = $1 AND state = $2 ORDER BY id");

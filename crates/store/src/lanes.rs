@@ -119,17 +119,27 @@ pub(crate) async fn front(
         if let Some(hold) = held {
             return Ok(Some(Front::Hold(Box::new(hold.clone()))));
         }
-        if let Some(front) = holder(tx, set, lane).await? {
+        let before = earlier(tx, set, lane).await?;
+        let first = before.first().copied();
+        if let Some(front) = holder(tx, set, lane, before).await? {
             return Ok(Some(front));
         }
-        if let Some(front) = earlier(tx, set, lane).await? {
-            return Ok(Some(front));
+        if let Some(first) = first {
+            return Ok(Some(Front::Earlier {
+                lane: lane.to_owned(),
+                set: first,
+            }));
         }
     }
     Ok(None)
 }
 
-async fn holder(tx: &mut Tx, set: &ChangeSet, lane: &str) -> Result<Option<Front>, ChangeSetError> {
+async fn holder(
+    tx: &mut Tx,
+    set: &ChangeSet,
+    lane: &str,
+    before: Vec<ChangeSetId>,
+) -> Result<Option<Front>, ChangeSetError> {
     let row = tx
         .fetch_optional(
             "SELECT l.change_set,
@@ -150,6 +160,7 @@ async fn holder(tx: &mut Tx, set: &ChangeSet, lane: &str) -> Result<Option<Front
         set: ChangeSetId(row.int(0)?),
         done: count(row.int(1)?),
         of: count(row.int(2)?),
+        before,
     }))
 }
 
@@ -158,7 +169,8 @@ async fn earlier(
     tx: &mut Tx,
     set: &ChangeSet,
     lane: &str,
-) -> Result<Option<Front>, ChangeSetError> {
+) -> Result<Vec<ChangeSetId>, ChangeSetError> {
+    let mut before = Vec::new();
     let rows = tx
         .fetch_all(
             "SELECT w.change_set, c.request FROM lane_wait w JOIN change_set c ON c.id = w.change_set
@@ -172,13 +184,10 @@ async fn earlier(
         let earlier = ChangeSetId(row.int(0)?);
         let request: Request = from_json(row.text(1)?, || format!("change set `{earlier}`"))?;
         if request.project == set.request.project && request.lanes.iter().any(|one| one == lane) {
-            return Ok(Some(Front::Earlier {
-                lane: lane.to_owned(),
-                set: earlier,
-            }));
+            before.push(earlier);
         }
     }
-    Ok(None)
+    Ok(before)
 }
 
 /// Gives up what a change set holds or waits for; says whether that was anything.

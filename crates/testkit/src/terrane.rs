@@ -287,6 +287,11 @@ impl Background {
         send(self.child.id(), signal);
     }
 
+    /// Whether it has not ended yet.
+    pub fn is_alive(&mut self) -> bool {
+        self.child.try_wait().is_ok_and(|ended| ended.is_none())
+    }
+
     /// What it has printed so far.
     pub fn stdout_so_far(&self) -> String {
         fs::read_to_string(&self.stdout).unwrap_or_default()

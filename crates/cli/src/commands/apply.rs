@@ -2,7 +2,7 @@
 
 use std::num::NonZeroUsize;
 
-use model::changeset::{Action, ChangeSet, Reopen};
+use model::changeset::{Action, Reopen};
 
 use super::change::{self, Change, bundled};
 use super::exceptions::ExceptionArgs;
@@ -77,8 +77,14 @@ pub(crate) async fn apply(
         None => Box::pin(change::carry_out(change, global, process)).await,
         Some(id) => {
             let id = (id != NEWEST).then(|| read_set(&id)).transpose()?;
-            let what = |_: &ChangeSet| Reopen::Rest;
-            Box::pin(change::go_on_with(id, what, change, global, process)).await
+            Box::pin(change::go_on_with(
+                id,
+                Reopen::rest(),
+                change,
+                global,
+                process,
+            ))
+            .await
         }
     }
 }

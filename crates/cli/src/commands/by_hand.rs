@@ -5,6 +5,7 @@ use std::path::Path;
 
 use control::Control;
 use control::facts::{self, Untold};
+use control::in_force::InForce;
 use control::locks::held::Reason;
 use model::project::Project;
 use model::state::StateName;
@@ -63,6 +64,16 @@ pub(crate) async fn tell_git(
         );
         let said = view::text::clean(&said);
         report::say(&errors::render_warning(&said, &[], process.look(global)))?;
+    }
+    Ok(())
+}
+
+/// Holds, and what was done by hand, beside a listing that they bear on.
+pub(crate) async fn say_in_force(control: &Control) -> Result<(), CommandError> {
+    let in_force = InForce::read(control).await;
+    let in_force = in_force.map_err(|err| CommandError::from_error(&err))?;
+    for line in view::in_force::lines(&in_force) {
+        report::say(&format!("note: {line}\n"))?;
     }
     Ok(())
 }

@@ -6,12 +6,12 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use control::asker::Asker;
-use control::changesets::{self, PrepareError, Wanted};
+use control::changesets::{self, PrepareError, Stopped, Wanted};
 use control::home::Settings;
 use control::projects::OpenProject;
 use control::reasons::without_secrets;
 use control::{Control, engines, recovery, worker, writers};
-use model::changeset::{Action, ChangeSet, Reopen, Status};
+use model::changeset::{Action, Reopen, Status};
 use model::exception::Exceptions;
 use model::ids::{ChangeSetId, StackName};
 use model::project::{Backend, Project};
@@ -184,12 +184,7 @@ async fn say_past_rules(
     if global.json {
         return Ok(());
     }
-    if change.policy_override.is_some() {
-        report::say(
-            "Policies were overridden; what they denied stays in `terrane run list --open`.\n",
-        )?;
-    }
-    if change.exceptions.is_some() {
+    if change.exceptions.is_some() || change.policy_override.is_some() {
         exceptions::say_open(watcher.control(), watcher.runs(), look).await?;
     }
     Ok(())
@@ -450,7 +445,7 @@ pub(crate) async fn go_on(
 /// Opens runs of a stopped change set again and watches them.
 pub(crate) async fn go_on_with(
     id: Option<ChangeSetId>,
-    what: impl Fn(&ChangeSet) -> Reopen,
+    what: Reopen,
     mut change: Change,
     global: &Global,
     process: &Process,
@@ -461,14 +456,19 @@ pub(crate) async fn go_on_with(
     let control = open_home(&settings, &open, process, look).await?;
     look_after_the_past(&control, &open, look, process).await?;
     let stopped = changesets::find_stopped(&control, &project, id, what).await;
-    let (set, what, stacks) = stopped.map_err(|err| prepare_error(&err))?;
+    let Stopped {
+        set,
+        what,
+        stacks,
+        left,
+    } = stopped.map_err(|err| prepare_error(&err))?;
     hide_secrets(&mut change, &control, &project, &stacks).await;
     let who = writers::identify(&project, &stacks, &process.env, &process.actor()).await;
     let wanted = Wanted {
         policy_override: change.policy_override.clone(),
         exceptions: change.exceptions.clone(),
         action: set.request.action,
-        in_any_case: stacks.clone(),
+        in_any_case: left,
         auto_approve: change.auto_approve,
         parallelism: change
             .jobs
@@ -494,6 +494,9 @@ pub(crate) async fn go_on_with(
         .map_err(|err| prepare_error(&err))?;
     if !global.json {
         report::say(&format!("Resumed change set {}.\n", begun.id))?;
+        for (stack, moved) in &begun.moved {
+            report::say(&format!("`{stack}` is planned again: {moved}.\n"))?;
+        }
     }
     let change = Change {
         full: change.full,

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use control::{Control, runs};
-use model::break_glass::Act;
+use control::Control;
+use control::in_force::InForce;
+use model::break_glass::{Act, BreakGlass};
 use model::exception::{Exceptions, GateOfStack};
 use model::run::Run;
 
@@ -70,12 +71,21 @@ pub(crate) async fn say_open(
     of: &[Run],
     look: Look,
 ) -> Result<(), CommandError> {
-    let acts = runs::open_acts(control).await;
-    let acts = acts.map_err(|err| CommandError::from_error(&err))?;
+    let in_force = InForce::read(control).await;
+    let acts = in_force.map_err(|err| CommandError::from_error(&err))?.acts;
     let is_ours = |detail: &str| {
-        of.iter()
-            .any(|run| detail.ends_with(&format!("run {}", run.id)))
+        of.iter().any(|run| {
+            detail.ends_with(&format!("run {}", run.id))
+                || detail.starts_with(&format!("run {}:", run.id))
+        })
     };
+    let is_past_policy =
+        |act: &BreakGlass| act.act == Act::PolicyOverridden && is_ours(&act.detail);
+    if acts.iter().any(is_past_policy) {
+        report::say(
+            "Policies were overridden; what they denied stays in `terrane run list --open`.\n",
+        )?;
+    }
     let mut said = BTreeSet::new();
     for act in acts.iter().filter(|act| is_ours(&act.detail)) {
         let (what, without) = if act.act == Act::GateSkipped {

@@ -14,6 +14,7 @@ use model::project::Project;
 use model::run::{Outcome, Problem, Run, RunState, Stage};
 use serde_json::json;
 
+use super::by_hand::tell_git;
 use super::change::{keeps_state_here, look_after_the_past, prepare_error, say_warnings, unknown};
 use super::{open_home, refuse_new_key, runner, selection, sound_project};
 use crate::args::Global;
@@ -29,13 +30,13 @@ use crate::{CommandError, ExitStatus, Process, report};
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  terrane exec network -- state list\n  terrane exec network -- console\n  \
-    terrane exec network -- state mv aws_subnet.a aws_subnet.b\n  \
+    terrane exec network --reason \"renamed\" -- state mv aws_subnet.a aws_subnet.b\n  \
     terrane exec network --reason \"made by hand in March\" -- import aws_vpc.main vpc-1234"
 )]
 pub(crate) struct ExecArgs {
     /// The stack
     stack: String,
-    /// Why, in a sentence: it stays in the record
+    /// Why, in a sentence: it stays in the record; what edits the state by hand (`state mv`, `state rm`) wants one
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
     /// The engine's command and its arguments
@@ -103,13 +104,21 @@ pub(crate) async fn exec(
         .map_err(|err| prepare_error(&err))?;
     match exec.kind {
         ExecKind::Read => attend(&control, begun).await,
-        ExecKind::Write => follow(&control, begun, global, process).await,
+        ExecKind::Write => {
+            let status = follow(&control, begun, global, process).await;
+            if exec.is_surgery() {
+                tell_git(&control, &open.root, Some(&project), global, process).await?;
+            }
+            status
+        }
     }
 }
 
 fn refused(err: &ExecRefusal) -> CommandError {
     let status = match err {
-        ExecRefusal::Empty | ExecRefusal::Unknown { .. } => ExitStatus::Usage,
+        ExecRefusal::Empty | ExecRefusal::Unknown { .. } | ExecRefusal::NoReason { .. } => {
+            ExitStatus::Usage
+        }
         ExecRefusal::Command { .. } | ExecRefusal::Option { .. } => ExitStatus::Refused,
     };
     CommandError::from_error(err)

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use control::locks::held::{self, BreakLockError, Holder, LockedState};
+use control::stragglers;
 use jiff::Timestamp;
 use model::lock::operation_words;
 use serde_json::{Value, json};
 
-use super::by_hand::{ReasonArg, ask, word};
+use super::by_hand::{ReasonArg, ask, say_in_force, word};
 use super::place::{Place, at_home};
 use crate::args::Global;
 use crate::view::{duration, table::Table};
@@ -128,13 +129,17 @@ async fn list(
     for remark in others.iter().filter_map(elsewhere::remark) {
         report::say(&format!("note: {remark}\n"))?;
     }
+    say_in_force(&place.control).await?;
     Ok(ExitStatus::Done)
 }
 
 /// Whether the holder lives, and the one command that resolves it if not.
 fn held_by(place: &Place, one: &LockedState) -> String {
     match (one.holder, way_out(place, one)) {
-        (Holder::Run(run), _) => format!("run {run}, alive"),
+        (Holder::Run(run), _) => match stragglers::of_run(&place.control.home, run) {
+            Some(words) => format!("run {run} {words}"),
+            None => format!("run {run}, alive"),
+        },
         (Holder::Orphan { run, .. }, way) => format!("orphan of run {run}: {way}"),
         (Holder::Client, way) => format!("a client without a run; if it is gone: {way}"),
     }

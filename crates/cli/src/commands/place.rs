@@ -89,17 +89,32 @@ impl Place {
         word: &str,
     ) -> Result<(Self, StateName), CommandError> {
         if let Ok(open) = read_project(global, process) {
-            state_named(word, open.loaded.project.as_ref(), &open.identity.id)?;
+            let id = &open.identity.id;
+            let named = state_named(word, open.loaded.project.as_ref(), id);
+            // What is kept of a stack that was removed can be asked for where something was kept.
+            if !process.settings(global)?.home_of(id).is_used() {
+                named?;
+            }
         }
         let place = Self::open(global, process).await?;
-        let state = place.state(word)?;
+        let state = place.state(word).await?;
         Ok((place, state))
     }
 
-    /// The state that is meant: of a stack of the project here, or by `PROJECT/NAME`; outside a project a
-    /// name alone is a state of no project.
-    pub(crate) fn state(&self, word: &str) -> Result<StateName, CommandError> {
-        state_named(word, self.project.as_ref(), self.control.home.project())
+    /// The state that is meant: of a stack of the project here, one that is kept of a stack that was removed, or by
+    /// `PROJECT/NAME`; outside a project a name alone is a state of no project.
+    pub(crate) async fn state(&self, word: &str) -> Result<StateName, CommandError> {
+        let project = self.control.home.project();
+        let named = state_named(word, self.project.as_ref(), project);
+        let kept = StateName::new(project, word);
+        let is_kept = async || {
+            let head = self.control.store.state_head(&kept).await;
+            head.is_ok_and(|head| head.is_some())
+        };
+        match named {
+            Err(_) if is_kept().await => Ok(kept),
+            named => named,
+        }
     }
 }
 

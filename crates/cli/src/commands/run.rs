@@ -179,11 +179,17 @@ pub(crate) fn read_run(word: &str) -> Result<RunId, CommandError> {
                 .status(ExitStatus::Usage),
         );
     }
-    let run = word.parse();
-    run.map_err(|err| CommandError::from_error(&err).status(ExitStatus::Usage))
+    word.parse().map_err(|_| {
+        CommandError::new(format!("`{word}` is not a run"))
+            .hint("runs are called `r44`: `terrane run list` shows them with their stacks")
+            .status(ExitStatus::Usage)
+    })
 }
 
 pub(crate) fn read_set(word: &str) -> Result<ChangeSetId, CommandError> {
-    let set = word.parse();
-    set.map_err(|err| CommandError::from_error(&err).status(ExitStatus::Usage))
+    word.parse().map_err(|_| {
+        CommandError::new(format!("`{word}` is not a change set"))
+            .hint("change sets are called `c42`: `terrane run list --all` shows them")
+            .status(ExitStatus::Usage)
+    })
 }

@@ -303,10 +303,14 @@ fn way_on(outcome: &Outcome, tally: &Tally) -> Vec<String> {
             }
             format!("`terrane run retry {}` goes on there", clean(&only.run))
         }
-        (Deed::Apply | Deed::ApplyBundle, _) => format!(
+        (Deed::Apply, _) => format!(
             "`terrane apply --resume {}` runs what is left",
             clean(&outcome.change_set)
         ),
+        // What a bundle holds was planned once, and is not planned again.
+        (Deed::ApplyBundle, _) => {
+            "`terrane plan --out FILE` plans what is left into a new one".to_owned()
+        }
         (Deed::Destroy, [_, ..]) if others == 0 => {
             "the same command again looks at what is left".to_owned()
         }

@@ -28,6 +28,8 @@ pub struct PlanSet {
     pub policy: Vec<StackVerdict>,
     /// By stack, what would become of published files.
     pub facts: Vec<(String, Vec<Forecast>)>,
+    /// Holds on its stacks, and what was done to them by hand, each in one line.
+    pub in_force: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -42,6 +44,8 @@ pub struct StackPlan {
 pub enum StackStatus {
     Planned(Plan),
     NoChanges,
+    /// It was applied by this change set already, before others wait for a word.
+    Applied,
     /// Planned later, when more is known; there is no preview.
     Deferred {
         reason: String,
@@ -102,6 +106,13 @@ pub fn render(set: &PlanSet, full: bool, look: Look) -> String {
     let said = policy::render(&set.policy, widest.unwrap_or(0), look);
     if !said.is_empty() {
         out.extend([&*said, "\n"]);
+    }
+    for line in &set.in_force {
+        out.push_str(&clean(line));
+        out.push('\n');
+    }
+    if !set.in_force.is_empty() {
+        out.push('\n');
     }
     out.push_str(&break_at_commas(&closing(set), look.room(0)));
     out.push('\n');
@@ -188,7 +199,7 @@ pub fn closing(set: &PlanSet) -> String {
                 counts = counts.plus(plan.counts());
                 changed += usize::from(!plan.is_empty());
             }
-            StackStatus::NoChanges | StackStatus::Untouched => {}
+            StackStatus::NoChanges | StackStatus::Applied | StackStatus::Untouched => {}
             StackStatus::Skipped { .. } => skipped += 1,
             StackStatus::Deferred { .. } => deferred += 1,
             StackStatus::Failed { .. } => failed += 1,
@@ -250,6 +261,7 @@ fn stack_lines(stack: &StackPlan, widest: usize, sheet: Sheet) -> (String, Vec<S
     let (words, body) = match &stack.status {
         StackStatus::Planned(plan) => (summary::marks(plan, look), plan_lines(plan, sheet)),
         StackStatus::NoChanges => (faint("no changes"), Vec::new()),
+        StackStatus::Applied => (faint("applied before"), Vec::new()),
         StackStatus::Deferred { reason } => (
             faint(&format!("deferred, no preview: {}", clean(reason))),
             Vec::new(),

@@ -208,6 +208,14 @@ fn a_kill_says_what_is_lost_and_wants_the_name() {
         was at `terraform_data.slow` (create): how that ended is not known
     ");
     let _ = apply.wait().expect(1);
+    let open = story.cli(&["run", "list", "--open", "--json"]).expect(0);
+    let open: serde_json::Value = serde_json::from_str(&open.stdout).unwrap();
+    let act = &open["open"][0];
+    assert_eq!(
+        (&act["act"], &act["reason"]),
+        (&"engine_killed".into(), &"it hangs".into()),
+        "{open}"
+    );
 }
 
 #[test]
@@ -251,4 +259,21 @@ fn a_time_limit_interrupts_and_is_named() {
         ),
         "{said}"
     );
+    // What was done until then is in the state.
+    let kept = story.cli(&["state", "list", "base"]).expect(0);
+    assert!(kept.stdout.contains("terraform_data.first\n"), "{kept}");
+}
+
+#[test]
+fn a_time_limit_ends_a_plan_that_hangs() {
+    let story = Story::new("tofu").stack("base", "timeout { plan = \"3s\" }", &noted("first"));
+    story.engine_script("case \"$*\" in *' plan '*|plan*) WAIT(plan) ;; esac\nexec REAL \"$@\"\n");
+    let said = story.cli(&["plan"]).expect(1);
+    let said = essence(&said);
+    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        said.contains("the time limit `timeout { plan = \"3s\" }` was reached"),
+        "{said}"
+    );
+    story.settle();
 }

@@ -145,6 +145,14 @@ fn a_stack_that_was_removed_is_destroyed_with_the_code_that_made_it() {
     story.git(&["add", "-A"]);
     story.git(&["commit", "-qm", "something else"]);
 
+    // What is kept of it can be asked for all the while.
+    for words in [&["versions", "top"][..], &["show", "top"], &["pull", "top"]] {
+        let said = story.cli(&[&["state"], words].concat()).expect(0);
+        assert!(!said.stdout.is_empty(), "{said}");
+    }
+    let said = story.cli(&["state", "versions", "topp"]).expect(64);
+    assert!(said.stderr.contains("there is no stack `topp`"), "{said}");
+
     let said = story.cli(&["destroy", "top", "--auto-approve"]).expect(4);
     assert_snapshot!(said.stderr.replace(with.trim(), "WITH"), @r#"
     error: stack `top` is not in the project any more; commit WITH ("three stacks") is the last

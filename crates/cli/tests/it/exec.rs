@@ -30,6 +30,13 @@ fn exec(test: &TestTerrane, words: &[&str]) -> Said {
     test.cli(&args)
 }
 
+/// The same for what edits the state: it wants a reason.
+fn edit(test: &TestTerrane, words: &[&str]) -> Said {
+    let mut args = vec!["exec", "app", "--reason", "by hand, as agreed", "--"];
+    args.extend(words);
+    test.cli(&args)
+}
+
 fn addresses(test: &TestTerrane) -> String {
     let said = exec(test, &["state", "list"]).expect(0);
     said.stdout.lines().collect::<Vec<_>>().join(" ")
@@ -75,7 +82,7 @@ fn a_console_is_talked_to() {
 fn what_writes_is_a_run() {
     for test in applied() {
         let before = serial(&test);
-        let said = exec(
+        let said = edit(
             &test,
             &["state", "mv", "terraform_data.a", "terraform_data.c"],
         )
@@ -95,7 +102,7 @@ fn what_writes_is_a_run() {
         assert!(said.stdout.contains("-/+ terraform_data.b"), "{said}");
         drop(exec(&test, &["untaint", "terraform_data.b"]).expect(0));
         drop(
-            exec(
+            edit(
                 &test,
                 &["state", "rm", "terraform_data.b", "terraform_data.c"],
             )
@@ -113,6 +120,42 @@ fn what_writes_is_a_run() {
         // Nothing is left in the source, where engines like to put their backups.
         let left = test.shell("find . -name '*.backup' -o -name '*.tfstate*'");
         assert_eq!(left.stdout, "", "{left}");
+    }
+}
+
+/// What edits a state past its source is break-glass, whichever command does it.
+#[test]
+fn what_edits_the_state_wants_a_reason_and_stays_open() {
+    for test in applied() {
+        let remove = ["state", "rm", "terraform_data.a"];
+        insta::allow_duplicates! {
+            assert_snapshot!(shown(&test, &exec(&test, &remove).expect(64)), @r#"
+            ── stderr
+            error: `state rm` edits the state by hand, and no reason was given
+            hint: say why in front of `--`: `--reason "…"`; it stays open until an apply of the stack ends well
+            [exit 64]
+            "#);
+        }
+        // What changed nothing is not on the record.
+        drop(edit(&test, &["state", "rm", "terraform_data.none"]).expect(1));
+        let open = test.cli(&["run", "list", "--open"]).expect(0);
+        assert_eq!(open.stdout, "", "{open}");
+        drop(edit(&test, &remove).expect(0));
+        for listing in [
+            &["run", "list"][..],
+            &["run", "list", "--all"],
+            &["run", "list", "--open"],
+            &["state", "list"],
+            &["lock", "list"],
+            &["plan"],
+        ] {
+            let said = test.cli(listing).expect(0).to_string();
+            assert!(said.contains("state edited"), "{listing:?}\n{said}");
+            assert!(said.contains("by hand, as agreed"), "{listing:?}\n{said}");
+        }
+        drop(test.cli(&["apply", "--auto-approve"]).expect(0));
+        let open = test.cli(&["run", "list", "--open"]).expect(0);
+        assert_eq!(open.stdout, "", "{open}");
     }
 }
 
@@ -199,10 +242,10 @@ fn writers_hold_for_what_writes() {
     drop(test.cli(&["apply", "--auto-approve"]).expect(0));
     let test = test.without_env("TERRANE_ID_TOKEN");
     assert_eq!(addresses(&test), "terraform_data.a");
-    let said = exec(&test, &["state", "rm", "terraform_data.a"]).expect(4);
+    let said = edit(&test, &["state", "rm", "terraform_data.a"]).expect(4);
     assert!(said.stderr.contains("applied by CI only"), "{said}");
     let test = test.env("TERRANE_ID_TOKEN", &token);
-    drop(exec(&test, &["state", "rm", "terraform_data.a"]).expect(0));
+    drop(edit(&test, &["state", "rm", "terraform_data.a"]).expect(0));
     assert_eq!(addresses(&test), "");
 }
 
@@ -217,7 +260,16 @@ fn lanes_hold_for_what_writes() {
     story.wait_for("first");
     let list = ["exec", "second", "--", "state", "list"];
     assert_eq!(story.cli(&list).expect(0).stdout, "terraform_data.a\n");
-    let words = ["exec", "second", "--", "state", "rm", "terraform_data.a"];
+    let words = [
+        "exec",
+        "second",
+        "--reason",
+        "moved",
+        "--",
+        "state",
+        "rm",
+        "terraform_data.a",
+    ];
     let second = story.start("second", &words);
     let title = "change set c4: exec on `local`, waits for change set c2 to release the lane";
     story.wait_until("the second in the queue", || {
@@ -237,7 +289,16 @@ fn halting() -> Story {
     story
 }
 
-const REMOVE: [&str; 6] = ["exec", "app", "--", "state", "rm", "terraform_data.a"];
+const REMOVE: [&str; 8] = [
+    "exec",
+    "app",
+    "--reason",
+    "moved",
+    "--",
+    "state",
+    "rm",
+    "terraform_data.a",
+];
 
 #[test]
 fn what_writes_outlives_its_terminal() {
@@ -283,7 +344,7 @@ fn a_list_says_who_did_what_and_shows_no_secret() {
     .stack("app", "", &crate::story::link("app"));
     let _ = story.cli(&["apply", "--auto-approve"]).expect(0);
     let remove = format!("terraform_data.app[\"{secret}\"]");
-    let _ = story.cli(&["exec", "app", "--", "state", "rm", &remove]);
+    let _ = story.cli(&["exec", "app", "--reason", "x", "--", "state", "rm", &remove]);
     let _ = story.cli(&["exec", "app", "--", "state", "list"]).expect(0);
     let list = story.cli(&["run", "list", "--all"]).expect(0);
     let is_moment = |word: &str| word.len() == 20 && word.ends_with('Z');

@@ -160,3 +160,59 @@ fn the_same_command_attaches_to_one_in_the_queue() {
     }
     assert_eq!(story.made(), ["first", "second"]);
 }
+
+#[test]
+fn a_list_says_for_whom_everything_waits() {
+    let story = story().stack("third", "", &noted("third"));
+    let first = story.start("first", &["apply", "first", "--auto-approve"]);
+    story.wait_for("first");
+    let second = story.start("second", &["apply", "second", "--auto-approve"]);
+    story.wait_until("the second in the queue", || {
+        second.stderr_so_far().contains("waits for change set c1")
+    });
+    let third = story.start("third", &["apply", "third", "--auto-approve"]);
+    story.wait_until("the third in the queue", || {
+        third.stderr_so_far().contains("waits for change set")
+    });
+    let list = story.cli(&["run", "list", "--json"]).expect(0);
+    let list: serde_json::Value = serde_json::from_str(&list.stdout).unwrap();
+    let why = |set: &str| {
+        let sets = list["change_sets"].as_array().unwrap();
+        let set = sets.iter().find(|it| it["change_set"] == set).unwrap();
+        set["runs"][0]["why"].clone()
+    };
+    assert_eq!(why("c1"), serde_json::Value::Null);
+    assert_eq!(
+        why("c2"),
+        "lane `local` is held by change set c1 (0 of 1 done)"
+    );
+    assert_eq!(
+        why("c3"),
+        "lane `local` is held by change set c1 (0 of 1 done); before it in the line: c2"
+    );
+    story.open("first");
+    for apply in [first, second, third] {
+        let _ = apply.wait().expect(0);
+    }
+    assert_eq!(story.made(), ["first", "second", "third"]);
+}
+
+#[test]
+fn with_a_lane_for_each_stack_only_those_that_share_one_wait() {
+    let story = Story::new("tofu")
+        .block("target \"wide\" {\n  writers = [\"anyone\"]\n  lane    = \"stack\"\n}")
+        .stack_on("wide", "first", "", &gated("first", ""))
+        .stack_on("wide", "second", "", &noted("second"));
+    let first = story.start("first", &["apply", "first", "--auto-approve"]);
+    story.wait_for("first");
+    let _ = story.cli(&["apply", "second", "--auto-approve"]).expect(0);
+    assert_eq!(story.made(), ["second"]);
+    let both = story.start("both", &["apply", "first", "second", "--auto-approve"]);
+    story.wait_until("both in the queue", || {
+        both.stderr_so_far().contains("waits for change set c1")
+    });
+    story.open("first");
+    let _ = first.wait().expect(0);
+    let _ = both.wait().expect(0);
+    assert_eq!(story.made(), ["second", "first"]);
+}

@@ -168,7 +168,10 @@ fn a_rejected_change_set_stops_with_the_reason() {
     ");
     let _ = story.cli(&["run", "confirm", "c1"]).expect(4);
     let list = story.cli(&["run", "list", "--all"]).expect(0);
-    assert!(list.stdout.contains("nobody said yes"), "{list}");
+    assert!(
+        list.stdout.contains("rejected by `eve`: not today"),
+        "{list}"
+    );
     let show = story.cli(&["run", "show", "c1"]).expect(0);
     assert!(
         show.stdout.contains("rejected by `eve`: not today"),
@@ -276,6 +279,52 @@ fn a_resume_runs_what_is_left_on_the_source_as_it_is_now() {
 }
 
 #[test]
+fn a_resume_plans_again_what_moved_since() {
+    let broken = "resource \"terraform_data\" \"x\" {\n  provisioner \"local-exec\" { command = \"exit 3\" }\n}\n";
+    let story = story("").stack_on("shared", "last", "after = [stack.top]", broken);
+    let story = story.stack_on("shared", "alone", "", &link("alone"));
+    let story = story.stack_on("shared", "edited", "", &link("edited"));
+    let _ = story.cli(&["apply", "--auto-approve"]).expect(1);
+    let made = || {
+        let mut made = story.made();
+        made.sort();
+        made
+    };
+    assert_eq!(made(), ["alone", "base", "edited", "top"]);
+    // While it stood still, one was tainted, one was edited, and the cause was mended.
+    let taint = ["exec", "base", "--", "taint", "terraform_data.base"];
+    let _ = story.cli(&taint).expect(0);
+    story.module("edited", &link("edited-again"));
+    story.module("last", &link("last"));
+    let said = story
+        .cli(&["apply", "--resume", "c1", "--auto-approve"])
+        .expect(0);
+    assert_snapshot!(essence(&said), @"
+    Resumed change set c1.
+      top      no changes
+    ✓ alone    applied before
+    ✓ base     applied 1 change
+    ✓ edited   applied 2 changes
+    ✓ last     applied 2 changes
+    `base` is planned again: its state was serial 1, now it is serial 2.
+    `edited` is planned again: its source changed since.
+    change set c1: apply on `shared`
+    Done: 4 stacks applied, 1 unchanged in 0 s.
+    [exit 0]
+    ");
+    let twice = [
+        "alone",
+        "base",
+        "base",
+        "edited",
+        "edited-again",
+        "last",
+        "top",
+    ];
+    assert_eq!(made(), twice);
+}
+
+#[test]
 fn a_dependent_runs_again_only_for_what_it_consumes() {
     let story = story("");
     let _ = story.cli(&["apply", "--auto-approve"]).expect(0);
@@ -327,4 +376,60 @@ fn what_nobody_said_yes_to_waits_on_after_a_hold() {
     Change set c1 waits for a yes: `terrane run confirm c1`.
     ");
     assert_eq!(story.made(), Vec::<String>::new());
+}
+
+#[test]
+fn an_approval_that_is_too_old_no_longer_counts() {
+    let story = story("approval {\n    expires = \"1s\"\n  }");
+    let _ = story.cli(&["apply"]).expect(3);
+    let _ = as_person(&story, "eve", &["run", "approve", "c1"]).expect(0);
+    let refused = || {
+        let said = story.cli(&["run", "confirm", "c1"]);
+        (said.code == Some(3)).then(|| said.to_string())
+    };
+    // Whoever is quick enough may confirm; this one waits until nobody may.
+    story.wait_until("the end of the approval", || {
+        let list = story.cli(&["run", "list"]).expect(0);
+        list.stdout.contains("0 of 1 approval")
+    });
+    let said = refused().expect("an approval that is over");
+    assert!(said.contains("may not be confirmed yet"), "{said}");
+    assert_eq!(story.made(), Vec::<String>::new());
+}
+
+#[test]
+fn a_hold_is_shown_wherever_it_has_effect() {
+    let story = story("");
+    let _ = story.cli(&["apply", "--auto-approve"]).expect(0);
+    story.module("top", &link("top-again"));
+    let hold = ["hold", "add", "top", "--reason", "migration"];
+    let _ = as_person(&story, "eve", &hold).expect(0);
+    for args in [
+        &["plan"][..],
+        &["plan", "top"],
+        &["run", "list"],
+        &["state", "list"],
+    ] {
+        let said = story.cli(args).expect(0).to_string();
+        let is_named = said.contains("top") && said.contains("eve") && said.contains("migration");
+        assert!(is_named, "{args:?}\n{said}");
+    }
+    // It has no effect on others.
+    let said = story.cli(&["plan", "base"]).expect(0);
+    assert!(!said.to_string().contains("migration"), "{said}");
+    let edit = [
+        "state",
+        "rm",
+        "top",
+        "terraform_data.top",
+        "--reason",
+        "x",
+        "--auto-approve",
+    ];
+    let said = story.cli(&edit).expect(0);
+    assert!(
+        said.stderr
+            .contains("stack `top` is held by `eve`: migration"),
+        "{said}"
+    );
 }

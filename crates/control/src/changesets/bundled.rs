@@ -193,6 +193,7 @@ pub async fn begin_bundled(
         bundle.lay_out(control, run.id, spec).await?;
     }
     Ok(Begun {
+        moved: BTreeMap::new(),
         id,
         asker,
         watch,

@@ -143,7 +143,7 @@ pub(super) async fn free_of_holds(
     resumed: &Resumed,
 ) -> Result<BTreeSet<StackName>, PrepareError> {
     let runs = control.store.run_list(resumed.set.id).await?;
-    let again = reopen(&resumed.set, &runs, resumed.what)?;
+    let again = reopen(&resumed.set, &runs, &resumed.what)?;
     let writes = |run: &Run| match &run.state {
         RunState::Finished {
             outcome: Outcome::NotDone { problem, .. },
@@ -153,7 +153,7 @@ pub(super) async fn free_of_holds(
     };
     let free = runs
         .iter()
-        .filter(|run| !again.contains(&run.id) || !writes(run));
+        .filter(|run| again.iter().all(|it| it.run != run.id) || !writes(run));
     Ok(free.map(|run| run.stack.clone()).collect())
 }
 

@@ -6,6 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use drivers::engine::EngineCall;
+use model::break_glass::Act;
 use model::context::HookStage;
 use model::exec::Exec;
 use model::ids::RunId;
@@ -14,6 +15,7 @@ use model::plan::PlanCounts;
 use model::run::{PlanRecord, RunEvent, Stage};
 use model::seal::Seal;
 use model::state::ExpectedHead;
+use store::NewBreakGlass;
 
 use super::apply::{
     after_the_engine, head, keep_copy, nothing_kept_aside, nothing_left_over, plan_of, serial,
@@ -26,6 +28,7 @@ use super::workspace::{Scratch, Workspace};
 use super::{Carried, Failure, Job, failed, inputs, logs};
 use crate::home::Home;
 use crate::kept_aside::Leftovers;
+use crate::policy::author;
 use crate::spool::Spool;
 use crate::state::StateAccess;
 
@@ -135,7 +138,14 @@ async fn try_exec(job: &Job<'_>, exec: &Exec, mask: &mut Mask) -> Result<RunEven
             exec,
             var_files: &var_files,
         };
+        // Before it begins: whatever dies then, the act is on the record.
+        let record = open_record(job, exec, mask).await?;
         let ended = caller.call(&call, Stage::Applying, limit).await?;
+        if let Some(record) = record
+            && head(job).await? == plan.seal.head
+        {
+            withdraw(job, record).await;
+        }
         let kept = after_the_engine(job, &access, left).await?;
         let artifacts = workspace.keep_artifacts(job).await;
         // Whoever waits falls back to success or failure.
@@ -161,4 +171,30 @@ async fn try_exec(job: &Job<'_>, exec: &Exec, mask: &mut Mask) -> Result<RunEven
         })
     });
     work.await
+}
+
+/// What edits the state by hand stays on the record until an apply of the stack ends well.
+async fn open_record(job: &Job<'_>, exec: &Exec, mask: &Mask) -> Result<Option<i64>, Failure> {
+    if !exec.is_surgery() {
+        return Ok(None);
+    }
+    let state = job.control.state_name(&job.spec.stack.state);
+    let reason = exec.reason.as_deref().map(|reason| mask.mask_text(reason));
+    let record = NewBreakGlass {
+        act: Act::StateEdited,
+        state: &state,
+        actor: &author(&job.set.request).name,
+        reason: reason.as_deref(),
+        detail: format!("run {}: `{}`", job.run, exec.line()),
+    };
+    let opened = job.control.store.break_glass_open(&record).await;
+    let opened = opened.map_err(|err| Failure::because("could not record what is done", &err))?;
+    Ok(Some(opened))
+}
+
+/// Nothing was changed. A record that stays says more than happened, not less.
+async fn withdraw(job: &Job<'_>, record: i64) {
+    if let Err(err) = job.control.store.break_glass_withdraw(record).await {
+        job.warn(&format!("a record of what was not done stays open: {err}"));
+    }
 }

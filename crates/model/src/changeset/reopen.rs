@@ -7,12 +7,30 @@ use crate::ids::{ChangeSetId, RunId, StackName};
 use crate::run::{Outcome, Run, RunState, Skip};
 
 /// How much of a stopped change set is wanted again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reopen {
     /// One run that did not end well, and those that it poisoned: exactly these.
     Run(RunId),
-    /// Everything that did not end well.
-    Rest,
+    /// Everything that did not end well. Of what is applied already, stacks whose source or state moved since, and those
+    /// that stand on them: these are planned afresh.
+    Rest { moved: BTreeSet<StackName> },
+}
+
+impl Reopen {
+    /// Everything that did not end well; nothing has moved, as far as is known.
+    pub fn rest() -> Self {
+        Self::Rest {
+            moved: BTreeSet::new(),
+        }
+    }
+}
+
+/// A run to open again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reopened {
+    pub run: RunId,
+    /// It is planned afresh, however far it had come.
+    pub moved: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -31,7 +49,7 @@ pub enum ReopenError {
 }
 
 /// The runs to open again.
-pub fn reopen(set: &ChangeSet, runs: &[Run], what: Reopen) -> Result<Vec<RunId>, ReopenError> {
+pub fn reopen(set: &ChangeSet, runs: &[Run], what: &Reopen) -> Result<Vec<Reopened>, ReopenError> {
     if !matches!(set.status, Status::Stopped { .. }) {
         return Err(ReopenError::NotStopped {
             set: set.id,
@@ -48,9 +66,20 @@ pub fn reopen(set: &ChangeSet, runs: &[Run], what: Reopen) -> Result<Vec<RunId>,
         | RunState::Applied { .. }
         | RunState::Completing { .. } => false,
     };
-    let chosen: Vec<RunId> = match what {
-        Reopen::Rest => runs.iter().filter(ended_badly).map(|run| run.id).collect(),
+    let chosen: Vec<Reopened> = match what {
+        Reopen::Rest { moved } => {
+            let moved = with_those_on_them(runs, moved);
+            let again = |run: &Run| Reopened {
+                run: run.id,
+                moved: moved.contains(&run.stack),
+            };
+            let is_wanted = |run: &&Run| {
+                ended_badly(run) || run.state.is_reached() && moved.contains(&run.stack)
+            };
+            runs.iter().filter(is_wanted).map(again).collect()
+        }
         Reopen::Run(id) => {
+            let id = *id;
             let Some(run) = runs.iter().find(|run| run.id == id) else {
                 return Err(ReopenError::NothingLeft(set.id));
             };
@@ -72,13 +101,34 @@ pub fn reopen(set: &ChangeSet, runs: &[Run], what: Reopen) -> Result<Vec<RunId>,
                 .map(|other| other.id)
                 .chain([id])
                 .collect();
-            with.into_iter().collect()
+            let as_it_is = |run| Reopened { run, moved: false };
+            with.into_iter().map(as_it_is).collect()
         }
     };
     if chosen.is_empty() {
         return Err(ReopenError::NothingLeft(set.id));
     }
     Ok(chosen)
+}
+
+/// Stacks, and all that stand on them in this change set.
+fn with_those_on_them(runs: &[Run], stacks: &BTreeSet<StackName>) -> BTreeSet<StackName> {
+    let mut all = stacks.clone();
+    loop {
+        let stands_on = |run: &&Run| {
+            let mut upstreams = run.upstreams.iter();
+            upstreams.any(|upstream| all.contains(&upstream.stack))
+        };
+        let next = runs.iter().filter(|run| !all.contains(&run.stack));
+        let found: Vec<StackName> = next
+            .filter(stands_on)
+            .map(|run| run.stack.clone())
+            .collect();
+        if found.is_empty() {
+            return all;
+        }
+        all.extend(found);
+    }
 }
 
 fn poisoned_by(run: &Run) -> Option<&StackName> {

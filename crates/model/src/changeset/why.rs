@@ -5,7 +5,7 @@ use super::{Around, ChangeSet, Status};
 use crate::approval::owed;
 use crate::hold::Hold;
 use crate::ids::{ChangeSetId, StackName};
-use crate::run::{Outcome, Run, RunState};
+use crate::run::{Outcome, Run, RunState, Skip};
 
 /// Who stands between a change set and its lanes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +16,8 @@ pub enum Front {
         set: ChangeSetId,
         done: usize,
         of: usize,
+        /// Who asked for it earlier and waits, too, the first one first.
+        before: Vec<ChangeSetId>,
     },
     /// It was asked for earlier.
     Earlier {
@@ -33,7 +35,16 @@ impl Front {
                 set,
                 done,
                 of,
-            } => format!("lane `{lane}` is held by change set {set} ({done} of {of} done)"),
+                before,
+            } => {
+                let held =
+                    format!("lane `{lane}` is held by change set {set} ({done} of {of} done)");
+                if before.is_empty() {
+                    return held;
+                }
+                let before: Vec<String> = before.iter().map(ToString::to_string).collect();
+                format!("{held}; before it in the line: {}", before.join(", "))
+            }
             Self::Earlier { lane, set } => {
                 format!("change set {set} is earlier in the line for lane `{lane}`")
             }
@@ -130,12 +141,14 @@ pub fn why(
                 let first = problem.message.lines().next().unwrap_or_default();
                 Some(format!("{}: {first}", outcome.word()))
             }
+            // Who said no, and why, is known to the change set.
+            Outcome::Skipped {
+                because: Skip::NotConfirmed,
+            } => why_set(set, runs, around, front).or(Some(Skip::NotConfirmed.words())),
             Outcome::Skipped { because } => Some(because.words()),
             Outcome::Unknown {
                 kept: Some(kept), ..
-            } => Some(format!(
-                "the runner was lost while applying; its state is kept aside: `{kept}`"
-            )),
+            } => Some(format!("the runner was lost while applying; {kept}")),
             Outcome::Unknown { kept: None, .. } => {
                 Some("the runner was lost while applying".to_owned())
             }

@@ -167,7 +167,7 @@ pub fn advance(state: &RunState, event: RunEvent, now: Timestamp) -> Result<RunS
                 outcome: Outcome::NotDone { done, problem },
                 ..
             },
-            E::Reopened,
+            E::Reopened { moved: false },
         ) => S::Applied {
             outcome: done.clone(),
             next: problem.stage,
@@ -189,8 +189,9 @@ pub fn advance(state: &RunState, event: RunEvent, now: Timestamp) -> Result<RunS
                 outcome: Outcome::Failed { .. } | Outcome::Skipped { .. } | Outcome::Unknown { .. },
                 ..
             },
-            E::Reopened,
+            E::Reopened { .. },
         ) => S::Queued,
+        (state, E::Reopened { moved: true }) if state.is_reached() => S::Queued,
         (state, event) => {
             return Err(Refusal {
                 state: state.word(),
@@ -232,7 +233,8 @@ impl RunEvent {
             Self::Skipped { .. } => "skipped",
             Self::RunnerLost { .. } => "runner lost",
             Self::CancelAsked { .. } => "cancel asked",
-            Self::Reopened => "reopened",
+            Self::Reopened { moved: false } => "reopened",
+            Self::Reopened { moved: true } => "reopened, moved",
         }
     }
 }

@@ -13,7 +13,7 @@ impl Store {
     pub async fn change_set_reopen(
         &self,
         id: ChangeSetId,
-        what: Reopen,
+        what: &Reopen,
         request: &Request,
         specs: &[RunSpec],
         by: &str,
@@ -22,13 +22,16 @@ impl Store {
         let mut tx = self.db.begin_write().await?;
         let mut set = get(&mut tx, id).await?;
         let mut members = runs::list(&mut tx, id).await?;
-        for run in reopen(&set, &members, what)? {
+        for again in reopen(&set, &members, what)? {
+            let run = again.run;
             let stack = members.iter().find(|member| member.id == run);
             let spec =
                 stack.and_then(|member| specs.iter().find(|spec| spec.stack.name == member.stack));
             if let Some(spec) = spec {
                 runs::renew(&mut tx, run, spec).await?;
-                runs::record(&mut tx, &mut members, run, RunEvent::Reopened, now).await?;
+                let moved = again.moved;
+                let event = RunEvent::Reopened { moved };
+                runs::record(&mut tx, &mut members, run, event, now).await?;
             }
         }
         let mut askers: Vec<String> = set.request.authors().map(str::to_owned).collect();

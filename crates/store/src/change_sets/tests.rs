@@ -5,20 +5,21 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use model::approval::{Approval, ApprovalRule, ApprovalScope, Requirement};
-use model::changeset::{self, Action, Origin, Reopen, Request, Say, Status};
+use model::changeset::{self, Action, Around, Origin, Reopen, Request, Say, Status};
 use model::engine::EngineRequirement;
 use model::hold::HoldOn;
 use model::ids::{ChangeSetId, RunId, StackName};
 use model::plan::PlanCounts;
 use model::project::{Backend, Confirm, LaneScope, Stack, Target, Wait};
 use model::run::{
-    Awaited, EnginePin, PlanRecord, Preview, Problem, RunEvent, RunSpec, RunState, Stage, Upstream,
+    Awaited, EnginePin, Outcome, PlanRecord, Preview, Problem, Run, RunEvent, RunSpec, RunState,
+    Skip, Stage, Upstream,
 };
 use model::seal::Seal;
 use testkit::{Dice, seed};
 
 use crate::testing::TestHome;
-use crate::{ChangeSetError, Fence, NewHold, Store};
+use crate::{ChangeSetError, Fence, NewHold, Store, Turn};
 
 const START: Timestamp = Timestamp::UNIX_EPOCH;
 
@@ -219,11 +220,76 @@ impl World {
             .change_set_turn(set, say, own, self.now, &mut claim)
             .await;
         match done {
-            Ok(turn) => self.alive.extend(turn.starts.iter().map(|(run, _)| *run)),
+            Ok(turn) => {
+                self.alive.extend(turn.starts.iter().map(|(run, _)| *run));
+                self.is_explained(&turn).await;
+            }
             // People say things at the wrong moment; nothing of it may have happened.
             Err(ChangeSetError::Heard(_)) => {}
             Err(err) => panic!("{err:?}"),
         }
+    }
+
+    /// After a look, whatever is at rest says why.
+    async fn is_explained(&self, turn: &Turn) {
+        let Turn { set, runs, .. } = turn;
+        let holds = self.store.hold_list_active("p", self.now).await.unwrap();
+        let approvals = self.store.approval_list(set.id).await.unwrap();
+        let around = Around {
+            holds: &holds,
+            approvals: &approvals,
+            now: self.now,
+        };
+        let front = turn.front.as_ref();
+        let is_at_work = runs.iter().any(|run| run.state.is_running());
+        let goes_on = match set.status {
+            Status::Planning | Status::Confirmed | Status::Interrupting => is_at_work,
+            Status::Finished => true,
+            Status::AwaitingConfirm
+            | Status::Waiting
+            | Status::Stopped { .. }
+            | Status::Superseded { .. } => {
+                changeset::why_set(set, runs, &around, front).is_some_and(|why| !why.is_empty())
+            }
+        };
+        assert!(
+            goes_on,
+            "{} is {:?}, and nobody knows why",
+            set.id, set.status
+        );
+        for run in runs {
+            let is_well = match &run.state {
+                RunState::Finished { outcome, .. } => outcome.is_good(),
+                state => state.is_running(),
+            };
+            let why = changeset::why(set, runs, run, &around, front);
+            let is_said = why.is_some_and(|why| !why.is_empty());
+            assert!(
+                is_well || is_said,
+                "{} is {:?}, and nobody knows why",
+                run.id,
+                run.state
+            );
+        }
+    }
+
+    /// Somebody wants a run to end. Only what comes of that moves it; to one that is over it cannot be said.
+    async fn cancel(&mut self, set: ChangeSetId) {
+        let runs = self.store.run_list(set).await.unwrap();
+        let ids: Vec<RunId> = runs.iter().map(|run| run.id).collect();
+        let Some(id) = self.pick(&ids) else {
+            return;
+        };
+        let before = runs.into_iter().find(|run| run.id == id).unwrap();
+        let asked = RunEvent::CancelAsked {
+            by: "eve".to_owned(),
+            reason: None,
+            kill: self.dice.roll(2) == 0,
+        };
+        let said = self.store.run_record(id, asked, self.now).await;
+        assert_eq!(said.is_err(), before.state.is_finished(), "{before:?}");
+        let after = self.store.run_get(id).await.unwrap().unwrap();
+        assert_eq!(after.state, before.state);
     }
 
     async fn step(&mut self) {
@@ -232,7 +298,7 @@ impl World {
         let Some(set) = self.pick(&sets) else {
             return self.begin().await;
         };
-        match self.dice.roll(14) {
+        match self.dice.roll(15) {
             0 if sets.len() < 5 => self.begin().await,
             0..6 => self.run_ends().await,
             6 => {
@@ -263,6 +329,7 @@ impl World {
             10 => self.reopen(set).await,
             // Its worker is lost together with everything it knew: whoever looks next goes on.
             11 => self.lose(),
+            12 => self.cancel(set).await,
             _ => self.turn(set, None, None).await,
         }
     }
@@ -449,13 +516,44 @@ impl World {
 
     async fn reopen(&mut self, id: ChangeSetId) {
         let set = self.store.change_set_get(id).await.unwrap();
+        let before = self.store.run_list(id).await.unwrap();
+        let ids: Vec<RunId> = before.iter().map(|run| run.id).collect();
+        let names = ["a", "b", "c", "d"];
+        let what = match self.dice.roll(3) {
+            0 => Reopen::rest(),
+            1 => Reopen::Rest {
+                moved: self.pick(&names).into_iter().map(stack).collect(),
+            },
+            _ => Reopen::Run(self.pick(&ids).unwrap()),
+        };
         let again = self
             .store
-            .change_set_reopen(id, Reopen::Rest, &set.request, &specs(), "eve", self.now)
+            .change_set_reopen(id, &what, &set.request, &specs(), "eve", self.now)
             .await;
-        match again {
-            Ok(_) | Err(ChangeSetError::Reopen(_)) => {}
-            Err(err) => panic!("{err:?}"),
+        match (again, &what) {
+            (Ok(_), Reopen::Run(run)) => self.opened_exactly(*run, &before).await,
+            (Ok(_) | Err(ChangeSetError::Reopen(_)), _) => {}
+            (Err(err), _) => panic!("{err:?}"),
+        }
+    }
+
+    /// A retry opens the run itself and those that it poisoned, and nobody else.
+    async fn opened_exactly(&self, id: RunId, before: &[Run]) {
+        let own = before.iter().find(|run| run.id == id).unwrap();
+        let is_poisoned = |run: &Run| match &run.state {
+            RunState::Finished {
+                outcome:
+                    Outcome::Skipped {
+                        because: Skip::Poisoned { by, .. },
+                    },
+                ..
+            } => *by == own.stack,
+            _ => false,
+        };
+        for run in before {
+            let now = self.store.run_get(run.id).await.unwrap().unwrap();
+            let is_wanted = run.id == id || is_poisoned(run);
+            assert_eq!(now.state != run.state, is_wanted, "{run:?}");
         }
     }
 
@@ -674,7 +772,8 @@ async fn who_lost_its_lanes_records_nothing_even_if_they_are_held_again() {
     turn(None, Some((run, lost))).await.unwrap();
     let refused = store.lane_check(&first).await;
     assert!(matches!(refused, Err(ChangeSetError::LaneLost { .. })));
-    let again = store.change_set_reopen(id, Reopen::Rest, &request, &specs, "eve", START);
+    let rest = Reopen::rest();
+    let again = store.change_set_reopen(id, &rest, &request, &specs, "eve", START);
     again.await.unwrap();
     let begun = turn(None, None).await.unwrap();
     let second = store.lane_fence(&begun.set).await.unwrap();

@@ -2,6 +2,7 @@
 
 use control::changesets;
 use control::facts::forecast_of;
+use control::in_force::InForce;
 use model::plan::words::as_text;
 use model::policy::Verdict;
 use model::project::Project;
@@ -11,6 +12,7 @@ use serde_json::{Value, json};
 use super::ending;
 use crate::args::Global;
 use crate::view::diagnostics::EngineDiagnostic;
+use crate::view::in_force;
 use crate::view::plan::{self, PlanSet, StackPlan, StackStatus};
 use crate::view::policy::StackVerdict;
 use crate::watch::Watcher;
@@ -56,7 +58,12 @@ pub(super) async fn plan_set(
             },
         });
     }
+    let control = watcher.control();
+    let in_force = InForce::read(control).await;
+    let in_force = in_force.map_err(|err| CommandError::from_error(&err))?;
+    let names = watcher.runs().iter().map(|run| run.stack.clone()).collect();
     Ok(PlanSet {
+        in_force: in_force::lines(&in_force.on(control, project, &names)),
         heading: watcher.heading(),
         stacks,
         policy,
@@ -88,14 +95,13 @@ async fn novelties(watcher: &Watcher<'_>, run: &Run) -> Result<Option<String>, C
 async fn status(watcher: &Watcher<'_>, run: &Run) -> Result<StackStatus, CommandError> {
     let has_plan = match &run.state {
         RunState::Planned { .. } | RunState::Applying { .. } => true,
-        RunState::Applied { .. } | RunState::Completing { .. } => {
-            return Ok(StackStatus::NoChanges);
+        RunState::Applied { outcome, .. } | RunState::Completing { outcome, .. } => {
+            return Ok(as_it_is(outcome));
         }
         RunState::Finished { outcome, .. } => match outcome {
             Outcome::Planned { .. } => true,
-            Outcome::Unchanged | Outcome::Applied { .. } | Outcome::NotDone { .. } => {
-                return Ok(StackStatus::NoChanges);
-            }
+            Outcome::Unchanged | Outcome::Applied { .. } => return Ok(as_it_is(outcome)),
+            Outcome::NotDone { done, .. } => return Ok(as_it_is(done)),
             Outcome::Deferred { on, preview } => match seen(on, preview) {
                 Some(status) => return Ok(status),
                 None => true,
@@ -142,6 +148,15 @@ async fn status(watcher: &Watcher<'_>, run: &Run) -> Result<StackStatus, Command
             "the plan of stack `{}` cannot be read",
             run.stack
         ))),
+    }
+}
+
+/// Of what needs no plan any more: this change set applied it, or found nothing to change.
+fn as_it_is(outcome: &Outcome) -> StackStatus {
+    if let Outcome::Applied { .. } = outcome {
+        StackStatus::Applied
+    } else {
+        StackStatus::NoChanges
     }
 }
 
@@ -248,6 +263,7 @@ pub(super) fn show(
             (StackStatus::Planned(plan), Some(why)) => ("deferred", json!(plan), why),
             (StackStatus::NoChanges, Some(why)) => ("deferred", Value::Null, why),
             (StackStatus::Planned(plan), None) => ("planned", json!(plan), Value::Null),
+            (StackStatus::Applied, _) => ("applied", Value::Null, Value::Null),
             (StackStatus::NoChanges, None) => ("unchanged", Value::Null, Value::Null),
             (StackStatus::Deferred { reason }, _) => ("deferred", Value::Null, json!(reason)),
             (StackStatus::Untouched, _) => ("untouched", Value::Null, Value::Null),
@@ -281,6 +297,9 @@ pub(super) fn show(
             event["diagnostics"] = diagnostics.iter().map(diagnostic_json).collect();
         }
         report::json_line(&event)?;
+    }
+    if !set.in_force.is_empty() {
+        report::json_line(&json!({ "event": "in_force", "lines": set.in_force }))?;
     }
     Ok(())
 }

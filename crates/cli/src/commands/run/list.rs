@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use control::in_force::InForce;
 use control::runs::{self, Explained, Which};
 use control::upstreams::{self, Resting};
 use jiff::Timestamp;
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::args::Global;
 use crate::commands::place::Place;
-use crate::view::{Look, duration, table::Table};
+use crate::view::{Look, duration, in_force, table::Table};
 use crate::{CommandError, ExitStatus, Process, report};
 
 /// Show what is under way or waits, and why; `--all` also what is over
@@ -47,6 +48,8 @@ pub(super) async fn list(
     } else {
         Which::Open
     };
+    let in_force = InForce::read(&here.control).await;
+    let in_force = in_force.map_err(|err| CommandError::from_error(&err))?;
     let sets = runs::list(&here.control, which).await;
     let sets = sets.map_err(|err| CommandError::from_error(&err))?;
     let resting = upstreams::resting(&here.control).await;
@@ -54,12 +57,20 @@ pub(super) async fn list(
     if global.json {
         let sets: Vec<Value> = sets.iter().map(document).collect();
         let resting: Vec<Value> = resting.iter().map(not_done).collect();
-        report::json(&json!({ "change_sets": sets, "not_done": resting }))?;
+        report::json(&json!({
+            "change_sets": sets,
+            "not_done": resting,
+            "holds": in_force.holds,
+            "open": in_force.acts,
+        }))?;
         return Ok(ExitStatus::Done);
     }
     if sets.is_empty() && resting.is_empty() {
-        report::say("Nothing is under way. `terrane run list --all` shows what was.\n")?;
-        return Ok(ExitStatus::Done);
+        report::say(if args.all {
+            "Nothing has run yet: `terrane plan` shows what would be done.\n"
+        } else {
+            "Nothing is under way. `terrane run list --all` shows what was.\n"
+        })?;
     }
     let look = process.data_look(global);
     let mut table = Table::new(["SET", "RUN", "STACK", "STATE", "FOR", "WHY"]).right(4);
@@ -82,11 +93,16 @@ pub(super) async fn list(
             ]);
         }
     }
-    report::data(&table.render(look))?;
-    if !resting.is_empty() {
-        let gap = if sets.is_empty() { "" } else { "\n" };
-        report::data(&format!("{gap}{}", rests(&resting).render(look)))?;
-    }
+    let others = [
+        rests(&resting),
+        in_force::holds(&in_force.holds),
+        in_force::acts(&in_force.acts, Timestamp::now()),
+    ];
+    let tables = std::iter::once(&table).chain(&others);
+    let tables: Vec<String> = tables.map(|table| table.render(look)).collect();
+    let shown: Vec<&str> = tables.iter().map(String::as_str).collect();
+    let shown: Vec<&str> = shown.into_iter().filter(|it| !it.is_empty()).collect();
+    report::data(&shown.join("\n"))?;
     Ok(ExitStatus::Done)
 }
 
@@ -186,8 +202,8 @@ async fn open_acts(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let acts = runs::open_acts(&here.control).await;
-    let acts = acts.map_err(|err| CommandError::from_error(&err))?;
+    let in_force = InForce::read(&here.control).await;
+    let acts = in_force.map_err(|err| CommandError::from_error(&err))?.acts;
     if global.json {
         report::json(&json!({ "open": acts }))?;
         return Ok(ExitStatus::Done);
@@ -196,19 +212,7 @@ async fn open_acts(
         report::say("Nothing that was done by hand is open.\n")?;
         return Ok(ExitStatus::Done);
     }
-    let now = Timestamp::now();
-    let mut table = Table::new(["STATE", "ACT", "BY", "WHEN", "WHY"]);
-    for act in &acts {
-        let ago = Duration::try_from(now.duration_since(act.at)).unwrap_or_default();
-        let reason = act.reason.as_deref().unwrap_or("no reason was given yet");
-        table.row([
-            act.state.name.clone(),
-            act.act.words().to_owned(),
-            act.actor.clone(),
-            duration::ago(ago),
-            format!("{reason} ({})", act.detail),
-        ]);
-    }
+    let table = in_force::acts(&acts, Timestamp::now());
     report::data(&table.render(process.data_look(global)))?;
     report::say("Each closes when the next `terrane apply` of its stack ends well.\n")?;
     Ok(ExitStatus::Done)

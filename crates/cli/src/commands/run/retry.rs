@@ -1,6 +1,6 @@
 //! `terrane run retry`
 
-use model::changeset::{ChangeSet, Reopen};
+use model::changeset::Reopen;
 
 use super::{Here, read_run};
 use crate::args::Global;
@@ -51,6 +51,6 @@ pub(super) async fn retry(
         auto_approve: args.auto_approve,
         ..Change::of(action)
     };
-    let what = |_: &ChangeSet| Reopen::Run(run);
+    let what = Reopen::Run(run);
     Box::pin(change::go_on_with(Some(set), what, change, global, process)).await
 }

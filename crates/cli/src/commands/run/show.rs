@@ -303,7 +303,8 @@ fn run_words(event: &RunEvent, action: Action) -> String {
             let reason = reason.as_ref().map(|reason| format!(": {reason}"));
             format!("{deed} asked for by `{by}`{}", reason.unwrap_or_default())
         }
-        RunEvent::Reopened => "opened again".to_owned(),
+        RunEvent::Reopened { moved: false } => "opened again".to_owned(),
+        RunEvent::Reopened { moved: true } => "opened again: it moved since".to_owned(),
     }
 }
 

@@ -71,7 +71,7 @@ pub(crate) async fn export(
     } else {
         let place = Place::open(global, process).await?;
         let export = StateExport {
-            state: &place.state(stack)?,
+            state: &place.state(stack).await?,
             to: &to,
             credential: args.credential.as_deref(),
             root: &place.root,

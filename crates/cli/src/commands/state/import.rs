@@ -168,7 +168,7 @@ async fn import_by_name(
 ) -> Result<(), CommandError> {
     let home = Home::open(global, process).await?;
     let import = StateImport {
-        state: &home.state(word)?,
+        state: &home.state(word).await?,
         from,
         credential: args.credential.as_deref(),
         root: &home.root,

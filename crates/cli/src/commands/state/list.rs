@@ -7,6 +7,7 @@ use model::state::pick::Pick;
 
 use super::asking::{PickArgs, shown};
 use crate::args::Global;
+use crate::commands::by_hand::say_in_force;
 use crate::commands::place::Place;
 use crate::view::state as view;
 use crate::{CommandError, ExitStatus, Process, report};
@@ -54,10 +55,11 @@ pub(crate) async fn list(
             let look = process.data_look(global);
             let now = jiff::Timestamp::now();
             report::data(&view::list::states(lines, &names, now, look))?;
+            say_in_force(&place.control).await?;
         }
         return not_all(&listing.unread);
     };
-    let state = place.state(word)?;
+    let state = place.state(word).await?;
     let asked = ask::document(&place.control, &state, args.pick.pick()?)
         .await
         .map_err(|err| shown(&err))?;

@@ -1,6 +1,8 @@
 //! What push, rollback and rm have in common: a proposal is shown, asked about and carried out.
 
+use control::in_force::InForce;
 use control::surgery::{self, Done, Proposal, SurgeryError};
+use model::project::Stack;
 use serde_json::{Value, json};
 
 use crate::args::Global;
@@ -32,6 +34,7 @@ pub(super) async fn carry_out(
     if !global.json {
         show(&proposal, &state, global, process)?;
     }
+    say_holds(place, &proposal, global, process).await?;
     ask(
         &format!("Make this the newest version of `{state}`?"),
         consent.auto_approve,
@@ -69,6 +72,29 @@ pub(super) async fn carry_out(
         place.tell_git(global, process).await?;
     }
     Ok(ExitStatus::Done)
+}
+
+/// A hold keeps runs away, not who mends something by hand; but they should know of it.
+async fn say_holds(
+    place: &Place,
+    proposal: &Proposal,
+    global: &Global,
+    process: &Process,
+) -> Result<(), CommandError> {
+    let Some(project) = &place.project else {
+        return Ok(());
+    };
+    let is_its = |stack: &&Stack| place.control.state_name(&stack.state) == proposal.state;
+    let stacks = project.stacks.values().filter(is_its);
+    let stacks = stacks.map(|stack| stack.name.clone()).collect();
+    let in_force = InForce::read(&place.control).await;
+    let in_force = in_force.map_err(|err| CommandError::from_error(&err))?;
+    for hold in in_force.on(&place.control, project, &stacks).holds {
+        let said = format!("{} is {}", hold.on.words(), hold.words());
+        let look = process.look(global);
+        report::say(&errors::render_warning(&said, &[], look))?;
+    }
+    Ok(())
 }
 
 pub(super) fn refused(err: &SurgeryError) -> CommandError {

@@ -28,8 +28,10 @@ pub(crate) async fn verify(
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
     let place = Place::open(global, process).await?;
-    let state = args.state.as_ref().map(|word| place.state(word));
-    let state = state.transpose()?;
+    let state = match &args.state {
+        Some(word) => Some(place.state(word).await?),
+        None => None,
+    };
     let verified = states::verify(&place.control, state.as_ref())
         .await
         .map_err(|err| CommandError::from_error(&err))?;

@@ -68,6 +68,7 @@ fn stack(name: &str, status: StackStatus) -> StackPlan {
 fn alone(change: ResourceChange) -> PlanSet {
     let stacks = vec![stack("network", StackStatus::Planned(plan(vec![change])))];
     PlanSet {
+        in_force: Vec::new(),
         facts: Vec::new(),
         heading: String::new(),
         policy: Vec::new(),
@@ -111,6 +112,7 @@ fn change_set() -> PlanSet {
     let mut prod = stack("k8s-prod", StackStatus::Planned(plan(vec![cluster])));
     prod.remark = Some("deferred: `subnet_id` is known after `network`".to_owned());
     PlanSet {
+        in_force: Vec::new(),
         facts: Vec::new(),
         heading: "change set c42 on `azure`, source 3f9c1e2 (clean)".to_owned(),
         policy: Vec::new(),
@@ -309,6 +311,7 @@ fn every_mark_grouped_by_module() {
         created,
     ];
     let set = PlanSet {
+        in_force: Vec::new(),
         facts: Vec::new(),
         heading: String::new(),
         policy: Vec::new(),
@@ -406,6 +409,7 @@ fn outputs_and_drift() {
         )])
     };
     let set = PlanSet {
+        in_force: Vec::new(),
         facts: Vec::new(),
         heading: String::new(),
         policy: Vec::new(),
@@ -455,6 +459,7 @@ fn stacks_that_could_not_be_planned() {
     };
     let reason = "`for_each` of `aws_eip.nat` is known after `base`".to_owned();
     let set = PlanSet {
+        in_force: Vec::new(),
         facts: Vec::new(),
         heading: String::new(),
         policy: Vec::new(),
@@ -480,6 +485,7 @@ fn stacks_that_could_not_be_planned() {
 #[test]
 fn nothing_to_do() {
     let set = PlanSet {
+        in_force: Vec::new(),
         facts: Vec::new(),
         heading: String::new(),
         policy: Vec::new(),

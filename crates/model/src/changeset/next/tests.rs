@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 
 use super::*;
-use crate::changeset::{self, HearError, Origin, Reopen, Request, Say};
+use crate::changeset::{self, HearError, Origin, Reopen, Reopened, Request, Say};
 use crate::ids::ChangeSetId;
 use crate::plan::PlanCounts;
 use crate::project::Wait;
@@ -597,15 +597,54 @@ fn a_retry_opens_the_run_and_what_it_poisoned() {
     settle(&mut set, &mut runs);
     let why = "2 failed, 3 skipped".to_owned();
     assert_eq!(set.status, Status::Stopped { why });
-    let one = changeset::reopen(&set, &runs, Reopen::Run(RunId(1))).unwrap();
-    assert_eq!(one, [RunId(1), RunId(2), RunId(3)]);
-    let rest = changeset::reopen(&set, &runs, Reopen::Rest).unwrap();
+    let one = changeset::reopen(&set, &runs, &Reopen::Run(RunId(1))).unwrap();
+    let as_it_is = |run| Reopened {
+        run: RunId(run),
+        moved: false,
+    };
+    assert_eq!(one, [1, 2, 3].map(as_it_is));
+    let rest = changeset::reopen(&set, &runs, &Reopen::rest()).unwrap();
     assert_eq!(rest.len(), 5);
-    let poisoned = changeset::reopen(&set, &runs, Reopen::Run(RunId(3))).unwrap_err();
+    let poisoned = changeset::reopen(&set, &runs, &Reopen::Run(RunId(3))).unwrap_err();
     assert_eq!(
         poisoned.to_string(),
         "run `r3` was skipped because of `a`: try that one again"
     );
+}
+
+#[test]
+fn what_moved_since_is_planned_afresh_with_all_that_stand_on_it() {
+    let stacks = ["a", "b<a:x", "c<b:y", "d", "e<d:x"];
+    let (mut set, mut runs) = change_set(Action::Apply, &stacks);
+    set.request.parallelism = 9;
+    set.request.auto_approve = true;
+    set.status = Status::Confirmed;
+    for stack in ["a", "b"] {
+        settle(&mut set, &mut runs);
+        happen(&mut runs, stack, said(&["x", "y"]));
+        settle(&mut set, &mut runs);
+        happen(&mut runs, stack, applied());
+    }
+    settle(&mut set, &mut runs);
+    for stack in ["c", "d"] {
+        happen(&mut runs, stack, RunEvent::Failed { problem: problem() });
+    }
+    settle(&mut set, &mut runs);
+    assert_eq!(
+        words(&runs),
+        "a applied, b applied, c failed, d failed, e skipped"
+    );
+    let moved = BTreeSet::from(["a".parse().unwrap()]);
+    let again = changeset::reopen(&set, &runs, &Reopen::Rest { moved }).unwrap();
+    let moved: Vec<bool> = again.iter().map(|it| it.moved).collect();
+    assert_eq!(moved, [true, true, true, false, false]);
+    for (run, it) in runs.iter_mut().zip(again) {
+        let event = RunEvent::Reopened { moved: it.moved };
+        run.state = advance(&run.state, event, Timestamp::UNIX_EPOCH).unwrap();
+    }
+    // `b` was applied with values of `a` that may be others now: it waits for them.
+    set.status = Status::Confirmed;
+    assert_eq!(settle(&mut set, &mut runs), ["plan a", "plan d"]);
 }
 
 #[test]

@@ -248,6 +248,7 @@ fn nothing_in_a_plan_can_move_the_cursor() {
         },
     );
     let set = PlanSet {
+        in_force: Vec::new(),
         facts: Vec::new(),
         heading: evil.to_owned(),
         policy: Vec::new(),

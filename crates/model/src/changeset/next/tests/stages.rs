@@ -32,10 +32,11 @@ fn applied_is_not_done() {
     assert!(matches!(set.status, Status::Stopped { .. }));
 
     // A retry goes on at the gate, and takes those along that waited for it.
-    let again = changeset::reopen(&set, &runs, Reopen::Run(RunId(1))).unwrap();
+    let again = changeset::reopen(&set, &runs, &Reopen::Run(RunId(1))).unwrap();
+    let again: Vec<RunId> = again.iter().map(|it| it.run).collect();
     assert_eq!(again, [RunId(1), RunId(2)]);
     for stack in ["a", "b"] {
-        happen(&mut runs, stack, RunEvent::Reopened);
+        happen(&mut runs, stack, RunEvent::Reopened { moved: false });
     }
     set.status = Status::Confirmed;
     assert_eq!(settle(&mut set, &mut runs), ["verifying a"]);
