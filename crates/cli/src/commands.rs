@@ -33,7 +33,7 @@ pub(crate) mod verify;
 
 use control::Control;
 use control::home::{Home, Opened, Settings, Use};
-use control::projects::{self, OpenProject, OpenProjectError};
+use control::projects::{self, IdentitySource, OpenProject, OpenProjectError};
 use model::diagnostic::{Finding, Severity};
 use model::project::Project;
 
@@ -143,6 +143,39 @@ pub(crate) async fn say_abandoned(
     Ok(())
 }
 
+/// A project file that cannot be read does not say which home is its own; another one would answer as if nothing had ever
+/// been applied.
+fn is_known(settings: &Settings, open: &OpenProject) -> Result<(), CommandError> {
+    let is_told = open.identity.from == IdentitySource::Written || !open.loaded.has_errors();
+    if is_told || settings.home_of(&open.identity.id).is_used() {
+        return Ok(());
+    }
+    Err(
+        CommandError::new("which home is this project's cannot be told: its file has mistakes")
+            .hint("`terrane validate` shows them"),
+    )
+}
+
+/// A project that was applied before it was given its id has its states elsewhere: with a new home everything would be
+/// made again.
+pub(crate) fn nothing_left_behind(
+    settings: &Settings,
+    open: &OpenProject,
+) -> Result<(), CommandError> {
+    let (id, before) = (&open.identity.id, settings.home_of(&open.derived.id));
+    if settings.home_of(id).is_used() || !before.is_used() {
+        return Ok(());
+    }
+    let said = format!(
+        "the project was applied before it had the id `{id}`: its states are in another home, `{}`",
+        before.work().display()
+    );
+    Err(CommandError::new(said)
+        .hint(format!("`id = \"{}\"` keeps that home", open.derived.id))
+        .hint("to begin anew all the same, move that directory away")
+        .status(ExitStatus::Refused))
+}
+
 /// Opens the project's home.
 pub(crate) async fn open_home(
     settings: &Settings,
@@ -150,6 +183,8 @@ pub(crate) async fn open_home(
     process: &Process,
     look: Look,
 ) -> Result<Control, CommandError> {
+    is_known(settings, open)?;
+    nothing_left_behind(settings, open)?;
     let control =
         open_control(settings.home_of(&open.identity.id), settings, process, look).await?;
     if let Some(project) = &open.loaded.project

@@ -216,8 +216,8 @@ async fn prepare(
                 source: Box::new(source),
             })?;
         }
-        if wanted.action == Action::Apply {
-            checks::check_state_file(control, open, project, name).await?;
+        if matches!(wanted.action, Action::Plan | Action::Apply) && !wanted.no_state {
+            checks::check_earlier_state(control, open, project, name).await?;
         }
     }
     checks::reserve_for_runs(control, project, wanted).await?;
@@ -228,6 +228,7 @@ async fn prepare(
     let dependents = checks::check_downstreams(control, open, project, &graph, wanted).await?;
     let kept = source::hold_snapshots(control)?;
     let snapshot = source::keep_source(control, open, project).await?;
+    checks::is_in_the_source(project, &snapshot, wanted)?;
     checks::no_file_twice(project, &snapshot, wanted)?;
     let source = Source {
         own: changed::own_sources(open, project, &snapshot),

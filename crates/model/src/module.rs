@@ -112,6 +112,19 @@ pub struct RemoteState {
     pub at: Location,
 }
 
+impl Module {
+    /// The backend in which its state is unless it was brought elsewhere, and where that is said. An empty `local` is a
+    /// file beside the module, which can be looked at.
+    pub fn keeps_state_elsewhere(&self) -> Option<(&str, &Location)> {
+        let kind = self.backend.as_deref()?;
+        let body = self.backend_text.split_once('{');
+        let mut body = body.map_or("", |(_, body)| body).chars();
+        let says_nothing = body.all(|c| c.is_whitespace() || c == '}');
+        let at = self.backend_at.as_ref()?;
+        (kind != "local" || !says_nothing).then_some((kind, at))
+    }
+}
+
 /// A directory and the local modules it calls, directly and through others.
 pub fn closure(modules: &BTreeMap<String, Module>, dir: &str) -> BTreeSet<String> {
     let mut reached = BTreeSet::new();

@@ -3,10 +3,12 @@
 use std::num::NonZeroUsize;
 
 use model::changeset::{Action, Reopen};
+use model::ids::ChangeSetId;
 
 use super::change::{self, Change, bundled};
 use super::exceptions::ExceptionArgs;
-use super::run::read_set;
+use super::read_project;
+use super::run::{read_set, say_yes};
 use crate::args::Global;
 use crate::{CommandError, ExitStatus, Process};
 
@@ -21,12 +23,13 @@ const NEWEST: &str = "newest";
 #[command(
     after_help = "Examples:\n  terrane apply\n  terrane apply network cluster\n  terrane apply changed:main --auto-approve\n  \
     terrane apply 'target:local & !label:stateful'\n  terrane apply --resume c42\n  \
+    terrane apply c42            # what was planned and waits for a yes\n  \
     terrane apply plan.terrane   # what `terrane plan --out plan.terrane` planned\n  \
     terrane apply k8s-prod --skip-gate k8s-prod/sso --reason \"the probe is wrong, see the ticket\"",
     group(clap::ArgGroup::new("emergency").multiple(true))
 )]
 pub(crate) struct ApplyArgs {
-    /// Stacks to apply, or the file that `terrane plan --out FILE` wrote: `NAME`, `web-*`, `target:T`, `layer:L`, `label:L`, `changed:REF`, `+NAME`, `NAME+`, `!NAME`
+    /// Stacks to apply, or a change set that waits, or the file that `terrane plan --out FILE` wrote: `NAME`, `web-*`, `target:T`, `layer:L`, `label:L`, `changed:REF`, `+NAME`, `NAME+`, `!NAME`
     selectors: Vec<String>,
     /// Apply without asking
     #[arg(long)]
@@ -73,6 +76,13 @@ pub(crate) async fn apply(
     if let Some(file) = bundled::named(&change.selectors, process)? {
         return Box::pin(bundled::carry_out(&file, change, global, process)).await;
     }
+    // A change set that waits for a yes; a stack of that name is meant otherwise.
+    if let [word] = &*change.selectors
+        && word.parse::<ChangeSetId>().is_ok()
+        && !is_stack(word, global, process)
+    {
+        return Box::pin(say_yes(word, global, process)).await;
+    }
     match args.resume {
         None => Box::pin(change::carry_out(change, global, process)).await,
         Some(id) => {
@@ -87,6 +97,12 @@ pub(crate) async fn apply(
             .await
         }
     }
+}
+
+fn is_stack(word: &str, global: &Global, process: &Process) -> bool {
+    let open = read_project(global, process);
+    let project = open.ok().and_then(|open| open.loaded.project);
+    project.is_some_and(|project| project.stacks.keys().any(|name| name.as_str() == word))
 }
 
 pub(super) fn policy_override(

@@ -17,6 +17,7 @@ use model::ids::{ChangeSetId, StackName};
 use model::project::{Backend, Project};
 use model::run::Run;
 use model::state::StateName;
+use serde_json::json;
 
 use super::by_hand::tell_git;
 use super::{
@@ -95,6 +96,11 @@ pub(crate) async fn carry_out(
     )?;
     if stacks.is_empty() {
         report::say("Nothing is selected, so there is nothing to do.\n")?;
+        if global.json {
+            report::json_line(&json!({
+                "event": "outcome", "change_set": null, "exit": 0, "stacks": {},
+            }))?;
+        }
         return Ok(ExitStatus::Done);
     }
     if change.action == Action::Destroy {

@@ -6,6 +6,7 @@ use clap::Subcommand;
 use control::engines::{self, Engine, InstallOptions, Origin, Progress, ReleaseSource, Search};
 use model::engine::{Constraint, EngineRequirement, Flavor};
 use serde_json::json;
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::sound_project;
 use crate::args::Global;
@@ -136,13 +137,20 @@ async fn install(
             build: true,
         };
         let mut teller = Teller::new(wish.flavor);
-        let engine = engines::install(&wish, &options, &mut |progress| teller.tell(&progress))
-            .await
-            .map_err(|err| {
-                let hint = err.hint();
-                hint.into_iter()
-                    .fold(CommandError::from_error(&err), CommandError::hint)
-            })?;
+        let mut tell = |progress| teller.tell(&progress);
+        let mut terminated = signal(SignalKind::terminate())
+            .map_err(|err| CommandError::because("could not listen for signals", &err))?;
+        // What it has begun ends with it: nothing is unpacked or built behind anybody's back.
+        let engine = tokio::select! {
+            engine = engines::install(&wish, &options, &mut tell) => engine,
+            _ = tokio::signal::ctrl_c() => return Err(interrupted()),
+            _ = terminated.recv() => return Err(interrupted()),
+        };
+        let engine = engine.map_err(|err| {
+            let hint = err.hint();
+            hint.into_iter()
+                .fold(CommandError::from_error(&err), CommandError::hint)
+        })?;
         tell_installed(&engine, global)?;
     }
     Ok(ExitStatus::Done)
@@ -174,6 +182,10 @@ fn wishes(
         }
     }
     Ok(wishes)
+}
+
+fn interrupted() -> CommandError {
+    CommandError::new("interrupted: nothing was installed").status(ExitStatus::Interrupted)
 }
 
 fn tell_installed(engine: &Engine, global: &Global) -> Result<(), CommandError> {

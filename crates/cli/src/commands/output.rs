@@ -66,10 +66,18 @@ pub(crate) async fn output(
     .await
     .map_err(|err| CommandError::from_error(&err))?;
     if known.is_empty() && kept.is_empty() {
-        return Err(CommandError::new(format!(
-            "stack `{stack}` has no outputs: it was not applied, or declares none"
-        ))
-        .hint(format!("`terrane apply {stack}`")));
+        let state = control.state_name(&project.stacks[stack].state);
+        let head = control.store.state_head(&state).await;
+        let is_applied = head.is_ok_and(|head| head.is_some());
+        if !is_applied {
+            return Err(
+                CommandError::new(format!("stack `{stack}` was not applied yet"))
+                    .hint(format!("`terrane apply {stack}`")),
+            );
+        }
+        if args.name.is_none() && !global.json {
+            report::say(&format!("Stack `{stack}` has no outputs.\n"))?;
+        }
     }
     match &args.name {
         Some(name) => one(

@@ -24,6 +24,8 @@ mod reject;
 mod retry;
 mod show;
 
+pub(crate) use confirm::say_yes;
+
 /// See what runs and why it waits; approve, confirm, try again
 #[derive(Debug, clap::Args)]
 #[command(

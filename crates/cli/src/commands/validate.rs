@@ -5,7 +5,7 @@ use control::{policy, validation};
 use model::diagnostic::Finding;
 use serde_json::json;
 
-use super::{open_control, read_project, say_abandoned};
+use super::{nothing_left_behind, open_control, read_project, say_abandoned};
 use crate::args::Global;
 use crate::view::{errors, findings};
 use crate::{CommandError, ExitStatus, Process, report};
@@ -127,15 +127,8 @@ async fn say_lost_states(
             Err(_) => Ok(()),
         };
     }
-    let before = settings.home_of(&open.derived.id);
-    if before.is_used() {
-        let id = &open.identity.id;
-        let said = format!(
-            "the project was applied before it had the id `{id}`: its states are in another home, `{}`",
-            before.work().display()
-        );
-        let hint = format!("`id = \"{}\"` keeps that home", open.derived.id);
-        report::say(&errors::render_warning(&said, &[hint], look))?;
+    if let Err(left) = nothing_left_behind(&settings, open) {
+        report::say(&errors::render_warning(&left.message, &left.hints, look))?;
     }
     Ok(())
 }

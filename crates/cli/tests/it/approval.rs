@@ -167,3 +167,17 @@ fn an_empty_line_and_ctrl_d_are_no_yes() {
         assert!(said.stdout.contains("Nothing was applied."), "{said}");
     }
 }
+
+#[test]
+fn a_change_set_that_waits_is_applied_by_its_name() {
+    let story = story();
+    let _ = story.cli(&["apply"]).expect(3);
+    let said = story.cli(&["apply", "c1"]).expect(0);
+    assert!(said.stderr.contains("Done: 2 stacks applied"), "{said}");
+    assert_eq!(story.made(), ["base", "top"]);
+    let said = story.cli(&["apply", "c9"]).expect(1);
+    assert!(
+        said.stderr.contains("there is no change set `c9`"),
+        "{said}"
+    );
+}

@@ -218,6 +218,101 @@ fn an_id_that_leaves_the_states_behind_is_pointed_out() {
             .contains("the project was applied before it had the id `k3v9qd`"),
         "{said}"
     );
+    // Nobody makes everything again beside it.
+    let refused = test.cli(&["apply", "--auto-approve"]).expect(4);
+    let (_, hint) = refused
+        .stderr
+        .split_once("hint: `id = \"")
+        .expect("a way on");
+    let (id, _) = hint.split_once('"').unwrap();
+    test.write("terrane.hcl", &with_id.replace("k3v9qd", id));
+    let said = test.cli(&["plan", "--detailed-exitcode"]).expect(0);
+    assert!(said.stdout.contains("No changes"), "{said}");
+}
+
+#[test]
+fn a_state_in_a_backend_that_the_source_names_is_brought_in_first() {
+    let test = one_stack(
+        "",
+        "terraform {\n  backend \"local\" { path = \"../old.tfstate\" }\n}\n\
+         resource \"terraform_data\" \"it\" { input = 1 }\n",
+    );
+    for action in [&["plan"][..], &["apply", "--auto-approve"]] {
+        insta::allow_duplicates! {
+            assert_snapshot!(shown(&test, &test.cli(action).expect(4)), @r#"
+            ── stderr
+            error: stack `app` has no state here, and its source names backend `local` (app/main.tf, line 2):
+                   what was applied there would be made again
+            hint: `terrane state import app --from engine` brings it in; `backend "local" {}` in the target
+                  leaves it there; if nothing was ever applied there, take the block out of the source
+            [exit 4]
+            "#);
+        }
+    }
+    // An empty one is a file beside the module, and there is none.
+    test.write(
+        "app/main.tf",
+        "terraform {\n  backend \"local\" {}\n}\nresource \"terraform_data\" \"it\" { input = 1 }\n",
+    );
+    drop(test.cli(&["apply", "--auto-approve"]).expect(0));
+}
+
+#[test]
+fn a_file_that_cannot_be_read_leads_to_no_other_home() {
+    let test = one_stack("", MODULE);
+    apply(&test);
+    let file = test.read("terrane.hcl");
+    for broken in [
+        file.replace("  id = ", "<<<<<<< ours\n  id = "),
+        file.replace("k3v9qd", "not an id"),
+        file.replace("k3v9qd", "../elsewhere"),
+        String::new(),
+    ] {
+        test.write("terrane.hcl", &broken);
+        for words in [
+            &["state", "list"][..],
+            &["state", "export", "--all", "--to", "../exported"],
+            &["lock", "list"],
+            &["run", "list"],
+        ] {
+            let said = test.cli(words).expect(1);
+            assert!(
+                said.stderr.contains("which home is this project's"),
+                "{said}"
+            );
+        }
+    }
+    // A mistake elsewhere hides nothing.
+    test.write("terrane.hcl", &format!("{file}\nnonsense \"x\" {{}}\n"));
+    let said = test.cli(&["state", "list"]).expect(0);
+    assert!(said.stdout.contains("app"), "{said}");
+}
+
+#[test]
+fn a_home_inside_the_project_is_no_part_of_its_source() {
+    let test = one_stack("", MODULE);
+    test.git(&["init", "-q"]);
+    for _ in 0..2 {
+        drop(
+            test.cli(&["--data", "./inside", "apply", "--auto-approve"])
+                .expect(0),
+        );
+    }
+    let copies = test.shell("find inside -name terrane.db");
+    assert_eq!(copies.stdout, "inside/terrane.db\n", "{copies}");
+}
+
+#[test]
+fn what_git_ignores_is_no_source_and_that_is_said() {
+    let test = one_stack("", MODULE);
+    test.git(&["init", "-q"]);
+    test.write(".gitignore", "app/\n");
+    assert_snapshot!(shown(&test, &test.cli(&["plan"]).expect(1)), @"
+    ── stderr
+    error: nothing of stack `app` is part of the source: Git ignores `app`
+    hint: `git check-ignore -v app` names the rule; terrane runs what Git tracks or would add
+    [exit 1]
+    ");
 }
 
 #[test]

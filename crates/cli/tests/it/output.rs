@@ -118,7 +118,7 @@ fn what_is_not_there_is_said() {
     let fresh = one_stack("", "output \"a\" { value = 1 }\n");
     assert_snapshot!(fresh.cli(&["output", "app"]).expect(1), @"
     ── stderr
-    error: stack `app` has no outputs: it was not applied, or declares none
+    error: stack `app` was not applied yet
     hint: `terrane apply app`
     [exit 1]
     ");

@@ -160,7 +160,7 @@ pub async fn begin_bundled(
             stack: name.clone(),
             source: Box::new(source),
         })?;
-        checks::check_state_file(control, open, project, name).await?;
+        checks::check_earlier_state(control, open, project, name).await?;
     }
     checks::reserve_for_runs(control, project, wanted).await?;
     let path = env.get("PATH").map(OsStr::new);

@@ -7,6 +7,7 @@ use model::changeset::{Action, Dependent, reopen};
 use model::graph::Graph;
 use model::hold::HoldOn;
 use model::ids::StackName;
+use model::module::Module;
 use model::project::{Backend, EdgeKind, Project, Stack};
 use model::run::{Outcome, Run, RunState, Stage};
 use model::state::{Contents, StateFacts};
@@ -47,6 +48,25 @@ pub(super) fn are_rendered(
         let render = project.stacks[name].render.as_ref();
         if render.is_some_and(|render| seen.insert(render)) {
             check_fresh(&open.root, project, name)?;
+        }
+    }
+    Ok(())
+}
+
+/// What runs is the snapshot: a stack of which it has nothing cannot run.
+pub(super) fn is_in_the_source(
+    project: &Project,
+    snapshot: &Snapshot,
+    wanted: &Wanted,
+) -> Result<(), PrepareError> {
+    for stack in wanted.stacks.iter().map(|name| &project.stacks[name]) {
+        let dir = format!("{}/", stack.path);
+        let is_of_it = |path: &str| stack.path.is_empty() || path.starts_with(&dir);
+        if !snapshot.files.iter().any(|file| is_of_it(&file.path)) {
+            return Err(PrepareError::Ignored {
+                stack: stack.name.clone(),
+                path: stack.path.clone(),
+            });
         }
     }
     Ok(())
@@ -270,8 +290,9 @@ pub(super) async fn reserve_for_runs(
     Ok(())
 }
 
-/// A state file that somebody applied beside the module, before the stack came here, must be brought in first.
-pub(super) async fn check_state_file(
+/// What somebody applied before the stack came here must be brought in first: into a file beside the module, or into a
+/// backend that its source names and that is not used here.
+pub(super) async fn check_earlier_state(
     control: &Control,
     open: &OpenProject,
     project: &Project,
@@ -280,6 +301,20 @@ pub(super) async fn check_state_file(
     let stack = &project.stacks[name];
     if !is_ours(project, name) {
         return Ok(());
+    }
+    let state = control.state_name(&stack.state);
+    let head = control.store.state_head(&state).await;
+    if head.map_err(PrepareError::Reserve)?.is_some() {
+        return Ok(());
+    }
+    let module = open.loaded.modules.get(&stack.path);
+    if let Some((kind, at)) = module.and_then(Module::keeps_state_elsewhere) {
+        return Err(PrepareError::StateElsewhere {
+            stack: name.clone(),
+            kind: kind.to_owned(),
+            file: at.file.clone(),
+            line: at.line,
+        });
     }
     let file = format!("{}/terraform.tfstate", stack.path);
     let facts = std::fs::read(open.root.join(&file))
@@ -290,11 +325,6 @@ pub(super) async fn check_state_file(
         Contents::Nothing | Contents::OutputsOnly => false,
     });
     if !holds {
-        return Ok(());
-    }
-    let state = control.state_name(&stack.state);
-    let head = control.store.state_head(&state).await;
-    if head.map_err(PrepareError::Reserve)?.is_some() {
         return Ok(());
     }
     Err(PrepareError::StateFile {

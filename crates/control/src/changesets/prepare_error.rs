@@ -62,8 +62,20 @@ pub enum PrepareError {
         "stack `{stack}` has no state here, and `{file}` holds one: everything in it would be made again"
     )]
     StateFile { stack: StackName, file: String },
+    #[error(
+        "stack `{stack}` has no state here, and its source names backend `{kind}` ({file}, line {line}): what was applied \
+         there would be made again"
+    )]
+    StateElsewhere {
+        stack: StackName,
+        kind: String,
+        file: String,
+        line: usize,
+    },
     #[error("{} is {}", hold.on.words(), hold.words())]
     Held { hold: Box<Hold> },
+    #[error("nothing of stack `{stack}` is part of the source: Git ignores `{path}`")]
+    Ignored { stack: StackName, path: String },
     #[error("stack `{stack}` is no longer in the project")]
     Gone { stack: StackName },
     #[error("change set {set} is a command of the engine, which is not tried again by itself")]
@@ -169,6 +181,13 @@ impl PrepareError {
             Self::StateFile { stack, file } => Some(format!(
                 "`terrane state import {stack} --from {file}` brings it in; if nothing of it exists any more, remove the file"
             )),
+            Self::Ignored { path, .. } => Some(format!(
+                "`git check-ignore -v {path}` names the rule; terrane runs what Git tracks or would add"
+            )),
+            Self::StateElsewhere { stack, kind, .. } => Some(format!(
+                "`terrane state import {stack} --from engine` brings it in; `backend \"{kind}\" {{}}` in the target leaves it \
+                 there; if nothing was ever applied there, take the block out of the source"
+            )),
             Self::Held { hold } => Some(format!(
                 "`terrane hold release {}` ends it; `terrane plan` works meanwhile",
                 hold.on.name()
@@ -214,6 +233,7 @@ impl PrepareError {
             | Self::Provider { .. }
             | Self::StillNeeded { .. }
             | Self::StateFile { .. }
+            | Self::StateElsewhere { .. }
             | Self::Stale(_)
             | Self::Rejected { .. }
             | Self::NotResumed { .. }
@@ -222,6 +242,7 @@ impl PrepareError {
             Self::NotApplied { .. }
             | Self::FileTwice { .. }
             | Self::ArtifactTwice { .. }
+            | Self::Ignored { .. }
             | Self::NoSuchGate { .. }
             | Self::GateOfOtherTime { .. }
             | Self::NothingToReinstall

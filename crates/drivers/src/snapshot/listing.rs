@@ -27,6 +27,7 @@ pub(super) fn paths(
     for pattern in &extras.include {
         included(root, pattern, &mut paths)?;
     }
+    leave_homes_out(&mut paths);
     // Git may still track what lay in a directory that now is a link.
     let mut real: BTreeMap<String, bool> = BTreeMap::new();
     paths.retain(|path| {
@@ -37,6 +38,16 @@ pub(super) fn paths(
                 .or_insert_with(|| real_dir(root, dir).as_deref() == Some(dir))
     });
     Ok(paths)
+}
+
+/// A home inside the project is no source: it would be copied into itself, run after run.
+fn leave_homes_out(paths: &mut BTreeSet<String>) {
+    let home = |path: &String| path.strip_suffix("terrane.db").map(str::to_owned);
+    let homes: Vec<String> = paths.iter().filter_map(home).collect();
+    let is_home = |home: &&String| home.ends_with('/');
+    for home in homes.iter().filter(is_home) {
+        paths.retain(|path| !path.starts_with(home));
+    }
 }
 
 fn tracked(

@@ -45,6 +45,14 @@ pub(crate) struct TargetDraft {
     pub(crate) writers_at: Location,
 }
 
+/// A home is a directory of that name, and states are called `ID/NAME`.
+fn is_id(text: &str) -> bool {
+    let is_fit = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    text.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && text.len() <= 64
+        && text.chars().all(is_fit)
+}
+
 pub(crate) fn read_project(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scope) -> Project {
     let fields = reader.fields(item.source, item.block, item.spec, scope);
     reader.deep_fields(item.source, item.block, item.spec, scope, &mut |_| {});
@@ -56,9 +64,19 @@ pub(crate) fn read_project(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scop
             Finding::error("invalid-value", "`parallelism` must be at least 1").at(at, "here"),
         );
     }
+    let id = fields.text("id").filter(|id| is_id(id)).map(str::to_owned);
+    if id.is_none()
+        && fields.text("id").is_some()
+        && let Some(field) = fields.get("id")
+    {
+        let at = item.source.location(field.at.clone());
+        let finding = Finding::error("invalid-value", "`id` cannot be the name of a home");
+        let hint = "letters, digits, `-`, `_` and `.`, a letter or digit first, at most 64";
+        reader.findings.push(finding.at(at, "here").hint(hint));
+    }
     Project {
         name: item.name().to_owned(),
-        id: fields.text("id").map(str::to_owned),
+        id,
         engine: engine(reader, item.source, item.block, scope).unwrap_or_default(),
         parallelism: fields
             .integer("parallelism")

@@ -94,6 +94,8 @@ pub(crate) struct Attr {
     pub(crate) default: &'static str,
     pub(crate) refs: Refs,
     pub(crate) doc: &'static str,
+    /// What it is about is not built yet.
+    pub(crate) later: bool,
 }
 
 pub(crate) const fn attr(name: &'static str, kind: Kind, doc: &'static str) -> Attr {
@@ -104,12 +106,18 @@ pub(crate) const fn attr(name: &'static str, kind: Kind, doc: &'static str) -> A
         default: "",
         refs: Refs::Load,
         doc,
+        later: false,
     }
 }
 
 impl Attr {
     pub(crate) const fn required(mut self) -> Self {
         self.required = true;
+        self
+    }
+
+    pub(crate) const fn later(mut self) -> Self {
+        self.later = true;
         self
     }
 

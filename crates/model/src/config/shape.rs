@@ -132,7 +132,10 @@ impl Reader<'_> {
             return;
         }
         let at = source.location(attribute.key.span().unwrap_or(0..0));
-        if attrs.iter().any(|attr| attr.name == name) {
+        if let Some(known) = attrs.iter().find(|attr| attr.name == name) {
+            if known.later {
+                self.note_later(format!("`{name}` of a `{}`", spec.word), at);
+            }
             return;
         }
         if spec.blocks.iter().any(|inner| inner.block.word == name) {

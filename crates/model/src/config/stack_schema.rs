@@ -64,7 +64,8 @@ const TRIGGER: Attr = attr(
     Kind::Word(&["push", "manual"]),
     "`manual`: a merge does not start it",
 )
-.default("`\"push\"`");
+.default("`\"push\"`")
+.later();
 const APPLY: Attr = attr(
     "apply",
     Kind::Word(&["manual", "auto"]),
@@ -77,7 +78,8 @@ const BOUNDARY: Attr = attr(
     "boundary",
     Kind::Word(&["bootstrap"]),
     "this stack may hold Kubernetes resources",
-);
+)
+.later();
 const WATCH: Attr = attr(
     "watch",
     Kind::Globs,

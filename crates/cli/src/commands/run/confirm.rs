@@ -25,9 +25,18 @@ pub(super) async fn confirm(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
+    Box::pin(say_yes(&args.what, global, process)).await
+}
+
+/// To a change set, or that of a run.
+pub(crate) async fn say_yes(
+    what: &str,
+    global: &Global,
+    process: &Process,
+) -> Result<ExitStatus, CommandError> {
     let here = Here::open(global, process).await?;
     let failed = |err: &dyn std::error::Error| CommandError::from_error(err);
-    let (set, _) = About::read(&args.what)?.set(&here.control).await?;
+    let (set, _) = About::read(what)?.set(&here.control).await?;
     here.check_machine(set).await?;
     here.check_writer(set, process).await?;
     let values = changesets::gather_again(&here.control, &here.open, &process.env, set)
