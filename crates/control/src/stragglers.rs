@@ -28,6 +28,8 @@ pub fn in_the_way(control: &Control, set: &ChangeSet, runs: &[Run]) -> BTreeMap<
             .is_running()
             .then(|| control.home.run_waits(run.id));
         let noted = noted.and_then(|path| fs::read_to_string(path).ok());
+        // One that is being written says nothing yet.
+        let noted = noted.filter(|words| !words.is_empty());
         noted.or_else(|| of_run(&control.home, run.id))
     };
     open.filter_map(|run| Some((run.id, why(run)?))).collect()

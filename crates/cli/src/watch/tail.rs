@@ -53,7 +53,9 @@ impl Tails {
             }
             tail.follow();
             if tail.read == 0 {
-                tail.now = std::fs::read_to_string(control.home.run_waits(run.id)).ok();
+                tail.now = std::fs::read_to_string(control.home.run_waits(run.id))
+                    .ok()
+                    .filter(|words| !words.is_empty());
             }
         }
     }

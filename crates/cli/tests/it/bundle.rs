@@ -332,7 +332,7 @@ fn a_bundle_whose_state_moved_is_refused_even_with_auto_approve() {
         `terrane plan --out FILE` makes a fresh one
 
     error: change set c3 stopped: 1 failed
-    hint: fix the cause, then `terrane apply --resume c3` runs what is left
+    hint: fix the cause, then `terrane plan --out FILE` plans what is left into a new one
     [exit 4]
     ");
 }

@@ -281,6 +281,29 @@ fn a_person_says_yes_to_the_whole_graph() {
     let _ = story.cli(&["plan", "--detailed-exitcode"]).expect(0);
 }
 
+/// A yes is about what could be seen.
+#[test]
+fn what_nobody_could_see_is_asked_about_when_it_is_planned() {
+    let story = Story::new("tofu")
+        .stack("base", "", &(noted("base") + "output \"id\" { value = terraform_data.base.id }\n"))
+        .stack(
+            "top",
+            "inputs = { from = stack.base.output.id }",
+            &(noted("top") + "variable \"from\" { type = string }\nresource \"terraform_data\" \"each\" {\n  for_each = toset([var.from])\n}\n"),
+        );
+    let mut terminal = story.terminal(&["apply"]);
+    terminal.wait_for("deferred, no preview");
+    terminal.wait_for("Only `yes`");
+    terminal.type_line("yes");
+    terminal.wait_for("applied before");
+    terminal.wait_for("terraform_data.each");
+    assert_eq!(story.made(), ["base"]);
+    terminal.wait_for("Only `yes`");
+    terminal.type_line("yes");
+    let _ = terminal.wait().expect(0);
+    assert_eq!(story.made(), ["base", "top"]);
+}
+
 #[test]
 fn a_secret_that_a_plan_knows_is_passed_on_and_shown_nowhere() {
     let secret = "correct-horse-battery";

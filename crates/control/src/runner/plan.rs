@@ -148,14 +148,10 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
         let judged = fit::judge(job.control, job.run, job.spec, &shown, job.holds_lanes).await;
         judged.map_err(|err| Failure::because("could not compare the plan", &err))?
     };
-    // Who confirmed the change set said yes to what fits, and to what had to wait unless it destroys; not to what is
-    // asked for itself.
+    // Who confirmed the change set said yes to what fits what they saw; not to what nobody could see, nor to what is asked
+    // for itself.
     let is_owed = !policy.approvals.is_empty() && job.set.request.policy_override.is_none();
-    // Where others have to agree, nobody agreed to what nobody could see.
-    let request = &job.set.request;
-    let somebody_said_yes = job.holds_lanes && !request.goes_on_with_stages;
-    let is_covered = somebody_said_yes && !plan.destroys() && request.approvals.is_empty();
-    let was_seen = judged.fits.unwrap_or(is_covered);
+    let was_seen = judged.fits == Some(true);
     let is_said = was_seen && !has_own_approval(job.spec) && !is_owed;
     let is_auto = job.spec.stack.confirm == Confirm::Auto;
     let confirmed = !job.review && (job.auto_approve || is_auto || is_said);
