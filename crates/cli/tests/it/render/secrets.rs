@@ -372,6 +372,15 @@ fn secrets_that_cannot_be_had_are_said_at_once() {
 }
 
 #[test]
+fn a_file_that_is_not_encrypted_any_more_is_not_said_to_be_compared() {
+    let (test, _key) = project();
+    let _ = test.cli(&["render"]).expect(0);
+    test.write("out/all.sops.yaml", "");
+    let said = test.cli(&["render", "--diff"]).to_string();
+    assert!(said.contains("what is there cannot be opened"), "{said}");
+}
+
+#[test]
 fn a_file_that_cannot_be_opened_any_more_is_made_anew_when_asked() {
     let (test, _key) = project();
     let _ = test.cli(&["render"]).expect(0);
@@ -383,7 +392,7 @@ fn a_file_that_cannot_be_opened_any_more_is_made_anew_when_asked() {
     assert_eq!(test.read("out/all.sops.yaml"), damaged);
     insta::assert_snapshot!(said, @"
     ── stderr
-    error: could not open `out/all.sops.yaml`, as it was rendered before
+    error: could not open `out/all.sops.yaml`, which is there already
            its MAC cannot be read, so it was changed after it was encrypted
            it was changed, or moved here from another place
     hint: bring back the last good version, for example from Git, or make it anew:
