@@ -6,15 +6,17 @@
 
 use std::collections::BTreeSet;
 
+use model::ids::RunId;
 use model::masking::Mask;
+use model::secret::Secret;
 use model::state::hidden::Place;
 use model::state::resources::{Document, Opaque};
 use model::state::{StateName, StateVersion};
-use serde_json::Value;
 use store::{Appended, Store, StoreError};
 use tokio::sync::Mutex;
 
 use crate::Control;
+use crate::runner::hidden_in;
 
 /// What a version holds, with the places of secrets hidden; or why that cannot be known.
 pub(crate) async fn document(
@@ -34,7 +36,7 @@ pub(crate) async fn document(
 pub(crate) async fn earlier(
     control: &Control,
     state: &StateName,
-) -> Result<Vec<Value>, StoreError> {
+) -> Result<Vec<Secret>, StoreError> {
     let places = control.store.hidden_list(state, None).await?;
     if places.is_empty() {
         return Ok(Vec::new());
@@ -42,6 +44,38 @@ pub(crate) async fn earlier(
     let head = control.store.state_head_bytes(state).await?;
     let document = head.and_then(|(_, body)| Document::read(&body).ok());
     Ok(document.map_or_else(Vec::new, |document| document.standing_at(&places)))
+}
+
+/// Notes where secrets will stand that stand in the state now, for a writer who has none: an address may be another one.
+/// As all notes, it fails no write.
+pub(crate) async fn follow(store: &Store, state: &StateName, body: &[u8]) {
+    let Ok(places) = store.hidden_list(state, Some(0)).await else {
+        return;
+    };
+    if places.is_empty() {
+        return;
+    }
+    let Ok(Some((_, head))) = store.state_head_bytes(state).await else {
+        return;
+    };
+    let Ok(document) = Document::read(&head) else {
+        return;
+    };
+    let mask = Mask::new(&document.standing_at(&places));
+    if let Some(hidden) = HiddenPlaces::new(store.clone(), state.clone(), &mask) {
+        hidden.note(body).await;
+    }
+}
+
+/// Notes where the secrets of a run stand in what it could not deliver, as long as it has not been tidied up after.
+pub(crate) async fn note_of_run(control: &Control, state: &StateName, run: RunId, body: &[u8]) {
+    follow(&control.store, state, body).await;
+    let Some(mask) = hidden_in(&control.home, run) else {
+        return;
+    };
+    if let Some(hidden) = HiddenPlaces::new(control.store.clone(), state.clone(), &mask) {
+        hidden.note(body).await;
+    }
 }
 
 /// One run's secrets and one state.

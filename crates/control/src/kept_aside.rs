@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use store::{AdoptError, Adopted, ChangeSetError, Decider, Decision, Refusal, StoreError};
 
 use crate::Control;
+use crate::hidden;
 use crate::locks::RunLock;
 use crate::locks::held::Reason;
 use crate::patience::insist;
@@ -280,6 +281,7 @@ async fn adopt(
     left: Leftovers<'_>,
     bytes: &[u8],
 ) -> Result<String, AdoptError> {
+    hidden::note_of_run(control, state, left.run, bytes).await;
     let once = async || try_adopt(control, state, left, bytes).await;
     let adopted = left.try_for(AdoptError::is_outage, once).await?;
     Ok(match adopted {

@@ -1,7 +1,7 @@
 //! Taking states out: into a file, a backend of the engine or a running HTTP backend; or all of them into a
 //! directory, as they were at one moment, while others go on writing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
@@ -11,6 +11,7 @@ use drivers::snapshot::sha256;
 use drivers::state_http::{HttpBackend, HttpBackendError};
 use model::ids::StackName;
 use model::project::Project;
+use model::state::hidden;
 use model::state::{StateFacts, StateName, StateVersion};
 use serde::{Deserialize, Serialize};
 use store::StoreError;
@@ -19,7 +20,9 @@ use crate::Control;
 use crate::artifacts::{self, ArtifactsError, backup};
 use crate::backends::{BackendError, Seat, Which};
 use crate::projects::OpenProject;
-use crate::state_import::{ImportError, LIST, Place, credential, file_in_directory, lock_info};
+use crate::state_import::{
+    ImportError, LIST, Place, credential, file_in_directory, lock_info, notes_beside,
+};
 use crate::states::{self, ReadStateError};
 
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +31,8 @@ pub enum ExportError {
     Read(#[from] ReadStateError),
     #[error("could not list the states")]
     List(#[source] StoreError),
+    #[error("could not read where secrets stand in the state")]
+    Hidden(#[source] StoreError),
     #[error("could not write `{}`", path.display())]
     Write { path: PathBuf, source: io::Error },
     #[error("`{}` is there already", path.display())]
@@ -50,6 +55,7 @@ impl ExportError {
             Self::Credential(err) => err.hint(),
             Self::Read(_)
             | Self::List(_)
+            | Self::Hidden(_)
             | Self::Write { .. }
             | Self::Http(_)
             | Self::Artifacts(_) => None,
@@ -64,6 +70,8 @@ pub struct Exported {
     pub place: String,
     /// An engine's backend counts on.
     pub serial: u64,
+    /// Where it says which places hold secrets, if any do.
+    pub notes: Option<PathBuf>,
 }
 
 /// Writes the newest version of a stack's state to where it is wanted.
@@ -97,6 +105,7 @@ pub async fn export(
         version,
         place: "the backend that the source names".to_owned(),
         serial,
+        notes: None,
     })
 }
 
@@ -118,9 +127,17 @@ pub async fn export_state(
 ) -> Result<Exported, ExportError> {
     let state = export.state;
     let (version, body) = states::read(control, state, None).await?;
+    let mut notes = None;
     let place = match export.to {
-        Place::File(path) => write_new(path, &body)?,
-        Place::Directory(dir) => write_new(&dir.join(file_in_directory(&state.name)), &body)?,
+        Place::File(path) => {
+            notes = write_notes(control, &version, path).await?;
+            write_new(path, &body)?
+        }
+        Place::Directory(dir) => {
+            let path = dir.join(file_in_directory(&state.name));
+            notes = write_notes(control, &version, &path).await?;
+            write_new(&path, &body)?
+        }
         Place::Engine => {
             let state = state.clone();
             return Err(ImportError::NoStack { state }.into());
@@ -140,7 +157,37 @@ pub async fn export_state(
         serial: version.serial,
         version,
         place,
+        notes,
     })
+}
+
+/// The places of secrets are listed beside a state's file, before it is there.
+async fn write_notes(
+    control: &Control,
+    version: &StateVersion,
+    path: &Path,
+) -> Result<Option<PathBuf>, ExportError> {
+    let hidden = hidden_in(control, version).await?;
+    if hidden.is_empty() {
+        return Ok(None);
+    }
+    if path.exists() {
+        let path = path.to_owned();
+        return Err(ExportError::There { path });
+    }
+    let beside = notes_beside(path);
+    let list = serde_json::to_vec_pretty(&hidden).unwrap_or_default();
+    write_new(&beside, &list)?;
+    Ok(Some(beside))
+}
+
+async fn hidden_in(
+    control: &Control,
+    version: &StateVersion,
+) -> Result<BTreeSet<hidden::Place>, ExportError> {
+    let store = &control.store;
+    let hidden = store.hidden_list(&version.state, Some(version.version));
+    hidden.await.map_err(ExportError::Hidden)
 }
 
 /// One state of a directory of all.
@@ -155,6 +202,9 @@ pub struct Entry {
     /// It lives in a backend of the engine; this is what was seen there.
     pub copy: bool,
     pub sha256: String,
+    /// Where secrets of runs stand in it.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub hidden: BTreeSet<hidden::Place>,
 }
 
 /// Writes every state of the home, as all of them were at one moment: their heads are read at once, and
@@ -186,6 +236,7 @@ pub async fn export_all(control: &Control, dir: &Path) -> Result<Vec<Entry>, Exp
             private_dir(parent).map_err(failed(parent))?;
         }
         write_new(&path, &body)?;
+        let hidden = hidden_in(control, &version).await?;
         entries.push(Entry {
             project: row.name.project,
             state: row.name.name,
@@ -195,6 +246,7 @@ pub async fn export_all(control: &Control, dir: &Path) -> Result<Vec<Entry>, Exp
             copy: version.is_copy(),
             lineage: version.lineage,
             sha256: sha256(&body),
+            hidden,
         });
     }
     export_artifacts(control, dir).await?;

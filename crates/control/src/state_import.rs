@@ -3,7 +3,7 @@
 //!
 //! Not here: the plan that proves it (`changesets`), and a person's push over the rules.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -15,12 +15,14 @@ use model::ids::StackName;
 use model::lock::LockInfo;
 use model::project::Project;
 use model::secret::Secret;
+use model::state::hidden::Place as HiddenPlace;
 use model::state::{ExpectedHead, StateFacts, StateName, StateVersion};
 use store::{AcquireLockError, AppendError, Appended, ReleaseLockError, StoreError, Writer};
 
 use crate::Control;
 use crate::artifacts::{BringArtifactsError, BroughtArtifacts, backup};
 use crate::backends::{BackendError, Seat, Which};
+use crate::hidden;
 use crate::projects::OpenProject;
 use crate::state_export::Entry;
 
@@ -184,7 +186,8 @@ pub async fn import(
     let body = seat.pull().await?.ok_or_else(|| ImportError::Nothing {
         place: "the backend that the source names".to_owned(),
     })?;
-    let (version, was_here) = store(control, &state, &body, import.who).await?;
+    let nothing = BTreeSet::new();
+    let (version, was_here) = store(control, &state, &body, &nothing, import.who).await?;
     Ok(Imported {
         version,
         was_here,
@@ -200,10 +203,15 @@ pub async fn import_state(
 ) -> Result<Imported, ImportError> {
     let state = import.state;
     let lock = lock_info(import.who, "migration source state");
+    let mut hidden = BTreeSet::new();
     let (body, old_home, http) = match import.from {
-        Place::File(path) => (read_file(path)?, OldHome::NoLock, None),
+        Place::File(path) => {
+            hidden = read_notes(path)?;
+            (read_file(path)?, OldHome::NoLock, None)
+        }
         Place::Directory(dir) => {
             let path = dir.join(file_in_directory(&state.name));
+            hidden = read_notes(&path)?;
             (read_file(&path)?, OldHome::NoLock, None)
         }
         Place::Engine => {
@@ -229,7 +237,7 @@ pub async fn import_state(
             (body, OldHome::LeftLocked, Some(http))
         }
     };
-    let stored = store(control, state, &body, import.who).await;
+    let stored = store(control, state, &body, &hidden, import.who).await;
     let mut old_home = old_home;
     // What failed is not imported, so its old home goes on as before.
     if let Some(http) = http
@@ -284,7 +292,7 @@ pub async fn import_all(
         brought.push(if entry.copy {
             Brought::Copy(state)
         } else {
-            let (version, was_here) = store(control, &state, &body, who).await?;
+            let (version, was_here) = store(control, &state, &body, &entry.hidden, who).await?;
             Brought::State(Imported {
                 version,
                 was_here,
@@ -304,11 +312,30 @@ pub(crate) fn file_in_directory(name: &str) -> String {
     format!("{}.tfstate", name.replace('/', "%2F"))
 }
 
-/// Under a lock of its own; a state of another lineage is never replaced.
+/// The list of places that hold secrets, beside a state's file.
+pub(crate) fn notes_beside(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".hidden.json");
+    name.into()
+}
+
+fn read_notes(path: &Path) -> Result<BTreeSet<HiddenPlace>, ImportError> {
+    let path = notes_beside(path);
+    if !path.exists() {
+        return Ok(BTreeSet::new());
+    }
+    serde_json::from_slice(&read_file(&path)?).map_err(|err| ImportError::File {
+        path,
+        source: err.into(),
+    })
+}
+
+/// Under a lock of its own; a state of another lineage is never replaced. What holds secrets is noted before it is there.
 async fn store(
     control: &Control,
     state: &StateName,
     body: &[u8],
+    places: &BTreeSet<HiddenPlace>,
     who: &str,
 ) -> Result<(StateVersion, bool), ImportError> {
     let failed = |source: StoreError| ImportError::Store {
@@ -339,10 +366,20 @@ async fn store(
         surgery: true,
         ..Writer::default()
     };
-    let appended = control
-        .store
-        .state_version_append(state, &writer, body.to_vec())
-        .await;
+    hidden::follow(&control.store, state, body).await;
+    let noted = control.store.hidden_add(state, places).await;
+    let appended = match noted {
+        Ok(()) => {
+            let append = control
+                .store
+                .state_version_append(state, &writer, body.to_vec());
+            append.await
+        }
+        Err(source) => Err(AppendError::Store {
+            state: state.clone(),
+            source,
+        }),
+    };
     let released = control.store.lock_release(state, &info.id).await;
     let appended = appended.map_err(|source| ImportError::Append {
         state: state.clone(),

@@ -13,6 +13,7 @@ use store::{
     StoreError, Writer,
 };
 
+use crate::hidden;
 use crate::home::Home;
 use crate::recovery;
 use crate::state::StateAccessError;
@@ -129,6 +130,7 @@ impl ClientAccess {
             actor: self.token.name.clone(),
             ..Writer::default()
         };
+        hidden::follow(&self.store, &self.state, &body).await;
         let appended = self
             .store
             .state_version_append(&self.state, &writer, body)

@@ -17,6 +17,7 @@ use store::{
 };
 
 use crate::Control;
+use crate::hidden;
 use crate::locks::held::Reason;
 
 mod target;
@@ -341,6 +342,7 @@ pub async fn carry_out(
             detail: proposal.detail,
         },
     };
+    hidden::follow(store, state, &proposal.body).await;
     let appended = store.state_version_append_by_hand(state, by_hand, proposal.body);
     let appended = appended.await.map_err(|err| not_written(state, err));
     // Whatever came of it, nobody is to wait for a command that is over.

@@ -5,10 +5,13 @@
 mod alternate;
 mod apart;
 mod changing;
+mod clocks;
 mod code;
+mod defaults;
 pub mod disk;
 mod environment;
 mod files;
+mod format;
 mod moments;
 mod networks;
 mod ordered;
@@ -18,6 +21,7 @@ mod python;
 pub mod read;
 mod read_toml;
 mod read_yaml;
+mod repr;
 pub mod templates;
 mod variadic;
 

@@ -19,6 +19,7 @@ use std::path::Path;
 use model::secret::Secret;
 
 pub use error::{ExchangeError, SecretError};
+pub(crate) use local::complaint;
 pub use reference::{Reference, split_words};
 pub use sources::Sources;
 
@@ -63,6 +64,10 @@ pub fn read_of_asker(
     let home = asker.get("HOME").map(Path::new);
     let read = match reference {
         Reference::Env(name) => match asker.get(name) {
+            // As a CI job has it whose secret nobody set.
+            Some(value) if value.is_empty() => Err(SecretError::NoValue {
+                origin: format!("`env:{name}`"),
+            }),
             Some(value) => Ok(Secret::new(value)),
             None => Err(SecretError::Unset { name: name.clone() }),
         },

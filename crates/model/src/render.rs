@@ -53,6 +53,16 @@ pub struct Render {
     pub sensitive: Vec<String>,
     pub checks: Vec<checks::Check>,
     pub declared_at: Location,
+    /// Where its parts stand, by what they are called: `data`, `when.GLOB`, `each.LIST.KEY`, `check.0`.
+    pub places: BTreeMap<String, Location>,
+}
+
+impl Render {
+    /// Where a part of it stands, or else the block.
+    pub fn place(&self, part: &str) -> Location {
+        let known = self.places.get(part);
+        known.unwrap_or(&self.declared_at).clone()
+    }
 }
 
 /// What a name that nobody defined is worth.

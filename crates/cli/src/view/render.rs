@@ -187,7 +187,11 @@ fn line(path: &str, deed: &Deed, look: Look) -> String {
 /// Which values of an encrypted file are to change, and nothing of what they are.
 fn values(file: &RenderedFile, look: Look) -> String {
     let Some(changes) = &file.changes else {
-        return "      (encrypted)\n".to_owned();
+        return match file.deed {
+            Deed::Create | Deed::Remove => "      (encrypted)\n",
+            _ => "      (encrypted: what is there cannot be opened, so no values are compared)\n",
+        }
+        .to_owned();
     };
     if changes.is_empty() {
         return "      (encrypted: the values stay as they are)\n".to_owned();

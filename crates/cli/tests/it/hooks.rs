@@ -305,7 +305,7 @@ fn a_program_that_is_not_there_is_found_by_validate() {
     10 |   hook "before" "plan" { run = ["./scripts/logni.sh"] }
        |                                ^^^^^^^^^^^^^^^^^^^^^^ run here
        |
-       = hint: programs of the project are named from its root: `./scripts/login.sh`
+       = hint: a path counts from the project's root: write the program there, and make it executable
 
     error: there is no hook `destroy`
       --> terrane.hcl:11:17

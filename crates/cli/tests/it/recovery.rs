@@ -159,6 +159,29 @@ fn who_attaches_without_the_asker_s_values_is_not_left_waiting() {
 }
 
 #[test]
+fn a_secret_in_a_state_that_was_found_stays_hidden() {
+    let secret = "tok-77ab0c9e13";
+    let keeps = "variable \"token\" { type = string }\nresource \"terraform_data\" \"db\" { input = var.token }\n";
+    let base = format!(
+        "{keeps}{}",
+        gated("slow", "depends_on = [terraform_data.db]")
+    );
+    let story = Story::on(terrane().env("STORY_TOKEN", secret), "tofu")
+        .block(
+            "context \"api\" {\n  autoattach = [\"target:local\"]\n  vars = { token = secret(\"env:STORY_TOKEN\") }\n}",
+        )
+        .stack("base", "", &base);
+    let apply = story.start("apply", &["apply", "--auto-approve"]);
+    story.wait_for("slow");
+    testkit::kill(story.runner("r1"));
+    story.open("slow");
+    drop(apply.wait().expect(1));
+    let shown = story.cli(&["state", "show", "base"]).expect(0);
+    assert!(shown.stdout.contains("terraform_data.db"), "{shown}");
+    assert!(!shown.stdout.contains(secret), "{shown}");
+}
+
+#[test]
 fn while_planning_it_is_planned_again() {
     let story = story("tofu");
     story.engine_script("if [ \"$1\" = plan ]; then WAIT(plan); fi\nexec REAL \"$@\"\n");

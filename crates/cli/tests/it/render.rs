@@ -506,6 +506,20 @@ fn a_project_may_render_and_nothing_else() {
 
 /// A slip would make a file that nobody wants, or let a mistake pass.
 #[test]
+fn a_name_that_nobody_defined_is_said_where_it_stands() {
+    let when = r#"  when = {
+    "app/**" = "nmae == 1"
+  }
+"#;
+    let out = said(&project(when).cli(&["render"]).expect(1));
+    assert!(
+        out.contains("`app/**` of `when`: `nmae` is not defined"),
+        "{out}"
+    );
+    assert!(out.contains(r#""app/**" = "nmae == 1""#), "{out}");
+}
+
+#[test]
 fn names_that_nothing_answers_to_are_said() {
     let test = project(
         r#"  exclude = ["*.partail.j2"]
@@ -538,42 +552,42 @@ fn names_that_nothing_answers_to_are_said() {
     insta::assert_snapshot!(out, @r#"
     ── stderr
     error: `app/mian.tf` of `when` is none of the files
-      --> terrane.hcl:16:8
+      --> terrane.hcl:22:5
        |
-    16 | render "lab" {
-       |        ^^^^^ nothing is called so
+    22 |     "app/mian.tf" = "true"
+       |     ^^^^^^^^^^^^^ nothing is called so
        |
        = hint: did you mean `app/main.tf`?
 
     error: `other/**` of `when` is none of the files
-      --> terrane.hcl:16:8
+      --> terrane.hcl:23:5
        |
-    16 | render "lab" {
-       |        ^^^^^ nothing is called so
+    23 |     "other/**"    = "false"
+       |     ^^^^^^^^^^ nothing is called so
 
     2 errors in terrane.hcl
     [exit 1]── stderr
     error: `nodes[*].nmae` of `check` is nowhere in the data
-      --> terrane.hcl:16:8
+      --> terrane.hcl:25:28
        |
-    16 | render "lab" {
-       |        ^^^^^ there is no `nmae`
+    25 |   check "unique" { paths = ["nodes[*].nmae", "maybe", "empty[*].name"] }
+       |                            ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ there is no `nmae`
        |
        = hint: did you mean `name`?
 
     error: `storage` of `check` is nowhere in the data
-      --> terrane.hcl:16:8
+      --> terrane.hcl:27:13
        |
-    16 | render "lab" {
-       |        ^^^^^ there is no `storage`
+    27 |     paths = ["storage"]
+       |             ^^^^^^^^^^^ there is no `storage`
        |
        = hint: what may be missing belongs into the schema, or into `defaults`, be it as `null`
 
     error: `node` of `each` is nowhere in the data
-      --> terrane.hcl:16:8
+      --> terrane.hcl:22:14
        |
-    16 | render "lab" {
-       |        ^^^^^ there is no `node`
+    22 |     list   = "node"
+       |              ^^^^^^ there is no `node`
        |
        = hint: did you mean `nodes`?
 
@@ -583,10 +597,10 @@ fn names_that_nothing_answers_to_are_said() {
       + docs/{name}.md
     ── stderr
     warning: `*.partail.j2` of `exclude` is none of the files
-      --> terrane.hcl:16:8
+      --> terrane.hcl:20:13
        |
-    16 | render "lab" {
-       |        ^^^^^ nothing is called so
+    20 |   exclude = ["*.partail.j2"]
+       |             ^^^^^^^^^^^^^^^^ nothing is called so
        |
        = hint: did you mean `x.partial.j2`?
 
@@ -617,18 +631,18 @@ fn everything_that_is_missing_is_said_at_once() {
        |    ^^^^ here
 
     error: there is no data file `gone.yaml`
-      --> terrane.hcl:22:8
+      --> terrane.hcl:24:15
        |
-    22 | render "other" {
-       |        ^^^^^^^ read for this
+    24 |   data      = ["gone.yaml"]
+       |               ^^^^^^^^^^^^^ read for this
        |
        = hint: paths count from the project's root
 
     error: there is no directory `others` of templates
-      --> terrane.hcl:22:8
+      --> terrane.hcl:23:15
        |
-    22 | render "other" {
-       |        ^^^^^^^ read for this
+    23 |   templates = "others"
+       |               ^^^^^^^^ read for this
        |
        = hint: paths count from the project's root
 

@@ -222,6 +222,10 @@ fn the_editor_may_have_arguments_and_quotes() {
     let env = [("EDITOR", editor.as_str())];
     let _ = test.cli_with(&env, &["secret", "edit", "s.yaml"]).expect(0);
     assert_eq!(fs::read_to_string(&seen).unwrap(), "3|--wait|two words|");
+    let by_shell = format!("sh -c \"printf %s \\\"\\$0\\\" > '{}'\"", seen.display());
+    let env = [("EDITOR", by_shell.as_str())];
+    let _ = test.cli_with(&env, &["secret", "edit", "s.yaml"]).expect(0);
+    assert!(fs::read_to_string(&seen).unwrap().ends_with("/s.yaml"));
     let env = [("EDITOR", "'/no end")];
     let said = test.cli_with(&env, &["secret", "edit", "s.yaml"]).expect(1);
     assert_snapshot!(said.stderr, @"
@@ -339,6 +343,8 @@ fn a_name_that_the_format_cannot_hold_is_refused() {
     for (file, plain, names) in [
         ("s.env", "A=1\n", ["a=b", "#c", "x\ny"]),
         ("s.ini", "[b]\na=1\n", ["b.#c", "b. lead", "b.k "]),
+        // Ours would open these; the official tool does not.
+        ("t.ini", "[b]\na=1\n", ["b.-", ".x", "b."]),
     ] {
         test.write(file, plain);
         let _ = test
@@ -349,13 +355,32 @@ fn a_name_that_the_format_cannot_hold_is_refused() {
         for name in names {
             let said = test.cli(&["secret", "set", file, name, "--value-file", "value"]);
             let said = said.expect(1);
-            assert!(
-                said.stderr.contains("cannot be a name in this format"),
-                "{said}"
-            );
+            assert!(said.stderr.contains("cannot be a name in "), "{said}");
             assert_eq!(test.read(file), before);
         }
     }
+}
+
+#[test]
+fn a_key_without_a_name_is_refused() {
+    let (test, _) = with_key();
+    let before = sealed(&test);
+    for path in ["a..b", ".a", "a.", ""] {
+        let said = fed(&test, "v", &format!("secret set s.yaml '{path}'")).expect(1);
+        let words = said.stderr.contains("no name") || said.stderr.contains("no key is named");
+        assert!(words, "{said}");
+        assert_eq!(test.read("s.yaml"), before);
+    }
+}
+
+#[test]
+fn a_key_with_an_odd_line_end_opens_with_the_official_tool() {
+    let (test, _) = with_key();
+    drop(sealed(&test));
+    drop(fed(&test, "v", "secret set s.yaml 'u\u{2028}v'").expect(0));
+    let args = ["decrypt", "--extract", "[\"token\"]", "s.yaml"];
+    let plain = official(&test).run(&test.project(), &args);
+    assert_eq!(plain, "abc");
 }
 
 #[test]

@@ -273,6 +273,78 @@ fn a_secret_of_a_context_stays_hidden_in_outputs_and_states() {
     check_absent(&said, first);
 }
 
+/// Keeps what it was made with, as a database keeps its first password.
+const KEEPS: &str = r#"
+variable "token" { type = string }
+resource "terraform_data" "db" {
+  input = var.token
+  lifecycle { ignore_changes = [input] }
+}
+"#;
+
+fn one_that_keeps(first: &str) -> Story {
+    let context = "context \"api\" {\n  autoattach = [\"only\"]\n  vars = { token = secret(\"env:STORY_TOKEN\") }\n}";
+    let story = Story::new("tofu").block(context).stack("only", "", KEEPS);
+    let env = [("STORY_TOKEN", first)];
+    drop(story.cli_with(&env, &["apply", "--auto-approve"]).expect(0));
+    story
+}
+
+#[test]
+fn a_secret_stays_hidden_at_its_new_address() {
+    let (first, second) = ("tok-8d1e4b7c40", "tok-9d1e4b7c41");
+    let story = one_that_keeps(first);
+    let env = [("STORY_TOKEN", second)];
+    let show = || story.cli(&["state", "show", "only"]).expect(0);
+
+    let moved = "moved {\n  from = terraform_data.db\n  to   = terraform_data.base\n}\n";
+    let renamed = KEEPS.replace("\"db\"", "\"base\"");
+    story.module("only", &format!("{renamed}{moved}"));
+    let apply = story.cli_with(&env, &["apply", "--auto-approve"]).expect(0);
+    check_absent(&[apply, show()], first);
+
+    let moves = ["state", "mv", "terraform_data.base", "terraform_data.other"];
+    let exec = [&["exec", "only", "--reason", "mv", "--"][..], &moves].concat();
+    let exec = story.cli_with(&env, &exec).expect(0);
+    check_absent(&[exec, show()], first);
+
+    let state = story.cli(&["state", "pull", "only"]).expect(0).stdout;
+    let by_hand = state.replace("\"other\"", "\"by_hand\"");
+    story.write("hand.tfstate", &by_hand);
+    let push = ["state", "push", "only", "hand.tfstate", "--force"];
+    let push = [&push[..], &["--reason", "mv", "--auto-approve"]].concat();
+    drop(story.cli(&push).expect(0));
+    let shown = show();
+    assert!(shown.stdout.contains("terraform_data.by_hand"), "{shown}");
+    check_absent(&[shown], first);
+}
+
+#[test]
+fn a_secret_stays_hidden_in_another_home() {
+    let secret = "tok-8d1e4b7c42";
+    let story = one_that_keeps(secret);
+    let export = ["state", "export", "only", "--to", "../only.tfstate"];
+    let said = story.cli(&export).expect(0);
+    assert!(said.stderr.contains("only.tfstate.hidden.json"), "{said}");
+    drop(
+        story
+            .cli(&["state", "export", "--all", "--to", "../all"])
+            .expect(0),
+    );
+    for (home, from) in [
+        ("../one", &["only", "--from", "../only.tfstate"][..]),
+        ("../two", &["--all", "--from", "../all"]),
+    ] {
+        let home = ["--data", home];
+        let import = [&home[..], &["state", "import", "--no-plan"], from].concat();
+        drop(story.cli(&import).expect(0));
+        let shown = story.cli(&[&home[..], &["state", "show", "only"]].concat());
+        let shown = shown.expect(0);
+        assert!(shown.stdout.contains("terraform_data.db"), "{shown}");
+        check_absent(&[shown], secret);
+    }
+}
+
 #[test]
 fn a_secret_of_a_context_is_not_published_in_clear() {
     let secret = "tok-7a1e4b7c33";

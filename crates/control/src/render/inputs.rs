@@ -184,7 +184,7 @@ impl Reading<'_> {
             Err(DiskError::NotADirectory { path }) => {
                 let message = format!("there is no directory `{path}` of templates");
                 let finding = Finding::error("missing-templates", message)
-                    .at(self.render.declared_at.clone(), "read for this")
+                    .at(self.render.place("templates"), "read for this")
                     .hint("paths count from the project's root");
                 self.findings.push(finding);
                 Ok(Vec::new())
@@ -232,7 +232,8 @@ impl Reading<'_> {
     }
 
     fn text(&mut self, file: &str, what: &str) -> Result<Option<String>, RenderError> {
-        let at = self.render.declared_at.clone();
+        let part = if what == "schema" { "schema" } else { "data" };
+        let at = self.render.place(part);
         let Some(bytes) = self.disk.read(file)? else {
             let finding = Finding::error("missing-file", format!("there is no {what} `{file}`"))
                 .at(at, "read for this")

@@ -140,7 +140,7 @@ async fn reveal(
             env: &programs,
             sources: &sources,
         };
-        let at = render.declared_at.clone();
+        let at = render.place(&format!("secrets.{name}"));
         let resolved = match reference.parse::<Reference>() {
             Ok(reference) => secrets::resolve(&reference, around).await,
             Err(err) => Err(err),
@@ -468,9 +468,10 @@ impl Making<'_> {
                 (Some(glob), Ok(is_true)) => all.push((glob, is_true)),
                 (None, _) => self.findings.push(
                     Finding::error("invalid-value", format!("`{pattern}` of `when` is no glob"))
-                        .at(self.render.declared_at.clone(), "here"),
+                        .at(self.render.place(&format!("when.{pattern}")), "here"),
                 ),
-                (_, Err(err)) => {
+                (_, Err(mut err)) => {
+                    err.at = Some(self.render.place(&format!("when.{pattern}")));
                     let mut finding = finding(&err, self.render);
                     finding.message = format!("`{pattern}` of `when`: {}", finding.message);
                     self.findings.push(finding);

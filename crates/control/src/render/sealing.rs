@@ -42,7 +42,7 @@ pub enum SealError {
         /// A private key lies in the project, and is not looked at.
         key_here: bool,
     },
-    #[error("could not open `{path}`, as it was rendered before")]
+    #[error("could not open `{path}`, which is there already")]
     Earlier {
         path: String,
         source: Box<DecryptError>,

@@ -153,9 +153,7 @@ pub(super) async fn gather_ahead(
     let state = job.control.state_name(&spec.stack.state);
     let earlier = hidden::earlier(job.control, &state).await;
     let earlier = earlier.map_err(|err| Failure::because("could not read what to hide", &err))?;
-    for value in &earlier {
-        known.hide(value);
-    }
+    known.hidden.borrow_mut().extend(earlier);
     let mut environment = environment(spec, job.asker, &known)?;
     let mut variables = Map::new();
     for context in &spec.contexts {

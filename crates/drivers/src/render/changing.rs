@@ -11,7 +11,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use minijinja::machinery::Token;
 use minijinja::value::{Enumerator, Kwargs, Object, ObjectRepr, Rest, ValueKind, from_args};
-use minijinja::{Environment, Error, ErrorKind, State, Value, functions};
+use minijinja::{Environment, Error, ErrorKind, State, Value};
 
 use super::code::{Edit, Tokens, closed, end, start, statements};
 use super::templates::open_error;
@@ -43,8 +43,8 @@ pub(super) fn may_change(template: &str) -> bool {
 /// What to say if something that never changes is to be changed.
 pub(super) fn refusal(value: &Value, method: &str) -> Option<Error> {
     let (what, copy, methods) = match value.kind() {
-        ValueKind::Seq | ValueKind::Iterable => ("list", "x | list", &OF_LISTS[..]),
-        ValueKind::Map => ("map", "dict(x)", &OF_MAPS[..]),
+        ValueKind::Seq | ValueKind::Iterable => ("list", "x.copy()", &OF_LISTS[..]),
+        ValueKind::Map => ("map", "x.copy()", &OF_MAPS[..]),
         _ => return None,
     };
     methods.contains(&method).then(|| {
@@ -76,9 +76,9 @@ pub(super) fn add_to(env: &mut Environment<'static>, shared: HashSet<usize>) {
         let made = minijinja::filters::list(state, value)?;
         Ok::<_, Error>(Value::from_object(List::of(made.try_iter()?.collect())))
     });
-    env.add_function("dict", |value: Option<Value>, named: Kwargs| {
-        let made = functions::dict(value, named)?;
-        Ok::<_, Error>(Value::from_object(Map::of(pairs(&made)?)))
+    env.add_function("dict", |from: Option<Value>, named: Kwargs| {
+        let pairs = given(from, &named)?;
+        Ok::<_, Error>(Value::from_object(Map::of(pairs)))
     });
 }
 
@@ -112,6 +112,37 @@ fn children(value: &Value) -> Vec<Value> {
 fn pairs(map: &Value) -> Result<Vec<(Value, Value)>, Error> {
     let pair = |key: Value| Ok((key.clone(), map.get_item(&key)?));
     map.try_iter()?.map(pair).collect()
+}
+
+/// What `dict` and `update` are given: a map or pairs, and names.
+pub(super) fn given(from: Option<Value>, named: &Kwargs) -> Result<Vec<(Value, Value)>, Error> {
+    let mut given = match from {
+        None => Vec::new(),
+        Some(from) if from.kind() == ValueKind::Map => pairs(&from)?,
+        Some(from) => {
+            let pair = |pair: Value| {
+                let items: Vec<Value> = pair.try_iter()?.collect();
+                match <[Value; 2]>::try_from(items) {
+                    Ok([key, value]) => Ok((key, value)),
+                    Err(_) => Err(open_error("a map is made of another one, or of pairs")),
+                }
+            };
+            let pairs = from.try_iter()?.map(pair);
+            pairs.collect::<Result<Vec<_>, Error>>()?
+        }
+    };
+    for name in named.args() {
+        given.push((Value::from(name), named.get(name)?));
+    }
+    Ok(given)
+}
+
+/// A list or a map of the same, which may be changed.
+pub(super) fn copy(value: &Value) -> Result<Value, Error> {
+    Ok(match value.kind() {
+        ValueKind::Map => Value::from_object(Map::of(pairs(value)?)),
+        _ => Value::from_object(List::of(value.try_iter()?.collect())),
+    })
 }
 
 fn none() -> Value {
@@ -391,22 +422,7 @@ impl Map {
 
     fn update(&self, args: &[Value]) -> Result<Value, Error> {
         let (from, named): (Option<Value>, Kwargs) = from_args(args)?;
-        let mut new = match from {
-            None => Vec::new(),
-            Some(from) if from.kind() == ValueKind::Map => pairs(&from)?,
-            Some(from) => {
-                let pair = |pair: Value| {
-                    let key = pair.get_item_by_index(0)?;
-                    Ok((key, pair.get_item_by_index(1)?))
-                };
-                let pairs = from.try_iter()?.map(pair);
-                pairs.collect::<Result<Vec<_>, Error>>()?
-            }
-        };
-        for name in named.args() {
-            new.push((Value::from(name), named.get(name)?));
-        }
-        self.put(new)?;
+        self.put(given(from, &named)?)?;
         Ok(none())
     }
 }

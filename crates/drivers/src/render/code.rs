@@ -1,6 +1,6 @@
 //! Templates as the engine sees them. What Jinja2 has and the engine has not is put into other words first: formatting
 //! by `%` (`percent`), what an import and an include may see (`apart`), macros that take more than they name
-//! (`variadic`), lists and maps that are changed (`changing`).
+//! (`variadic`) or fill one argument from another (`defaults`), lists and maps that are changed (`changing`).
 //!
 //! The engine's own tokens tell code from text, whatever the delimiters are. It promises nothing about them from one
 //! version to the next; the tests beside each part and the corpus beside makejinja tell when they change.
@@ -11,7 +11,7 @@ use minijinja::Error;
 use minijinja::machinery::{Span, Token, tokenize};
 use minijinja::syntax::SyntaxConfig;
 
-use super::{apart, changing, percent, variadic};
+use super::{apart, changing, defaults, percent, variadic};
 
 pub(super) type Tokens<'t, 's> = &'t [(Token<'s>, Span)];
 
@@ -54,6 +54,13 @@ impl Edit {
         let (at, new, closes) = (at..at, new.into(), true);
         Self { at, new, closes }
     }
+
+    /// Whether it is about a part of this and nothing else.
+    fn is_within(&self, range: &Range<usize>) -> bool {
+        let begins = self.at.start > range.start || (self.at.start == range.start && !self.closes);
+        let is_behind = self.at.is_empty() && self.at.end == range.end && !self.closes;
+        begins && self.at.end <= range.end && !is_behind
+    }
 }
 
 impl Code {
@@ -71,7 +78,23 @@ impl Code {
         if changes {
             edits.extend(changing::edits(&tokens));
         }
+        for (at, fill) in defaults::fills(&tokens) {
+            let value = Self::of_part(&source[at.clone()], syntax, changes);
+            edits.retain(|edit| !edit.is_within(&at));
+            edits.push(Edit::replace(at, defaults::UNSET));
+            edits.push(Edit::close(fill.at, fill.statements(&value, block)));
+        }
         Self::of(source, edits)
+    }
+
+    /// An expression of a template that is to stand elsewhere.
+    fn of_part(source: &str, syntax: &SyntaxConfig, changes: bool) -> String {
+        let tokens = tokens(source, true, syntax);
+        let mut edits = percent::edits(&tokens);
+        if changes {
+            edits.extend(changing::edits(&tokens));
+        }
+        Self::of(source, edits).text
     }
 
     pub(super) fn of_expression(source: &str, syntax: &SyntaxConfig) -> Self {

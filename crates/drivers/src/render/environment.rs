@@ -14,7 +14,7 @@ use model::render::{Render, Undefined};
 
 use super::code::Code;
 use super::templates::TemplateText;
-use super::{apart, changing, networks, ordered, percent, python, variadic};
+use super::{apart, changing, defaults, networks, ordered, percent, python, repr, variadic};
 
 /// Instructions of one template: a loop over this many never ends for whoever waits.
 pub(super) const FUEL: u64 = 200_000_000;
@@ -52,11 +52,14 @@ pub(super) fn environment(
     let seen = Arc::clone(&codes);
     env.set_loader(move |name| Ok(seen.get(name).map(|code| code.text.clone())));
     env.set_formatter(|out, state, value| {
-        if value.kind() == ValueKind::Number && !value.is_integer() {
-            let number = f64::try_from(value.clone())?;
-            return out.write_str(&python::float(number)).map_err(Error::from);
+        let is_plain = match value.kind() {
+            ValueKind::Number => value.is_integer(),
+            kind => !matches!(kind, ValueKind::Seq | ValueKind::Map | ValueKind::Bytes),
+        };
+        if is_plain {
+            return minijinja::escape_formatter(out, state, value);
         }
-        minijinja::escape_formatter(out, state, value)
+        out.write_str(&repr::str(value)?).map_err(Error::from)
     });
     env.set_unknown_method_callback(python::method);
     // Prints every name with its value.
@@ -67,6 +70,7 @@ pub(super) fn environment(
     percent::add_to(&mut env);
     apart::add_to(&mut env);
     variadic::add_to(&mut env);
+    defaults::add_to(&mut env);
     Ok((env, codes))
 }
 

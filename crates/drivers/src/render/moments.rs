@@ -11,6 +11,9 @@ use jiff::tz::Offset;
 use minijinja::value::{DynObject, Kwargs, Object, ObjectRepr, from_args};
 use minijinja::{Error, ErrorKind, State, Value};
 
+use super::clocks::{self, Clock, IsoDate, Span, Zone, no_method, with_fraction};
+use super::templates::open_error;
+
 /// A day, or a moment of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Moment {
@@ -118,6 +121,15 @@ fn zone_of(text: &str) -> Option<i32> {
 }
 
 impl Moment {
+    /// On the day that Python takes for a time without one.
+    pub(super) fn of_time(time: Time, offset: Option<Offset>) -> Self {
+        Self {
+            date: jiff::civil::date(1900, 1, 1),
+            time: Some(time),
+            offset,
+        }
+    }
+
     fn at(&self) -> DateTime {
         self.date.to_datetime(self.time.unwrap_or_default())
     }
@@ -128,36 +140,62 @@ impl Moment {
 
     /// The zone as `+02:00`, with or without the colon.
     fn zone(&self, colon: &str) -> String {
-        let Some(offset) = self.offset else {
-            return String::new();
-        };
-        let seconds = offset.seconds();
-        let sign = if seconds < 0 { '-' } else { '+' };
-        let minutes = seconds.abs() / 60;
-        format!("{sign}{:02}{colon}{:02}", minutes / 60, minutes % 60)
+        let zone = self.offset.map(|offset| Zone(offset).shift(colon));
+        zone.unwrap_or_default()
     }
 
     fn iso(&self, between: &str) -> String {
         let at = self.at();
         let date = format!("{:04}-{:02}-{:02}", at.year(), at.month(), at.day());
-        if self.time.is_none() {
-            return date;
+        match self.time {
+            None => date,
+            Some(time) => {
+                let (time, zone) = (with_fraction(time), self.zone(":"));
+                format!("{date}{between}{time}{zone}")
+            }
         }
-        let fraction = match self.micros() {
-            0 => String::new(),
-            micros => format!(".{micros:06}"),
-        };
-        let (hour, minute, second) = (at.hour(), at.minute(), at.second());
-        let zone = self.zone(":");
-        format!("{date}{between}{hour:02}:{minute:02}:{second:02}{fraction}{zone}")
     }
 
-    fn strftime(&self, format: &str) -> Result<String, Error> {
-        let name = match self.offset.map(Offset::seconds) {
-            None => String::new(),
-            Some(0) => "UTC".to_owned(),
-            Some(_) => format!("UTC{}", self.zone(":")),
+    /// `isoformat(sep="T", timespec="auto")`
+    fn isoformat(&self, args: &[Value]) -> Result<String, Error> {
+        if self.time.is_none() {
+            let () = from_args(args)?;
+            return Ok(self.iso(""));
+        }
+        let (sep, spec, named): (Option<&str>, Option<&str>, Kwargs) = from_args(args)?;
+        let sep = sep.or(named.get("sep")?).unwrap_or("T");
+        let spec = spec.or(named.get("timespec")?);
+        named.assert_all_used()?;
+        let time = Clock::of(self.time.unwrap_or_default(), self.offset).iso(spec)?;
+        let date = Self {
+            time: None,
+            ..*self
         };
+        Ok(format!("{}{sep}{time}", date.iso("")))
+    }
+
+    /// As it is shown inside of a list.
+    fn shown(&self) -> String {
+        let (year, month, day) = (self.date.year(), self.date.month(), self.date.day());
+        match self.time {
+            None => format!("datetime.date({year}, {month}, {day})"),
+            Some(time) => {
+                let parts = Clock::of(time, self.offset).parts();
+                format!("datetime.datetime({year}, {month}, {day}, {parts})")
+            }
+        }
+    }
+
+    /// Days, the first of the year 1 being one.
+    fn ordinal(&self) -> i32 {
+        let years = i32::from(self.date.year()) - 1;
+        let leap = years / 4 - years / 100 + years / 400;
+        years * 365 + leap + i32::from(self.date.day_of_year())
+    }
+
+    pub(super) fn strftime(&self, format: &str) -> Result<String, Error> {
+        let name = self.offset.map(|offset| Zone(offset).name());
+        let name = name.unwrap_or_default();
         let (mut format_, mut rest) = (String::new(), format);
         while let Some((before, after)) = rest.split_once('%') {
             format_.push_str(before);
@@ -169,6 +207,11 @@ impl Moment {
                 Some('c') => format_.push_str("%a %b %e %H:%M:%S %Y"),
                 Some('x') => format_.push_str("%m/%d/%y"),
                 Some('X') => format_.push_str("%H:%M:%S"),
+                Some('s') => {
+                    return Err(open_error(
+                        "`strftime` cannot write `%s`: it depends on the zone of the machine; `timestamp()` does not",
+                    ));
+                }
                 Some(other) => format_.extend(['%', other]),
                 None => format_.push_str("%%"),
             }
@@ -220,6 +263,26 @@ impl Moment {
     }
 }
 
+/// A date or a part of one, as it is shown inside of a list.
+pub(super) fn repr(value: &Value) -> Option<String> {
+    let moment = value.downcast_object_ref::<Moment>();
+    moment.map(Moment::shown).or_else(|| clocks::repr(value))
+}
+
+/// A date written as `format` says, if the value is one.
+pub(super) fn written(value: &Value, format: &str) -> Option<Result<String, Error>> {
+    let moment = value.downcast_object_ref::<Moment>();
+    moment.map(|moment| moment.strftime(format))
+}
+
+fn none() -> Value {
+    Value::from(())
+}
+
+fn zone_value(offset: Option<Offset>) -> Value {
+    offset.map_or(none(), |offset| Value::from_object(Zone(offset)))
+}
+
 impl Object for Moment {
     fn repr(self: &Arc<Self>) -> ObjectRepr {
         ObjectRepr::Plain
@@ -235,6 +298,8 @@ impl Object for Moment {
             ("minute", Some(_)) => Some(Value::from(at.minute())),
             ("second", Some(_)) => Some(Value::from(at.second())),
             ("microsecond", Some(_)) => Some(Value::from(self.micros())),
+            ("tzinfo", Some(_)) => Some(zone_value(self.offset)),
+            ("fold", Some(_)) => Some(Value::from(0)),
             (_, _) => None,
         }
     }
@@ -246,10 +311,22 @@ impl Object for Moment {
         args: &[Value],
     ) -> Result<Value, Error> {
         match name {
-            "isoformat" => {
-                let (between,): (Option<&str>,) = from_args(args)?;
-                Ok(Value::from(self.iso(between.unwrap_or("T"))))
+            "isoformat" => self.isoformat(args).map(Value::from),
+            "ctime" => self.strftime("%c").map(Value::from),
+            "toordinal" => Ok(Value::from(self.ordinal())),
+            "isocalendar" => Ok(Value::from_object(IsoDate::of(self.date))),
+            "time" | "timetz" if self.time.is_some() => {
+                let offset = self.offset.filter(|_| name == "timetz");
+                let time = self.time.unwrap_or_default();
+                Ok(Value::from_object(Clock::of(time, offset)))
             }
+            "utcoffset" if self.time.is_some() => Ok(self
+                .offset
+                .map_or(none(), |offset| Value::from_object(Span::of(offset)))),
+            "tzname" if self.time.is_some() => Ok(self
+                .offset
+                .map_or(none(), |offset| Value::from(Zone(offset).name()))),
+            "dst" if self.time.is_some() => Ok(none()),
             "strftime" => {
                 let (format,): (&str,) = from_args(args)?;
                 self.strftime(format).map(Value::from)
@@ -272,7 +349,7 @@ impl Object for Moment {
                     .map_err(|err| Error::new(ErrorKind::InvalidOperation, err.to_string()))?;
                 Ok(Value::from(at.as_duration().as_secs_f64()))
             }
-            _ => Err(Error::from(ErrorKind::UnknownMethod)),
+            _ => Err(no_method("date", name)),
         }
     }
 

@@ -5,9 +5,10 @@
 
 use minijinja::machinery::Token;
 use minijinja::value::{Tuple, ValueKind};
-use minijinja::{Environment, State, Value};
+use minijinja::{Environment, Error, State, Value};
 
 use super::code::{Edit, Tokens, closed, end, range};
+use super::repr;
 
 /// As the method behind Python's operator is called.
 const FILTER: &str = "__mod__";
@@ -20,7 +21,7 @@ pub(super) fn add_to(env: &mut Environment<'static>) {
                 Some(tuple) => tuple.to_vec(),
                 None => vec![values.clone()],
             };
-            let text = as_python(text.as_str().unwrap_or_default(), &mut args);
+            let text = as_python(text.as_str().unwrap_or_default(), &mut args)?;
             args.insert(0, Value::from(text));
             state.apply_filter("format", &args)
         },
@@ -29,7 +30,7 @@ pub(super) fn add_to(env: &mut Environment<'static>) {
 
 /// What the engine's own formatting does not know: `%r` shows a value as Python writes it, `%d` of a number with a
 /// fraction leaves that out, and `*` takes a width from the values.
-fn as_python(text: &str, args: &mut Vec<Value>) -> String {
+fn as_python(text: &str, args: &mut Vec<Value>) -> Result<String, Error> {
     let (mut out, mut rest, mut next) = (String::new(), text, 0);
     while let Some((before, after)) = rest.split_once('%') {
         let end = after.find(|c: char| !" #+-.*0123456789hlL".contains(c));
@@ -48,9 +49,12 @@ fn as_python(text: &str, args: &mut Vec<Value>) -> String {
         next += usize::from(conversion != '%');
         match (conversion, value) {
             ('r', Some(value)) => {
-                *value = Value::from(format!("{value:?}"));
+                *value = Value::from(repr::repr(value)?);
                 out.push('s');
                 continue;
+            }
+            ('s', Some(value)) if value.as_str().is_none() => {
+                *value = Value::from(repr::str(value)?);
             }
             ('d' | 'i' | 'u', Some(value)) if !value.is_integer() => {
                 if let (ValueKind::Number, Ok(number)) =
@@ -64,7 +68,7 @@ fn as_python(text: &str, args: &mut Vec<Value>) -> String {
         out.push(conversion);
     }
     out.push_str(rest);
-    out
+    Ok(out)
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "that is what is asked for")]

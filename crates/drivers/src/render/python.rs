@@ -11,8 +11,8 @@ use minijinja::value::{Kwargs, Object, ObjectRepr, Rest, ValueKind, from_args};
 use minijinja::{Environment, Error, ErrorKind, State, Value};
 use minijinja_contrib::{filters, globals, pycompat};
 
-use super::changing;
 use super::templates::open_error;
+use super::{changing, format, repr};
 
 pub(super) fn add_to(env: &mut Environment<'static>) {
     env.add_function("cycler", |items: Rest<Value>| {
@@ -42,7 +42,14 @@ pub(super) fn add_to(env: &mut Environment<'static>) {
     env.add_filter("urlencode", urlencode);
     env.add_filter("xmlattr", xmlattr);
     env.add_filter("tojson", tojson);
-    env.add_filter("pprint", |value: &Value| repr(value));
+    env.add_filter("pprint", |value: &Value| repr::pprint(value));
+    env.add_filter("string", |value: &Value| match value.as_str() {
+        Some(_) => Ok(value.clone()),
+        None => repr::str(value).map(Value::from),
+    });
+    env.add_function("dict", |from: Option<Value>, named: Kwargs| {
+        changing::given(from, &named).map(Value::from_pairs)
+    });
     env.add_test("callable", |value: &Value| value.kind() == ValueKind::Plain);
 }
 
@@ -53,17 +60,45 @@ pub(super) fn method(
     name: &str,
     args: &[Value],
 ) -> Result<Value, Error> {
+    if let (ValueKind::Bytes, Some(bytes)) = (value.kind(), value.as_bytes()) {
+        return of_bytes(bytes, name);
+    }
     match value.as_str().map(|text| own_method(text, name, args)) {
         Some(Ok(Some(made))) => Ok(made),
         Some(Err(err)) => Err(err),
+        Some(Ok(None)) if name == "format" => {
+            let (text, args) = format::converted(value.as_str().unwrap_or_default(), args)?;
+            pycompat::unknown_method_callback(state, &Value::from(text), name, &args)
+        }
         Some(Ok(None)) => pycompat::unknown_method_callback(state, value, name, args),
         None => match (name, value.kind()) {
             ("index", ValueKind::Seq) => index(value, args),
+            ("copy", ValueKind::Seq | ValueKind::Map) => {
+                let () = from_args(args)?;
+                changing::copy(value)
+            }
             _ => match changing::refusal(value, name) {
                 Some(refusal) => Err(refusal),
                 None => pycompat::unknown_method_callback(state, value, name, args),
             },
         },
+    }
+}
+
+fn of_bytes(bytes: &[u8], name: &str) -> Result<Value, Error> {
+    match name {
+        "decode" => {
+            let text = std::str::from_utf8(bytes).ok().map(Value::from);
+            text.ok_or_else(|| open_error("`decode` finds what is no UTF-8"))
+        }
+        "hex" => {
+            let mut text = String::new();
+            for byte in bytes {
+                _ = write!(text, "{byte:02x}");
+            }
+            Ok(Value::from(text))
+        }
+        _ => Err(open_error(&format!("bytes have no method `{name}` here"))),
     }
 }
 
@@ -221,6 +256,39 @@ fn own_method(text: &str, name: &str, args: &[Value]) -> Result<Option<Value>, E
             parts.reverse();
             texts(&parts)
         }
+        "expandtabs" => {
+            let (size,): (Option<usize>,) = from_args(args)?;
+            Value::from(expandtabs(text, size.unwrap_or(8)))
+        }
+        "encode" => {
+            let coding = args.first().and_then(Value::as_str).unwrap_or("utf-8");
+            let coding = coding.to_ascii_lowercase().replace('_', "-");
+            let is_known = match coding.as_str() {
+                "utf-8" | "utf8" => true,
+                "ascii" => text.is_ascii(),
+                _ => false,
+            };
+            if !is_known {
+                return Err(open_error("`encode` writes UTF-8 and nothing else"));
+            }
+            Value::from_bytes(text.as_bytes().to_vec())
+        }
+        "index" | "rindex" => {
+            let word = word()?;
+            let found = match name {
+                "index" => text.find(word),
+                _ => text.rfind(word),
+            };
+            let found = found.ok_or_else(|| open_error(&format!("`{name}` finds no such text")))?;
+            Value::from(text[..found].chars().count())
+        }
+        "isdecimal" => Value::from(all(text, |c| c.is_ascii_digit())),
+        "isnumeric" => Value::from(all(text, char::is_numeric)),
+        "isidentifier" => {
+            let is_begun = text.starts_with(|c: char| c.is_alphabetic() || c == '_');
+            Value::from(is_begun && all(text, |c| c.is_alphanumeric() || c == '_'))
+        }
+        "istitle" => Value::from(is_title(text)),
         "casefold" => Value::from(text.to_lowercase()),
         "swapcase" => {
             let turned = text.chars().flat_map(|c| {
@@ -235,6 +303,45 @@ fn own_method(text: &str, name: &str, args: &[Value]) -> Result<Option<Value>, E
         }
         _ => return Ok(None),
     }))
+}
+
+fn all(text: &str, is_one: impl Fn(char) -> bool) -> bool {
+    !text.is_empty() && text.chars().all(is_one)
+}
+
+/// Whether capitals begin words and stand nowhere else.
+fn is_title(text: &str) -> bool {
+    let (mut in_word, mut has_capital) = (false, false);
+    for c in text.chars() {
+        if c.is_uppercase() == in_word && (c.is_uppercase() || c.is_lowercase()) {
+            return false;
+        }
+        has_capital |= c.is_uppercase();
+        in_word = c.is_uppercase() || c.is_lowercase();
+    }
+    has_capital
+}
+
+fn expandtabs(text: &str, size: usize) -> String {
+    let (mut out, mut column) = (String::new(), 0_usize);
+    for c in text.chars() {
+        match c {
+            '\t' => {
+                let spaces = size - column.checked_rem(size).unwrap_or(size);
+                out.extend(std::iter::repeat_n(' ', spaces));
+                column += spaces;
+            }
+            '\n' | '\r' => {
+                out.push(c);
+                column = 0;
+            }
+            c => {
+                out.push(c);
+                column += 1;
+            }
+        }
+    }
+    out
 }
 
 /// A number as Python writes it.
@@ -261,11 +368,6 @@ pub(super) fn float(number: f64) -> String {
     } else {
         format!("{written}.0")
     }
-}
-
-/// A value as Python shows it in a list.
-fn repr(value: &Value) -> String {
-    format!("{value:?}")
 }
 
 /// The odd space goes where Python puts it.

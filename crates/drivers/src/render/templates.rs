@@ -137,6 +137,14 @@ impl Templates {
     }
 }
 
+/// What an error came out of.
+#[derive(Clone, Copy)]
+enum Within<'a> {
+    Template(&'a str),
+    /// Of the project file.
+    Expression(&'a str),
+}
+
 /// Templates and data, ready to be rendered.
 pub struct Bound<'t> {
     env: Environment<'static>,
@@ -152,7 +160,7 @@ impl Bound<'_> {
             .env
             .get_template(template)
             .and_then(|found| found.render(context! {}));
-        let text = rendered.map_err(|err| self.error(&err, Some(template)))?;
+        let text = rendered.map_err(|err| self.error(&err, Within::Template(template)))?;
         // A list or a map that holds one is printed without looking at each value.
         if let Some(secret) = withheld(&text) {
             return Err(TemplateError {
@@ -167,7 +175,7 @@ impl Bound<'_> {
     /// Whether an expression is true.
     pub fn is_true(&self, expression: &str) -> Result<bool, TemplateError> {
         let value = self.eval(expression, context! {});
-        let value = value.map_err(|err| self.error(&err, None))?;
+        let value = value.map_err(|err| self.error(&err, Within::Expression(expression)))?;
         Ok(value.is_true())
     }
 
@@ -195,7 +203,8 @@ impl Bound<'_> {
             let mut ready = None;
             for (name, text) in &left {
                 let compiled = self.expression(text);
-                let compiled = compiled.map_err(|err| self.in_block("values", name, &err))?;
+                let compiled =
+                    compiled.map_err(|err| self.in_block(("values", name), text, &err))?;
                 let needs = compiled.undeclared_variables(false);
                 if !needs.iter().any(|need| left.contains_key(need)) {
                     ready = Some(name.clone());
@@ -213,7 +222,7 @@ impl Bound<'_> {
             let text = left.remove(&name).unwrap_or_default();
             let value = match self.eval(&text, context! {}) {
                 Ok(value) => value,
-                Err(err) => self.or_withheld(&err, reveal, "values", &name)?,
+                Err(err) => self.or_withheld(&err, reveal, ("values", &name), &text)?,
             };
             self.env.add_global(name, value);
         }
@@ -245,7 +254,10 @@ impl Bound<'_> {
                     let made = self.eval(text, context! { item => own.clone() });
                     let made = match made {
                         Ok(made) => made,
-                        Err(err) => self.or_withheld(&err, reveal, "each", name)?,
+                        Err(err) => {
+                            let block = format!("each.{list}");
+                            self.or_withheld(&err, reveal, (&block, name), text)?
+                        }
                     };
                     pairs.push((Value::from(name.as_str()), made));
                 }
@@ -264,24 +276,32 @@ impl Bound<'_> {
         &self,
         err: &Error,
         reveal: Reveal,
-        block: &str,
-        name: &str,
+        part: (&str, &str),
+        expression: &str,
     ) -> Result<Value, TemplateError> {
         let secret = err.detail().and_then(withheld);
         match (reveal, secret) {
             (Reveal::Nothing, Some(secret)) => Ok(missing(&secret)),
-            (_, _) => Err(self.in_block(block, name, err)),
+            (_, _) => Err(self.in_block(part, expression, err)),
         }
     }
 
-    fn in_block(&self, block: &str, name: &str, err: &Error) -> TemplateError {
-        let mut shown = self.error(err, None);
-        shown.message = format!("`{name}` of `{block}`: {}", shown.message);
+    fn in_block(
+        &self,
+        (block, name): (&str, &str),
+        expression: &str,
+        err: &Error,
+    ) -> TemplateError {
+        let mut shown = self.error(err, Within::Expression(expression));
+        let word = block.split('.').next().unwrap_or(block);
+        shown.message = format!("`{name}` of `{word}`: {}", shown.message);
+        let place = self.templates.render.place(&format!("{block}.{name}"));
+        shown.at = Some(place);
         shown
     }
 
-    /// An error as it may be shown. One without a template stands in the project file.
-    fn error(&self, err: &Error, template: Option<&str>) -> TemplateError {
+    /// An error as it may be shown.
+    fn error(&self, err: &Error, within: Within<'_>) -> TemplateError {
         let mut innermost = err;
         let mut secret = err.detail().and_then(withheld);
         let mut next = std::error::Error::source(err);
@@ -296,11 +316,11 @@ impl Bound<'_> {
         }
         let message = match &secret {
             Some(secret) => said(secret),
-            None => self.mask.mask_text(&self.words(innermost, template)),
+            None => self.mask.mask_text(&self.words(innermost, within)),
         };
-        let at = match template {
-            None => Some(self.templates.render.declared_at.clone()),
-            Some(template) => {
+        let at = match within {
+            Within::Expression(_) => None,
+            Within::Template(template) => {
                 let name = innermost.name().unwrap_or(template);
                 self.place(name, innermost)
             }
@@ -313,10 +333,10 @@ impl Bound<'_> {
     }
 
     /// The engine's own words. Where secrets are seen, only of errors that quote the template and no value.
-    fn words(&self, err: &Error, template: Option<&str>) -> String {
+    fn words(&self, err: &Error, within: Within<'_>) -> String {
         let kind = match err.kind() {
             ErrorKind::UndefinedError => {
-                return match self.quoted(err, template) {
+                return match self.quoted(err, within).or_else(|| self.undefined(within)) {
                     Some(name) => format!("`{name}` is not defined"),
                     None => "a name is not defined".to_owned(),
                 };
@@ -352,17 +372,39 @@ impl Bound<'_> {
             ("recursion limit exceeded", _) => {
                 "this includes, imports or calls itself without end".to_owned()
             }
-            (detail, ErrorKind::InvalidOperation) => detail.to_owned(),
-            (detail, _) => format!("{kind}: {detail}"),
+            // The engine's word for whatever is not its own: of what data hold, that is dates.
+            (detail, ErrorKind::InvalidOperation) => detail.replace("plain object", "date"),
+            (detail, _) => format!("{kind}: {detail}").replace("plain object", "date"),
         }
     }
 
     /// What of a template an error points at, if it is short.
-    fn quoted(&self, err: &Error, template: Option<&str>) -> Option<&str> {
-        let name = err.name().or(template)?;
-        let source = self.templates.sources.get(name)?;
-        let text = source.text.get(self.range(name, err)?)?.trim();
-        (!text.is_empty() && text.len() <= 60 && !text.contains('\n')).then_some(text)
+    fn quoted(&self, err: &Error, within: Within<'_>) -> Option<String> {
+        let text = match within {
+            Within::Expression(text) => {
+                let code = Code::of_expression(text, self.env.syntax());
+                text.get(code.written(err.range()?))?
+            }
+            Within::Template(template) => {
+                let name = err.name().unwrap_or(template);
+                let source = self.templates.sources.get(name)?;
+                source.text.get(self.range(name, err)?)?
+            }
+        };
+        let text = text.trim();
+        (!text.is_empty() && text.len() <= 60 && !text.contains('\n')).then(|| text.to_owned())
+    }
+
+    /// A name in an expression that nothing answers to.
+    fn undefined(&self, within: Within<'_>) -> Option<String> {
+        let Within::Expression(text) = within else {
+            return None;
+        };
+        let names = self.expression(text).ok()?.undeclared_variables(false);
+        let mut names: Vec<String> = names.into_iter().collect();
+        names.retain(|name| self.env.globals().all(|(known, _)| known != name));
+        names.sort();
+        names.into_iter().next()
     }
 
     /// The first place where a secret's name stands in a template.

@@ -136,10 +136,11 @@ pub(super) fn read_dotenv(
         }
     }
     let found = found.ok_or_else(|| no_such_value(path, name, names))?;
-    self::text(
-        found.expose().as_bytes(),
-        &format!("`dotenv:{path}#{name}`"),
-    )
+    if found.expose().is_empty() {
+        let origin = format!("`dotenv:{path}#{name}`");
+        return Err(SecretError::NoValue { origin });
+    }
+    Ok(found)
 }
 
 /// The value that a text begins with, as a shell would take it, and the lines after it: in single quotes as it is; in
@@ -226,7 +227,7 @@ pub(super) async fn run_command(
 
 /// The end of what a command complained about, in one line. What it printed may be half of the secret, and its environment
 /// may hold others: neither is repeated.
-fn complaint(stderr: &[u8], stdout: &[u8], env: &Environment) -> Option<String> {
+pub(crate) fn complaint(stderr: &[u8], stdout: &[u8], env: &Environment) -> Option<String> {
     const MOST: usize = 300;
     let text = String::from_utf8_lossy(stderr);
     let printed = String::from_utf8_lossy(stdout);

@@ -200,7 +200,7 @@ fn pair(text: &str, separator: char) -> Option<(String, String)> {
     is_whole.then(|| (left.to_owned(), right.to_owned()))
 }
 
-/// Words between spaces; quotes of either kind hold one together, and in double ones `\"` and `\\` stand for what
+/// Words between spaces; quotes of either kind hold one together, and in double ones `\"`, `\\`, `\$` stand for what
 /// comes after the backslash. No other character is special.
 pub fn split_words(text: &str) -> Option<Vec<String>> {
     let mut words = Vec::new();
@@ -210,7 +210,7 @@ pub fn split_words(text: &str) -> Option<Vec<String>> {
     while let Some(c) = characters.next() {
         match quote {
             Some(open) if c == open => quote = None,
-            Some('"') if c == '\\' && matches!(characters.peek(), Some('"' | '\\')) => {
+            Some('"') if c == '\\' && matches!(characters.peek(), Some('"' | '\\' | '$' | '`')) => {
                 word.get_or_insert_default().extend(characters.next());
             }
             Some(_) => word.get_or_insert_default().push(c),

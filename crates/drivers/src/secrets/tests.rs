@@ -70,6 +70,7 @@ fn references() {
 async fn resolved(raw: &str, root: &Path) -> String {
     let asker = BTreeMap::from([
         ("TOKEN".to_owned(), "from the environment".to_owned()),
+        ("EMPTY".to_owned(), String::new()),
         ("AWS_EC2_METADATA_DISABLED".to_owned(), "true".to_owned()),
         ("AWS_ACCESS_KEY_ID".to_owned(), "AKIDEXAMPLE".to_owned()),
         ("AWS_SECRET_ACCESS_KEY".to_owned(), "hush".to_owned()),
@@ -100,7 +101,7 @@ async fn each_source_gives_its_value() {
     assert_eq!(resolved("file:~/key", root).await, "= at home");
     assert_eq!(resolved("file:key", root).await, "= two\nlines\n");
     let lines = "# ours\nexport A=one # not this\nB = 'two # this'\nC=\"th\\nree\\\"\"\nA=last\nD=\n\
-         KEY=\"-----BEGIN KEY-----\nA=in it\n-----END KEY-----\" # a key\nE='x\ny'\nF=after\n";
+         KEY=\"-----BEGIN KEY-----\nA=in it\n-----END KEY-----\" # a key\nE='x\ny'\nF=after\nG=\"one\ntwo\n\"\n";
     fs::write(root.join(".env"), lines).unwrap();
     assert_eq!(resolved("dotenv:.env#A", root).await, "= last");
     assert_eq!(resolved("dotenv:.env#B", root).await, "= two # this");
@@ -109,6 +110,8 @@ async fn each_source_gives_its_value() {
     assert_eq!(resolved("dotenv:.env#KEY", root).await, key);
     assert_eq!(resolved("dotenv:.env#E", root).await, "= x\ny");
     assert_eq!(resolved("dotenv:.env#F", root).await, "= after");
+    // A key file may have to end with its line.
+    assert_eq!(resolved("dotenv:.env#G", root).await, "= one\ntwo\n");
     assert_eq!(
         resolved("command:printf '%s\\n' 'a  b'", root).await,
         "= a  b"
@@ -129,6 +132,7 @@ async fn failures_say_where_not_what() {
     let mut lines = Vec::new();
     for raw in [
         "env:MISSING",
+        "env:EMPTY",
         "file:missing",
         "file:empty",
         "file:binary",
@@ -151,6 +155,7 @@ async fn failures_say_where_not_what() {
     assert!(!all.contains("hush"));
     insta::assert_snapshot!(all, @r"
     the environment variable `MISSING` is not set
+    the secret from `env:EMPTY` is empty
     there is no secret file `ROOT/missing`
     the secret from `file:empty` is empty
     the secret from `file:binary` is not UTF-8

@@ -16,7 +16,7 @@ use model::secret::Secret;
 use super::cipher::DataKey;
 use super::plugin::{self, PluginError, Plugins};
 use crate::process::{self, Capture, CaptureError, Environment};
-use crate::secrets::split_words;
+use crate::secrets::{complaint, split_words};
 
 /// Larger files hold no keys.
 const LARGEST: u64 = 1 << 20;
@@ -373,7 +373,9 @@ fn printed_by(
     });
     let said = said.map_err(|source| IdentityError::Run { name, source })?;
     if !said.exit.success() {
-        return Err(failed(format!("ended with {}", said.exit)));
+        let complaint = complaint(&said.stderr, &said.stdout, &env);
+        let complaint = complaint.map_or_else(String::new, |said| format!(": {said}"));
+        return Err(failed(format!("ended with {}{complaint}", said.exit)));
     }
     let text = String::from_utf8(said.stdout);
     text.map(Secret::new)

@@ -233,6 +233,24 @@ fn write_comment(comment: &Comment, out: &mut String) {
     }
 }
 
+/// A name that the official tool reads as another one (`-` is a number to it) or not at all.
+pub(super) fn unreadable_name(document: &Document) -> Option<&str> {
+    document.0.iter().flatten().find_map(|entry| match entry {
+        Entry::Item(section, Node::Map(map)) => {
+            let is_odd = |name: &&String| matches!(name.as_str(), "" | "-");
+            let names = map.iter().filter_map(|entry| match entry {
+                Entry::Item(name, _) => Some(name),
+                Entry::Comment(_) => None,
+            });
+            let section = Some(section).filter(|name| name.is_empty());
+            section
+                .or_else(|| names.into_iter().find(is_odd))
+                .map(String::as_str)
+        }
+        Entry::Item(..) | Entry::Comment(_) => None,
+    })
+}
+
 fn quoted_name(name: &str) -> String {
     if name.contains(['"', '=', ':']) {
         format!("`{name}`")

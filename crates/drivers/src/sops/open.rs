@@ -246,12 +246,21 @@ impl Opened {
 
     /// The way that a path means in this format.
     fn steps(&self, path: &str) -> Result<Vec<String>, PathError> {
+        if path.is_empty() {
+            return Err(PathError::Empty);
+        }
         match self.format {
             Format::Yaml | Format::Json if path.contains("\\.") => Err(PathError::Backslash),
             Format::Yaml | Format::Json if !path.matches('"').count().is_multiple_of(2) => {
                 Err(PathError::OpenQuote)
             }
-            Format::Yaml | Format::Json => Ok(tree::steps(path)),
+            Format::Yaml | Format::Json => {
+                let steps = tree::steps(path);
+                if steps.iter().any(String::is_empty) && self.document.find(path).is_none() {
+                    return Err(PathError::NoName);
+                }
+                Ok(steps)
+            }
             Format::Dotenv => Ok(vec![path.to_owned()]),
             // A section may have dots in its name, a name in it has none.
             Format::Ini => match path.rsplit_once('.') {

@@ -10,7 +10,7 @@ use super::plugin::Plugins;
 use super::recipient::RecipientError;
 use super::rules::Rule;
 use super::tree::{Document, Leaf, Scalar};
-use super::{Format, ReadError};
+use super::{Format, ReadError, ini};
 
 #[derive(Debug, thiserror::Error)]
 pub enum EncryptError {
@@ -18,6 +18,8 @@ pub enum EncryptError {
     Read(#[from] ReadError),
     #[error("it has a key that SOPS keeps for itself, so it may be encrypted already")]
     Reserved,
+    #[error("`{name}` cannot be a name in it: the official tool reads it as another one")]
+    Name { name: String },
     #[error("what it held before could not be opened")]
     Earlier(#[from] DecryptError),
     #[error("nobody is named who could open it")]
@@ -42,6 +44,7 @@ impl EncryptError {
             Self::Earlier(err) => err.hint(),
             Self::Read(_)
             | Self::Reserved
+            | Self::Name { .. }
             | Self::NoRecipients
             | Self::Value(_)
             | Self::NoRandom(_)
@@ -61,6 +64,12 @@ pub(super) fn seal(
 ) -> Result<String, EncryptError> {
     if metadata::is_taken(&document, format) {
         return Err(EncryptError::Reserved);
+    }
+    if format == Format::Ini
+        && let Some(name) = ini::unreadable_name(&document)
+    {
+        let name = name.to_owned();
+        return Err(EncryptError::Name { name });
     }
     match earlier {
         Some(earlier) if !loses_somebody(earlier, rule) => {

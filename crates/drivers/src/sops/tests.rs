@@ -412,4 +412,10 @@ fn keys_that_a_command_prints_open_files() {
         err.to_string(),
         "the command in `SOPS_AGE_KEY_CMD` ended with exit code 1"
     );
+    let locked = r#"sh -c "echo agent is locked >&2; exit 4""#;
+    let err = Identities::from_environment(&env(locked.to_owned())).unwrap_err();
+    assert_eq!(
+        err.to_string(),
+        "the command in `SOPS_AGE_KEY_CMD` ended with exit code 4: agent is locked"
+    );
 }

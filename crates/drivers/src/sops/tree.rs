@@ -269,6 +269,8 @@ impl<V> Walk<'_, V> {
 pub enum PathError {
     #[error("no key is named")]
     Empty,
+    #[error("a key in it has no name: something stands before, between and behind the dots")]
+    NoName,
     #[error("a key that has dots stands in quotes, not behind a backslash: `data.\"tls.crt\"`")]
     Backslash,
     #[error("a quote in it does not end")]
@@ -319,9 +321,6 @@ impl Document {
 
     /// Puts a value at the end of a way, and the maps on it. Of several documents, that is meant which has one there.
     pub(super) fn put(&mut self, steps: &[String], value: Node) -> Result<(), PathError> {
-        if steps.iter().all(String::is_empty) {
-            return Err(PathError::Empty);
-        }
         if self.0.is_empty() {
             self.0.push(Vec::new());
         }

@@ -276,7 +276,7 @@ fn program(reader: &mut Reader<'_>, item: Item<'_>, run: &Field) {
         Err(leaves) => Finding::error("path-leaves-project", leaves.to_string()),
         Ok(path) if matches!(reader.tree.read(&path), Err(ReadFailure::Missing)) => {
             let message = format!("there is no program `{name}`");
-            let hint = "programs of the project are named from its root: `./scripts/login.sh`";
+            let hint = "a path counts from the project's root: write the program there, and make it executable";
             Finding::error("missing-file", message).hint(hint)
         }
         Ok(_) => return,

@@ -77,6 +77,15 @@ pub(crate) fn read_render(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scope
             "`templates` must name a directory",
         );
     }
+    let mut places = Places::new();
+    for name in ["templates", "data", "schema", "exclude", "sensitive"] {
+        if let Some(field) = fields.get(name) {
+            places.insert(name.to_owned(), item.source.location(field.at.clone()));
+        }
+    }
+    for name in ["secrets", "values", "when"] {
+        note_entries(&mut places, item.source, &fields, name, name);
+    }
     Render {
         name: item.name().to_owned(),
         templates,
@@ -108,11 +117,22 @@ pub(crate) fn read_render(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scope
             .unwrap_or(Value::Null),
         values: expressions(reader, item.source, &fields, "values"),
         when: expressions(reader, item.source, &fields, "when"),
-        each: each(reader, item, scope),
+        each: each(reader, item, scope, &mut places),
         secrets,
         sensitive: fields.texts("sensitive"),
-        checks: checks(reader, item, scope),
+        checks: checks(reader, item, scope, &mut places),
         declared_at: item.at(),
+        places,
+    }
+}
+
+type Places = BTreeMap<String, Location>;
+
+/// Where the entries of an object stand.
+fn note_entries(places: &mut Places, source: &Source, fields: &Fields, name: &str, part: &str) {
+    for entry in fields.get(name).map_or(&[][..], |field| &field.items) {
+        let part = format!("{part}.{}", entry.key);
+        places.insert(part, source.location(entry.key_at.clone()));
     }
 }
 
@@ -172,6 +192,7 @@ fn each(
     reader: &mut Reader<'_>,
     item: Item<'_>,
     scope: &Scope,
+    places: &mut Places,
 ) -> BTreeMap<String, BTreeMap<String, String>> {
     let blocks: Vec<&HclBlock> = item.block.body.get_blocks("each").collect();
     let mut all: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
@@ -179,13 +200,23 @@ fn each(
         let fields = reader.fields(item.source, block, &EACH, scope);
         let values = expressions(reader, item.source, &fields, "values");
         if let Some(list) = fields.text("list") {
+            let part = format!("each.{list}");
+            note_entries(places, item.source, &fields, "values", &part);
+            if let Some(field) = fields.get("list") {
+                places.insert(part, item.source.location(field.at.clone()));
+            }
             all.entry(list.to_owned()).or_default().extend(values);
         }
     }
     all
 }
 
-fn checks(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scope) -> Vec<Check> {
+fn checks(
+    reader: &mut Reader<'_>,
+    item: Item<'_>,
+    scope: &Scope,
+    places: &mut Places,
+) -> Vec<Check> {
     let blocks: Vec<&HclBlock> = item.block.body.get_blocks("check").collect();
     let mut all = Vec::new();
     for block in blocks {
@@ -207,6 +238,10 @@ fn checks(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scope) -> Vec<Check> 
             reader
                 .findings
                 .push(Finding::error("missing-attribute", message).at(at, "held against what?"));
+        }
+        if let Some(field) = fields.get("paths") {
+            let at = item.source.location(field.at.clone());
+            places.insert(format!("check.{}", all.len()), at);
         }
         all.push(check);
     }

@@ -1,5 +1,6 @@
 //! The forms in which a value is known to turn up.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use serde_json::Value;
@@ -14,12 +15,8 @@ const SHORTEST_BASE64: usize = 7;
 const KEPT: [&[u8]; 5] = [b"", b"/", b"!*'()", b"$&+=:@", b"$&+,;=/:@"];
 
 pub(super) fn coats(value: &str) -> Vec<String> {
-    let escaped = json_escaped(value);
-    let mut forms = vec![value.to_owned(), html_safe(value)];
-    // Quoted once more, as engines do inside their messages.
-    forms.push(json_escaped(&escaped));
-    forms.push(html_safe(&escaped));
-    forms.push(escaped);
+    let mut forms = vec![value.to_owned()];
+    forms.extend(in_json(value));
     forms.extend(in_base64(value));
     // A key file is logged line by line, or as one.
     let lines = || value.lines().map(str::trim);
@@ -48,12 +45,10 @@ pub(super) fn coats(value: &str) -> Vec<String> {
         }
         forms.push(value.to_lowercase());
         forms.push(value.to_uppercase());
-        forms.push(in_ascii(value));
-        forms.push(json_escaped(&in_ascii(value)));
         forms.push(value.replace('\\', "\\\\"));
-        forms.push(json_escaped(value).replace('/', "\\/"));
-        forms.push(value.replace('\'', r"'\''"));
+        forms.extend(in_quotes(value));
         forms.extend(in_markup(value));
+        forms.extend(in_base64_of_others(value));
     }
     forms.retain(|form| !form.is_empty());
     forms
@@ -84,37 +79,124 @@ fn in_base64(value: &str) -> Vec<String> {
     forms
 }
 
-fn json_escaped(value: &str) -> String {
-    let quoted = Value::from(value).to_string();
-    quoted
-        .get(1..quoted.len().saturating_sub(1))
-        .unwrap_or_default()
-        .to_owned()
+/// A password in the data of a Kubernetes Secret is often one in JSON, or in base64, already.
+fn in_base64_of_others(value: &str) -> Vec<String> {
+    let quoted = [PLAIN, GO].map(|writer| writer.escaped(value));
+    let quoted = quoted.into_iter().filter(|text| text != value);
+    let coded = (0..3).map(|offset| base64_core(value.as_bytes(), offset));
+    let coded = coded.filter(|text| text.len() >= SHORTEST_BASE64);
+    let mut forms = Vec::new();
+    for text in quoted.chain(coded) {
+        let cores = (0..3).map(|offset| base64_core(text.as_bytes(), offset));
+        forms.extend(cores.filter(|core| core.len() >= SHORTEST_BASE64));
+    }
+    forms
 }
 
-/// As Go writes strings into JSON: the engines do.
-fn html_safe(value: &str) -> String {
-    json_escaped(value)
-        .replace('&', "\\u0026")
-        .replace('<', "\\u003c")
-        .replace('>', "\\u003e")
+/// What a writer of JSON escapes, beside quotes, backslashes and control characters.
+#[derive(Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a habit of its own")]
+struct JsonWriter {
+    /// `&`, `<`, `>` and the line ends of JavaScript by their numbers.
+    markup: bool,
+    /// Whatever is not ASCII by its number.
+    ascii: bool,
+    /// `/` with a backslash.
+    slashes: bool,
+    /// Quotes and `+` by their numbers, all of them in capitals.
+    wary: bool,
 }
 
-/// JSON as it is written by who trusts nothing but ASCII.
-fn in_ascii(value: &str) -> String {
-    let mut text = String::new();
-    for c in json_escaped(value).chars() {
-        if c.is_ascii() {
-            text.push(c);
-        } else {
-            let mut units = [0; 2];
-            for unit in c.encode_utf16(&mut units) {
-                // Writing to a string cannot fail.
-                let _ = write!(text, "\\u{unit:04x}");
+const PLAIN: JsonWriter = JsonWriter {
+    markup: false,
+    ascii: false,
+    slashes: false,
+    wary: false,
+};
+
+/// The engines, and what else is written in Go.
+const GO: JsonWriter = JsonWriter {
+    markup: true,
+    ..PLAIN
+};
+
+/// As Python and others, PHP, what keeps `</script>` out, and .NET write it.
+const OTHERS: [JsonWriter; 4] = [
+    JsonWriter {
+        ascii: true,
+        ..PLAIN
+    },
+    JsonWriter {
+        ascii: true,
+        slashes: true,
+        ..PLAIN
+    },
+    JsonWriter {
+        slashes: true,
+        ..PLAIN
+    },
+    JsonWriter {
+        markup: true,
+        ascii: true,
+        wary: true,
+        ..PLAIN
+    },
+];
+
+/// Inside a text of JSON, and inside one that is quoted in another: as engines do in their messages.
+fn in_json(value: &str) -> BTreeSet<String> {
+    let mut outer = vec![PLAIN, GO];
+    let mut inner = outer.clone();
+    if value.len() <= LONG {
+        inner.extend(OTHERS);
+        outer.extend(&OTHERS[..1]);
+    }
+    let once = inner.iter().map(|writer| writer.escaped(value));
+    let once: BTreeSet<String> = once.collect();
+    let twice = outer.iter().flat_map(|writer| {
+        let writer = *writer;
+        once.iter().map(move |text| writer.escaped(text))
+    });
+    let twice: BTreeSet<String> = twice.collect();
+    &once | &twice
+}
+
+impl JsonWriter {
+    fn escaped(self, value: &str) -> String {
+        let mut text = String::with_capacity(value.len());
+        for c in value.chars() {
+            let by_number = match c {
+                '&' | '<' | '>' | '\u{2028}' | '\u{2029}' => self.markup,
+                '"' | '\'' | '+' | '`' => self.wary,
+                _ => false,
+            };
+            if by_number || (self.ascii && !c.is_ascii()) {
+                for unit in c.encode_utf16(&mut [0; 2]) {
+                    // Writing to a string cannot fail.
+                    let _ = if self.wary {
+                        write!(text, "\\u{unit:04X}")
+                    } else {
+                        write!(text, "\\u{unit:04x}")
+                    };
+                }
+            } else if c == '/' && self.slashes {
+                text.push_str("\\/");
+            } else if c == '"' || c == '\\' || c.is_control() {
+                text.push_str(&escape(c));
+            } else {
+                text.push(c);
             }
         }
+        text
     }
-    text
+}
+
+fn escape(c: char) -> String {
+    let quoted = Value::from(c.to_string()).to_string();
+    let inner = quoted
+        .strip_prefix('"')
+        .and_then(|text| text.strip_suffix('"'));
+    inner.unwrap_or_default().to_owned()
 }
 
 /// Every byte by its number, with this before each.
@@ -126,15 +208,30 @@ fn in_hex(value: &str, before: &str) -> String {
     text
 }
 
+/// As it stands between single quotes (shells, Python's `shlex`, YAML and SQL), and as `printf %q` writes it.
+fn in_quotes(value: &str) -> [String; 4] {
+    let quotes = [r"'\''", r#"'"'"'"#, "''"].map(|inside| value.replace('\'', inside));
+    let mut escaped = String::new();
+    for c in value.chars() {
+        if c.is_ascii_punctuation() && !"%+-./:=@_#~".contains(c) || c == ' ' {
+            escaped.push('\\');
+        }
+        escaped.push(c);
+    }
+    let [shell, python, yaml] = quotes;
+    [shell, python, yaml, escaped]
+}
+
 /// As it stands in XML and HTML, with and without quotes escaped.
-fn in_markup(value: &str) -> [String; 3] {
+fn in_markup(value: &str) -> [String; 4] {
     let text = value
         .replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;");
     let quoted = text.replace('"', "&quot;").replace('\'', "&#39;");
     let numbered = text.replace('"', "&#34;").replace('\'', "&#39;");
-    [text, quoted, numbered]
+    let python = text.replace('"', "&quot;").replace('\'', "&#x27;");
+    [text, quoted, numbered, python]
 }
 
 fn url_encoded(value: &str, kept: &[u8], lower: bool, space: &str) -> String {

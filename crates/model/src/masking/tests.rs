@@ -69,6 +69,48 @@ fn other_encoders_are_known() {
 }
 
 #[test]
+fn json_of_whatever_writer_is_known_once_and_twice() {
+    let secret = "p@ss/w0rd&\"x\"\\y<z>éend";
+    for json in [
+        // PHP; Go, jsonencode of an engine; Python; .NET
+        r#"p@ss\/w0rd&\"x\"\\y<z>\u00e9end"#,
+        r#"p@ss/w0rd\u0026\"x\"\\y\u003cz\u003eéend"#,
+        r#"p@ss/w0rd&\"x\"\\y<z>\u00e9end"#,
+        r"p@ss/w0rd\u0026\u0022x\u0022\\y\u003Cz\u003E\u00E9end",
+    ] {
+        check(
+            secret,
+            &format!("{{\"a\":\"{json}\"}}"),
+            r#"{"a":"(secret)"}"#,
+        );
+        let again = json!(json).to_string();
+        check(secret, &again, r#""(secret)""#);
+        let by_an_engine = again.replace('&', r"\u0026").replace('<', r"\u003c");
+        let by_an_engine = by_an_engine.replace('>', r"\u003e");
+        check(secret, &by_an_engine, r#""(secret)""#);
+    }
+}
+
+#[test]
+fn quoting_and_coding_of_other_forms_is_known() {
+    check("it's mine", r#"echo 'it'"'"'s mine'"#, "echo '(secret)'");
+    check("it's mine", "pw: 'it''s mine'", "pw: '(secret)'");
+    check("it's mine", r"+ echo it\'s\ mine", "+ echo (secret)");
+    check("it's mine", "<a>it&#x27;s mine</a>", "<a>(secret)</a>");
+    // The `auth` of a registry, in the data of a Secret; JSON there
+    check(
+        "hunter2-hunter2",
+        "ZFhObGNqcG9kVzUwWlhJeUxXaDFiblJsY2pJPQ==",
+        "ZFhObGNqcG(secret)pJPQ==",
+    );
+    check(
+        r#"hunter2"hunter2"#,
+        "eyJwdyI6Imh1bnRlcjJcImh1bnRlcjIifQ==",
+        "eyJwdyI6Im(secret)IifQ==",
+    );
+}
+
+#[test]
 fn a_broken_line_hides_nothing() {
     let text = "-----\n  aHVudGVyMi1o\n  dW50ZXIyLWh1bnRlcjI=\n";
     check("hunter2-hunter2-hunter2", text, "-----\n  (secret)\n");

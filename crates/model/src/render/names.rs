@@ -13,14 +13,24 @@ pub fn unmatched(render: &Render, data: &Node, schema: Option<&Schema>) -> Vec<F
     let parsed = |text: &String| text.parse::<Select>().ok(); // others are said where they are read
     let sensitive = render.sensitive.iter().filter_map(parsed);
     let lists = render.each.keys().filter_map(parsed);
-    let of_check = |check: &Check| [check.paths.clone(), check.of.clone()].concat();
-    let checked = render.checks.iter().flat_map(of_check);
+    let of_check = |(index, check): (usize, &Check)| {
+        let selects = [check.paths.clone(), check.of.clone()].concat();
+        let part = format!("check.{index}");
+        selects
+            .into_iter()
+            .map(move |select| (select, part.clone()))
+    };
+    let checked = render.checks.iter().enumerate().flat_map(of_check);
     let all = sensitive
-        .map(|select| (select, "sensitive"))
-        .chain(checked.map(|select| (select, "check")))
-        .chain(lists.map(|select| (select, "each")));
+        .map(|select| (select, "sensitive".to_owned()))
+        .chain(checked)
+        .chain(lists.map(|select| {
+            let part = format!("each.{select}");
+            (select, part)
+        }));
     let mut findings: Vec<Finding> = Vec::new();
-    for (select, attribute) in all {
+    for (select, part) in all {
+        let attribute = part.split('.').next().unwrap_or(&part);
         if schema.is_some_and(|schema| schema.knows(&select)) {
             continue;
         }
@@ -37,10 +47,7 @@ pub fn unmatched(render: &Render, data: &Node, schema: Option<&Schema>) -> Vec<F
         };
         let message = format!("`{select}` of `{attribute}` is nowhere in the data");
         let finding = Finding::error("unknown-path", message)
-            .at(
-                render.declared_at.clone(),
-                format!("there is no `{}`", miss.key),
-            )
+            .at(render.place(&part), format!("there is no `{}`", miss.key))
             .hint(hint);
         if !findings.contains(&finding) {
             findings.push(finding);
@@ -67,7 +74,11 @@ pub fn unmatched_glob(
         let name = file.rsplit('/').next().unwrap_or(file);
         if glob.contains('/') { *file } else { name }
     });
-    let finding = finding.at(render.declared_at.clone(), "nothing is called so");
+    let part = match attribute {
+        "when" => format!("when.{glob}"),
+        _ => attribute.to_owned(),
+    };
+    let finding = finding.at(render.place(&part), "nothing is called so");
     match suggest::nearest(glob, names) {
         Some(word) => finding.hint(format!("did you mean `{word}`?")),
         None => finding,

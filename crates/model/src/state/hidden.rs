@@ -15,6 +15,7 @@ use super::sensitivity::mark_below;
 use super::summary::Summary;
 use crate::masking::{MASKED, Mask};
 use crate::plan::diff::{Segment, render_path};
+use crate::secret::Secret;
 
 /// Something in a state that holds a secret. Stored: fields are only added.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -75,15 +76,16 @@ impl Document {
     }
 
     /// What stands at these places, and what was cut out of addresses: the secrets themselves, or values that hold them.
-    pub fn standing_at(&self, places: &BTreeSet<Place>) -> Vec<Value> {
-        let mut found: Vec<Value> = Vec::new();
+    pub fn standing_at(&self, places: &BTreeSet<Place>) -> Vec<Secret> {
+        let mut found = Vec::new();
         for place in places {
-            found.extend(self.at(place).into_iter().cloned());
-            let cuts = self.values().filter_map(|(entry, _)| {
-                let cut = cut_out(&place.entry, &entry)?;
-                Some(cut.into_iter().map(Value::from).collect::<Vec<_>>())
-            });
-            found.extend(cuts.flatten());
+            for value in self.at(place) {
+                leaves(value, &mut found);
+            }
+            for (entry, _) in self.values() {
+                let cut = cut_out(&place.entry, &entry).unwrap_or_default();
+                found.extend(cut.into_iter().map(Secret::new));
+            }
         }
         found
     }
@@ -234,6 +236,22 @@ fn below<'a>(value: &'a Value, wanted: &str, path: &mut Vec<Segment>) -> Option<
     }
 }
 
+/// Every text and number of a value, and the names of its fields: one of them may be why it is hidden.
+fn leaves(value: &Value, found: &mut Vec<Secret>) {
+    match value {
+        Value::Null | Value::Bool(_) => {}
+        Value::Number(number) => found.push(Secret::new(number.to_string())),
+        Value::String(text) => found.push(Secret::new(text)),
+        Value::Array(items) => items.iter().for_each(|item| leaves(item, found)),
+        Value::Object(fields) => {
+            for (key, field) in fields {
+                found.push(Secret::new(key));
+                leaves(field, found);
+            }
+        }
+    }
+}
+
 /// The marks of a value, with these paths hidden, too.
 fn hide(value: &Value, marks: &Value, paths: &BTreeSet<&str>, path: &mut Vec<Segment>) -> Value {
     if paths.is_empty() || marks == &Value::Bool(true) {
@@ -279,7 +297,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::secret::Secret;
 
     fn document(secret: &str) -> Document {
         let state = json!({
@@ -345,6 +362,20 @@ mod tests {
         assert_eq!(value("output.sizes", "[1]"), [&json!(2)]);
         assert_eq!(value(r#"t.a["k-(secret)"]"#, "id"), [&json!("1")]);
         assert!(value("t.gone", "id").is_empty());
+    }
+
+    #[test]
+    fn what_was_secret_is_found_in_names_of_fields_too() {
+        let secret = "hunter2-hunter2";
+        let places = document(secret).places(&Mask::new(&[Secret::new(secret)]));
+        let standing = document(secret).standing_at(&places);
+        let texts: BTreeSet<&str> = standing.iter().map(Secret::expose).collect();
+        let url = format!("https://{secret}@host");
+        assert_eq!(texts, BTreeSet::from(["1", secret, &url]));
+        // Its `map` is hidden for the name of a field.
+        let map = BTreeSet::from([Place::value(r#"t.a["plain"]"#, "map")]);
+        let standing = document(secret).standing_at(&map);
+        assert!(standing.contains(&Secret::new(secret)));
     }
 
     #[test]

@@ -91,5 +91,11 @@ pub(crate) async fn export(
         "State `{}` written to {}: serial {}, lineage {}.\n",
         version.state.name, exported.place, exported.serial, version.lineage
     ))?;
+    if let Some(notes) = &exported.notes {
+        report::say(&format!(
+            "`{}` lists what holds secrets in it: `terrane state import` looks for it beside the file.\n",
+            notes.display()
+        ))?;
+    }
     Ok(ExitStatus::Done)
 }

@@ -164,12 +164,9 @@ fn what_differs_does_so_on_purpose() {
     base-sixty: "#{ started }# #{ mac }#\n"
       theirs "750 41137245296\n"
       ours   "12:30 52:54:10:12:34:56\n"
-    dates-in-lists: "#{ [day] }#\n"
-      theirs "[datetime.date(2024, 1, 15)]\n"
-      ours   "[2024-01-15]\n"
-    long-pprint: "#{ nodes | pprint }#\n"
-      theirs "[{'address': '10.0.0.11',\n  'cores': 4,\n  'disk': {'size': 100},\n  'enabled': True,\n  'name': 'n1',\n  'role': 'controller'},\n {'address': '10.0.0.12',\n  'cores': 8,\n  'disk': {'size': 200},\n  'enabled': False,\n  'name': 'n2',\n  'role': 'worker'},\n {'address': '10.0.0.13',\n  'cores': 2,\n  'disk': {'size': 50},\n  'enabled': True,\n  'name': 'n3',\n  'role': 'worker'}]\n"
-      ours   "[{'name': 'n1', 'address': '10.0.0.11', 'role': 'controller', 'cores': 4, 'disk': {'size': 100}, 'enabled': True}, {'name': 'n2', 'address': '10.0.0.12', 'role': 'worker', 'cores': 8, 'disk': {'size': 200}, 'enabled': False}, {'name': 'n3', 'address': '10.0.0.13', 'role': 'worker', 'cores': 2, 'disk': {'size': 50}, 'enabled': True}]\n"
+    joined: "#{ 'x' ~ huge }# #{ 'x' ~ [day] }#\n"
+      theirs "x1e+20 x[datetime.date(2024, 1, 15)]\n"
+      ours   "x100000000000000000000.0 x[2024-01-15]\n"
     "##);
 }
 
@@ -200,14 +197,14 @@ fn what_cannot_be_done_as_jinja_does_is_refused() {
     insta::assert_snapshot!(said.to_string(), @r#"
     ── stderr
     error: `append` cannot change this list: all templates see the data, so they stay as they are; give
-           a name to a copy first, `x | list`
+           a name to a copy first, `x.copy()`
       --> templates/data-list.txt.j2:1:11
        |
      1 | #% do tags.append('x') %#
        |           ^^^^^^^^^^^^ here
 
     error: `update` cannot change this map: all templates see the data, so they stay as they are; give a
-           name to a copy first, `dict(x)`
+           name to a copy first, `x.copy()`
       --> templates/data-map.txt.j2:1:18
        |
      1 | #% set _ = nested.update({}) %#

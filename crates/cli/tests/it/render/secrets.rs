@@ -288,10 +288,10 @@ fn a_slip_in_the_name_of_a_secret_is_an_error() {
     insta::assert_snapshot!(said, @r#"
     ── stderr
     error: `tfstate_pasword` of `sensitive` is nowhere in the data
-      --> terrane.hcl:16:8
+      --> terrane.hcl:22:15
        |
-    16 | render "lab" {
-       |        ^^^^^ there is no `tfstate_pasword`
+    22 |   sensitive = ["tfstate_pasword", "tfstate_user", "maybe"]
+       |               ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ there is no `tfstate_pasword`
        |
        = hint: did you mean `tfstate_password`?
 
@@ -351,24 +351,33 @@ fn secrets_that_cannot_be_had_are_said_at_once() {
     insta::assert_snapshot!(test.cli(&["render"]).expect(1).to_string(), @r#"
     ── stderr
     error: could not resolve the secret `deploy_key`: the environment variable `NOT_SET` is not set
-      --> terrane.hcl:16:8
+      --> terrane.hcl:20:17
        |
-    16 | render "lab" {
-       |        ^^^^^ `secrets` names it here
+    20 |   secrets   = { deploy_key = secret("env:NOT_SET"), other = secret("env:NOR_THIS") }
+       |                 ^^^^^^^^^^ `secrets` names it here
        |
        = hint: set it: `export NOT_SET=…`
 
     error: could not resolve the secret `other`: the environment variable `NOR_THIS` is not set
-      --> terrane.hcl:16:8
+      --> terrane.hcl:20:53
        |
-    16 | render "lab" {
-       |        ^^^^^ `secrets` names it here
+    20 |   secrets   = { deploy_key = secret("env:NOT_SET"), other = secret("env:NOR_THIS") }
+       |                                                     ^^^^^ `secrets` names it here
        |
        = hint: set it: `export NOR_THIS=…`
 
     2 errors in terrane.hcl
     [exit 1]
     "#);
+}
+
+#[test]
+fn a_file_that_is_not_encrypted_any_more_is_not_said_to_be_compared() {
+    let (test, _key) = project();
+    let _ = test.cli(&["render"]).expect(0);
+    test.write("out/all.sops.yaml", "");
+    let said = test.cli(&["render", "--diff"]).to_string();
+    assert!(said.contains("what is there cannot be opened"), "{said}");
 }
 
 #[test]
@@ -383,7 +392,7 @@ fn a_file_that_cannot_be_opened_any_more_is_made_anew_when_asked() {
     assert_eq!(test.read("out/all.sops.yaml"), damaged);
     insta::assert_snapshot!(said, @"
     ── stderr
-    error: could not open `out/all.sops.yaml`, as it was rendered before
+    error: could not open `out/all.sops.yaml`, which is there already
            its MAC cannot be read, so it was changed after it was encrypted
            it was changed, or moved here from another place
     hint: bring back the last good version, for example from Git, or make it anew:

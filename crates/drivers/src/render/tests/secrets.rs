@@ -41,6 +41,7 @@ fn render() -> Render {
         sensitive: Vec::new(),
         checks: Vec::new(),
         declared_at: Location::default(),
+        places: BTreeMap::new(),
     }
 }
 

@@ -193,7 +193,7 @@ impl Writer {
             self.quote(text);
         } else if looks.plain {
             self.out.push_str(text);
-        } else if looks.single_quoted {
+        } else if looks.single_quoted && !(is_key && text.chars().any(is_break)) {
             self.out.push('\'');
             self.out.push_str(&text.replace('\'', "''"));
             self.out.push('\'');

@@ -110,7 +110,7 @@ context "c" {{
       terrane.hcl:21:31 an empty list
     error missing-file: there is no program `./scripts/none.sh`
       terrane.hcl:22:31 run here
-      hint: programs of the project are named from its root: `./scripts/login.sh`
+      hint: a path counts from the project's root: write the program there, and make it executable
     error path-leaves-project: `../outside.sh` leaves the project
       terrane.hcl:23:31 run here
     error invalid-name: `a b` is not the name of an environment variable
