@@ -242,9 +242,9 @@ fn a_push_keeps_the_rules_unless_forced() {
     [exit 1]
     ");
     let locks = story.cli(&["lock", "list"]).expect(0);
-    assert_eq!(
-        locks.stderr, "Nothing is locked.\n",
-        "a refused push leaves no lock"
+    assert!(
+        locks.stderr.starts_with("Nothing is locked.\n"),
+        "a refused push leaves no lock: {locks}"
     );
 }
 
