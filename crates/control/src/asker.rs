@@ -369,6 +369,12 @@ impl Missing {
     }
 }
 
+/// The references to secrets that a run needs, its stages included.
+pub(crate) fn secrets_of(spec: &RunSpec) -> impl Iterator<Item = &str> {
+    let needs = needs_of(spec).chain(later_needs_of(spec));
+    needs.flat_map(|needs| needs.secrets.iter().map(String::as_str))
+}
+
 /// What runs take from the side of whoever asked for them, if anything: nobody else's value will do.
 pub(crate) fn wants(specs: &[RunSpec]) -> Option<&str> {
     specs.iter().find_map(|spec| {

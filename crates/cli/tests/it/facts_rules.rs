@@ -131,6 +131,42 @@ fn an_emergency_reaches_git_at_once_and_without_secrets() {
 }
 
 #[test]
+fn no_reason_is_kept_with_a_secret_of_the_run_in_it() {
+    let context = "\ncontext \"c\" {\n  autoattach = [\"layer:main\"]\n  env = {\n    A = secret(\"env:MARKED\")\n    \
+                   B = secret(\"command:cat kept.txt\")\n  }\n}\n";
+    let module = format!(
+        "{ADDRESS}output \"lines\" {{\n  sensitive = true\n  value = \"one-marked\\ntwo-marked\"\n}}\n"
+    );
+    let gate = "gate \"command\" \"t\" {\n    run     = [\"false\"]\n    timeout = \"1s\"\n  }";
+    let block = publish("\"a.yaml\"", "{ a = output.address }");
+    let stacks = stack("app", &format!("{block}\n  {gate}"));
+    let test = world(&format!("{context}{stacks}"), &module).env("MARKED", "three-marked");
+    test.write("kept.txt", "four-marked");
+    drop(test.cli(&["apply", "--auto-approve"]).expect(5));
+    let because = "two-marked three-marked four-marked";
+    let skip = ["--skip-gate", "app/t", "--reason", because];
+    drop(
+        test.cli(&[&["run", "retry", "r1"][..], &skip].concat())
+            .expect(0),
+    );
+    // An act that no run is asked for knows what this machine has.
+    let reveal = ["state", "show", "app", "--reveal", "--reason"];
+    drop(
+        test.cli(&[&reveal[..], &["three-marked"]].concat())
+            .expect(0),
+    );
+    let acts = &record(&test)["break_glass"];
+    assert_eq!(acts[0]["reason"], "(secret) (secret) (secret)");
+    assert_eq!(acts[1]["reason"], "(secret)");
+    let told = test.cli(&["run", "list", "--open"]).expect(0).to_string();
+    assert!(!told.contains("-marked"), "{told}");
+    let log = in_git(&test, &["log", "-p", "facts"]);
+    assert!(!log.contains("-marked"), "{log}");
+    let kept = test.shell("grep -rl three-marked ../home; true").stdout;
+    assert_eq!(kept, "");
+}
+
+#[test]
 fn a_gate_that_was_skipped_after_a_destroy_is_told_to_git() {
     let gate = "gate \"command\" \"gone\" {\n    when = \"destroyed\"\n    run  = [\"false\"]\n    timeout = \"1s\"\n  }";
     let block = publish("\"a.yaml\"", "{ a = output.address }");
