@@ -27,6 +27,7 @@ use std::path::{Path, PathBuf};
 
 use drivers::git::publish::{AccessError, Credential, PublishError, Remote, RemoteUrl};
 use jiff::Timestamp;
+use model::break_glass::Act;
 use model::contract::{Contract, ContractName, Problem};
 use model::facts::{
     Clash, FactFile, Outputs, Paths, PrepareFactsError, Publish, Published, ReadManifestError,
@@ -35,7 +36,7 @@ use model::facts::{
 use model::ids::{RunId, StackName};
 use model::state::StateName;
 use serde_json::{Map, Value};
-use store::StoreError;
+use store::{NewBreakGlass, StoreError};
 
 use crate::Control;
 use crate::bootstrap::Ground;
@@ -194,6 +195,11 @@ impl PublishFactsError {
             | Self::File { .. }
             | Self::Store(_) => false,
         }
+    }
+
+    /// Whether what is known here could not be read.
+    fn is_of_store(&self) -> bool {
+        matches!(self, Self::Store(_))
     }
 
     /// The next step, for a stack.
@@ -562,6 +568,26 @@ fn remote_of(root: &Path, place: &Place) -> Result<Remote, PublishFactsError> {
 }
 
 impl Publication<'_> {
+    /// What others wrote is written over: that happens on the record.
+    async fn record_take_over(
+        &self,
+        control: &Control,
+        detail: String,
+    ) -> Result<(), PublishFactsError> {
+        let Some(take_over) = self.take_over else {
+            return Ok(());
+        };
+        let new = NewBreakGlass {
+            act: Act::FactsTakenOver,
+            state: &self.state_of(control),
+            actor: &take_over.person,
+            reason: Some(&take_over.reason),
+            detail,
+        };
+        control.store.break_glass_open(&new).await?;
+        Ok(())
+    }
+
     fn state_of(&self, control: &Control) -> StateName {
         control.state_name(self.state_name)
     }
