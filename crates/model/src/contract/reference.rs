@@ -6,8 +6,8 @@ use serde_json::Value;
 
 /// The part that a node's reference means; none if it has no reference, or one that leads nowhere in here.
 pub(super) fn referred<'a>(schema: &'a Value, node: &Value) -> Option<&'a Value> {
-    let words = ["$ref", "$dynamicRef"].iter();
-    let target = words.filter_map(|word| node.get(*word)?.as_str()).next()?;
+    let mut words = ["$ref", "$dynamicRef"].iter();
+    let target = words.find_map(|word| node.get(*word)?.as_str())?;
     let (name, fragment) = target.split_once('#').unwrap_or((target, ""));
     let base = base_of(schema, "", node)?;
     let wanted = if name.is_empty() {
@@ -96,15 +96,12 @@ fn decoded(text: &str) -> String {
     while let [first, more @ ..] = rest {
         let code = more.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
         let code = code.and_then(|hex| u8::from_str_radix(hex, 16).ok());
-        match code.filter(|_| *first == b'%') {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = &more[2..];
-            }
-            None => {
-                bytes.push(*first);
-                rest = more;
-            }
+        if let Some(byte) = code.filter(|_| *first == b'%') {
+            bytes.push(byte);
+            rest = &more[2..];
+        } else {
+            bytes.push(*first);
+            rest = more;
         }
     }
     String::from_utf8_lossy(&bytes).into_owned()
