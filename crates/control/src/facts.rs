@@ -218,7 +218,10 @@ impl PublishFactsError {
             ),
             Self::NoPlace { place } => Some(format!("declare it: `facts \"{place}\" {{ … }}`")),
             Self::Busy { .. } => Some(format!("`terrane facts publish {stack}` tries again")),
-            Self::Taken { .. } => Some("a file has one owner: publish to another path".to_owned()),
+            Self::Taken { source, .. } => Some(format!(
+                "a file has one owner: publish to another path; if `{}` lets go of it, apply that first; what a removed stack left, `terrane facts publish` withdraws",
+                source.owner.stack
+            )),
             Self::NotOurs { path } => Some(format!(
                 "move `{path}` away, name another `path` in `sink \"file\"`, or write over it: {}",
                 over()

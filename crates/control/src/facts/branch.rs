@@ -166,7 +166,6 @@ impl Job<'_> {
         let publisher = self.open().await?;
         let digester = self.control.store.keyed_digester("facts").await?;
         let mut taken_over = false;
-        self.note_standing(true).await?;
         for _ in 0..ATTEMPTS {
             let seen = self.look(&publisher).await?;
             let mut undone = Vec::new();
@@ -194,6 +193,8 @@ impl Job<'_> {
                 publisher.commit(seen.tip.as_deref(), &changes, &message, self.publication.at);
             let commit = made.await.map_err(|err| self.git(err))?;
             let files = self.digests(&changes, &sealed, &acts, &digester);
+            // Not sooner: what is refused has not been anywhere.
+            self.note_standing(true).await?;
             self.remember(&commit, &files).await?;
             let pushed = publisher.push(&commit, seen.tip.as_deref()).await;
             match pushed.map_err(|err| self.git(err))? {
