@@ -260,6 +260,14 @@ impl Asker {
         }
     }
 
+    /// A secret that was brought along; none if it is had elsewhere.
+    pub(crate) fn at_hand(&self, reference: &str) -> Option<Secret> {
+        match reference.parse::<Reference>().ok()? {
+            Reference::Env(name) => self.env.get(&name).map(Secret::new),
+            _ => self.file(reference),
+        }
+    }
+
     /// The secrets among what was taken, as far as they are known before they are needed.
     pub(crate) fn secrets(&self, specs: &[RunSpec]) -> Vec<Secret> {
         let references = specs.iter().flat_map(needs_of);
@@ -367,6 +375,17 @@ impl Missing {
             cause: Some(cause),
         }
     }
+}
+
+/// The references to secrets that a run needs, its stages included.
+pub(crate) fn secrets_of(spec: &RunSpec) -> impl Iterator<Item = &str> {
+    let needs = needs_of(spec).chain(later_needs_of(spec));
+    needs.flat_map(|needs| needs.secrets.iter().map(String::as_str))
+}
+
+/// Those of them that only the stages after its apply need.
+pub(crate) fn later_secrets_of(spec: &RunSpec) -> impl Iterator<Item = &str> {
+    later_needs_of(spec).flat_map(|needs| needs.secrets.iter().map(String::as_str))
 }
 
 /// What runs take from the side of whoever asked for them, if anything: nobody else's value will do.

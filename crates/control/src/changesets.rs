@@ -24,7 +24,7 @@ use crate::asker::{self, Asker};
 use crate::projects::OpenProject;
 use crate::settled::{self, KnownOutputs};
 use crate::writers::Who;
-use crate::{Control, changed, kept_aside, providers, runner};
+use crate::{Control, changed, kept_aside, providers, reasons, runner};
 use source::Source;
 use watch::watch_path;
 
@@ -262,6 +262,7 @@ async fn prepare(
         Some(from) => Some((from.id.clone(), from.subject.clone())),
         None => git.and_then(|git| git.head_commit().ok().flatten()),
     };
+    let (exceptions, policy_override) = reasons::kept_of(control, &asker, &specs, wanted).await;
     let request = Request {
         project: control.home.project().to_owned(),
         machine: control.home.machine().to_owned(),
@@ -283,13 +284,13 @@ async fn prepare(
         }),
         keeps_plans: wanted.keeps_plans,
         earlier_askers: Vec::new(),
-        exceptions: wanted.exceptions.clone(),
+        exceptions,
         goes_on_with_stages: false,
         bundle: None,
         dirty: git.is_some_and(|git| git.is_dirty().unwrap_or(true)),
         origin: Origin::Person,
         approvals: approvals(project, wanted),
-        policy_override: wanted.policy_override.clone(),
+        policy_override,
         dependents,
     };
     Ok(Prepared {

@@ -29,7 +29,7 @@ use serde_json::{Map, Value};
 use gitops::GitopsFiles;
 pub use gitops::ReadGitopsError;
 use published::WouldPublish;
-pub(crate) use published::{Foretold, foretell};
+pub(crate) use published::{Foretold, foretell, foretell_sinks};
 
 #[derive(Debug, thiserror::Error)]
 pub enum FindContractError {

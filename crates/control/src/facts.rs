@@ -27,6 +27,7 @@ use std::path::{Path, PathBuf};
 
 use drivers::git::publish::{AccessError, Credential, PublishError, Remote, RemoteUrl};
 use jiff::Timestamp;
+use model::break_glass::Act;
 use model::contract::{Contract, ContractName, Problem};
 use model::facts::{
     Clash, FactFile, Outputs, Paths, PrepareFactsError, Publish, Published, ReadManifestError,
@@ -35,7 +36,7 @@ use model::facts::{
 use model::ids::{RunId, StackName};
 use model::state::StateName;
 use serde_json::{Map, Value};
-use store::StoreError;
+use store::{NewBreakGlass, StoreError};
 
 use crate::Control;
 use crate::bootstrap::Ground;
@@ -196,6 +197,11 @@ impl PublishFactsError {
         }
     }
 
+    /// Whether what is known here could not be read.
+    fn is_of_store(&self) -> bool {
+        matches!(self, Self::Store(_))
+    }
+
     /// The next step, for a stack.
     pub fn hint(&self, stack: &StackName) -> Option<String> {
         let over = || format!("`terrane facts publish {stack} --take-over --reason …`");
@@ -212,7 +218,10 @@ impl PublishFactsError {
             ),
             Self::NoPlace { place } => Some(format!("declare it: `facts \"{place}\" {{ … }}`")),
             Self::Busy { .. } => Some(format!("`terrane facts publish {stack}` tries again")),
-            Self::Taken { .. } => Some("a file has one owner: publish to another path".to_owned()),
+            Self::Taken { source, .. } => Some(format!(
+                "a file has one owner: publish to another path; if `{}` lets go of it, apply that first; what a removed stack left, `terrane facts publish` withdraws",
+                source.owner.stack
+            )),
             Self::NotOurs { path } => Some(format!(
                 "move `{path}` away, name another `path` in `sink \"file\"`, or write over it: {}",
                 over()
@@ -562,6 +571,26 @@ fn remote_of(root: &Path, place: &Place) -> Result<Remote, PublishFactsError> {
 }
 
 impl Publication<'_> {
+    /// What others wrote is written over: that happens on the record.
+    async fn record_take_over(
+        &self,
+        control: &Control,
+        detail: String,
+    ) -> Result<(), PublishFactsError> {
+        let Some(take_over) = self.take_over else {
+            return Ok(());
+        };
+        let new = NewBreakGlass {
+            act: Act::FactsTakenOver,
+            state: &self.state_of(control),
+            actor: &take_over.person,
+            reason: Some(&take_over.reason),
+            detail,
+        };
+        control.store.break_glass_open(&new).await?;
+        Ok(())
+    }
+
     fn state_of(&self, control: &Control) -> StateName {
         control.state_name(self.state_name)
     }

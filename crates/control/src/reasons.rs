@@ -1,13 +1,81 @@
-//! A person's reason, as it is kept: without what the states it is about hold in secret. It stays in records, and is
-//! committed for others to read.
+//! A person's reason, as it is kept: without what the states it is about hold in secret, and without the secrets that its
+//! project names. It stays in records, and is committed for others to read.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use drivers::process::engine_environment;
+use drivers::secrets::{Reference, read_of_asker};
+use model::exception::Exceptions;
 use model::ids::{ChangeSetId, RunId};
 use model::masking::Mask;
+use model::run::RunSpec;
+use model::secret::Secret;
 use model::state::StateName;
 use store::StoreError;
 
+use crate::asker::{self, Asker};
+use crate::changesets::Wanted;
 use crate::locks::held::Reason;
+use crate::projects::OpenProject;
 use crate::{Control, hidden};
+
+/// A service that does not answer holds up no emergency.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The text without the secrets of this project that can be had on this machine, and without variables whose names say
+/// that they hold one. What cannot be had is not in anybody's hands here.
+pub fn without_secrets_here(
+    project: Option<&OpenProject>,
+    env: &BTreeMap<String, String>,
+    text: &str,
+) -> String {
+    let mut secrets: Vec<Secret> = Asker::of_environment(env).named_secrets().collect();
+    if let Some(open) = project {
+        let references = open.loaded.secrets.keys();
+        let references = references.filter_map(|reference| reference.parse::<Reference>().ok());
+        secrets.extend(
+            references.filter_map(|parsed| read_of_asker(&parsed, env, &open.root).ok().flatten()),
+        );
+    }
+    Mask::new(&secrets).mask_text(text)
+}
+
+/// Why runs are to go past the usual rules, as it is kept.
+pub(crate) async fn kept_of(
+    control: &Control,
+    asker: &Asker,
+    specs: &[RunSpec],
+    wanted: &Wanted,
+) -> (Option<Exceptions>, Option<String>) {
+    let mut exceptions = wanted.exceptions.clone();
+    let mut policy_override = wanted.policy_override.clone();
+    let reasons = exceptions.iter_mut().map(|them| &mut them.reason);
+    for reason in reasons.chain(&mut policy_override) {
+        let states = specs.iter().map(|spec| &spec.stack.state);
+        let states: Vec<StateName> = states.map(|state| control.state_name(state)).collect();
+        let text = without_secrets_of_specs(asker, specs, reason).await;
+        *reason = without_secrets(control, &states, &text).await;
+    }
+    (exceptions, policy_override)
+}
+
+/// The text without the secrets of these runs, those that services keep included.
+async fn without_secrets_of_specs(asker: &Asker, specs: &[RunSpec], text: &str) -> String {
+    let mut secrets = asker.secrets(specs);
+    let asking = async {
+        for spec in specs {
+            let env = engine_environment(asker.env(), spec.target.is_open());
+            for reference in asker::secrets_of(spec) {
+                let found = asker.secret(reference, spec.root.as_ref(), &env).await;
+                secrets.extend(found.ok().flatten());
+            }
+        }
+    };
+    // What could be had in time is hidden.
+    drop(tokio::time::timeout(PATIENCE, asking).await);
+    Mask::new(&secrets).mask_text(text)
+}
 
 /// The text without values that these states call sensitive. A state that cannot be read has none to look for.
 pub async fn without_secrets(control: &Control, states: &[StateName], text: &str) -> String {

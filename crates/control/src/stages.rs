@@ -9,7 +9,7 @@ use std::path::Path;
 use drivers::process::Environment;
 use drivers::secrets::{self, Reference, SecretError};
 use model::config::resolve::{self, ResolveError, StageValues};
-use model::masking::Mask;
+use model::masking::{Mask, is_short};
 use model::project::{Input, Stack};
 use model::secret::Secret;
 use model::stage::{Ask, ResolvedBlock, StageBlock, inputs};
@@ -179,6 +179,12 @@ impl StackValues {
             }
         }
         Ok(())
+    }
+
+    /// References of secrets that are too short or too common to be masked.
+    pub(crate) fn short(&self) -> impl Iterator<Item = &str> {
+        let short = self.secrets.iter().filter(|(_, secret)| is_short(secret));
+        short.map(|(reference, _)| reference.as_str())
     }
 
     pub fn outputs(&self) -> &BTreeMap<String, Output> {

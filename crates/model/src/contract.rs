@@ -10,6 +10,7 @@ mod flux;
 mod mapping;
 mod narrowing;
 mod planned;
+mod reference;
 #[cfg(test)]
 mod tests;
 
@@ -187,11 +188,18 @@ impl Contract {
 
     /// The outputs that it speaks of, wherever in it they stand.
     pub fn fields(&self) -> Vec<&str> {
-        let parts = self.parts(&["allOf", "anyOf", "oneOf"], &["then", "else"]);
+        let single = ["then", "else"];
+        let parts = self.parts(&["allOf", "anyOf", "oneOf", "dependentSchemas"], &single);
         let named = parts.into_iter().flat_map(|part| {
             let properties = part.get("properties").and_then(Value::as_object);
             let properties = properties.into_iter().flat_map(Map::keys);
-            properties.map(String::as_str).chain(required(part))
+            let dependent = part.get("dependentRequired").and_then(Value::as_object);
+            let dependent = dependent.into_iter().flat_map(Map::values);
+            let dependent = dependent.filter_map(Value::as_array).flatten();
+            properties
+                .map(String::as_str)
+                .chain(required(part))
+                .chain(dependent.filter_map(Value::as_str))
         });
         once_each(named)
     }
@@ -212,8 +220,10 @@ impl Contract {
             }
             parts.push(part);
             rest.push(self.resolve(part));
-            let several = lists.iter().filter_map(|word| part.get(*word)?.as_array());
-            rest.extend(several.flatten());
+            for several in lists.iter().filter_map(|word| part.get(*word)) {
+                rest.extend(several.as_array().into_iter().flatten());
+                rest.extend(several.as_object().into_iter().flat_map(Map::values));
+            }
             rest.extend(single.iter().filter_map(|word| part.get(*word)));
         }
         parts
@@ -283,11 +293,15 @@ impl Contract {
 
     fn problem(&self, error: &ValidationError<'_>, sensitive: &BTreeSet<String>) -> Problem {
         let pointer = error.instance_path().as_str();
-        let field = field_name(pointer);
         let is_secret = pointer
             .split('/')
             .nth(1)
             .is_some_and(|top| sensitive.contains(&unescape(top)));
+        let field = if is_secret {
+            field_name(&self.without_keys(pointer))
+        } else {
+            field_name(pointer)
+        };
         let node = error.schema_path().as_str().rsplit_once('/');
         let node = node.and_then(|(node, _)| self.schema.pointer(node));
         if let ValidationErrorKind::Required { property } = error.kind() {
@@ -303,9 +317,9 @@ impl Contract {
             };
         }
         if let ValidationErrorKind::AdditionalProperties { unexpected } = error.kind() {
-            let field = unexpected
-                .first()
-                .map_or(field.clone(), |it| join(&field, it));
+            let name = unexpected.first();
+            let name = name.map(|name| if is_secret { HIDDEN } else { name });
+            let field = name.map_or(field.clone(), |name| join(&field, name));
             return Problem {
                 field,
                 found: "there".to_owned(),
@@ -327,6 +341,19 @@ impl Contract {
         }
     }
 
+    /// The place of a sensitive value, without keys that the contract does not name itself.
+    fn without_keys(&self, pointer: &str) -> String {
+        let parts = pointer.split('/').enumerate().map(|(depth, part)| {
+            let is_index = part.bytes().all(|byte| byte.is_ascii_digit());
+            if depth < 2 || is_index || names_property(&self.schema, &unescape(part)) {
+                part
+            } else {
+                HIDDEN
+            }
+        });
+        parts.collect::<Vec<_>>().join("/")
+    }
+
     /// The schema of one property of an object's schema.
     fn property<'a>(&'a self, node: &'a Value, name: &str) -> Option<&'a Value> {
         let own = node.get("properties").and_then(|them| them.get(name));
@@ -336,11 +363,7 @@ impl Contract {
 
     /// Follows a reference inside the schema.
     fn resolve<'a>(&'a self, node: &'a Value) -> &'a Value {
-        let target = node.get("$ref").and_then(Value::as_str);
-        let target = target.and_then(|target| target.strip_prefix('#'));
-        target
-            .and_then(|pointer| self.schema.pointer(pointer))
-            .unwrap_or(node)
+        reference::referred(&self.schema, node).unwrap_or(node)
     }
 
     /// What a part of the schema wants, in words.
@@ -372,6 +395,8 @@ impl Contract {
 }
 
 const MISSING: &str = "missing";
+/// What stands for a key of a sensitive value.
+const HIDDEN: &str = "(sensitive)";
 
 fn once_each<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let mut seen = BTreeSet::new();
@@ -381,6 +406,19 @@ fn once_each<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
 fn required(part: &Value) -> impl Iterator<Item = &str> {
     let names = part.get("required").and_then(Value::as_array);
     names.into_iter().flatten().filter_map(Value::as_str)
+}
+
+/// Whether a schema has a property of that name, anywhere in it.
+fn names_property(schema: &Value, name: &str) -> bool {
+    match schema {
+        Value::Object(fields) => {
+            let properties = fields.get("properties");
+            properties.is_some_and(|them| them.get(name).is_some())
+                || fields.values().any(|field| names_property(field, name))
+        }
+        Value::Array(items) => items.iter().any(|item| names_property(item, name)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    }
 }
 
 fn collect_nulls(value: &Value, at: &str, nulls: &mut BTreeSet<String>) {
@@ -471,6 +509,8 @@ fn describe(value: &Value, is_secret: bool) -> String {
         Value::String(_) => format!("the text {}", shown(value)),
         Value::Array(items) => format!("a list of {}", items.len()),
         Value::Object(fields) if fields.is_empty() => "an empty object".to_owned(),
+        // Keys are part of a value, and so may be secret as well.
+        Value::Object(_) if is_secret => "an object (sensitive)".to_owned(),
         Value::Object(fields) => {
             let names: Vec<String> = fields.keys().map(|name| quoted(name)).collect();
             format!("an object with {}", names.join(", "))

@@ -162,8 +162,15 @@ pub enum FileChange {
 pub struct Forecast {
     /// The name of the `facts` block.
     pub place: String,
+    /// Of a file; an object in a cluster is `NAMESPACE/NAME`.
     pub path: String,
     pub change: ForecastChange,
+    /// The kind of `sink` it is about; none: it is a file on the branch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sink: Option<String>,
+    /// Whether the place leads elsewhere by now.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_former: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

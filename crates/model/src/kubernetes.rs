@@ -6,9 +6,11 @@
 mod field;
 mod health;
 mod kubeconfig;
+mod names;
 mod object;
 
 pub use field::{FieldPath, FieldPathError};
 pub use health::{Health, agent_health, condition, listener, rollout};
 pub use kubeconfig::{Access, ExecPlugin, Kubeconfig, KubeconfigError};
+pub use names::{is_key, is_label};
 pub use object::{Manager, ManifestError, ObjectRef, documents, managers, without_bookkeeping};

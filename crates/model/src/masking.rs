@@ -225,6 +225,11 @@ impl std::fmt::Debug for Mask {
     }
 }
 
+/// Whether a secret is too short or too common to be masked in free text.
+pub fn is_short(secret: &Secret) -> bool {
+    !Mask::new(std::slice::from_ref(secret)).short().is_empty()
+}
+
 /// Whether a value is long and rare enough to be masked in free text.
 pub fn is_maskable(value: &str) -> bool {
     value.chars().count() >= SHORTEST && !COMMON.contains(&value.to_ascii_lowercase().as_str())

@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 use model::changeset::{Action, Reopen};
 use model::ids::ChangeSetId;
 
+use super::by_hand::reason_text;
 use super::change::{self, Change, bundled};
 use super::exceptions::ExceptionArgs;
 use super::read_project;
@@ -62,7 +63,9 @@ pub(crate) async fn apply(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let exceptions = args.exceptions.read(args.reason.as_deref())?;
+    let exceptions = args
+        .exceptions
+        .read(args.reason.as_deref(), global, process)?;
     let change = Change {
         exceptions,
         selectors: args.selectors,
@@ -70,7 +73,7 @@ pub(crate) async fn apply(
         auto_approve: args.auto_approve,
         full: args.full,
         jobs: args.jobs,
-        policy_override: policy_override(args.override_policy, args.reason)?,
+        policy_override: policy_override(args.override_policy, args.reason, global, process)?,
         ..Change::of(Action::Apply)
     };
     if let Some(file) = bundled::named(&change.selectors, process)? {
@@ -108,12 +111,11 @@ fn is_stack(word: &str, global: &Global, process: &Process) -> bool {
 pub(super) fn policy_override(
     wanted: bool,
     reason: Option<String>,
+    global: &Global,
+    process: &Process,
 ) -> Result<Option<String>, CommandError> {
-    let reason = reason.filter(|_| wanted).map(|text| text.trim().to_owned());
-    if reason.as_ref().is_some_and(String::is_empty) {
-        return Err(CommandError::new("the reason is empty")
-            .hint("say why, for who reads the record later: `--reason \"…\"`")
-            .status(ExitStatus::Usage));
-    }
-    Ok(reason)
+    let reason = reason.filter(|_| wanted);
+    reason
+        .map(|said| reason_text(&said, global, process))
+        .transpose()
 }

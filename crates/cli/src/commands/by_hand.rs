@@ -7,10 +7,12 @@ use control::Control;
 use control::facts::{self, Untold};
 use control::in_force::InForce;
 use control::locks::held::Reason;
+use control::reasons::without_secrets_here;
 use model::project::Project;
 use model::state::StateName;
 
 use super::place::Place;
+use super::read_project;
 use crate::args::Global;
 use crate::view::{self, errors};
 use crate::{CommandError, ExitStatus, Process, report};
@@ -30,18 +32,29 @@ impl From<String> for ReasonArg {
 }
 
 impl ReasonArg {
-    pub(crate) fn read(&self, process: &Process) -> Result<Reason, CommandError> {
-        let text = self.reason.trim();
-        if text.is_empty() {
-            return Err(CommandError::new("the reason is empty")
-                .hint("say why, for who reads the record later: `--reason \"…\"`")
-                .status(ExitStatus::Usage));
-        }
+    pub(crate) fn read(&self, global: &Global, process: &Process) -> Result<Reason, CommandError> {
         Ok(Reason {
             actor: process.actor(),
-            text: text.to_owned(),
+            text: reason_text(&self.reason, global, process)?,
         })
     }
+}
+
+/// A reason as it may be kept, and committed for others to read: without the secrets that the project names.
+pub(crate) fn reason_text(
+    said: &str,
+    global: &Global,
+    process: &Process,
+) -> Result<String, CommandError> {
+    let said = said.trim();
+    if said.is_empty() {
+        return Err(CommandError::new("the reason is empty")
+            .hint("say why, for who reads the record later: `--reason \"…\"`")
+            .status(ExitStatus::Usage));
+    }
+    // An emergency needs no sound project, nor any.
+    let open = read_project(global, process).ok();
+    Ok(without_secrets_here(open.as_ref(), &process.env, said))
 }
 
 /// Tells the branches of facts what was done past the usual rules, so that whoever looks into Git next finds it. Those

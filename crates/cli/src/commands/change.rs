@@ -9,14 +9,12 @@ use control::asker::Asker;
 use control::changesets::{self, PrepareError, Stopped, Wanted};
 use control::home::Settings;
 use control::projects::OpenProject;
-use control::reasons::without_secrets;
 use control::{Control, engines, recovery, worker, writers};
 use model::changeset::{Action, Reopen, Status};
 use model::exception::Exceptions;
 use model::ids::{ChangeSetId, StackName};
 use model::project::{Backend, Project};
 use model::run::Run;
-use model::state::StateName;
 use serde_json::json;
 
 use super::by_hand::tell_git;
@@ -76,7 +74,7 @@ pub(crate) fn jobs(text: &str) -> Result<NonZeroUsize, &'static str> {
 }
 
 pub(crate) async fn carry_out(
-    mut change: Change,
+    change: Change,
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
@@ -124,7 +122,6 @@ pub(crate) async fn carry_out(
     if change.action != Action::Plan {
         say_no_home(&settings, look)?;
     }
-    hide_secrets(&mut change, &control, &project, &stacks).await;
     let wanted = Wanted {
         action: change.action,
         in_any_case: named(&change, &stacks, &project),
@@ -161,23 +158,6 @@ pub(crate) async fn carry_out(
     }
     control::runner::note_usage("terminal");
     status
-}
-
-/// A reason is kept, and committed for others to read: without what the states of these stacks hold in secret.
-async fn hide_secrets(
-    change: &mut Change,
-    control: &Control,
-    project: &Project,
-    stacks: &BTreeSet<StackName>,
-) {
-    let exceptions = change.exceptions.iter_mut().map(|them| &mut them.reason);
-    for reason in exceptions.chain(&mut change.policy_override) {
-        let known = stacks.iter().filter_map(|name| project.stacks.get(name));
-        let states: Vec<StateName> = known
-            .map(|stack| control.state_name(&stack.state))
-            .collect();
-        *reason = without_secrets(control, &states, reason).await;
-    }
 }
 
 /// What was done past the usual rules, for those who must put it right.
@@ -452,7 +432,7 @@ pub(crate) async fn go_on(
 pub(crate) async fn go_on_with(
     id: Option<ChangeSetId>,
     what: Reopen,
-    mut change: Change,
+    change: Change,
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
@@ -468,7 +448,6 @@ pub(crate) async fn go_on_with(
         stacks,
         left,
     } = stopped.map_err(|err| prepare_error(&err))?;
-    hide_secrets(&mut change, &control, &project, &stacks).await;
     let who = writers::identify(&project, &stacks, &process.env, &process.actor()).await;
     let wanted = Wanted {
         policy_override: change.policy_override.clone(),

@@ -66,12 +66,12 @@ pub(crate) async fn destroy(
         propose_commit(&args.selectors, global, process).await?;
     }
     let change = Change {
-        exceptions: args.skipped.read(args.reason.as_deref())?,
+        exceptions: args.skipped.read(args.reason.as_deref(), global, process)?,
         selectors: args.selectors,
         auto_approve: args.auto_approve,
         destroy: true,
         full: args.full,
-        policy_override: policy_override(args.override_policy, args.reason)?,
+        policy_override: policy_override(args.override_policy, args.reason, global, process)?,
         jobs: args.jobs,
         destroying: Destroying {
             confirm: args.confirm,

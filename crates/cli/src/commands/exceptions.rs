@@ -9,8 +9,10 @@ use model::break_glass::{Act, BreakGlass};
 use model::exception::{Exceptions, GateOfStack};
 use model::run::Run;
 
+use super::by_hand::reason_text;
+use crate::args::Global;
 use crate::view::{Look, errors};
-use crate::{CommandError, ExitStatus, report};
+use crate::{CommandError, Process, report};
 
 /// Gates that need not pass.
 #[derive(Debug, clap::Args)]
@@ -23,8 +25,13 @@ pub(crate) struct SkipGateArgs {
 
 impl SkipGateArgs {
     /// None if nothing is out of the usual.
-    pub(crate) fn read(self, reason: Option<&str>) -> Result<Option<Exceptions>, CommandError> {
-        read(self.skip_gates, false, reason)
+    pub(crate) fn read(
+        self,
+        reason: Option<&str>,
+        global: &Global,
+        process: &Process,
+    ) -> Result<Option<Exceptions>, CommandError> {
+        read(self.skip_gates, false, reason, global, process)
     }
 }
 
@@ -39,8 +46,14 @@ pub(crate) struct ExceptionArgs {
 
 impl ExceptionArgs {
     /// None if nothing is out of the usual.
-    pub(crate) fn read(self, reason: Option<&str>) -> Result<Option<Exceptions>, CommandError> {
-        read(self.gates.skip_gates, self.reinstall, reason)
+    pub(crate) fn read(
+        self,
+        reason: Option<&str>,
+        global: &Global,
+        process: &Process,
+    ) -> Result<Option<Exceptions>, CommandError> {
+        let gates = self.gates.skip_gates;
+        read(gates, self.reinstall, reason, global, process)
     }
 }
 
@@ -48,20 +61,16 @@ fn read(
     skip_gates: Vec<GateOfStack>,
     reinstall: bool,
     reason: Option<&str>,
+    global: &Global,
+    process: &Process,
 ) -> Result<Option<Exceptions>, CommandError> {
     if skip_gates.is_empty() && !reinstall {
         return Ok(None);
     }
-    let reason = reason.map(str::trim).unwrap_or_default();
-    if reason.is_empty() {
-        return Err(CommandError::new("the reason is empty")
-            .hint("say why, for who reads the record later: `--reason \"…\"`")
-            .status(ExitStatus::Usage));
-    }
     Ok(Some(Exceptions {
         skip_gates,
         reinstall,
-        reason: reason.to_owned(),
+        reason: reason_text(reason.unwrap_or_default(), global, process)?,
     }))
 }
 

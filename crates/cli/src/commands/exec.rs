@@ -14,7 +14,7 @@ use model::project::Project;
 use model::run::{Outcome, Problem, Run, RunState, Stage};
 use serde_json::json;
 
-use super::by_hand::tell_git;
+use super::by_hand::{reason_text, tell_git};
 use super::change::{keeps_state_here, look_after_the_past, prepare_error, say_warnings, unknown};
 use super::{open_home, refuse_new_key, runner, selection, sound_project};
 use crate::args::Global;
@@ -49,7 +49,12 @@ pub(crate) async fn exec(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let exec = Exec::parse(&args.args, args.reason).map_err(|err| refused(&err))?;
+    let reason = args.reason.as_deref().map(str::trim);
+    let reason = reason
+        .filter(|said| !said.is_empty())
+        .map(|said| reason_text(said, global, process))
+        .transpose()?;
+    let exec = Exec::parse(&args.args, reason).map_err(|err| refused(&err))?;
     if exec.kind == ExecKind::Read && global.json {
         return Err(
             CommandError::new(format!("what `{exec}` prints is the engine's own"))

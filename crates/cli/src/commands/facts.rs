@@ -106,7 +106,7 @@ pub(crate) async fn facts(
         FactsCommand::Publish(args) => {
             let by = match args.reason {
                 Some(reason) => {
-                    let reason = ReasonArg::from(reason).read(process)?;
+                    let reason = ReasonArg::from(reason).read(global, process)?;
                     Some(TakeOver {
                         person: reason.actor,
                         reason: reason.text,

@@ -94,7 +94,7 @@ pub(crate) async fn hold(
     match args.command {
         HoldCommand::Add(args) => {
             let on = find(&args.name)?;
-            let reason = args.reason.read(process)?;
+            let reason = args.reason.read(global, process)?;
             let is_held = |stack: &&Stack| match &on {
                 HoldOn::Stack(name) => stack.name == *name,
                 HoldOn::Lane(_) => stack.target == args.name,

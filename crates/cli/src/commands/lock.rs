@@ -185,7 +185,7 @@ async fn break_lock(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let reason = args.reason.read(process)?;
+    let reason = args.reason.read(global, process)?;
     let (place, state) = &Place::open_state(global, process, &args.state).await?;
     if let Some(stack) = elsewhere::stack(place, state) {
         return elsewhere::break_lock(args, place, &stack, &reason, global, process).await;

@@ -124,15 +124,33 @@ fn facts_lines(stack: &str, forecast: &[Forecast], look: Look) -> String {
     let stack = look.paint(Ink::Strong, &clean(stack));
     let mut out = format!("facts of {stack} would change\n");
     for one in forecast {
-        let (mark, word) = match one.change {
-            ForecastChange::New => ("+", "published to"),
-            ForecastChange::Changed => ("~", "published anew to"),
-            ForecastChange::Withdrawn => ("-", "withdrawn from"),
+        let mark = match one.change {
+            ForecastChange::New => "+",
+            ForecastChange::Changed => "~",
+            ForecastChange::Withdrawn => "-",
         };
-        let (path, place) = (clean(&one.path), clean(&one.place));
-        out.extend(["  ", mark, " ", &*path, "  ", word, " `", &*place, "`\n"]);
+        let words = forecast_words(one);
+        out.extend(["  ", mark, " ", &*clean(&one.path), "  ", &*words, "\n"]);
     }
     out
+}
+
+fn forecast_words(one: &Forecast) -> String {
+    let place = clean(&one.place);
+    match (one.sink.as_deref(), one.change) {
+        (None, ForecastChange::New) => format!("published to `{place}`"),
+        (None, ForecastChange::Changed) => format!("published anew to `{place}`"),
+        (None, ForecastChange::Withdrawn) if one.is_former => {
+            format!("withdrawn from where `{place}` led before")
+        }
+        (None, ForecastChange::Withdrawn) => format!("withdrawn from `{place}`"),
+        (Some("file"), ForecastChange::New) => "written into the project".to_owned(),
+        (Some("file"), ForecastChange::Changed) => "written anew into the project".to_owned(),
+        (Some("file"), ForecastChange::Withdrawn) => "removed from the project".to_owned(),
+        (Some(kind), ForecastChange::New) => format!("put into the cluster as {kind}"),
+        (Some(kind), ForecastChange::Changed) => format!("put anew into the cluster as {kind}"),
+        (Some(kind), ForecastChange::Withdrawn) => format!("{kind} taken out of the cluster"),
+    }
 }
 
 /// On as few lines as there is room for; what stands between commas stays together.

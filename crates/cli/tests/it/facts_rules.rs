@@ -131,6 +131,42 @@ fn an_emergency_reaches_git_at_once_and_without_secrets() {
 }
 
 #[test]
+fn no_reason_is_kept_with_a_secret_of_the_run_in_it() {
+    let context = "\ncontext \"c\" {\n  autoattach = [\"layer:main\"]\n  env = {\n    A = secret(\"env:MARKED\")\n    \
+                   B = secret(\"command:cat kept.txt\")\n  }\n}\n";
+    let module = format!(
+        "{ADDRESS}output \"lines\" {{\n  sensitive = true\n  value = \"one-marked\\ntwo-marked\"\n}}\n"
+    );
+    let gate = "gate \"command\" \"t\" {\n    run     = [\"false\"]\n    timeout = \"1s\"\n  }";
+    let block = publish("\"a.yaml\"", "{ a = output.address }");
+    let stacks = stack("app", &format!("{block}\n  {gate}"));
+    let test = world(&format!("{context}{stacks}"), &module).env("MARKED", "three-marked");
+    test.write("kept.txt", "four-marked");
+    drop(test.cli(&["apply", "--auto-approve"]).expect(5));
+    let because = "two-marked three-marked four-marked";
+    let skip = ["--skip-gate", "app/t", "--reason", because];
+    drop(
+        test.cli(&[&["run", "retry", "r1"][..], &skip].concat())
+            .expect(0),
+    );
+    // An act that no run is asked for knows what this machine has.
+    let reveal = ["state", "show", "app", "--reveal", "--reason"];
+    drop(
+        test.cli(&[&reveal[..], &["three-marked"]].concat())
+            .expect(0),
+    );
+    let acts = &record(&test)["break_glass"];
+    assert_eq!(acts[0]["reason"], "(secret) (secret) (secret)");
+    assert_eq!(acts[1]["reason"], "(secret)");
+    let told = test.cli(&["run", "list", "--open"]).expect(0).to_string();
+    assert!(!told.contains("-marked"), "{told}");
+    let log = in_git(&test, &["log", "-p", "facts"]);
+    assert!(!log.contains("-marked"), "{log}");
+    let kept = test.shell("grep -rl three-marked ../home; true").stdout;
+    assert_eq!(kept, "");
+}
+
+#[test]
 fn a_gate_that_was_skipped_after_a_destroy_is_told_to_git() {
     let gate = "gate \"command\" \"gone\" {\n    when = \"destroyed\"\n    run  = [\"false\"]\n    timeout = \"1s\"\n  }";
     let block = publish("\"a.yaml\"", "{ a = output.address }");
@@ -379,4 +415,75 @@ fn what_others_wrote_is_said_of_all_places_at_once() {
         said.contains("`terrane facts publish app --take-over"),
         "{said}"
     );
+}
+
+/// What a plan foretells of facts, without the rest of it.
+fn foretold(test: &TestTerrane, args: &[&str]) -> String {
+    let said = test.cli(args).expect(0).to_string();
+    let told = said
+        .lines()
+        .skip_while(|line| !line.starts_with("facts of"));
+    let told = told.take_while(|line| !line.is_empty());
+    told.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn a_plan_tells_of_sinks_of_a_place_that_moved_and_of_a_destroy() {
+    let block = |sink: &str| {
+        format!(
+            "publish \"runtime\" {{\n    path   = \"a.yaml\"\n    values = {{ a = output.address }}\n    \
+             sink \"file\" {{ path = \"out/{sink}.json\" }}\n  }}"
+        )
+    };
+    let test = world(&stack("app", &block("s")), ADDRESS);
+    assert_eq!(foretold(&test, &["plan"]), "");
+    drop(test.cli(&["apply", "--auto-approve"]).expect(0));
+    let text = test.read("terrane.hcl");
+    test.write("terrane.hcl", &text.replace("out/s.json", "out/t.json"));
+    assert_snapshot!(foretold(&test, &["plan"]), @r"
+    facts of app would change
+      + out/t.json  written into the project
+      - out/s.json  removed from the project
+    ");
+    let moved = "repository = \"../facts.git\"\n  branch = \"other\"";
+    let moved = text.replace("repository = \"../facts.git\"", moved);
+    let moved = moved.replace("facts \"runtime\" { ", "facts \"runtime\" {\n  ");
+    test.write("terrane.hcl", &moved.replace("\"other\" }", "\"other\"\n}"));
+    assert_snapshot!(foretold(&test, &["plan"]), @r"
+    facts of app would change
+      + a.yaml  published to `runtime`
+      - a.yaml  withdrawn from where `runtime` led before
+    ");
+    test.write("terrane.hcl", &text);
+    assert_snapshot!(foretold(&test, &["plan", "--destroy"]), @r"
+    facts of app would change
+      - a.yaml  withdrawn from `runtime`
+      - out/s.json  removed from the project
+    ");
+}
+
+#[test]
+fn stacks_that_swap_their_paths_are_refused_in_the_plan() {
+    let stacks = |one: &str, two: &str| {
+        let block = |path: &str| publish(&format!("\"{path}\""), "{ a = 1 }");
+        let stacks = [stack("app", &block(one)), stack("web", &block(two))];
+        stacks.concat()
+    };
+    let test = world(&stacks("1.yaml", "2.yaml"), ADDRESS);
+    test.write("web/main.tf", ADDRESS);
+    drop(test.cli(&["apply", "--auto-approve"]).expect(0));
+    let swapped = stacks("2.yaml", "1.yaml");
+    test.write("terrane.hcl", &format!("{HEAD}{FACTS}{swapped}"));
+    let said = flat(&test, &["plan"], 4);
+    for (path, owner) in [("2.yaml", "web"), ("1.yaml", "app")] {
+        let expected = format!("`{path}` belongs to stack `{owner}`");
+        assert!(said.contains(&expected), "{said}");
+    }
+    // What is free by then is taken.
+    let free = stacks("3.yaml", "1.yaml");
+    test.write("terrane.hcl", &format!("{HEAD}{FACTS}{free}"));
+    drop(test.cli(&["apply", "app", "--auto-approve"]).expect(0));
+    drop(test.cli(&["apply", "--auto-approve"]).expect(0));
+    let there = in_git(&test, &["ls-tree", "-r", "--name-only", "facts"]);
+    assert_eq!(there, ".terrane/manifest.json\n1.yaml\n3.yaml\n");
 }

@@ -7,6 +7,7 @@ use insta::assert_snapshot;
 use testkit::engines;
 
 use crate::cancel::named;
+use crate::project::terrane;
 use crate::story::{Story, essence, files, link, noted, takes};
 
 /// A stack with facts and two gates, of which the second passes when the file `open` is there; `top` depends on it.
@@ -431,4 +432,59 @@ fn a_step_whose_runner_is_killed_does_not_run_beside_its_repetition() {
     drop(apply.wait().expect(0));
     assert_eq!(steps(), "began\nbegan\n");
     assert!(!story.root().join("twice").exists());
+}
+
+#[test]
+fn what_a_failed_step_of_a_bootstrap_said_is_shown_without_secrets() {
+    let block = "\n  bootstrap \"command\" {\n    run = [\"./step.sh\"]\n    env = { PW = secret(\"env:MARKED\") }\n  }";
+    let test = terrane().env("MARKED", "hunter2-marked");
+    let story = Story::on(test, "tofu").stack("base", block, &noted("base"));
+    let script = "#!/bin/sh\necho \"waiting for a node with $PW\"\necho refused >&2\nexit 3\n";
+    story.write("step.sh", script);
+    drop(story.shell("chmod +x step.sh"));
+    let said = essence(&story.cli(&["apply", "--auto-approve"]).expect(1));
+    assert_snapshot!(said, @"
+    change set c1: apply on `local`
+    ✗ base   applied, not bootstrapped: command: run the command: `./step.sh` ended with exit code 3
+    ✗ base   applied, not done: failed while bootstrapping, after 0 s
+        command: run the command: `./step.sh` ended with exit code 3
+          waiting for a node with (secret)
+          refused
+
+    error: change set c1 stopped: 1 applied, not done
+    hint: fix the cause, then `terrane run retry r1` goes on there
+    [exit 1]
+    ");
+    let shown = story.cli(&["run", "show", "r1"]).expect(0).stdout;
+    assert!(
+        shown.contains("waiting for a node with (secret)"),
+        "{shown}"
+    );
+    let logs = story.cli(&["run", "logs", "r1"]).expect(0).stdout;
+    assert!(logs.contains("refused"), "{logs}");
+}
+
+#[test]
+fn a_secret_of_a_bootstrap_that_cannot_be_masked_is_refused_before_the_apply() {
+    let block = "\n  bootstrap \"command\" {\n    run = [\"true\"]\n    env = { K = secret(\"env:SHORT\") }\n  }";
+    let test = terrane().env("SHORT", "ab");
+    let story = Story::on(test, "tofu").stack("base", block, &noted("base"));
+    let said = story
+        .cli(&["apply", "--auto-approve"])
+        .expect(0)
+        .to_string();
+    let warned = "`env:SHORT`: too short or too common to be masked";
+    assert!(said.contains(warned), "{said}");
+    let strict = story.read("terrane.hcl").replacen(
+        "project \"story\" {",
+        "project \"story\" {\n  strict_secrets = true",
+        1,
+    );
+    story.write("terrane.hcl", &strict);
+    let said = story
+        .cli(&["apply", "--auto-approve"])
+        .expect(4)
+        .to_string();
+    let refused = "too short or too common to be masked: `env:SHORT`";
+    assert!(said.contains(refused), "{said}");
 }

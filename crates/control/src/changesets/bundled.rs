@@ -6,6 +6,7 @@ use std::io;
 
 use model::changeset::{Action, ChangeSet, Origin, Request};
 use model::engine::{Constraint, EngineRequirement};
+use model::exception::Exceptions;
 use model::ids::{ChangeSetId, StackName};
 use model::masking::Mask;
 use model::project::Project;
@@ -19,7 +20,7 @@ use crate::bundle::{Bundle, LayOutBundleError, Planned};
 use crate::engines::{self, Search};
 use crate::home::make_private;
 use crate::projects::OpenProject;
-use crate::{Control, kept_aside};
+use crate::{Control, kept_aside, reasons};
 
 #[derive(Debug, thiserror::Error)]
 pub enum BeginBundleError {
@@ -180,9 +181,11 @@ pub async fn begin_bundled(
     // Until the change set is stored, nobody may take its source for left over.
     let _kept = source::hold_snapshots(control)?;
     keep_source(control, bundle).await?;
-    let id = match begun {
-        Some(set) => take_over(control, set, &specs).await?,
-        None => insert(control, project, bundle, wanted, planned).await?,
+    let id = if let Some(set) = begun {
+        take_over(control, set, &specs).await?
+    } else {
+        let kept = reasons::kept_of(control, &asker, &specs, wanted).await;
+        insert(control, project, bundle, wanted, kept, planned).await?
     };
     let watch = watch(control, id).map_err(|source| PrepareError::Keep {
         path: watch_path(control, id),
@@ -206,6 +209,7 @@ async fn insert(
     project: &Project,
     bundle: &Bundle,
     wanted: &Wanted,
+    (exceptions, policy_override): (Option<Exceptions>, Option<String>),
     planned: Vec<(RunSpec, Vec<RunEvent>)>,
 ) -> Result<ChangeSetId, BeginBundleError> {
     let request = Request {
@@ -218,8 +222,8 @@ async fn insert(
         exec: None,
         keeps_plans: false,
         bundle: Some(bundle.origin.clone()),
-        exceptions: wanted.exceptions.clone(),
-        policy_override: wanted.policy_override.clone(),
+        exceptions,
+        policy_override,
         origin: Origin::Person,
         approvals: approvals(project, wanted),
         ..bundle.request.clone()

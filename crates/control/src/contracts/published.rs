@@ -60,6 +60,22 @@ pub(crate) fn foretell(
     resolve(&trimmed, &foretold).ok()
 }
 
+/// The same for what names the sinks of a block.
+pub(crate) fn foretell_sinks(
+    block: &StageBlock,
+    foretold: Foretold<'_>,
+) -> Option<Vec<ResolvedBlock>> {
+    let named = |block: &StageBlock| {
+        let mut named = block.clone();
+        let words = ["path", "name", "namespace"];
+        named.attrs.retain(|name, _| words.contains(&name.as_str()));
+        named
+    };
+    let mut trimmed = named(block);
+    trimmed.blocks = block.blocks.iter().map(named).collect();
+    resolve(&trimmed, &foretold).ok()
+}
+
 /// What all blocks of a stack would publish.
 #[derive(Debug)]
 pub(super) struct WouldPublish {

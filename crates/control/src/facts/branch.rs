@@ -6,14 +6,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use drivers::git::publish::{PublishError, Publisher, Push};
-use model::break_glass::{Act, BreakGlass};
+use model::break_glass::BreakGlass;
 use model::diagnostic::Location;
 use model::facts::{
     Changes, CommitMessage, Encrypt, FactFile, FieldDifference, FileChange, MANIFEST, Manifest,
     Published, PublishedFile, Standing, Wanted, changes, field_differences, holds_fields, shape,
 };
 use model::project::{FactsPlace, Owns};
-use store::{FactDigest, KeyedDigester, NewBreakGlass, NewFactCommit};
+use store::{FactDigest, KeyedDigester, NewFactCommit};
 
 use super::{
     Elsewhere, ForeignCommit, Place, Publication, PublishFactsError, records, remote_of, sealed,
@@ -68,6 +68,8 @@ impl Compared {
 pub(super) struct Seen {
     pub(super) tip: Option<String>,
     pub(super) manifest: Manifest,
+    /// Whether somebody wrote a list of files there that cannot be read.
+    pub(super) is_broken: bool,
     /// Those that matter.
     pub(super) files: BTreeMap<String, Vec<u8>>,
 }
@@ -164,15 +166,17 @@ impl Job<'_> {
         let publisher = self.open().await?;
         let digester = self.control.store.keyed_digester("facts").await?;
         let mut taken_over = false;
-        self.note_standing(true).await?;
         for _ in 0..ATTEMPTS {
             let seen = self.look(&publisher).await?;
             let mut undone = Vec::new();
-            if self.publication.take_over.is_none() {
-                undone = self.judge(&publisher, &seen, &digester).await?;
-            } else if !taken_over {
-                self.record_take_over().await?;
-                taken_over = true;
+            match self.judge(&publisher, &seen, &digester).await {
+                Ok(_) if seen.is_broken => taken_over = self.take_over(taken_over).await?,
+                Ok(seen) => undone = seen,
+                // Whoever takes over need not be able to tell from whom.
+                Err(err) if self.publication.take_over.is_some() && !err.is_of_store() => {
+                    taken_over = self.take_over(taken_over).await?;
+                }
+                Err(err) => return Err(err),
             }
             let sealed = self.seal(&seen, &digester).await?;
             let acts = self.acts().await?;
@@ -184,11 +188,13 @@ impl Job<'_> {
                 let report = self.report(seen.tip, &changes, &left, false);
                 return Ok((Published { undone, ..report }, files));
             }
-            let message = self.message(&changes);
+            let message = self.message(&changes, taken_over);
             let made =
                 publisher.commit(seen.tip.as_deref(), &changes, &message, self.publication.at);
             let commit = made.await.map_err(|err| self.git(err))?;
             let files = self.digests(&changes, &sealed, &acts, &digester);
+            // Not sooner: what is refused has not been anywhere.
+            self.note_standing(true).await?;
             self.remember(&commit, &files).await?;
             let pushed = publisher.push(&commit, seen.tip.as_deref()).await;
             match pushed.map_err(|err| self.git(err))? {
@@ -350,6 +356,7 @@ impl Job<'_> {
             return Ok(Seen {
                 tip: None,
                 manifest: Manifest::default(),
+                is_broken: false,
                 files: BTreeMap::new(),
             });
         };
@@ -369,6 +376,7 @@ impl Job<'_> {
             .get(MANIFEST)
             .filter(|_| self.place.owns == Owns::Branch);
         let manifest = Manifest::read(bytes.map(Vec::as_slice));
+        let is_broken = manifest.is_err();
         let manifest = match (manifest, self.publication.take_over) {
             (Ok(manifest), _) => manifest,
             (Err(_), Some(_)) => Manifest::default(),
@@ -382,6 +390,7 @@ impl Job<'_> {
         Ok(Seen {
             tip: Some(tip),
             manifest,
+            is_broken,
             files,
         })
     }
@@ -450,9 +459,15 @@ impl Job<'_> {
                 there == bytes || noted.contains(&Standing::File { path, digest })
             };
             let there = sinks::read(self.publication.root, path)?;
-            if self.publication.take_over.is_none() && there.is_some_and(|there| !is_ours(&there)) {
-                let path = path.to_owned();
-                return Err(PublishFactsError::NotOurs { path });
+            if there.is_some_and(|there| !is_ours(&there)) {
+                if self.publication.take_over.is_none() {
+                    let path = path.to_owned();
+                    return Err(PublishFactsError::NotOurs { path });
+                }
+                let detail = format!("file `{path}`");
+                self.publication
+                    .record_take_over(self.control, detail)
+                    .await?;
             }
             if !noted.contains(&standing) {
                 let put = store.fact_standing_put(self.project(), stack, &standing);
@@ -546,7 +561,7 @@ impl Job<'_> {
         Ok(store.break_glass_list_of(self.project()).await?)
     }
 
-    fn message(&self, changes: &Changes) -> String {
+    fn message(&self, changes: &Changes, taken_over: bool) -> String {
         let publication = self.publication;
         let is_fact = |path: &&String| !path.starts_with(".terrane/");
         let contracts: BTreeSet<_> = self
@@ -571,6 +586,7 @@ impl Job<'_> {
             records: changes.write.contains_key(&self.break_glass_path()),
             taken_over: publication
                 .take_over
+                .filter(|_| taken_over)
                 .map(|it| (it.person.as_str(), it.reason.as_str())),
         };
         message.render()
@@ -619,22 +635,16 @@ impl Job<'_> {
         Ok(self.control.store.fact_commit_insert(&new).await?)
     }
 
-    async fn record_take_over(&self) -> Result<(), PublishFactsError> {
-        let Some(take_over) = self.publication.take_over else {
-            return Ok(());
-        };
-        let new = NewBreakGlass {
-            act: Act::FactsTakenOver,
-            state: &self.publication.state_of(self.control),
-            actor: &take_over.person,
-            reason: Some(&take_over.reason),
-            detail: format!(
-                "facts `{}`, branch `{}`",
-                self.place.name, self.place.branch
-            ),
-        };
-        self.control.store.break_glass_open(&new).await?;
-        Ok(())
+    /// On the record, once however often the push is tried.
+    async fn take_over(&self, is_recorded: bool) -> Result<bool, PublishFactsError> {
+        if !is_recorded {
+            let Place { name, branch, .. } = self.place;
+            let detail = format!("facts `{name}`, branch `{branch}`");
+            self.publication
+                .record_take_over(self.control, detail)
+                .await?;
+        }
+        Ok(true)
     }
 
     fn report(

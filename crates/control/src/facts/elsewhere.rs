@@ -189,10 +189,17 @@ pub(super) async fn put(
             let noted = control.store.fact_standing_put(project, stack, &standing);
             noted.await?;
         }
-        let take_over = publication.take_over.is_some();
         let sensitive = file.sensitive_paths();
         let ground = publication.ground;
-        let outcome = sinks::put(&sink.sink, &file.values, &sensitive, take_over, ground).await?;
+        let put = |take_over| sinks::put(&sink.sink, &file.values, &sensitive, take_over, ground);
+        let outcome = match put(false).await {
+            Err(sinks::SinkError::Foreign { .. }) if publication.take_over.is_some() => {
+                let recorded = publication.record_take_over(control, object.to_string());
+                recorded.await?;
+                put(true).await?
+            }
+            outcome => outcome?,
+        };
         done.push(Elsewhere {
             what: object.to_string(),
             outcome: outcome.to_string(),

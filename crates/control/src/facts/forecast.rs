@@ -9,21 +9,21 @@ use std::path::Path;
 use drivers::process::Environment;
 use model::contract::Planned;
 use model::facts::{
-    Encrypt, FactFile, Forecast, ForecastChange, Outputs, PrepareFactsError, Publish,
-    ReadPublishError, Standing, prepare, render,
+    Clash, Encrypt, FactFile, Forecast, ForecastChange, Outputs, Owner, PrepareFactsError, Publish,
+    ReadPublishError, Standing, TakenPath, prepare, render,
 };
-use model::ids::RunId;
+use model::ids::{RunId, StackName};
 use model::project::FactsPlace;
-use model::run::RunSpec;
+use model::run::{RunSpec, Upstream};
 use model::stage::StageBlock;
 use serde_json::{Map, Value};
 use store::{KeyedDigester, StoreError};
 
 use super::branch::header;
-use super::{SealFactsError, key_of, sealed};
+use super::{PublishFactsError, SealFactsError, key_of, sealed};
 use crate::Control;
 use crate::asker::Asker;
-use crate::contracts::{FindContractError, Foretold, find, foretell};
+use crate::contracts::{FindContractError, Foretold, find, foretell, foretell_sinks};
 use crate::home::Home;
 use crate::stages::Side;
 
@@ -39,6 +39,28 @@ pub(crate) struct Outlook<'a> {
     pub(crate) planned: &'a Planned,
 }
 
+/// The kind of a sink, and what it is called.
+fn sink_of(standing: &Standing) -> Option<(String, String)> {
+    match standing {
+        Standing::Branch { .. } => None,
+        Standing::File { path, .. } => Some(("file".to_owned(), path.clone())),
+        Standing::Object { object, .. } => {
+            let called = format!("{}/{}", object.namespace, object.name);
+            Some((object.sink.clone(), called))
+        }
+    }
+}
+
+fn withdrawn_sink(kind: String, path: String) -> Forecast {
+    Forecast {
+        place: String::new(),
+        path,
+        change: ForecastChange::Withdrawn,
+        sink: Some(kind),
+        is_former: false,
+    }
+}
+
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ForecastError {
     #[error(transparent)]
@@ -52,6 +74,8 @@ pub(crate) enum ForecastError {
         path: String,
         source: SealFactsError,
     },
+    #[error(transparent)]
+    Taken(Box<PublishFactsError>),
     #[error("could not read what was published")]
     Store(#[from] StoreError),
 }
@@ -60,14 +84,15 @@ impl ForecastError {
     /// Whether a rule would say no after the apply, too.
     pub(crate) fn is_refusal(&self) -> bool {
         match self {
-            Self::Read(_) | Self::Prepare(_) | Self::Seal { .. } => true,
+            Self::Read(_) | Self::Prepare(_) | Self::Seal { .. } | Self::Taken(_) => true,
             Self::Contract(_) | Self::Store(_) => false,
         }
     }
 
     /// The next step.
-    pub(crate) fn hint(&self) -> Option<String> {
+    pub(crate) fn hint(&self, stack: &StackName) -> Option<String> {
         match self {
+            Self::Taken(err) => err.hint(stack),
             Self::Prepare(err) => err.hint(),
             Self::Contract(err) => err.hint(),
             Self::Seal { source, .. } => source.hint(),
@@ -96,6 +121,9 @@ impl Outlook<'_> {
     /// Files that would be written or withdrawn.
     pub(crate) async fn forecast(&self) -> Result<Vec<Forecast>, ForecastError> {
         let digester = self.control.store.keyed_digester("facts").await?;
+        if self.spec.destroy {
+            return Ok(self.all_withdrawn());
+        }
         let mut found = Vec::new();
         // By place, the paths that would be there; none: not all is known.
         let mut named: Option<BTreeMap<String, BTreeSet<String>>> = Some(BTreeMap::new());
@@ -110,12 +138,20 @@ impl Outlook<'_> {
                 named = None;
                 continue;
             };
+            let has_moved = self.has_moved(&place.name, &key);
             for file in files {
-                if let Some(change) = self.change(&key, &file, &digester).await? {
+                self.check_owner(&place.name, &key, &file.path).await?;
+                let mut change = self.change(&key, &file, &digester).await?;
+                if has_moved {
+                    change = change.or(Some(ForecastChange::New));
+                }
+                if let Some(change) = change {
                     found.push(Forecast {
                         place: place.name.clone(),
                         path: file.path.clone(),
                         change,
+                        sink: None,
+                        is_former: false,
                     });
                 }
                 if let Some(named) = &mut named {
@@ -134,9 +170,132 @@ impl Outlook<'_> {
                 place: place.name.clone(),
                 path: path.clone(),
                 change: ForecastChange::Withdrawn,
+                sink: None,
+                is_former: !named.contains_key(key) && self.spec.facts.contains_key(&place.name),
             }));
         }
+        let sinks = self.sinks(&found);
+        found.extend(sinks);
         Ok(found)
+    }
+
+    /// A destroy leaves nothing standing.
+    fn all_withdrawn(&self) -> Vec<Forecast> {
+        let mut found = Vec::new();
+        for standing in &self.spec.standing {
+            if let Standing::Branch { place, files, .. } = standing {
+                found.extend(files.keys().map(|path| Forecast {
+                    place: place.name.clone(),
+                    path: path.clone(),
+                    change: ForecastChange::Withdrawn,
+                    sink: None,
+                    is_former: false,
+                }));
+            }
+            found.extend(sink_of(standing).map(|(kind, path)| withdrawn_sink(kind, path)));
+        }
+        found
+    }
+
+    /// Whether the stack has facts where a place led before, and none yet where it leads now.
+    fn has_moved(&self, name: &str, now: &str) -> bool {
+        let mut is_elsewhere = false;
+        for standing in &self.spec.standing {
+            match standing {
+                Standing::Branch { key, .. } if key == now => return false,
+                Standing::Branch { place, .. } => is_elsewhere |= place.name == name,
+                Standing::File { .. } | Standing::Object { .. } => {}
+            }
+        }
+        is_elsewhere
+    }
+
+    /// What would become of files of the project and of objects in clusters, once some were put there.
+    fn sinks(&self, changed: &[Forecast]) -> Vec<Forecast> {
+        let known: BTreeSet<_> = self.spec.standing.iter().filter_map(sink_of).collect();
+        let mut found = Vec::new();
+        let mut named = Some(BTreeSet::new());
+        for block in &self.spec.stack.stages.publish {
+            let (planned, env) = (self.planned, self.asker.env());
+            let Some(resolved) = foretell_sinks(block, Foretold { planned, env }) else {
+                named = None;
+                continue;
+            };
+            for one in &resolved {
+                let path = one.attrs.get("path").and_then(Value::as_str);
+                let is_changed = |it: &Forecast| {
+                    it.place == block.name
+                        && Some(it.path.as_str()) == path
+                        && it.change == ForecastChange::Changed
+                };
+                let is_changed = changed.iter().any(is_changed);
+                for sink in &one.blocks {
+                    let text = |name: &str| sink.attrs.get(name).and_then(Value::as_str);
+                    let called = match (text("path"), text("namespace"), text("name")) {
+                        (Some(path), ..) => path.to_owned(),
+                        (None, Some(namespace), Some(name)) => format!("{namespace}/{name}"),
+                        (None, ..) => {
+                            named = None;
+                            continue;
+                        }
+                    };
+                    let id = (sink.kind.clone(), called.clone());
+                    let change = match (known.contains(&id), is_changed) {
+                        (true, false) => None,
+                        (true, true) => Some(ForecastChange::Changed),
+                        // Of a stack that never published anything, nothing is foretold.
+                        (false, _) => {
+                            (!self.spec.standing.is_empty()).then_some(ForecastChange::New)
+                        }
+                    };
+                    found.extend(change.map(|change| Forecast {
+                        place: block.name.clone(),
+                        path: called,
+                        change,
+                        sink: Some(sink.kind.clone()),
+                        is_former: false,
+                    }));
+                    if let Some(named) = &mut named {
+                        named.insert(id);
+                    }
+                }
+            }
+        }
+        if let Some(named) = named {
+            let gone = known.into_iter().filter(|it| !named.contains(it));
+            found.extend(gone.map(|(kind, path)| withdrawn_sink(kind, path)));
+        }
+        found
+    }
+
+    /// A file has one owner. One that is applied before, in the same change set, may let go of it.
+    async fn check_owner(&self, place: &str, key: &str, path: &str) -> Result<(), ForecastError> {
+        let (store, project) = (&self.control.store, self.control.home.project());
+        let past = store.fact_file_history(project, key, path).await?;
+        let last = past.iter().find(|past| past.is_pushed);
+        let Some(owner) = last.map(|last| last.digest.stack.as_str()) else {
+            return Ok(());
+        };
+        let is_first = |upstream: &Upstream| upstream.stack.as_str() == owner;
+        if owner == self.spec.stack.name.as_str() || self.spec.upstreams.iter().any(is_first) {
+            return Ok(());
+        }
+        let kept = store.fact_file_paths(project, key, owner).await?;
+        if !kept.contains(path) {
+            return Ok(());
+        }
+        Err(ForecastError::Taken(Box::new(PublishFactsError::Taken {
+            place: place.to_owned(),
+            source: Box::new(TakenPath {
+                path: path.to_owned(),
+                there: path.to_owned(),
+                how: Clash::Same,
+                owner: Owner {
+                    project: project.to_owned(),
+                    stack: owner.to_owned(),
+                },
+            }),
+        })))
     }
 
     /// The files of a block; none if the plan does not tell them yet.

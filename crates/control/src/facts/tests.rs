@@ -364,10 +364,20 @@ async fn a_foreign_commit_stops_until_it_is_taken_over() {
         record.contains("facts taken over") && record.contains("edited by hand"),
         "{record}"
     );
+    // Where nobody else wrote, nothing is taken over.
+    let again = Call {
+        take_over: Some("to be sure"),
+        ..call("one", &[("a.yaml", "2")])
+    };
+    world.publish(again).await.unwrap();
+    let record = world.file(".terrane/break-glass/p.json");
+    assert!(!record.contains("to be sure"), "{record}");
+    let said = world.in_branch(&["log", "-1", "--format=%B", "facts"]);
+    assert!(!said.contains("Taken-Over"), "{said}");
     // From here on all is as before.
     assert!(
         !world
-            .publish(call("one", &[("a.yaml", "1")]))
+            .publish(call("one", &[("a.yaml", "2")]))
             .await
             .unwrap()
             .is_new

@@ -178,6 +178,10 @@ fn unresolved(err: &ResolveError, values: &StackValues) -> String {
         ResolveError::Each { .. } => {
             "`for_each` is neither an object nor a list of strings".to_owned()
         }
+        ResolveError::SecretEach { .. } => {
+            "`for_each` is made of a sensitive output or a secret, and everybody sees its keys"
+                .to_owned()
+        }
     }
 }
 

@@ -18,7 +18,7 @@ use model::stage::{ResolvedBlock, StageBlock};
 use serde_json::{Value, json};
 use store::{NewBreakGlass, StoreError};
 
-use super::inputs::for_hooks;
+use super::inputs::{check_short, for_hooks};
 use super::workspace::Workspace;
 use super::{Failure, Job, failed, hooks};
 use crate::applied;
@@ -202,6 +202,14 @@ async fn part_of<'a>(
         let places = place_inputs(&job.spec.facts);
         values.add_secrets(places, &side).await.map_err(failed)?;
     }
+    // What the asker brought along was looked at before anything was applied.
+    let elsewhere = |reference: &&str| job.asker.at_hand(reference).is_none();
+    let short: Vec<String> = values
+        .short()
+        .filter(elsewhere)
+        .map(str::to_owned)
+        .collect();
+    check_short(job, &short, "is said")?;
     Ok(Part {
         job,
         root,

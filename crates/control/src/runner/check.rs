@@ -62,7 +62,7 @@ async fn keeps_contracts(
 ) -> Result<(), Failure> {
     let spec = job.spec;
     if spec.destroy {
-        return Ok(());
+        return foretell_facts(job, &Planned::default(), workspace).await;
     }
     let is_ours = spec.target.backend == Backend::Terrane;
     let known = outputs::of_state(job.control, &spec.stack.state, is_ours).await;
@@ -137,7 +137,7 @@ async fn foretell_facts(
     };
     let forecast = outlook.forecast().await.map_err(|err| {
         let failure = Failure::because("its facts could not be published", &err);
-        failure.told(err.hint(), err.is_refusal())
+        failure.told(err.hint(&spec.stack.name), err.is_refusal())
     })?;
     facts::note_forecast(&job.control.home, job.run, &forecast);
     Ok(())

@@ -10,7 +10,7 @@ use model::backend::credential_variable;
 use model::config::eval::{self, Values};
 use model::digits;
 use model::ids::StackName;
-use model::masking::Mask;
+use model::masking::{Mask, is_short};
 use model::plan::words::words;
 use model::preview::{Partly, Unknowns};
 use model::project::{Backend, Input, Needs};
@@ -23,7 +23,7 @@ use super::engine::Caller;
 use super::limit::Limit;
 use super::workspace::Scratch;
 use super::{Failure, Job};
-use crate::asker::Asker;
+use crate::asker::{self, Asker};
 use crate::bundle::digests::{Purpose, digester};
 use crate::{Control, hidden, outputs, settled};
 
@@ -56,20 +56,7 @@ pub(super) struct Inputs {
 impl Inputs {
     /// Says which secrets are not masked, or refuses them where the project says so.
     pub(super) fn check_short(&self, job: &Job<'_>) -> Result<(), Failure> {
-        if self.short.is_empty() {
-            return Ok(());
-        }
-        let names: Vec<String> = self.short.iter().map(|name| format!("`{name}`")).collect();
-        let names = names.join(", ");
-        if job.spec.strict_secrets {
-            let failure = Failure::new(format!("too short or too common to be masked: {names}"));
-            let hint = "use longer values, or take `strict_secrets` out of the `project` block";
-            return Err(failure.hint(hint).refused());
-        }
-        job.warn(&format!(
-            "{names}: too short or too common to be masked in what the engine says"
-        ));
-        Ok(())
+        check_short(job, &self.short, "the engine says")
     }
 
     /// What is masked in all that an engine says: its values, and the key to its state. It is noted, too,
@@ -81,6 +68,24 @@ impl Inputs {
         caller.hide(mask.clone());
         Ok(mask)
     }
+}
+
+/// Says which secrets are not masked in what somebody says, or refuses them where the project says so.
+pub(super) fn check_short(job: &Job<'_>, short: &[String], said: &str) -> Result<(), Failure> {
+    if short.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<String> = short.iter().map(|name| format!("`{name}`")).collect();
+    let names = names.join(", ");
+    if job.spec.strict_secrets {
+        let failure = Failure::new(format!("too short or too common to be masked: {names}"));
+        let hint = "use longer values, or take `strict_secrets` out of the `project` block";
+        return Err(failure.hint(hint).refused());
+    }
+    job.warn(&format!(
+        "{names}: too short or too common to be masked in what {said}"
+    ));
+    Ok(())
 }
 
 /// How the engine reaches its backend.
@@ -199,11 +204,16 @@ pub(super) async fn gather_ahead(
     let consumed = settled::digest(job.control, &consumed.collect())
         .await
         .map_err(|err| Failure::because("could not digest the inputs", &err))?;
-    let short = known.secrets.iter().filter(|(_, secret)| {
-        let mask = Mask::new(std::slice::from_ref(*secret));
-        !mask.short().is_empty()
-    });
-    let short = short.map(|(reference, _)| reference.clone()).collect();
+    // What only later stages put somewhere is known by now, if it is the asker's: nothing is applied yet.
+    let later = asker::later_secrets_of(spec);
+    let later = later.filter_map(|it| Some((it.to_owned(), job.asker.at_hand(it)?)));
+    let mut all: BTreeMap<String, Secret> = later.collect();
+    all.extend(known.secrets.clone());
+    let short = all
+        .into_iter()
+        .filter(|(_, secret)| is_short(secret))
+        .map(|(reference, _)| reference)
+        .collect();
     let hidden = known.hidden.into_inner();
     Ok(Inputs {
         short,

@@ -11,10 +11,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::capture::{Capture, CaptureError, aside, begin, put_down};
-use super::{Exit, has_ended, signal_group};
+use super::holders::{FileId, holders_of};
+use super::{Exit, SPAWNING, has_ended, signal_group};
 
 /// How often a program is looked at whose output stays open.
 const ATTENTION: Duration = Duration::from_millis(20);
@@ -47,6 +48,10 @@ pub async fn run_to_end(call: Capture<'_>) -> Result<Ended, CaptureError> {
 pub(super) fn end_of(call: &Capture<'_>, given_up: &AtomicBool) -> Result<Ended, CaptureError> {
     let mut child = begin(call)?;
     let (open, closed) = mpsc::channel::<()>();
+    let outputs = [
+        child.stdout.as_ref().and_then(FileId::of_open),
+        child.stderr.as_ref().and_then(FileId::of_open),
+    ];
     let stdout = follow(child.stdout.take(), call.limit, &open);
     let stderr = follow(child.stderr.take(), call.limit, &open);
     drop(open);
@@ -60,11 +65,13 @@ pub(super) fn end_of(call: &Capture<'_>, given_up: &AtomicBool) -> Result<Ended,
             // Nothing is ever sent: either all is closed, or somebody it started holds its output and would for ever.
             if closed.recv_timeout(LINGER) == Err(RecvTimeoutError::Timeout) {
                 let _ = signal_group(child.id(), Signal::KILL);
+                end_holders(&outputs, &closed);
             }
             break Some(child.wait().map_err(unreadable)?.into());
         }
         if Instant::now() >= deadline || given_up.load(Ordering::Relaxed) {
             put_down(&mut child);
+            end_holders(&outputs, &closed);
             break None;
         }
         match closed.recv_timeout(ATTENTION) {
@@ -78,6 +85,22 @@ pub(super) fn end_of(call: &Capture<'_>, given_up: &AtomicBool) -> Result<Ended,
         stdout: taken(&stdout),
         stderr: taken(&stderr),
     })
+}
+
+/// Ends those that left its group and keep its output open all the same, in a session of their own.
+fn end_holders(outputs: &[Option<FileId>], closed: &mpsc::Receiver<()>) {
+    // One may start another while we look.
+    for _ in 0..3 {
+        if closed.recv_timeout(LINGER) != Err(RecvTimeoutError::Timeout) {
+            return;
+        }
+        // A child of ours that is just being born has our descriptors for a moment.
+        let _turn = SPAWNING.lock().unwrap_or_else(PoisonError::into_inner);
+        for holder in outputs.iter().flatten().flat_map(|it| holders_of(*it)) {
+            let pid = i32::try_from(holder.pid).ok().and_then(Pid::from_raw);
+            let _ = pid.map(|pid| kill_process(pid, Signal::KILL));
+        }
+    }
 }
 
 type Tail = Arc<Mutex<VecDeque<u8>>>;

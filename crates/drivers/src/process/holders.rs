@@ -1,6 +1,7 @@
 //! Which processes have a file open, and with it the lock on it: a descriptor that was inherited keeps a lock long after
 //! whoever took it is gone. The kernel's own list of locks names only who took them.
 
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::{fs, io};
@@ -16,6 +17,33 @@ pub struct FileHolder {
 /// Those of our user's processes, but ourselves, that have this file open; none where the system does not tell. Every
 /// process is looked at, which takes its time.
 pub fn holders(path: &Path) -> Vec<FileHolder> {
+    FileId::of(path).map_or_else(|_| Vec::new(), holders_of)
+}
+
+/// What makes two descriptors one file: a pipe, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+impl FileId {
+    fn of(path: &Path) -> io::Result<Self> {
+        let seen = fs::metadata(path)?;
+        Ok(Self {
+            device: seen.dev(),
+            inode: seen.ino(),
+        })
+    }
+
+    /// Of an open descriptor; nothing where the system does not tell.
+    pub(super) fn of_open(open: &impl AsRawFd) -> Option<Self> {
+        let path = format!("/proc/self/fd/{}", open.as_raw_fd());
+        Self::of(Path::new(&path)).ok()
+    }
+}
+
+pub(super) fn holders_of(file: FileId) -> Vec<FileHolder> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let Some(pid) = entry
@@ -25,7 +53,7 @@ pub fn holders(path: &Path) -> Vec<FileHolder> {
         else {
             continue;
         };
-        if pid != std::process::id() && opens(pid, path).unwrap_or(false) {
+        if pid != std::process::id() && opens(pid, file).unwrap_or(false) {
             let command = command(&entry.path());
             found.push(FileHolder { pid, command });
         }
@@ -38,7 +66,7 @@ pub fn holders(path: &Path) -> Vec<FileHolder> {
 /// let itself be looked into (`keep_to_ourselves`): that it is one must do.
 pub fn has_open(pid: u32, path: &Path) -> bool {
     let process = format!("/proc/{pid}");
-    match opens(pid, path) {
+    match FileId::of(path).and_then(|file| opens(pid, file)) {
         Err(err) if err.kind() == io::ErrorKind::PermissionDenied => {
             let words = command(Path::new(&process));
             words.get(1).is_some_and(|word| word == "runner")
@@ -47,11 +75,8 @@ pub fn has_open(pid: u32, path: &Path) -> bool {
     }
 }
 
-fn opens(pid: u32, path: &Path) -> io::Result<bool> {
-    let file = fs::metadata(path)?;
-    let is_it = |open: &Path| {
-        fs::metadata(open).is_ok_and(|seen| (seen.dev(), seen.ino()) == (file.dev(), file.ino()))
-    };
+fn opens(pid: u32, file: FileId) -> io::Result<bool> {
+    let is_it = |open: &Path| FileId::of(open).is_ok_and(|seen| seen == file);
     let mut open = fs::read_dir(format!("/proc/{pid}/fd"))?.flatten();
     Ok(open.any(|open| is_it(&open.path())))
 }

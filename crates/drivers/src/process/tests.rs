@@ -281,20 +281,33 @@ fn a_program_has_an_exit_code_and_an_end_whoever_keeps_its_output() {
         60,
         r#"exit code 3, "a\n", "b\n""#,
     );
+    let gone = |child: &str| {
+        let child: u32 = stage.read(child).trim().parse().unwrap();
+        match fs::read_to_string(format!("/proc/{child}/stat")) {
+            // Nobody may have waited for it yet.
+            Ok(stat) => stat.contains(") Z "),
+            Err(_) => true,
+        }
+    };
     check(
         "sleep 600 & echo $! > child; echo a",
         60,
         r#"exit code 0, "a\n", """#,
     );
-    let child = stage.read("child");
-    let child = Pid::from_raw(child.trim().parse().unwrap()).unwrap();
-    let gone = || match fs::read_to_string(format!("/proc/{}/stat", child.as_raw_pid())) {
-        // Nobody may have waited for it yet.
-        Ok(stat) => stat.contains(") Z "),
-        Err(_) => true,
-    };
-    while !gone() {
+    while !gone("child") {
         std::thread::yield_now();
+    }
+    // One that left the group, too.
+    let apart = "setsid sh -c 'echo $$ > apart; exec sleep 600' & while ! [ -s apart ]; do :; done";
+    for (end, limit, expected) in [
+        ("exit 3", 60, r#"exit code 3, "", """#),
+        ("sleep 600", 1, r#"stopped, "", """#),
+    ] {
+        let _ = fs::remove_file(stage.path("apart"));
+        check(&format!("{apart}; {end}"), limit, expected);
+        while !gone("apart") {
+            std::thread::yield_now();
+        }
     }
     check(
         "echo a; echo b >&2; sleep 600",

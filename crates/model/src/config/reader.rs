@@ -16,8 +16,9 @@ use super::Surroundings;
 use super::evaluator::{Evaluator, Fetched, Host, MAX_STEPS, Names, Problem, Refs, Seen, span};
 use super::findings::Findings;
 use super::kinds;
-use super::schema::{Attr, Block, Kind};
+use super::schema::{Attr, Block, CONTEXT_SECRET, Kind};
 use super::shape::{attrs, head, inner_blocks};
+use super::stage_check;
 use super::syntax::{MAX_FILE_BYTES, Source};
 use super::value::Val;
 use crate::diagnostic::{Finding, Location};
@@ -266,6 +267,9 @@ impl<'a> Reader<'a> {
             _ => None,
         };
         let fields = self.fields(source, block, spec, &scope);
+        if spec.word == CONTEXT_SECRET.word {
+            stage_check::secret(self, source, block, &fields);
+        }
         let mut attrs: BTreeMap<String, Input> = fields
             .iter()
             .map(|field| {

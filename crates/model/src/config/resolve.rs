@@ -42,6 +42,10 @@ pub enum ResolveError {
     },
     #[error("`for_each` of `{block}` ({}:{}) is neither an object nor a list of strings", at.file, at.line)]
     Each { block: String, at: Box<Location> },
+    #[error(
+        "`for_each` of `{block}` ({}:{}) is made of a sensitive output or a secret, and everybody sees its keys", at.file, at.line
+    )]
+    SecretEach { block: String, at: Box<Location> },
 }
 
 /// The blocks that one block stands for: itself, or one for each entry of its `for_each`.
@@ -74,6 +78,12 @@ impl Resolving<'_> {
             return Ok(vec![self.one(block, None)?]);
         };
         let (entries, is_sensitive) = self.value(block, "for_each", each, None)?;
+        if is_sensitive {
+            return Err(ResolveError::SecretEach {
+                block: title(block),
+                at: Box::new(block.at.clone()),
+            });
+        }
         let entries: Vec<(String, Value)> = match entries {
             Value::Object(entries) => entries.into_iter().collect(),
             Value::Array(items) => items
@@ -90,9 +100,6 @@ impl Resolving<'_> {
         let mut resolved = Vec::new();
         for (key, value) in entries {
             let mut one = self.one(block, Some((&key, &value)))?;
-            if is_sensitive {
-                one.sensitive = one.attrs.keys().cloned().collect();
-            }
             one.name = format!("{}-{key}", block.name);
             one.each = Some(key);
             resolved.push(one);
@@ -212,7 +219,8 @@ impl Host for Given<'_> {
 
     fn own_output(&self, key: &str) -> Fetched {
         Self::given(self.resolving.values.output(key), || {
-            format!("the stack has no output `{key}`")
+            // Engines keep no output whose value is null.
+            format!("the stack has no output `{key}`, or it is null")
         })
     }
 

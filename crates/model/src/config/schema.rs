@@ -351,7 +351,7 @@ pub(crate) static CONTEXT: Block = Block {
 /// The attributes of a Secret, wherever a block describes one; its entries may refer to these.
 pub(super) const fn secret_of_a_cluster(refs: Refs) -> [Attr; 4] {
     [
-        attr("namespace", Kind::Text, "namespace").required(),
+        attr("namespace", Kind::Text, "the namespace it lies in").required(),
         attr("data", Kind::Map, "its entries").required().refs(refs),
         attr(
             "labels",

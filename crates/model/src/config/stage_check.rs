@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::evaluator::span;
 use super::kinds;
 use super::project::Item;
-use super::reader::{Reader, Scope, each_unknown};
+use super::reader::{Fields, Reader, Scope, each_unknown};
 use super::schema::Block;
 use super::shape::{head, label_span};
 use super::stack_schema::GATE;
@@ -19,6 +19,7 @@ use super::suggest;
 use super::syntax::Source;
 use crate::diagnostic::{Finding, Location};
 use crate::gate::Gate;
+use crate::kubernetes::{is_key, is_label};
 use crate::project::Input;
 use crate::stage::StageBlock;
 
@@ -51,6 +52,40 @@ pub(super) fn settings(
             .at(place("timeout"), "here")
             .hint("leave it out for the usual limits, or write one such as `15m`");
         reader.findings.push(finding);
+    }
+}
+
+/// The namespace and the entries of a Secret are called as clusters let them be.
+pub(super) fn secret(
+    reader: &mut Reader<'_>,
+    source: &Source,
+    written: &HclBlock,
+    fields: &Fields,
+) {
+    let mut wrong = |at: Location, message: String, hint: &str| {
+        let finding = Finding::error("invalid-name", message).at(at, "here");
+        reader.findings.push(finding.hint(hint));
+    };
+    let place = |name: &str| {
+        let field = fields.get(name);
+        field.map_or_else(|| head(written), |field| field.at.clone())
+    };
+    if let Some(namespace) = fields.text("namespace")
+        && !is_label(namespace)
+    {
+        let message = format!("a namespace cannot be called `{namespace}`");
+        let at = source.location(place("namespace"));
+        wrong(at, message, "small letters, digits and `-`: `flux-system`");
+    }
+    let entries = fields.get("data").map_or(&[][..], |field| &field.items);
+    for entry in entries.iter().filter(|entry| !is_key(&entry.key)) {
+        let message = format!("an entry of a Secret cannot be called `{}`", entry.key);
+        let at = source.location(place("data"));
+        wrong(
+            at,
+            message,
+            "letters, digits, `-`, `_` and `.`: `age.agekey`",
+        );
     }
 }
 

@@ -76,6 +76,13 @@ fn fields_are_found_wherever_the_schema_names_them() {
         json!({"properties": {"a": {}}, "anyOf": [part], "oneOf": [{"required": ["d"]}]}),
         json!({"$ref": "#/$defs/all", "$defs": {"all": {"properties": {"a": {}},
                "if": true, "then": part, "else": {"properties": {"d": {}}}}}}),
+        json!({"properties": {"a": {}}, "$ref": "#z", "$defs": {
+               "q": {"$anchor": "z", "properties": {"b": {}}, "$ref": "#/$defs/a~1b%20c"},
+               "a/b c": {"required": ["c", "d"]}}}),
+        json!({"$id": "https://x.io/s.json", "properties": {"a": {}}, "allOf": [{"$ref": "sub.json"}],
+               "$defs": {"s": {"$id": "sub.json", "$ref": "#here",
+                               "$defs": {"t": {"$anchor": "here", "allOf": [part, {"required": ["d"]}]}}}}}),
+        json!({"properties": {"a": {}}, "dependentSchemas": {"a": part}, "dependentRequired": {"a": ["d"]}}),
     ] {
         let contract = own(&schema);
         let mut names = contract.fields();
@@ -166,11 +173,21 @@ fn a_sensitive_value_is_never_said() {
     let contract = own(&json!({"properties": {
         "password": {"type": "string", "minLength": 20},
         "pin": {"type": "string"},
+        "whole": {"type": "string"},
+        "users": {"additionalProperties": {"properties": {"uid": {"type": "integer"}}}},
+        "more": {"properties": {"a": {}}, "additionalProperties": false},
     }}));
-    let bad = json!({"password": "hunter2-marked", "pin": 123_456});
-    insta::assert_snapshot!(problems(&contract, &bad, &[], &["password", "pin"]), @r"
+    let bad = json!({
+        "password": "hunter2-marked", "pin": 123_456, "whole": {"key-marked": 1},
+        "users": {"key-marked": {"uid": "x"}}, "more": {"key-marked": 1},
+    });
+    let sensitive = ["password", "pin", "whole", "users", "more"];
+    insta::assert_snapshot!(problems(&contract, &bad, &[], &sensitive), @r"
+    `more.(sensitive)` is there, expected no such field
     `password` is a text (sensitive), expected at least 20 characters
     `pin` is a number (sensitive), expected a text
+    `users.(sensitive).uid` is a text (sensitive), expected a whole number
+    `whole` is an object (sensitive), expected a text
     ");
 }
 

@@ -169,16 +169,20 @@ impl DnsGate {
             return None;
         }
         let mut miss = Miss::new(&name.name, self.expected(), said_by(&bad));
+        // One that is asked for two kinds of record does not disagree with itself.
+        let says_no = |server: &str| bad.iter().any(|answer| answer.server == server);
+        let agree = good.iter().map(|answer| answer.server.as_str());
+        let agree: BTreeSet<&str> = agree.filter(|server| !says_no(server)).collect();
         miss.also = if good.is_empty() {
             self.parent_is_good(name, seen).then(|| {
                 let parent = name.name.trim_start_matches("*.");
                 format!("`{parent}` answers as expected: only the wildcard does not")
             })
         } else {
-            let servers = joined(good.iter().map(|answer| answer.server.clone()));
-            Some(format!(
-                "{servers} said what is expected: the name servers do not agree"
-            ))
+            (!agree.is_empty()).then(|| {
+                let servers = joined(agree.into_iter().map(str::to_owned));
+                format!("{servers} said what is expected: the name servers do not agree")
+            })
         };
         Some(miss)
     }
@@ -255,7 +259,14 @@ impl DnsGate {
                 let zone = name.trim_start_matches("*.");
                 return format!("dig{resolver}{how} {}", quoted(zone));
             }
-            format!("dig{resolver} {} {kind}", quoted(&asked))
+            let asked = quoted(&asked);
+            // What is to be gone is asked for as an address of either version.
+            let more = if self.absent && self.record == RecordKind::A {
+                format!(" {asked} AAAA")
+            } else {
+                String::new()
+            };
+            format!("dig{resolver} {asked} {kind}{more}")
         };
         self.names.iter().take(3).map(name).collect()
     }

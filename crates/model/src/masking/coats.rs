@@ -5,11 +5,17 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
+use super::is_maskable;
+
 /// Of longer values, files mostly, only the usual ones are looked for.
 const LONG: usize = 4096;
 
 /// The shortest piece of base64 that does not turn up by chance.
 const SHORTEST_BASE64: usize = 7;
+
+/// The shortest line of a file that is looked for alone, and the shortest if it is one word.
+const SHORTEST_LINE: usize = 16;
+const SHORTEST_WORD: usize = 8;
 
 /// What encoders of URLs leave as it is, beside letters, digits and `-_.~`.
 const KEPT: [&[u8]; 5] = [b"", b"/", b"!*'()", b"$&+=:@", b"$&+,;=/:@"];
@@ -22,9 +28,7 @@ pub(super) fn coats(value: &str) -> Vec<String> {
     let lines = || value.lines().map(str::trim);
     forms.extend(
         lines()
-            .filter(|line| {
-                line.len() >= 16 && line.len() < value.len() && !line.starts_with("-----")
-            })
+            .filter(|line| line.len() < value.len() && is_telling(line))
             .map(str::to_owned),
     );
     if value.contains('\n') {
@@ -52,6 +56,18 @@ pub(super) fn coats(value: &str) -> Vec<String> {
     }
     forms.retain(|form| !form.is_empty());
     forms
+}
+
+/// Whether a line says something that stands in no other file: long, or one word such as a password or the end of a key.
+/// `metadata:` and `},` stand in every one.
+fn is_telling(line: &str) -> bool {
+    let is_word = !line.contains(char::is_whitespace) && !line.ends_with([':', ',', '{', '[', '(']);
+    let shortest = if is_word {
+        SHORTEST_WORD
+    } else {
+        SHORTEST_LINE
+    };
+    line.len() >= shortest && !line.starts_with("-----") && is_maskable(line)
 }
 
 /// Of what we made ourselves, letters and digits that nobody meets in any other way: as it stands, and in the header of a

@@ -182,6 +182,11 @@ fn overlapping_secrets_leave_no_tail() {
 fn lines_of_a_key_file_are_masked_one_by_one() {
     let key = "-----BEGIN KEY-----\nMIIEvQIBADANBgkqhkiG\n-----END KEY-----";
     check(key, "read MIIEvQIBADANBgkqhkiG ok", "read (secret) ok");
+    let list = "alpha-pass\nbeta-pass\n";
+    check(list, "it was beta-pass", "it was (secret)");
+    // What stands in every such file is no secret.
+    let file = "metadata:\n  name: x\ndefault\n";
+    check(file, "no metadata: in default", "no metadata: in default");
 }
 
 #[test]

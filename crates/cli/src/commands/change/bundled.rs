@@ -15,8 +15,8 @@ use model::project::Project;
 use serde_json::json;
 
 use super::{
-    Change, cores, follow, hide_secrets, look_after_the_past, prepare_error, say_no_home,
-    say_past_rules, say_warnings,
+    Change, cores, follow, look_after_the_past, prepare_error, say_no_home, say_past_rules,
+    say_warnings,
 };
 use crate::args::Global;
 use crate::commands::by_hand::tell_git;
@@ -94,7 +94,7 @@ pub(super) async fn write(
 /// Applies the plans of a bundle, after the same question as any apply.
 pub(crate) async fn carry_out(
     file: &Path,
-    mut change: Change,
+    change: Change,
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
@@ -123,7 +123,6 @@ pub(crate) async fn carry_out(
     let who = writers::identify(&project, &known, &process.env, &process.actor()).await;
     who.check_all(&project, &known)
         .map_err(|err| prepare_error(&err.into()))?;
-    hide_secrets(&mut change, &control, &project, &known).await;
     let wanted = Wanted {
         action: Action::Apply,
         in_any_case: stacks.clone(),

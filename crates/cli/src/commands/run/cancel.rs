@@ -12,6 +12,7 @@ use serde_json::json;
 
 use super::read_run;
 use crate::args::Global;
+use crate::commands::by_hand::reason_text;
 use crate::commands::change;
 use crate::commands::place::Place;
 use crate::view::{left, text};
@@ -59,7 +60,10 @@ pub(crate) async fn cancel(
     let reason = args.reason.as_deref().map(str::trim);
     let wish = Wish {
         by: process.actor(),
-        reason: reason.filter(|it| !it.is_empty()).map(str::to_owned),
+        reason: reason
+            .filter(|it| !it.is_empty())
+            .map(|said| reason_text(said, global, process))
+            .transpose()?,
     };
     match set {
         Some(_) if args.kill => Err(CommandError::new("`--kill` ends the engine of one run")

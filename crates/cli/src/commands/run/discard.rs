@@ -46,7 +46,7 @@ async fn drop_set(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let reason = args.reason.read(process)?;
+    let reason = args.reason.read(global, process)?;
     // These must work in the middle of an edit: no sound project is needed.
     let here = Place::open(global, process).await?;
     let text = without_secrets_of_set(&here.control, set, &reason.text).await;
@@ -73,7 +73,7 @@ async fn drop_kept(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let reason = args.reason.read(process)?;
+    let reason = args.reason.read(global, process)?;
     let place = Place::open(global, process).await?;
     let left = kept_aside::discard(&place.control, run, &reason).await;
     let left = left.map_err(|err| CommandError::from_error(&err))?;

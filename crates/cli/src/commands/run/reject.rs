@@ -30,7 +30,7 @@ pub(super) async fn reject(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let reason = args.reason.read(process)?;
+    let reason = args.reason.read(global, process)?;
     // These must work in the middle of an edit: no sound project is needed.
     let here = Place::open(global, process).await?;
     let (set, _) = About::read(&args.what)?.set(&here.control).await?;

@@ -45,7 +45,9 @@ pub(super) async fn retry(
         .request
         .action;
     drop(here);
-    let exceptions = args.exceptions.read(args.reason.as_deref())?;
+    let exceptions = args
+        .exceptions
+        .read(args.reason.as_deref(), global, process)?;
     let change = Change {
         exceptions,
         auto_approve: args.auto_approve,

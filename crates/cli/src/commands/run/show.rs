@@ -15,7 +15,7 @@ use crate::args::Global;
 use crate::commands::change;
 use crate::commands::place::Place;
 use crate::view::table::Table;
-use crate::view::{gates, left};
+use crate::view::{gates, left, text};
 use crate::watch::Watcher;
 use crate::{CommandError, ExitStatus, Process, report};
 
@@ -112,6 +112,19 @@ pub(super) async fn show(
         }
     }
     for one in &explained.runs {
+        let failed = bootstrap_of(one, &history);
+        if run.is_none_or(|run| run == one.id)
+            && let Some(message) = failed
+        {
+            let (stack, id) = (&one.stack, one.id);
+            let lines: Vec<_> = message.lines().map(text::clean).collect();
+            report::data(&format!(
+                "\nbootstrap of `{stack}`, last tried by {id}\n{}\n",
+                lines.join("\n")
+            ))?;
+        }
+    }
+    for one in &explained.runs {
         let attempts = attempts(&here.control.home, one.id);
         if run.is_none_or(|run| run == one.id) && attempts > 1 {
             report::say(&format!(
@@ -156,6 +169,28 @@ fn gates_of(run: &Run, history: &[(Timestamp, Happened)]) -> Vec<GateReport> {
         serde_json::from_value(report?.clone()).ok()
     });
     reports.next().unwrap_or_default()
+}
+
+/// What a bootstrap saw and said that failed when it was last tried.
+fn bootstrap_of<'h>(run: &Run, history: &'h [(Timestamp, Happened)]) -> Option<&'h str> {
+    let mut tried = history.iter().rev().filter_map(|(_, happened)| {
+        let Happened::Run(id, event) = happened else {
+            return None;
+        };
+        match &**event {
+            RunEvent::StageFinished {
+                part: Stage::Bootstrapping,
+                ..
+            } if *id == run.id => Some(None),
+            RunEvent::Failed { problem }
+                if *id == run.id && problem.stage == Stage::Bootstrapping =>
+            {
+                Some(Some(problem.message.as_str()))
+            }
+            _ => None,
+        }
+    });
+    tried.next().flatten()
 }
 
 fn heading(explained: &Explained) -> String {

@@ -7,6 +7,8 @@ use model::state::moment::InvalidMoment;
 use model::state::pick::Pick;
 use model::state::{StateName, moment};
 
+use crate::args::Global;
+use crate::commands::by_hand::reason_text;
 use crate::{CommandError, ExitStatus, Process};
 
 /// Which version is looked at.
@@ -50,17 +52,16 @@ impl RevealArgs {
         &self,
         control: &Control,
         state: &StateName,
+        global: &Global,
         process: &Process,
         detail: String,
     ) -> Result<bool, CommandError> {
         let Some(reason) = self.reason.as_deref().filter(|_| self.reveal) else {
             return Ok(false);
         };
-        if reason.trim().is_empty() {
-            return Err(CommandError::new("the reason is empty").status(ExitStatus::Usage));
-        }
+        let reason = reason_text(reason, global, process)?;
         let actor = process.actor();
-        ask::record_reveal(control, state, &actor, reason, detail)
+        ask::record_reveal(control, state, &actor, &reason, detail)
             .await
             .map_err(|err| shown(&err))?;
         Ok(true)

@@ -31,7 +31,9 @@ pub(crate) async fn blame(
 ) -> Result<ExitStatus, CommandError> {
     let (place, state) = Place::open_state(global, process, &args.state).await?;
     let detail = format!("blame of {}", args.address);
-    let reveal = args.reveal.reveal(&place.control, &state, process, detail);
+    let reveal = args
+        .reveal
+        .reveal(&place.control, &state, global, process, detail);
     let revealed = reveal.await?;
     let attribute = args.attribute.as_deref();
     let answer = blame::blame(&place.control, &state, &args.address, attribute, revealed)

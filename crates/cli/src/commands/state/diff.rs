@@ -62,7 +62,7 @@ pub(crate) async fn diff(
         .map(|asked| asked.version.version.to_string())
         .collect();
     let detail = format!("the difference of versions {}", numbers.join(" and "));
-    let reveal = args.reveal.reveal(control, &state, process, detail);
+    let reveal = args.reveal.reveal(control, &state, global, process, detail);
     let revealed = reveal.await?;
     let digests = Digests::of(control).await.map_err(|err| shown(&err))?;
     let short = |value: &serde_json::Value| digests.short(value);

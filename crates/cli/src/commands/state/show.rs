@@ -44,7 +44,7 @@ pub(crate) async fn show(
     let detail = format!("{what} of version {}", asked.version.version);
     let revealed = args
         .reveal
-        .reveal(&place.control, &state, process, detail)
+        .reveal(&place.control, &state, global, process, detail)
         .await?;
     let digests = Digests::of(&place.control)
         .await

@@ -28,7 +28,7 @@ pub(super) async fn carry_out(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let reason = consent.reason.read(process)?;
+    let reason = consent.reason.read(global, process)?;
     let state = word(place, &proposal.state);
     let shown = document(&proposal);
     if !global.json {

@@ -40,7 +40,10 @@ pub(super) async fn bootstrap(
         if let Some(last) = report.steps.last()
             && let StepEnd::Failed { why, hint } = &last.end
         {
-            let mut failure = Failure::new(format!("{}: {}: {why}", report.kind, last.title));
+            let mut lines = vec![format!("{}: {}: {why}", report.kind, last.title)];
+            let seen = last.notes.iter().filter(|note| *note != why);
+            lines.extend(seen.map(|note| format!("  {note}")));
+            let mut failure = Failure::new(lines.join("\n"));
             failure.hint.clone_from(hint);
             reports.push(report);
             failure.report = Some(Box::new(json!(reports)));
@@ -90,6 +93,9 @@ async fn run(
         Progress::Began(step) => at(step.title()),
         Progress::Seen(_, seen) => at(seen),
         Progress::Ended(step) => {
+            for note in &step.notes {
+                part.log.say(note);
+            }
             for one in &step.objects {
                 part.log.say(&format!("{}: {}", one.object, one.outcome));
             }

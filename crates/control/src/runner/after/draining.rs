@@ -76,7 +76,15 @@ async fn drain_all(job: &Job<'_>, blocks: &[StageBlock]) -> Result<(), Failure> 
                 Progress::ScaledDown(object) => format!("scaled down: {object}"),
                 Progress::Deleted(object) => format!("deleted: {object}"),
                 Progress::Waiting(left) => {
-                    format!("waits for {} to go", count(left.len(), "object"))
+                    let mut words = format!("waits for {} to go", count(left.len(), "object"));
+                    if let Some(first) = left.first() {
+                        let more = left.len() - 1;
+                        words = format!("{words}: {first}");
+                        if more > 0 {
+                            words = format!("{words}, and {more} more");
+                        }
+                    }
+                    words
                 }
             };
             part.log.say(&words);
@@ -84,6 +92,9 @@ async fn drain_all(job: &Job<'_>, blocks: &[StageBlock]) -> Result<(), Failure> 
             let note = job.control.home.run_waits(job.run);
             drop(fs::write(note, format!("drains its cluster: {words}")));
         };
+        let note = job.control.home.run_waits(job.run);
+        let begun = format!("drains its cluster: asks `{}`", config.server);
+        drop(fs::write(note, begun));
         let report = drain::run(config, ground, LIMIT, &mut said).await;
         match &report.end {
             DrainEnd::Empty => {}

@@ -151,6 +151,7 @@ fn report(part: &Part<'_>, done: &facts::Done) -> Report {
     let mut parts = Vec::new();
     match (all, written) {
         (0, _) => {}
+        (1, 0) => parts.push("1 file as it is".to_owned()),
         (_, 0) => parts.push(format!("{} as they are", count(all, "file"))),
         _ => parts.push(format!("{written} of {} written", count(all, "file"))),
     }

@@ -198,6 +198,25 @@ fn secrets_and_sensitive_outputs_are_marked_and_not_shown() {
 }
 
 #[test]
+fn keys_of_a_for_each_are_no_secrets() {
+    for each in [
+        "{ (output.kubeconfig) = 1 }",
+        "[output.kubeconfig]",
+        "{ a = output.kubeconfig }",
+    ] {
+        let gate = format!(
+            "gate \"tcp\" \"api\" {{\n    for_each = {each}\n    address = \"127.0.0.1:1\"\n  }}"
+        );
+        let err = resolve(&stack(&gate).stages.gates[0], &NOTHING_ASKED).unwrap_err();
+        let said = err.to_string();
+        assert!(
+            said.contains("is made of a sensitive output or a secret, and everybody sees its keys"),
+            "{said}"
+        );
+    }
+}
+
+#[test]
 fn a_missing_output_is_named_with_its_place() {
     let stack = stack(
         r#"

@@ -369,6 +369,10 @@ context "one" {{
     data      = {{ b = output.kubeconfig }}
   }}
   secret "bare" {{ namespase = "a" }}
+  secret "so" {{
+    namespace = "a b"
+    data      = {{ "k k" = secret("env:A") }}
+  }}
 }}
 context "two" {{
   autoattach = ["*"]
@@ -388,15 +392,21 @@ output "kubeconfig" {{ value = "" }}
       terrane.hcl:37:23 here
     error missing-attribute: secret `bare` has no `namespace`
       terrane.hcl:39:3 `namespace` is required
-      hint: add `namespace = …`: namespace
+      hint: add `namespace = …`: the namespace it lies in
     error missing-attribute: secret `bare` has no `data`
       terrane.hcl:39:3 `data` is required
       hint: add `data = …`: its entries
     error unknown-attribute: `secret` has no attribute `namespase`
       terrane.hcl:39:19 unknown attribute
       hint: did you mean `namespace`?
+    error invalid-name: a namespace cannot be called `a b`
+      terrane.hcl:41:17 here
+      hint: small letters, digits and `-`: `flux-system`
+    error invalid-name: an entry of a Secret cannot be called `k k`
+      terrane.hcl:42:17 here
+      hint: letters, digits, `-`, `_` and `.`: `age.agekey`
     error conflicting-contexts: contexts `one` and `two` set `a/twice` differently
-      terrane.hcl:43:3 `two`, priority 0
+      terrane.hcl:47:3 `two`, priority 0
       terrane.hcl:27:3 `one`, the same priority
       hint: both are attached to stack `s`: give one a higher `priority`
     ");

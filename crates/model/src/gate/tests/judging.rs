@@ -127,6 +127,12 @@ fn absence_must_be_proven() {
         look(status("SERVFAIL")),
         "old.example.io | no record | `SERVFAIL` from ns1"
     );
+    // One server, asked for both kinds of address.
+    let both = vec![answer("ns1", &[]), answer("ns1", &["2001:db8::1"])];
+    assert_eq!(
+        dns(gone.clone(), vec![name("old.example.io", both)], &[]),
+        "old.example.io | no record | 2001:db8::1 from ns1, TTL 3600"
+    );
     let silent = DnsAnswer {
         status: None,
         silent: Some("connection refused".to_owned()),
