@@ -40,12 +40,16 @@ PEM
 
 #[test]
 fn the_example_has_nothing_wrong() {
-    insta::assert_snapshot!(rendered(&load_tree(&example())), @r#"
-note not-yet-effective: not yet effective: `history` blocks
-  terrane.hcl:5:3 checked, but it does nothing so far
-note not-yet-effective: not yet effective: `drift` blocks
-  terrane.hcl:133:3 checked, but it does nothing so far
-"#);
+    insta::assert_snapshot!(rendered(&load_tree(&example())), @"
+    note not-yet-effective: not yet effective: `history` blocks
+      terrane.hcl:5:3 checked, but it does nothing so far
+    note not-yet-effective: not yet effective: `trigger` of a `stack`
+      terrane.hcl:87:3 checked, but it does nothing so far
+    note not-yet-effective: not yet effective: `boundary` of a `stack`
+      terrane.hcl:91:3 checked, but it does nothing so far
+    note not-yet-effective: not yet effective: `drift` blocks
+      terrane.hcl:133:3 checked, but it does nothing so far
+    ");
 }
 
 #[test]
