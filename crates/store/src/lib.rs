@@ -56,7 +56,7 @@ pub use change_sets::{ChangeSetError, Turn};
 pub use db::{DbError, DriverError, OpenDbError, OpenPostgresError, Use};
 pub use facts::{FactDigest, NewFactCommit, PastFact};
 pub use holds::{NewHold, ReleaseHoldError};
-pub use keyring::{Keyring, OpenKeyringError};
+pub use keyring::{AgeIdentity, Keyring, OpenKeyringError};
 pub use keys::{KeyError, Rewrapped, Scope, WrappedKey};
 pub use lanes::Fence;
 pub use locks::{AcquireLockError, ReleaseLockError, Released};
