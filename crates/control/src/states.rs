@@ -5,6 +5,7 @@
 pub mod ask;
 pub mod author;
 pub mod blame;
+pub mod deleted;
 mod index;
 pub mod listing;
 pub mod search;

@@ -54,6 +54,23 @@ struct Heard {
 }
 
 impl Store {
+    /// Refuses if there is any state of which the tables know too little: for who wants all of them.
+    pub fn state_check_all_current(&self) -> Result<(), StoreError> {
+        let mut behind = self.behind.keys();
+        behind
+            .next()
+            .map_or(Ok(()), |state| self.check_current(state))
+    }
+
+    /// The states of which the tables know too little; the tables may not have heard of one at all.
+    pub fn state_list_behind(&self) -> impl Iterator<Item = (&StateName, StoreError)> {
+        let refused = |(state, behind): (&StateName, &Behind)| StoreError::Behind {
+            state: state.clone(),
+            behind: behind.clone(),
+        };
+        self.behind.iter().map(move |one| (one.0, refused(one)))
+    }
+
     /// Refuses a state of which the tables know too little.
     pub(crate) fn check_current(&self, state: &StateName) -> Result<(), StoreError> {
         match self.behind.get(state) {
