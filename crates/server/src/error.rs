@@ -126,9 +126,9 @@ impl From<TakeError> for ApiError {
     fn from(err: TakeError) -> Self {
         Self::new(match err {
             TakeError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
-            TakeError::Slow { .. } => StatusCode::REQUEST_TIMEOUT,
+            TakeError::Slow { .. } | TakeError::Trickled => StatusCode::REQUEST_TIMEOUT,
             TakeError::BrokeOff | TakeError::OtherBytes => StatusCode::BAD_REQUEST,
-            TakeError::Busy { .. } => StatusCode::SERVICE_UNAVAILABLE,
+            TakeError::Busy { .. } | TakeError::Aside(_) => StatusCode::SERVICE_UNAVAILABLE,
         })
     }
 }

@@ -58,9 +58,10 @@ struct Story {
 impl StateServer {
     /// States larger than `body_limit` are refused before they are read.
     pub fn new(service: StateService, body_limit: usize) -> Self {
+        let room = Room::new(body_limit, MEMORY, IDLE).aside(service.work());
         Self {
             service,
-            room: Room::new(body_limit, MEMORY, IDLE),
+            room,
             failures: Failures::default(),
             metrics: Metrics::default(),
         }

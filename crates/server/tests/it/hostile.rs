@@ -86,6 +86,39 @@ async fn slow_bodies_stop_nobody_else() {
     drop(slow);
 }
 
+/// Nor does who says that much will come, or does not say how much, and stops.
+#[tokio::test]
+async fn a_large_body_that_stops_keeps_no_room() {
+    let home = Home::new().await;
+    let server = home.serve().await;
+    let client = home.client(&server, TokenScope::Write).await;
+    let credentials = basic(&client.token);
+    let begin = async |number: i32, header: &str, body: &str| {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        let head =
+            format!("POST /slow-{number} HTTP/1.1\r\nHost: here\r\n{credentials}{header}\r\n\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream.write_all(body.as_bytes()).await.unwrap();
+        stream
+    };
+    let much = "Content-Length: 41943040";
+    let unknown = "Transfer-Encoding: chunked";
+    let slow = [
+        begin(1, much, "{").await,
+        begin(2, much, &format!("{{{}", " ".repeat(1 << 20))).await,
+        begin(3, unknown, "5\r\n{\"ver\r\n").await,
+    ];
+    let begun = Instant::now();
+    let large = state(1).replace("[1]", &format!("[\"{}\"]", "x".repeat(1 << 20)));
+    assert_eq!(client.ask("POST /x", &large).await, "200");
+    let body = state(1);
+    let chunk = format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len());
+    let chunked = format!("{unknown}\r\n");
+    assert_eq!(client.send("POST /y", &chunked, &chunk).await, "200");
+    assert!(begun.elapsed() < Duration::from_secs(15));
+    drop(slow);
+}
+
 /// Below its top level a state stays text, however deep it goes.
 #[tokio::test]
 async fn depth_costs_nothing() {
