@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 use model::state::StateName;
 
+use crate::binding;
 use crate::blobs::{Blobs, Disk, file_error};
 use crate::db::{Db, Tx};
 use crate::sealing::header_line;
@@ -114,6 +115,7 @@ pub(crate) async fn look(
                     false => {}
                 }
             }
+            binding::check(db, bucket).await?;
             Ok(BTreeMap::new())
         }
     }

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 mod approvals;
 mod artifacts;
 mod behind;
+mod binding;
 mod blobs;
 mod break_glass;
 mod bucket;
@@ -126,6 +127,10 @@ pub enum OpenStoreError {
         "the versions of states are gone from `{place}`, and the database knows of some: bring the directory back"
     )]
     BlobsGone { place: PathBuf },
+    #[error(
+        "`{place}` is not where the versions of this database are: name the right bucket and prefix, or the right database"
+    )]
+    OtherBlobs { place: PathBuf },
     #[error("could not compare the database with the stored versions")]
     Compare(#[source] StoreError),
     #[error("could not open `{path}`")]
