@@ -177,7 +177,8 @@ async fn look_at_segments(
         }
     }
     if behind.is_empty() && read > REMEMBERED_AFTER {
-        remember(db, disk).await?;
+        // It only saves the next look: on a full disk, or one that is only read, others go on reading.
+        drop(remember(db, disk).await);
     }
     Ok(behind)
 }
