@@ -119,6 +119,44 @@ async fn a_large_body_that_stops_keeps_no_room() {
     drop(slow);
 }
 
+/// Connections that never say what they want make room for others.
+#[tokio::test]
+async fn half_a_head_is_not_waited_for() {
+    let home = Home::new().await;
+    let server = home.serve().await;
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    let half = b"GET /healthz HTTP/1.1\r\nX: ";
+    stream.write_all(half).await.unwrap();
+    let mut answer = Vec::new();
+    let ended = stream.read_to_end(&mut answer);
+    let ended = tokio::time::timeout(Duration::from_secs(60), ended).await;
+    assert!(ended.is_ok(), "it is held for two minutes");
+}
+
+/// A text that one of the databases cannot keep is refused by both.
+#[tokio::test]
+async fn a_nul_is_refused() {
+    let home = Home::new().await;
+    let server = home.serve().await;
+    let client = home.client(&server, TokenScope::Write).await;
+    assert_eq!(client.ask("LOCK /x", r#"{"ID":"a\u0000b"}"#).await, "400");
+    let nul = state(1).replace(r#""l""#, r#""l\u0000""#);
+    assert_eq!(client.ask("POST /x", &nul).await, "400");
+    assert_eq!(client.ask("POST /x?ID=a%00b", &state(1)).await, "400");
+}
+
+/// Engines do not read an empty text as a time, and then not the rest of it either.
+#[tokio::test]
+async fn a_holder_that_said_little_is_described_readably() {
+    let home = Home::new().await;
+    let server = home.serve().await;
+    let client = home.client(&server, TokenScope::Write).await;
+    assert_eq!(client.ask("LOCK /x", r#"{"ID":"stuck"}"#).await, "200");
+    let conflict = client.ask("LOCK /x", r#"{"ID":"other"}"#).await;
+    assert!(conflict.starts_with("423 {"), "{conflict}");
+    assert!(conflict.contains(r#""Created":"20"#), "{conflict}");
+}
+
 /// Below its top level a state stays text, however deep it goes.
 #[tokio::test]
 async fn depth_costs_nothing() {
