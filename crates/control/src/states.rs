@@ -83,6 +83,17 @@ pub async fn verify(
     }
 }
 
+/// What was refused of one state, or of all, and why; newest last.
+pub async fn refusals(
+    control: &Control,
+    only: Option<&StateName>,
+) -> Result<Vec<Refusal>, StoreError> {
+    match only {
+        Some(state) => control.store.refusal_list(state).await,
+        None => control.store.refusal_list_all().await,
+    }
+}
+
 /// States of the project that hold resources and belong to no stack any more: it was renamed or removed.
 /// Nobody plans what is in them.
 pub async fn abandoned(control: &Control, project: &Project) -> Result<Vec<String>, StoreError> {

@@ -391,6 +391,13 @@ fn a_deleted_state_comes_back() {
     assert_eq!(server.ask("GET /state/shop/a", &secret, ""), "404");
     assert_eq!(server.ask("POST /state/shop/a", &secret, &state(3)), "409");
 
+    let refused = test.cli(&["state", "refusals", "shop/a"]).expect(0);
+    let said = server.process.stderr_so_far();
+    assert!(refused.stdout.contains("POST"), "{refused}");
+    assert!(said.contains(r#""status":409,"reason":""#), "{said}");
+    let all = test.cli(&["state", "refusals", "--json"]).expect(0).stdout;
+    assert!(all.contains(r#""deed": "POST""#), "{all}");
+
     let gone = |args: &[&str]| test.cli(&[&["state"], args].concat());
     for args in [["show", "shop/a"], ["list", "shop/a"], ["diff", "shop/a"]] {
         let said = gone(&args).expect(1);
