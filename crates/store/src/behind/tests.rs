@@ -53,7 +53,7 @@ async fn a_state_that_went_on_is_not_served_from_an_older_database() {
 async fn a_home_is_read_where_nothing_can_be_written() {
     let home = TestHome::new().with_small_segments();
     let store = home.open().await;
-    if let crate::db::Db::Postgres(_) = store.db {
+    if let Db::Postgres(_) = store.db {
         return; // there are no segments to look at
     }
     for serial in 1..=120 {

@@ -163,9 +163,9 @@ async fn another_prefix_than_the_databases_is_refused() {
     fs::create_dir_all(&stranger).unwrap();
     fs::write(stranger.join("theirs"), "x").unwrap();
     refused("an older home").await;
-    let all = (0..8).map(|_| try_open(&home, &url, Use::Brief));
-    let all: Vec<_> = futures(all).await;
-    assert!(all.iter().all(Result::is_ok));
+    let one = || try_open(&home, &url, Use::Brief);
+    let (first, second, third) = tokio::join!(one(), one(), one());
+    assert!([first, second, third].iter().all(Result::is_ok));
     refused("bound again").await;
 
     // Interrupted after the bucket had its word.
@@ -176,26 +176,6 @@ async fn another_prefix_than_the_databases_is_refused() {
         .unwrap();
     drop(open_at(&home, &url).await);
     refused("bound after an interruption").await;
-}
-
-/// All at once.
-async fn futures<T>(all: impl Iterator<Item = impl Future<Output = T>>) -> Vec<T> {
-    let mut all: Vec<_> = all.map(Box::pin).collect();
-    let mut done = Vec::new();
-    std::future::poll_fn(move |context| {
-        all.retain_mut(|one| match one.as_mut().poll(context) {
-            std::task::Poll::Ready(value) => {
-                done.push(value);
-                false
-            }
-            std::task::Poll::Pending => true,
-        });
-        match all.is_empty() {
-            true => std::task::Poll::Ready(std::mem::take(&mut done)),
-            false => std::task::Poll::Pending,
-        }
-    })
-    .await
 }
 
 #[tokio::test]
