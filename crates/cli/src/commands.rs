@@ -230,10 +230,13 @@ pub(crate) async fn open_control_for(
         store,
         home,
         new_key,
-    } = home
-        .open_for(how)
-        .await
-        .map_err(|err| CommandError::from_error(&err))?;
+    } = home.open_for(how).await.map_err(|err| {
+        let shown = CommandError::from_error(&err);
+        match err.hint() {
+            Some(hint) => shown.hint(hint),
+            None => shown,
+        }
+    })?;
     if let Some(path) = new_key {
         report::say(&errors::render_warning(
             &format!("made a new master key: `{}`", path.display()),

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use control::home::{Settings, StorePlace};
-use control::keys::KeySource;
-use model::secret::Secret;
+use control::keys::{AgeIdentity, KeySource};
+use model::secret::{Secret, is_key_material};
 
 use crate::args::{Color, Global};
 use crate::view::{Look, errors};
@@ -172,22 +172,40 @@ impl Process {
         }
         let value = |name: &str| self.var(name).map(str::to_owned);
         if let Some(text) = value("TERRANE_KEY") {
-            return Ok(KeySource::Text(Secret::new(text)));
+            return Ok(KeySource::text(Secret::new(text)));
         }
         if let Some(line) = value("TERRANE_KEY_COMMAND") {
             let (dir, env) = (self.cwd.clone(), self.env.clone());
             return Ok(KeySource::Command { line, dir, env });
         }
         if let Some(identity) = value("TERRANE_KEY_AGE") {
-            return Ok(KeySource::Age {
-                identity: self.cwd.join(identity),
-                file: config.join("master.key.age"),
-            });
+            let identity = if is_key_material(&identity) {
+                AgeIdentity::Text(Secret::new(identity))
+            } else {
+                AgeIdentity::File(self.cwd.join(identity))
+            };
+            let file = config.join("master.key.age");
+            return Ok(KeySource::Age { identity, file });
         }
-        let file = value("TERRANE_KEY_FILE").map(|path| self.cwd.join(path));
+        let named = value("TERRANE_KEY_FILE");
+        let file = named.map(|path| self.key_file("TERRANE_KEY_FILE", Path::new(&path)));
         Ok(KeySource::File(
-            file.unwrap_or_else(|| config.join("master.key")),
+            file.transpose()?
+                .unwrap_or_else(|| config.join("master.key")),
         ))
+    }
+
+    /// The file that `named_by` names. A key that stands there instead is not repeated.
+    pub(crate) fn key_file(&self, named_by: &str, path: &Path) -> Result<PathBuf, CommandError> {
+        if is_key_material(&path.to_string_lossy()) {
+            let message = format!("`{named_by}` holds a key, and wants the path of its file");
+            return Err(CommandError::new(message)
+                .hint(
+                    "a key itself goes into `TERRANE_KEY`, an age identity into `TERRANE_KEY_AGE`",
+                )
+                .status(ExitStatus::Usage));
+        }
+        Ok(self.cwd.join(path))
     }
 
     /// Says why a command failed; never a debug dump.

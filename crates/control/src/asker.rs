@@ -288,7 +288,7 @@ impl Asker {
     pub fn key(&self) -> Option<KeySource> {
         self.key
             .as_ref()
-            .map(|key| KeySource::Text(Secret::new(key)))
+            .map(|key| KeySource::text(Secret::new(key)))
     }
 
     /// Where the home's store is, if it was handed over.
@@ -300,7 +300,7 @@ impl Asker {
     pub(crate) fn with_home(&self, home: &Home) -> Self {
         let mut with = self.clone();
         with.key = match home.key() {
-            KeySource::Text(text) => Some(text.expose().to_owned()),
+            KeySource::Text { key, .. } => Some(key.expose().to_owned()),
             KeySource::File(_) | KeySource::Age { .. } | KeySource::Command { .. } => None,
         };
         with.store = home.store().to_values();

@@ -76,6 +76,15 @@ pub enum OpenHomeError {
     },
 }
 
+impl OpenHomeError {
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Key(err) => err.hint(),
+            Self::Make { .. } | Self::KeyGone { .. } | Self::Open { .. } => None,
+        }
+    }
+}
+
 /// A home that was opened, and whether a master key was made on the way: its owner must hear of it.
 pub struct Opened {
     pub store: Store,
@@ -155,7 +164,10 @@ impl Home {
         let source = self.key.clone();
         if self.key.file().is_none() {
             // A command is asked once; runners get what it said.
-            self.key = KeySource::Text(keys.to_text());
+            self.key = KeySource::Text {
+                key: keys.to_text(),
+                origin: self.key.describe(),
+            };
         }
         let store = self.store.open(keys, how).await;
         let store = store.map_err(|source| OpenHomeError::Open {

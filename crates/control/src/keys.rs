@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use drivers::process::Environment;
 use drivers::secrets::{self, Reference, SecretError, Sources, Surroundings};
 use model::secret::Secret;
+pub use store::AgeIdentity;
 use store::{Keyring, OpenKeyringError, OpenStoreError, Store, StoreError, Use};
 
 use crate::Control;
@@ -19,10 +20,13 @@ use crate::Control;
 pub enum KeySource {
     /// Made on first use.
     File(PathBuf),
-    /// `TERRANE_KEY`, or handed on by whoever asked.
-    Text(Secret),
+    /// `TERRANE_KEY`, or read by whoever asked from where `origin` says.
+    Text { key: Secret, origin: String },
     /// `TERRANE_KEY_AGE`: an identity that decrypts the file.
-    Age { identity: PathBuf, file: PathBuf },
+    Age {
+        identity: AgeIdentity,
+        file: PathBuf,
+    },
     /// `TERRANE_KEY_COMMAND`: what it prints.
     Command {
         line: String,
@@ -39,13 +43,33 @@ pub enum ReadKeyError {
     Command(#[from] SecretError),
 }
 
+impl ReadKeyError {
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Keyring(OpenKeyringError::NoAgeFile { path }) => Some(format!(
+                "encrypt the key for that identity: `age -r RECIPIENT -o {} master.key`",
+                path.display()
+            )),
+            Self::Keyring(_) | Self::Command(_) => None,
+        }
+    }
+}
+
 impl KeySource {
+    /// The text of a key that lies in no file.
+    pub fn text(key: Secret) -> Self {
+        let origin = "`TERRANE_KEY`".to_owned();
+        Self::Text { key, origin }
+    }
+
     /// In words, without the key.
     pub fn describe(&self) -> String {
         match self {
             Self::File(path) => format!("`{}`", path.display()),
-            Self::Text(_) => "`TERRANE_KEY`".to_owned(),
-            Self::Age { file, .. } => format!("`{}`", file.display()),
+            Self::Text { origin, .. } => origin.clone(),
+            Self::Age { file, .. } => {
+                format!("`{}`, by way of `TERRANE_KEY_AGE`", file.display())
+            }
             Self::Command { .. } => "`TERRANE_KEY_COMMAND`".to_owned(),
         }
     }
@@ -58,14 +82,14 @@ impl KeySource {
     pub(crate) fn file(&self) -> Option<&Path> {
         match self {
             Self::File(path) => Some(path),
-            Self::Text(_) | Self::Age { .. } | Self::Command { .. } => None,
+            Self::Text { .. } | Self::Age { .. } | Self::Command { .. } => None,
         }
     }
 
     pub(crate) async fn read(&self) -> Result<Keyring, ReadKeyError> {
         Ok(match self {
             Self::File(path) => Keyring::open_or_create(path)?,
-            Self::Text(text) => Keyring::from_text(text, &self.describe())?,
+            Self::Text { key, origin } => Keyring::from_text(key, origin)?,
             Self::Age { identity, file } => Keyring::open_age(file, identity)?,
             Self::Command { line, dir, env } => {
                 let reference: Reference = format!("command:{line}").parse()?;
@@ -94,7 +118,7 @@ impl KeySource {
     /// have changed.
     pub(crate) fn renew(&self, store: &Store) {
         match self.clone() {
-            Self::Text(_) => {}
+            Self::Text { .. } => {}
             Self::File(path) => store.key_renew_from(move || Keyring::open(&path).ok()),
             Self::Age { identity, file } => {
                 store.key_renew_from(move || Keyring::open_age(&file, &identity).ok());
@@ -165,7 +189,8 @@ impl KeysError {
             Self::Rewrap(_) => {
                 Some("nothing is lost: both keys are kept; the same command finishes".to_owned())
             }
-            Self::List(_) | Self::Read(_) | Self::Write(_) | Self::Open(_) => None,
+            Self::Read(err) => err.hint(),
+            Self::List(_) | Self::Write(_) | Self::Open(_) => None,
         }
     }
 }

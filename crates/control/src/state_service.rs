@@ -3,6 +3,7 @@
 //!
 //! Not here: HTTP (`server::service`), what a run may do with its own state (`state`).
 
+use std::path::Path;
 use std::sync::Arc;
 
 use model::lock::LockInfo;
@@ -12,6 +13,8 @@ use store::{
     AcquireLockError, AppendError, Appended, DeleteStateError, NewRefusal, ReleaseLockError, Store,
     StoreError, Writer,
 };
+
+pub use store::Scratch;
 
 use crate::hidden;
 use crate::home::Home;
@@ -51,6 +54,11 @@ impl StateService {
             home,
             tokens,
         }
+    }
+
+    /// A directory of this machine.
+    pub fn work(&self) -> &Path {
+        self.home.work()
     }
 
     pub fn tokens(&self) -> &TokenCheck {

@@ -5,6 +5,7 @@
 pub mod ask;
 pub mod author;
 pub mod blame;
+pub mod deleted;
 mod index;
 pub mod listing;
 pub mod search;
@@ -79,6 +80,17 @@ pub async fn verify(
             state: state.clone(),
         }),
         _ => Ok(verified),
+    }
+}
+
+/// What was refused of one state, or of all, and why; newest last.
+pub async fn refusals(
+    control: &Control,
+    only: Option<&StateName>,
+) -> Result<Vec<Refusal>, StoreError> {
+    match only {
+        Some(state) => control.store.refusal_list(state).await,
+        None => control.store.refusal_list_all().await,
     }
 }
 

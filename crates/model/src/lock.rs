@@ -38,6 +38,8 @@ pub enum ReadLockError {
     Shape(#[source] serde_json::Error),
     #[error("a lock needs an `ID`")]
     NoId,
+    #[error("there is a NUL in it")]
+    Nul,
 }
 
 impl LockInfo {
@@ -46,6 +48,11 @@ impl LockInfo {
         let info: Self = serde_json::from_slice(body).map_err(ReadLockError::Shape)?;
         if info.id.is_empty() {
             return Err(ReadLockError::NoId);
+        }
+        // PostgreSQL keeps no text with one, so no database does.
+        let texts = [&info.id, &info.operation, &info.info, &info.who];
+        if texts.iter().any(|text| text.contains('\0')) {
+            return Err(ReadLockError::Nul);
         }
         Ok(info)
     }
@@ -114,6 +121,7 @@ mod tests {
         check("[]", "error: this is not a lock's description");
         check("{}", "error: this is not a lock's description");
         check(r#"{"ID":""}"#, "error: a lock needs an `ID`");
+        check(r#"{"ID":"a\u0000b"}"#, "error: there is a NUL in it");
     }
 
     #[test]

@@ -57,6 +57,19 @@ pub fn is_secret_variable(name: &str) -> bool {
     }
 }
 
+/// Whether a text is a key rather than the path of one: master keys, age identities, PEM. Nothing that is may stand in a
+/// message.
+pub fn is_key_material(text: &str) -> bool {
+    const MARKS: [&str; 4] = [
+        "AGE-SECRET-KEY-",
+        "AGE-PLUGIN-",
+        "TERRANE-KEY-",
+        "-----BEGIN ",
+    ];
+    let text = text.to_ascii_uppercase();
+    text.contains('\n') || MARKS.iter().any(|mark| text.contains(mark))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

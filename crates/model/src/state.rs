@@ -182,7 +182,7 @@ pub enum InvalidState {
     Serial,
     #[error("`serial` {serial} is so high that no room is left for the versions after it")]
     SerialTooHigh { serial: u64 },
-    #[error("`lineage` is not a string")]
+    #[error("`lineage` is not a string, or has a NUL in it")]
     Lineage,
     #[error("`resources` is not a list")]
     Resources,
@@ -251,10 +251,14 @@ impl StateFacts {
             }
             Ok(serial)
         })?;
-        let lineage = top
+        let lineage: String = top
             .lineage
             .map_or(Ok(String::new()), |raw| serde_json::from_str(raw.get()))
             .map_err(|_| InvalidState::Lineage)?;
+        // PostgreSQL keeps no text with one, so no database does.
+        if lineage.contains('\0') {
+            return Err(InvalidState::Lineage);
+        }
         let contents = if encrypted {
             Contents::Encrypted
         } else {

@@ -1,16 +1,20 @@
 //! Taking a request's body: whole, no larger than allowed, no slower than bearable, and the bytes its
-//! sender meant.
+//! sender meant. A body has its room in memory while it comes fast; one that is slow is put aside, sealed on the disk, until
+//! all of it is there, so that its sender costs others nothing.
 //!
 //! Not here: what a body says (`wire`).
 
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::body::{Body, Bytes};
 use axum::http::HeaderMap;
 use axum::http::header::CONTENT_LENGTH;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use control::state_service::Scratch;
 use http_body_util::BodyExt as _;
 use md5::{Digest as _, Md5};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -22,6 +26,14 @@ const LOCK_LIMIT: usize = 64 * 1024;
 
 /// Nobody waits longer than this for the next piece of a body.
 pub(crate) const IDLE: Duration = Duration::from_mins(2);
+
+/// On the average a body comes faster than this, in bytes a second; the first minutes are free.
+const SLOWEST: u64 = 16 * 1024;
+
+/// So long a large body may keep its room while nothing more of it comes, and so many bytes have to come a second: a
+/// sender that is slower has it on the disk.
+const PAUSE: Duration = Duration::from_millis(500);
+const PACE: u64 = 8 * 1024 * 1024;
 
 /// So long a large body waits for others to be done.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
@@ -40,11 +52,12 @@ const LINGER: Duration = Duration::from_secs(5);
 pub(crate) struct Room {
     limit: usize,
     idle: Duration,
-    /// For bodies that said their length; one larger than all of it waits until it is alone.
+    /// One body larger than all of it waits until it is alone.
     memory: Arc<Semaphore>,
     pieces: u32,
-    /// For bodies that did not say their length: they take room as they grow, so one at a time.
-    growing: Arc<Semaphore>,
+    /// Where slow bodies, and those that do not say their length, lie until they are whole; nothing where a single
+    /// sender sends one at a time.
+    aside: Option<PathBuf>,
 }
 
 /// A body that came whole, and the room it takes until it is dropped.
@@ -62,6 +75,10 @@ pub(crate) enum TakeError {
     BrokeOff,
     #[error("nothing came for {} s", idle.as_secs())]
     Slow { idle: Duration },
+    #[error("it came slower than {} KB a second", SLOWEST / 1024)]
+    Trickled,
+    #[error("it came slowly, and could not be put aside")]
+    Aside(#[source] io::Error),
     #[error("its bytes are not those of its Content-MD5")]
     OtherBytes,
     #[error("there was no room for it for {} s", waited.as_secs())]
@@ -78,8 +95,15 @@ impl Room {
             idle,
             memory: Arc::new(Semaphore::new(pieces as usize)),
             pieces,
-            growing: Arc::new(Semaphore::new(1)),
+            aside: None,
         }
+    }
+
+    /// Slow bodies are put aside in this directory.
+    #[must_use]
+    pub(crate) fn aside(self, dir: &Path) -> Self {
+        let aside = Some(dir.to_owned());
+        Self { aside, ..self }
     }
 
     /// A state, of which there may be many large ones at a time.
@@ -89,18 +113,35 @@ impl Room {
             linger(body);
             return Err(TakeError::TooLarge { limit: self.limit });
         }
-        let (growing, mut room) = match length {
-            Some(length) if length <= SMALL => (None, None),
-            Some(length) => (None, Some(self.take(length).await?)),
-            None => (Arc::clone(&self.growing).acquire_owned().await.ok(), None),
-        };
-        let mut pieces = Pieces::new(body, self.limit, length, self.idle);
-        while pieces.more().await? {
-            if growing.is_some() {
-                room = self.grow(room, pieces.bytes.len()).await?;
+        let mut pieces = Pieces::new(body, self.limit, self.idle);
+        pieces.bytes.reserve_exact(length.unwrap_or(0).min(SMALL));
+        // What is small is not counted, whatever it said it would be.
+        while pieces.bytes.len() <= SMALL {
+            if !pieces.more(self.idle).await? {
+                let bytes = checked(headers, pieces.bytes).await?;
+                return Ok(Taken { bytes, _room: None });
             }
         }
-        let bytes = checked(headers, pieces.bytes).await?;
+        let (bytes, room) = match (length, &self.aside) {
+            (Some(length), Some(dir)) => {
+                let room = self.take(length, &mut pieces).await?;
+                if pieces.all_in_time(length).await? {
+                    (pieces.bytes, room)
+                } else {
+                    self.put_aside(pieces, Some(room), dir).await?
+                }
+            }
+            (None, Some(dir)) => self.put_aside(pieces, None, dir).await?,
+            (length, None) => {
+                // Without a word of how long it is, it may become as long as any.
+                let length = length.unwrap_or(self.limit);
+                let room = self.take(length, &mut pieces).await?;
+                while pieces.more(self.idle).await? {}
+                (pieces.bytes, room)
+            }
+        };
+        let bytes = checked(headers, bytes).await?;
+        let room = Some(room);
         Ok(Taken { bytes, _room: room })
     }
 
@@ -111,40 +152,47 @@ impl Room {
             linger(body);
             return Err(TakeError::TooLarge { limit: LOCK_LIMIT });
         }
-        let mut pieces = Pieces::new(body, LOCK_LIMIT, length, self.idle);
-        while pieces.more().await? {}
+        let mut pieces = Pieces::new(body, LOCK_LIMIT, self.idle);
+        while pieces.more(self.idle).await? {}
         checked(headers, pieces.bytes).await
     }
 
-    /// Bodies that grow may wait for one another: nobody waits for ever, and an engine sends it again.
-    async fn take(&self, bytes: usize) -> Result<OwnedSemaphorePermit, TakeError> {
-        let pieces = self.pieces_of(bytes);
+    /// Takes the rest of a body to the disk as it comes, then all of it back when there is room.
+    async fn put_aside(
+        &self,
+        mut pieces: Pieces,
+        room: Option<OwnedSemaphorePermit>,
+        dir: &Path,
+    ) -> Result<(Vec<u8>, OwnedSemaphorePermit), TakeError> {
+        let mut scratch = Scratch::new(dir).map_err(TakeError::Aside)?;
+        scratch = aside(scratch, std::mem::take(&mut pieces.bytes)).await?;
+        drop(room);
+        while pieces.more(self.idle).await? {
+            if pieces.bytes.len() > SMALL {
+                scratch = aside(scratch, std::mem::take(&mut pieces.bytes)).await?;
+            }
+        }
+        scratch = aside(scratch, std::mem::take(&mut pieces.bytes)).await?;
+        let room = self.take(scratch.length(), &mut pieces).await?;
+        let read = tokio::task::spawn_blocking(move || scratch.read()).await;
+        let bytes = read.map_err(|_| TakeError::BrokeOff)?;
+        Ok((bytes.map_err(TakeError::Aside)?, room))
+    }
+
+    /// Nobody waits for ever, and an engine sends it again. The sender's time does not count meanwhile.
+    async fn take(
+        &self,
+        bytes: usize,
+        pieces: &mut Pieces,
+    ) -> Result<OwnedSemaphorePermit, TakeError> {
+        let begun = Instant::now();
+        let room = Arc::clone(&self.memory).acquire_many_owned(self.pieces_of(bytes));
         let waited = self.idle.min(LONGEST_WAIT);
-        let room = Arc::clone(&self.memory).acquire_many_owned(pieces);
         let room = tokio::time::timeout(waited, room).await;
+        pieces.begun += begun.elapsed();
         let busy = TakeError::Busy { waited };
         // It is closed by nobody.
         room.ok().and_then(Result::ok).ok_or(busy)
-    }
-
-    async fn grow(
-        &self,
-        room: Option<OwnedSemaphorePermit>,
-        bytes: usize,
-    ) -> Result<Option<OwnedSemaphorePermit>, TakeError> {
-        let has = room.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
-        let lacks = (self.pieces_of(bytes) as usize).saturating_sub(has);
-        if lacks == 0 {
-            return Ok(room);
-        }
-        let more = self.take(lacks * PIECE).await?;
-        Ok(Some(match room {
-            None => more,
-            Some(mut room) => {
-                room.merge(more);
-                room
-            }
-        }))
     }
 
     fn pieces_of(&self, bytes: usize) -> u32 {
@@ -153,29 +201,61 @@ impl Room {
     }
 }
 
+/// Seals what came; off the threads that serve others.
+async fn aside(mut scratch: Scratch, bytes: Vec<u8>) -> Result<Scratch, TakeError> {
+    let added = tokio::task::spawn_blocking(move || scratch.add(&bytes).map(|()| scratch)).await;
+    let added = added.map_err(|_| TakeError::BrokeOff)?;
+    added.map_err(TakeError::Aside)
+}
+
 /// A body as it comes in.
 struct Pieces {
     body: Body,
+    /// What came and was not put aside.
     bytes: Vec<u8>,
+    /// How much came, put aside or not.
+    came: usize,
     limit: usize,
     idle: Duration,
+    begun: Instant,
 }
 
 impl Pieces {
-    fn new(body: Body, limit: usize, length: Option<usize>, idle: Duration) -> Self {
-        let bytes = Vec::with_capacity(length.unwrap_or(0).min(limit));
+    fn new(body: Body, limit: usize, idle: Duration) -> Self {
         Self {
             body,
-            bytes,
+            bytes: Vec::new(),
+            came: 0,
             limit,
             idle,
+            begun: Instant::now(),
         }
     }
 
-    /// Takes the next piece; false after the last one.
-    async fn more(&mut self) -> Result<bool, TakeError> {
-        let next = tokio::time::timeout(self.idle, self.body.frame()).await;
-        let frame = match next.map_err(|_| TakeError::Slow { idle: self.idle })? {
+    /// Takes the rest of a body that has its room; false if it comes too slowly to keep it.
+    async fn all_in_time(&mut self, length: usize) -> Result<bool, TakeError> {
+        let missing = length.saturating_sub(self.bytes.len());
+        self.bytes.reserve_exact(missing);
+        let end = Instant::now() + 2 * PAUSE + Duration::from_secs(length as u64 / PACE);
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            match self.more(left.min(PAUSE).min(self.idle)).await {
+                Ok(true) => {}
+                Ok(false) => return Ok(true),
+                Err(TakeError::Slow { .. }) => return Ok(false),
+                Err(err) => return Err(err),
+            }
+        }
+    }
+
+    /// Takes the next piece, if it comes within `patience`; false after the last one.
+    async fn more(&mut self, patience: Duration) -> Result<bool, TakeError> {
+        let allowed = 2 * self.idle + Duration::from_secs(self.came as u64 / SLOWEST);
+        if self.begun.elapsed() > allowed {
+            return Err(TakeError::Trickled);
+        }
+        let next = tokio::time::timeout(patience, self.body.frame()).await;
+        let frame = match next.map_err(|_| TakeError::Slow { idle: patience })? {
             None => return Ok(false),
             Some(Err(_)) => return Err(TakeError::BrokeOff),
             Some(Ok(frame)) => frame,
@@ -183,7 +263,8 @@ impl Pieces {
         let Ok(data) = frame.into_data() else {
             return Ok(true); // trailers say nothing that we need
         };
-        if self.bytes.len() + data.len() > self.limit {
+        self.came += data.len();
+        if self.came > self.limit {
             linger(std::mem::take(&mut self.body));
             return Err(TakeError::TooLarge { limit: self.limit });
         }
@@ -246,7 +327,8 @@ mod tests {
 
     #[tokio::test]
     async fn large_bodies_take_room_until_they_are_dropped() {
-        let room = Room::new(1 << 20, 256 * 1024, IDLE);
+        let dir = tempfile::tempdir().unwrap();
+        let room = Room::new(1 << 20, 256 * 1024, IDLE).aside(dir.path());
         let free = || room.memory.available_permits();
         let body = || Body::from(vec![0; 100 * 1024]);
         let sized = room.state(&with_length(100 * 1024), body()).await.unwrap();
@@ -262,7 +344,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_larger_than_all_room_waits_until_it_is_alone() {
-        let room = Room::new(1 << 20, 128 * 1024, IDLE);
+        let dir = tempfile::tempdir().unwrap();
+        let room = Room::new(1 << 20, 128 * 1024, IDLE).aside(dir.path());
         let large = Body::from(vec![0; 1 << 20]);
         let first = room.state(&HeaderMap::new(), large).await.unwrap();
         assert_eq!(room.memory.available_permits(), 0);
@@ -297,6 +380,70 @@ mod tests {
         let room = Room::new(1 << 20, 1 << 20, Duration::from_millis(1));
         let err = room.state(&HeaderMap::new(), Body::new(Stalled)).await;
         assert_eq!(err.unwrap_err().to_string(), "nothing came for 0 s");
+    }
+
+    /// A body that says it is large, and stops after its beginning, keeps no room from others.
+    #[tokio::test]
+    async fn a_slow_body_costs_others_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let room = Room::new(64 << 20, 256 * 1024, IDLE).aside(dir.path());
+        let (feed, slow) = fed();
+        let taking = {
+            let room = room.clone();
+            tokio::spawn(async move { room.state(&with_length(200 * 1024), slow).await })
+        };
+        feed.send(vec![1; 100 * 1024]).unwrap();
+        while room.memory.available_permits() != 56 {
+            tokio::task::yield_now().await;
+        }
+        let other = Body::from(vec![0; 250 * 1024]);
+        let other = room.state(&with_length(250 * 1024), other).await.unwrap();
+        assert_eq!(other.bytes.len(), 250 * 1024);
+        drop(other);
+        feed.send(vec![2; 100 * 1024]).unwrap();
+        drop(feed);
+        let slow = taking.await.unwrap().unwrap();
+        let expected = [vec![1; 100 * 1024], vec![2; 100 * 1024]].concat();
+        assert_eq!(slow.bytes, expected);
+        assert_eq!(room.memory.available_permits(), 56);
+    }
+
+    #[tokio::test]
+    async fn a_body_that_trickles_is_given_up() {
+        let room = Room::new(1 << 20, 1 << 20, Duration::from_millis(20));
+        let (feed, slow) = fed();
+        let feeding = tokio::spawn(async move {
+            while feed.send(vec![1]).is_ok() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        });
+        let err = room.state(&with_length(1 << 19), slow).await;
+        assert_eq!(
+            err.unwrap_err().to_string(),
+            "it came slower than 16 KB a second"
+        );
+        feeding.await.unwrap();
+    }
+
+    /// A body that comes as it is fed.
+    fn fed() -> (tokio::sync::mpsc::UnboundedSender<Vec<u8>>, Body) {
+        let (feed, fed) = tokio::sync::mpsc::unbounded_channel();
+        (feed, Body::new(Fed(fed)))
+    }
+
+    struct Fed(tokio::sync::mpsc::UnboundedReceiver<Vec<u8>>);
+
+    impl hyper::body::Body for Fed {
+        type Data = Bytes;
+        type Error = std::convert::Infallible;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+        ) -> Poll<Option<Result<hyper::body::Frame<Bytes>, Self::Error>>> {
+            let piece = self.0.poll_recv(context);
+            piece.map(|piece| piece.map(|piece| Ok(hyper::body::Frame::data(piece.into()))))
+        }
     }
 
     /// A body of which nothing ever comes.

@@ -20,7 +20,13 @@ pub(crate) struct ApiError {
     /// Both engines read a conflict's body as the holder's lock.
     lock: Option<Box<LockInfo>>,
     header: Option<(HeaderName, &'static str)>,
+    /// For the log: clients show a number and nothing else.
+    reason: Option<String>,
 }
+
+/// Why a request was refused, on its way to the log.
+#[derive(Clone)]
+pub(crate) struct Reason(pub(crate) String);
 
 impl ApiError {
     /// 404 would mean that there is no state, so a stranger gets 401, whatever it asks for.
@@ -53,12 +59,18 @@ impl ApiError {
             status,
             lock: None,
             header: None,
+            reason: None,
         }
+    }
+
+    pub(crate) fn because(self, reason: String) -> Self {
+        let reason = Some(reason);
+        Self { reason, ..self }
     }
 
     fn locked(holder: &HeldLock) -> Self {
         Self {
-            lock: Some(Box::new(holder.info.clone())),
+            lock: Some(Box::new(described(holder))),
             ..Self::new(StatusCode::LOCKED)
         }
     }
@@ -74,7 +86,7 @@ impl ApiError {
             created: "0001-01-01T00:00:00Z".to_owned(),
             ..LockInfo::default()
         };
-        let lock = holder.map_or_else(explained, |holder| holder.info.clone());
+        let lock = holder.map_or_else(explained, described);
         Self {
             lock: Some(Box::new(lock)),
             ..Self::new(StatusCode::CONFLICT)
@@ -93,7 +105,8 @@ impl ApiError {
 impl From<StateAccessError> for ApiError {
     fn from(err: StateAccessError) -> Self {
         use StateAccessError as E;
-        match &err {
+        let reason = chain(&err);
+        let answer = match &err {
             E::Forbidden { .. } | E::Denied { .. } => Self::forbidden(),
             E::Locked { holder, .. } => Self::locked(holder),
             E::NotYours { holder, .. } => Self::conflict(&err.to_string(), Some(holder)),
@@ -104,10 +117,21 @@ impl From<StateAccessError> for ApiError {
             E::Invalid { .. } => Self::bad_request(),
             E::Contended { .. } | E::Store { .. } => {
                 tracing::error!(error = %chain(&err), "a request could not be carried out");
-                Self::unavailable()
+                return Self::unavailable(); // said just now
             }
-        }
+        };
+        answer.because(reason)
     }
+}
+
+/// The lock of a holder as engines can read it: a script may have left out when it was made, and an empty text is no time
+/// to them.
+fn described(holder: &HeldLock) -> LockInfo {
+    let mut info = holder.info.clone();
+    if info.created.is_empty() {
+        info.created = holder.since.to_string();
+    }
+    info
 }
 
 /// An error and its causes on one line, for the log.
@@ -124,12 +148,14 @@ pub(crate) fn chain(err: &dyn std::error::Error) -> String {
 
 impl From<TakeError> for ApiError {
     fn from(err: TakeError) -> Self {
-        Self::new(match err {
+        let reason = chain(&err);
+        let answer = Self::new(match err {
             TakeError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
-            TakeError::Slow { .. } => StatusCode::REQUEST_TIMEOUT,
+            TakeError::Slow { .. } | TakeError::Trickled => StatusCode::REQUEST_TIMEOUT,
             TakeError::BrokeOff | TakeError::OtherBytes => StatusCode::BAD_REQUEST,
-            TakeError::Busy { .. } => StatusCode::SERVICE_UNAVAILABLE,
-        })
+            TakeError::Busy { .. } | TakeError::Aside(_) => StatusCode::SERVICE_UNAVAILABLE,
+        });
+        answer.because(reason)
     }
 }
 
@@ -137,6 +163,9 @@ impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let mut response = Response::new(Body::empty());
         *response.status_mut() = self.status;
+        if let Some(reason) = self.reason {
+            response.extensions_mut().insert(Reason(reason));
+        }
         if let Some((name, value)) = self.header {
             response
                 .headers_mut()

@@ -8,6 +8,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hyper::service::service_fn;
@@ -31,6 +32,10 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 /// For a request's head, and for the pause before it. Engines close an idle connection after 90 s; if
 /// we closed first, a request could meet the end of its connection.
 const HEAD: Duration = Duration::from_mins(2);
+
+/// So long a new connection may take until its first request is there: who holds many of them open for nothing keeps others
+/// from being accepted.
+const FIRST: Duration = Duration::from_secs(15);
 
 /// How many headers, and how many bytes of them, a request may have.
 const HEADERS: usize = 100;
@@ -122,12 +127,21 @@ impl Connection {
         } else {
             protocol.http1_only()
         };
+        let heard = Arc::new(AtomicBool::new(false));
+        let hearing = Arc::clone(&heard);
         let service = service_fn(move |request| {
+            hearing.store(true, Ordering::Relaxed);
             let serving = Arc::clone(&serving);
             async move { Ok::<_, Infallible>(serving.answer(peer, request).await) }
         });
         let connection = protocol.serve_connection(TokioIo::new(stream), service);
-        if let Err(err) = watcher.watch(connection.into_owned()).await {
+        let mut connection = pin!(watcher.watch(connection.into_owned()));
+        let ended = match timeout(FIRST, &mut connection).await {
+            Ok(ended) => ended,
+            Err(_) if heard.load(Ordering::Relaxed) => connection.await,
+            Err(_) => return tracing::debug!(%peer, "no request in time"),
+        };
+        if let Err(err) = ended {
             tracing::debug!(%peer, error = %err, "a connection broke");
         }
     }

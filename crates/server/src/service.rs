@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 
 use crate::auth;
 use crate::body::{IDLE, Room};
-use crate::error::{ApiError, chain};
+use crate::error::{ApiError, Reason, chain};
 use crate::failures::Failures;
 use crate::metrics::{Labels, Metrics};
 use crate::routes::{self, Route, StatePath};
@@ -58,9 +58,10 @@ struct Story {
 impl StateServer {
     /// States larger than `body_limit` are refused before they are read.
     pub fn new(service: StateService, body_limit: usize) -> Self {
+        let room = Room::new(body_limit, MEMORY, IDLE).aside(service.work());
         Self {
             service,
-            room: Room::new(body_limit, MEMORY, IDLE),
+            room,
             failures: Failures::default(),
             metrics: Metrics::default(),
         }
@@ -222,6 +223,7 @@ impl Serving {
         if deed == Deed::Read.as_str() && status == StatusCode::OK {
             metrics.sent(bytes);
         }
+        let reason = response.extensions().get::<Reason>();
         tracing::info!(
             peer = %story.peer.ip(),
             token = story.token.as_ref().map(|token| token.name.as_str()),
@@ -229,6 +231,7 @@ impl Serving {
             route,
             %state,
             status = status.as_u16(),
+            reason = reason.map(|Reason(reason)| reason.as_str()),
             bytes,
             micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
             "request"

@@ -222,6 +222,9 @@ async fn delete(access: &Access, uri: &Uri) -> Result<Response, ApiError> {
 /// The lock a client says it holds. Its address may have a query of its own, which is not ours to read.
 async fn lock_id(access: &Access, deed: Deed, uri: &Uri) -> Result<Option<String>, ApiError> {
     match Query::<LockQuery>::try_from_uri(uri) {
+        Ok(Query(LockQuery { id: Some(id) })) if id.contains('\0') => {
+            Err(unreadable(access, deed, "there is a NUL in its lock's id").await?)
+        }
         Ok(Query(query)) => Ok(query.id),
         Err(_) => Err(unreadable(access, deed, "its query is not readable").await?),
     }
@@ -255,7 +258,7 @@ async fn refuse(access: &Access, deed: Deed, err: TakeError) -> Result<ApiError,
 
 async fn unreadable(access: &Access, deed: Deed, why: &str) -> Result<ApiError, ApiError> {
     record(access, deed, why.to_owned()).await?;
-    Ok(ApiError::bad_request())
+    Ok(ApiError::bad_request().because(why.to_owned()))
 }
 
 async fn record(access: &Access, deed: Deed, reason: String) -> Result<(), ApiError> {

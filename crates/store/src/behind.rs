@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 use model::state::StateName;
 
+use crate::binding;
 use crate::blobs::{Blobs, Disk, file_error};
 use crate::db::{Db, Tx};
 use crate::sealing::header_line;
@@ -54,6 +55,23 @@ struct Heard {
 }
 
 impl Store {
+    /// Refuses if there is any state of which the tables know too little: for who wants all of them.
+    pub fn state_check_all_current(&self) -> Result<(), StoreError> {
+        let mut behind = self.behind.keys();
+        behind
+            .next()
+            .map_or(Ok(()), |state| self.check_current(state))
+    }
+
+    /// The states of which the tables know too little; the tables may not have heard of one at all.
+    pub fn state_list_behind(&self) -> impl Iterator<Item = (&StateName, StoreError)> {
+        let refused = |(state, behind): (&StateName, &Behind)| StoreError::Behind {
+            state: state.clone(),
+            behind: behind.clone(),
+        };
+        self.behind.iter().map(move |one| (one.0, refused(one)))
+    }
+
     /// Refuses a state of which the tables know too little.
     pub(crate) fn check_current(&self, state: &StateName) -> Result<(), StoreError> {
         match self.behind.get(state) {
@@ -97,6 +115,7 @@ pub(crate) async fn look(
                     false => {}
                 }
             }
+            binding::check(db, bucket).await?;
             Ok(BTreeMap::new())
         }
     }
@@ -158,7 +177,8 @@ async fn look_at_segments(
         }
     }
     if behind.is_empty() && read > REMEMBERED_AFTER {
-        remember(db, disk).await?;
+        // It only saves the next look: on a full disk, or one that is only read, others go on reading.
+        drop(remember(db, disk).await);
     }
     Ok(behind)
 }

@@ -149,6 +149,27 @@ impl Bucket {
         }
     }
 
+    /// The whole of a small object, if it is there.
+    pub(crate) async fn find(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        let read = async {
+            let found = self.objects.get(&object(name)).await?;
+            found.bytes().await
+        };
+        match read.await {
+            Ok(bytes) => Ok(Some(bytes.into())),
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(err) => Err(self.failed("read", name)(err)),
+        }
+    }
+
+    pub(crate) async fn has(&self, name: &str) -> Result<bool, StoreError> {
+        match self.objects.head(&object(name)).await {
+            Ok(_) => Ok(true),
+            Err(object_store::Error::NotFound { .. }) => Ok(false),
+            Err(err) => Err(self.failed("look at", name)(err)),
+        }
+    }
+
     pub(crate) fn read(&self, name: &str) -> Result<Vec<u8>, StoreError> {
         let read = async {
             let found = self.objects.get(&object(name)).await?;

@@ -32,6 +32,14 @@ pub struct Keyring {
     created: bool,
 }
 
+/// What decrypts a file of master keys.
+#[derive(Clone, Debug)]
+pub enum AgeIdentity {
+    File(PathBuf),
+    /// The identity itself.
+    Text(Secret),
+}
+
 #[derive(Clone)]
 pub(crate) struct Master {
     pub(crate) id: String,
@@ -48,12 +56,14 @@ pub enum OpenKeyringError {
     },
     #[error("{origin} is not a master key: lines of `terrane-key-1 ID BASE64` are expected")]
     Shape { origin: String },
-    #[error("`{path}` is not an age identity file")]
-    Identity { path: PathBuf, source: io::Error },
-    #[error("could not decrypt `{path}` with the identity `{identity}`")]
+    #[error("there is no `{path}` for the age identity to decrypt")]
+    NoAgeFile { path: PathBuf },
+    #[error("{origin} is not an age identity")]
+    Identity { origin: String, source: io::Error },
+    #[error("could not decrypt `{path}` with {identity}")]
     Age {
         path: PathBuf,
-        identity: PathBuf,
+        identity: String,
         source: age::DecryptError,
     },
     #[error("the system gave no random bytes")]
@@ -83,20 +93,26 @@ impl Keyring {
     }
 
     /// Decrypts a file of master keys with an age identity.
-    pub fn open_age(path: &Path, identity: &Path) -> Result<Self, OpenKeyringError> {
+    pub fn open_age(path: &Path, identity: &AgeIdentity) -> Result<Self, OpenKeyringError> {
         let wrong_identity = |source| OpenKeyringError::Identity {
-            path: identity.to_owned(),
+            origin: identity.describe(),
             source,
         };
         let undecrypted = |source| OpenKeyringError::Age {
             path: path.to_owned(),
-            identity: identity.to_owned(),
+            identity: identity.describe(),
             source,
         };
-        let known = fs::read(identity).map_err(wrong_identity)?;
-        let known = age::IdentityFile::from_buffer(known.as_slice()).map_err(wrong_identity)?;
+        let known = identity.read().map_err(wrong_identity)?;
+        let known = known.expose().as_bytes();
+        let known = age::IdentityFile::from_buffer(known).map_err(wrong_identity)?;
         let known = known.into_identities().map_err(undecrypted)?;
-        let sealed = fs::read(path).map_err(failed("read", path))?;
+        let sealed = fs::read(path).map_err(|err| match err.kind() {
+            io::ErrorKind::NotFound => OpenKeyringError::NoAgeFile {
+                path: path.to_owned(),
+            },
+            _ => failed("read", path)(err),
+        })?;
         let sealed = age::armor::ArmoredReader::new(sealed.as_slice());
         let opened = age::Decryptor::new_buffered(sealed).map_err(undecrypted)?;
         let known = known.iter().map(|one| &**one as &dyn age::Identity);
@@ -212,6 +228,23 @@ impl Keyring {
             others: masters.collect(),
             created: false,
         })
+    }
+}
+
+impl AgeIdentity {
+    /// In words, without the identity.
+    fn describe(&self) -> String {
+        match self {
+            Self::File(path) => shown(path),
+            Self::Text(_) => "the identity in `TERRANE_KEY_AGE`".to_owned(),
+        }
+    }
+
+    fn read(&self) -> io::Result<Secret> {
+        match self {
+            Self::File(path) => fs::read_to_string(path).map(Secret::new),
+            Self::Text(text) => Ok(text.clone()),
+        }
     }
 }
 

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 mod approvals;
 mod artifacts;
 mod behind;
+mod binding;
 mod blobs;
 mod break_glass;
 mod bucket;
@@ -36,6 +37,7 @@ mod recover;
 mod refusals;
 mod retention;
 mod runs;
+mod scratch;
 mod sealing;
 mod segments;
 mod state_index;
@@ -56,7 +58,7 @@ pub use change_sets::{ChangeSetError, Turn};
 pub use db::{DbError, DriverError, OpenDbError, OpenPostgresError, Use};
 pub use facts::{FactDigest, NewFactCommit, PastFact};
 pub use holds::{NewHold, ReleaseHoldError};
-pub use keyring::{Keyring, OpenKeyringError};
+pub use keyring::{AgeIdentity, Keyring, OpenKeyringError};
 pub use keys::{KeyError, Rewrapped, Scope, WrappedKey};
 pub use lanes::Fence;
 pub use locks::{AcquireLockError, ReleaseLockError, Released};
@@ -66,6 +68,7 @@ pub use refusals::{Decider, Decision, NewRefusal, Refusal};
 pub use retention::RemovedVersion;
 use runs::KnownRuns;
 pub use runs::Settled;
+pub use scratch::Scratch;
 pub use sealing::{KeyedDigester, UnsealError};
 pub use state_index::{Appearance, LastChange, VersionSummary};
 pub use state_versions::{AdoptError, Adopted, AppendError, Appended, ByHand, Record, Writer};
@@ -124,6 +127,10 @@ pub enum OpenStoreError {
         "the versions of states are gone from `{place}`, and the database knows of some: bring the directory back"
     )]
     BlobsGone { place: PathBuf },
+    #[error(
+        "`{place}` is not where the versions of this database are: name the right bucket and prefix, or the right database"
+    )]
+    OtherBlobs { place: PathBuf },
     #[error("could not compare the database with the stored versions")]
     Compare(#[source] StoreError),
     #[error("could not open `{path}`")]

@@ -96,6 +96,12 @@ impl Store {
         rows.iter().map(Refusal::read).collect()
     }
 
+    /// Of all states, newest last.
+    pub async fn refusal_list_all(&self) -> Result<Vec<Refusal>, StoreError> {
+        let rows = self.db.fetch_all(refusal_sql!("ORDER BY id"), &[]).await?;
+        rows.iter().map(Refusal::read).collect()
+    }
+
     /// Newest last.
     pub async fn refusal_list_run(&self, run: RunId) -> Result<Vec<Refusal>, StoreError> {
         let sql = refusal_sql!("WHERE run = $1 ORDER BY id");

@@ -123,6 +123,7 @@ impl Store {
         &self,
         state: &StateName,
     ) -> Result<Vec<StateVersion>, StoreError> {
+        self.check_current(state)?;
         let rows = self.db.fetch_all(ALL, &name_args(state)).await?;
         rows.iter()
             .map(|row| Stored::read(row).map(|stored| stored.version))
@@ -134,6 +135,7 @@ impl Store {
         state: &StateName,
         version: i64,
     ) -> Result<Option<StateVersion>, StoreError> {
+        self.check_current(state)?;
         Ok(self
             .stored(state, version)
             .await?

@@ -14,8 +14,8 @@ use crate::{CommandError, ExitStatus, Process, report};
 /// See which master keys a home needs, and replace one
 ///
 /// The key is a file in the config directory, made on first use; `TERRANE_KEY_FILE` names another,
-/// `TERRANE_KEY` is the key itself, `TERRANE_KEY_AGE` an age identity that decrypts `master.key.age`, and
-/// `TERRANE_KEY_COMMAND` a command that prints it.
+/// `TERRANE_KEY` is the key itself, `TERRANE_KEY_AGE` an age identity, or the path of its file, that decrypts
+/// `master.key.age`, and `TERRANE_KEY_COMMAND` a command that prints it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  terrane key list\n  terrane key rotate")]
 pub(crate) struct KeyArgs {

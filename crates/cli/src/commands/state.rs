@@ -9,6 +9,7 @@ mod list;
 mod pull;
 mod push;
 mod recover;
+mod refusals;
 mod rm;
 mod rollback;
 mod search;
@@ -43,6 +44,7 @@ enum StateCommand {
     Pull(pull::PullArgs),
     Recover(recover::RecoverArgs),
     Verify(verify::VerifyArgs),
+    Refusals(refusals::RefusalsArgs),
     Push(push::PushArgs),
     Rollback(rollback::RollbackArgs),
     Rm(rm::RmArgs),
@@ -65,6 +67,7 @@ pub(crate) async fn state(
         StateCommand::Pull(args) => pull::pull(&args, global, process).await,
         StateCommand::Recover(args) => recover::recover(&args, global, process).await,
         StateCommand::Verify(args) => verify::verify(&args, global, process).await,
+        StateCommand::Refusals(args) => refusals::refusals(&args, global, process).await,
         StateCommand::Push(args) => push::push(&args, global, process).await,
         StateCommand::Rollback(args) => rollback::rollback(&args, global, process).await,
         StateCommand::Rm(args) => rm::rm(&args, global, process).await,

@@ -66,7 +66,7 @@ fn size(bytes: u64) -> String {
     format!("{bytes} B")
 }
 
-fn ago(at: Timestamp, now: Timestamp) -> String {
+pub(crate) fn ago(at: Timestamp, now: Timestamp) -> String {
     let span = Duration::try_from(now.duration_since(at)).unwrap_or_default();
     duration::ago(span)
 }

@@ -115,3 +115,87 @@ fn the_key_comes_from_a_command() {
     let both = test.cli(&["key", "list"]).expect(64);
     assert!(both.stderr.contains("both name a master key"), "{both}");
 }
+
+/// An identity, and the key in `master.key.age` encrypted for it.
+fn with_age(test: &TestTerrane) -> String {
+    use age::secrecy::ExposeSecret as _;
+    let identity = age::x25519::Identity::generate();
+    let sealed = age::encrypt_and_armor(&identity.to_public(), KEY.as_bytes()).unwrap();
+    let config = test.root().join("user/.config/terrane");
+    fs::create_dir_all(&config).unwrap();
+    fs::write(config.join("master.key.age"), sealed).unwrap();
+    identity.to_string().expose_secret().to_owned()
+}
+
+#[test]
+fn the_key_comes_from_an_age_identity_that_is_never_repeated() {
+    let test = terrane();
+    let identity = with_age(&test);
+    let test = project(test.env("TERRANE_KEY_AGE", &identity));
+    let _ = test.cli(&["apply", "--auto-approve"]).expect(0);
+    assert_eq!(listed(&test), [("elsewhere".to_owned(), true, 2)]);
+    let refused = test.cli(&["key", "rotate", "--auto-approve"]).expect(1);
+    assert!(refused.stderr.contains("`TERRANE_KEY_AGE`"), "{refused}");
+
+    // As an identity file says it, and as a path.
+    let file = test.root().join("age.id");
+    fs::write(&file, format!("# created: today\n{identity}\n")).unwrap();
+    let test = test.env("TERRANE_KEY_AGE", &fs::read_to_string(&file).unwrap());
+    let _ = test.cli(&["state", "pull", "app"]).expect(0);
+    let test = test.env("TERRANE_KEY_AGE", &file.display().to_string());
+    let _ = test.cli(&["state", "pull", "app"]).expect(0);
+
+    let broken = format!("{}X", identity.to_ascii_lowercase());
+    let test = test.env("TERRANE_KEY_AGE", &broken);
+    let said = test.cli(&["state", "pull", "app"]).expect(1);
+    assert!(!said.stderr.contains(&broken[..30]), "{said}");
+    let test = test.env("TERRANE_KEY_AGE", &identity);
+    fs::remove_file(test.root().join("user/.config/terrane/master.key.age")).unwrap();
+    let none = test.cli(&["state", "pull", "app"]).expect(1);
+    assert!(
+        none.stderr
+            .contains("hint: encrypt the key for that identity"),
+        "{none}"
+    );
+}
+
+#[test]
+fn a_key_in_place_of_its_path_is_not_repeated() {
+    let test = project(terrane().env("TERRANE_KEY_FILE", KEY));
+    let said = test.cli(&["state", "list"]).expect(64);
+    insta::assert_snapshot!(said.stderr, @r"
+    error: `TERRANE_KEY_FILE` holds a key, and wants the path of its file
+    hint: a key itself goes into `TERRANE_KEY`, an age identity into `TERRANE_KEY_AGE`
+    ");
+    let test = test.without_env("TERRANE_KEY_FILE");
+    let args = ["state", "recover", "--to", "out", "--key", KEY];
+    let said = test.cli(&args).expect(64);
+    assert!(said.stderr.contains("`--key` holds a key"), "{said}");
+}
+
+#[test]
+fn recovery_takes_the_key_from_wherever_it_comes() {
+    let test = terrane();
+    let identity = with_age(&test);
+    let kept = test.root().join("kms");
+    fs::write(&kept, KEY).unwrap();
+    let test = project(test.env("TERRANE_KEY", KEY));
+    let _ = test.cli(&["apply", "--auto-approve"]).expect(0);
+    let kept = kept.display().to_string();
+    let mut test = test.without_env("TERRANE_KEY");
+    let sources = [
+        ("TERRANE_KEY", KEY.to_owned()),
+        ("TERRANE_KEY_FILE", kept.clone()),
+        ("TERRANE_KEY_COMMAND", format!("cat '{kept}'")),
+        ("TERRANE_KEY_AGE", identity),
+    ];
+    for (name, value) in sources {
+        test = test.env(name, &value);
+        let recovered = test.cli(&["state", "recover", "--to", name]).expect(0);
+        assert!(
+            recovered.stdout.contains("app/1-1.tfstate"),
+            "{name}: {recovered}"
+        );
+        test = test.without_env(name);
+    }
+}

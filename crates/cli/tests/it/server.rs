@@ -390,6 +390,34 @@ fn a_deleted_state_comes_back() {
     assert_eq!(server.ask("DELETE /state/shop/a", &secret, ""), "200");
     assert_eq!(server.ask("GET /state/shop/a", &secret, ""), "404");
     assert_eq!(server.ask("POST /state/shop/a", &secret, &state(3)), "409");
+
+    let refused = test.cli(&["state", "refusals", "shop/a"]).expect(0);
+    let said = server.process.stderr_so_far();
+    assert!(refused.stdout.contains("POST"), "{refused}");
+    assert!(said.contains(r#""status":409,"reason":""#), "{said}");
+    let all = test.cli(&["state", "refusals", "--json"]).expect(0).stdout;
+    assert!(all.contains(r#""deed": "POST""#), "{all}");
+
+    let gone = |args: &[&str]| test.cli(&[&["state"], args].concat());
+    for args in [["show", "shop/a"], ["list", "shop/a"], ["diff", "shop/a"]] {
+        let said = gone(&args).expect(1);
+        assert!(
+            said.stderr.contains("error: state `shop/a` was deleted on"),
+            "{said}"
+        );
+        assert!(said.stderr.contains(", by ci"), "{said}");
+    }
+    drop(gone(&["show", "shop/a", "--version", "1"]).expect(0));
+    let versions = gone(&["versions", "shop/a"]).expect(0);
+    assert!(
+        versions.stderr.contains("Deleted just now, by ci"),
+        "{versions}"
+    );
+    let listed = gone(&["versions", "shop/a", "--json"]).expect(0).stdout;
+    assert!(listed.contains(r#""by": "ci""#), "{listed}");
+    let found = gone(&["search", "a"]).expect(0);
+    assert!(!found.stdout.contains("shop/a"), "{found}");
+
     let back = ["state", "rollback", "shop/a", "--to", "1", "--auto-approve"];
     let back = [&back[..], &["--reason", "a mistake"]].concat();
     let said = test.cli(&back).expect(0);

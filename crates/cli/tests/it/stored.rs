@@ -190,6 +190,27 @@ fn an_older_database_is_noticed() {
     );
     let refused = test.cli(&["apply", "--auto-approve"]);
     assert_ne!(refused.code, Some(0), "{refused}");
+    let asked: [&[&str]; 7] = [
+        &["export", "--all", "--to", "backup"],
+        &["show", "app"],
+        &["list", "app"],
+        &["versions", "app"],
+        &["diff", "app"],
+        &["search", "third"],
+        &["list"],
+    ];
+    for args in asked {
+        let said = test.cli(&[&["state"], args].concat()).expect(1);
+        let words = said.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(
+            words.contains("version 3 of state `k3v9qd/app` was acknowledged"),
+            "{said}"
+        );
+    }
+    assert!(
+        !test.project().join("backup").exists(),
+        "a backup was begun"
+    );
     let verified = test.cli(&["state", "verify"]).expect(1);
     assert!(
         verified

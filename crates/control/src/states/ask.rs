@@ -8,6 +8,7 @@ use serde_json::Value;
 use store::{ChangeSetError, KeyedDigester, NewBreakGlass, StoreError};
 
 use super::ReadStateError;
+use super::deleted::{self, Deleted};
 use crate::reasons::without_secrets;
 use crate::{Control, hidden};
 
@@ -24,6 +25,17 @@ pub enum AskStateError {
     NotYet {
         state: StateName,
         at: jiff::Timestamp,
+    },
+    #[error(
+        "state `{state}` was deleted on {}{}",
+        .deleted.at.strftime("%Y-%m-%d %H:%M:%S UTC"),
+        .deleted.actor.as_ref().map(|actor| format!(", by {actor}")).unwrap_or_default()
+    )]
+    Deleted {
+        state: StateName,
+        deleted: Deleted,
+        /// The newest version that it had.
+        version: i64,
     },
     #[error("nothing is known about what version {version} of state `{state}` holds: {source}")]
     Opaque {
@@ -77,6 +89,9 @@ impl AskStateError {
                 Some(format!("it has {}", quoted(near)))
             }
             Self::NotYet { state, .. } | Self::NoSerial { state, .. } => Some(see_versions(state)),
+            Self::Deleted { state, version, .. } => Some(format!(
+                "`--version {version}` shows what it held; `terrane state rollback {state} --to {version} --reason …` brings it back"
+            )),
             Self::Read(err) => match &**err {
                 ReadStateError::NoVersion { state, .. } => Some(see_versions(state)),
                 ReadStateError::NoState { .. } => {
@@ -162,9 +177,18 @@ pub async fn pick(
 ) -> Result<StateVersion, AskStateError> {
     let versions = control.store.state_version_list(state).await;
     let versions = versions.map_err(store_failed("list the versions of", state))?;
+    let gone = deleted::deleted(control, state).await;
+    let gone = gone.map_err(store_failed("look at", state))?;
     let state = state.clone();
-    if versions.is_empty() {
+    let Some(newest) = versions.last() else {
         return Err(ReadStateError::NoState { state }.into());
+    };
+    if let Some(deleted) = gone.filter(|gone| gone.is_meant_by(pick)) {
+        return Err(AskStateError::Deleted {
+            state,
+            deleted,
+            version: newest.version,
+        });
     }
     match pick.find(&versions) {
         Some(version) => Ok(version.clone()),

@@ -1,13 +1,16 @@
 //! Which states there are, and how each stands.
 
+use std::collections::BTreeSet;
+
 use model::ids::RunId;
 use model::state::pick::Pick;
 use model::state::resources::Opaque;
 use model::state::{HeldLock, StateName, StateVersion};
 use store::StateRow;
 
-use super::ask::{AskStateError, look_into};
+use super::ask::{AskStateError, look_into, store_failed};
 use super::author::{Author, Authors};
+use super::deleted::is_deleted_by;
 use crate::Control;
 use crate::locks::RunLock;
 
@@ -40,11 +43,18 @@ pub async fn list(control: &Control, pick: Pick) -> Result<Listing, AskStateErro
     let rows = control.store.state_list().await;
     let mut authors = Authors::new(control);
     let mut listing = Listing::default();
+    let mut known = BTreeSet::new();
     for row in rows.map_err(AskStateError::List)? {
+        known.insert(row.name.clone());
         match line(control, &mut authors, row, pick).await {
             Ok(Some(line)) => listing.lines.push(line),
             Ok(None) => {}
             Err(unread) => listing.unread.push(unread),
+        }
+    }
+    for (state, source) in control.store.state_list_behind() {
+        if !known.contains(state) {
+            listing.unread.push(store_failed("list", state)(source));
         }
     }
     Ok(listing)
@@ -56,6 +66,9 @@ async fn line(
     row: StateRow,
     pick: Pick,
 ) -> Result<Option<StateLine>, AskStateError> {
+    if is_deleted_by(&row, pick) {
+        return Ok(None);
+    }
     let versions = match pick {
         Pick::Head => {
             let head = control.store.state_head(&row.name).await;

@@ -12,22 +12,17 @@ use std::path::{Path, PathBuf};
 use model::state::{StateName, StateVersion};
 use serde::Serialize;
 pub use store::Rebuilt;
-use store::{
-    Keyring, OpenKeyringError, OpenStoreError, Recovered, Standing, StoreError, file_name,
-};
+use store::{OpenStoreError, Recovered, Standing, StoreError, file_name};
 
 use crate::home::{Home, make_private};
-use crate::keys::ReadKeyError;
+use crate::keys::{KeySource, ReadKeyError};
 
 #[derive(Debug, thiserror::Error)]
 pub enum RecoverError {
-    #[error("there is no master key `{}`", path.display())]
-    NoKey { path: PathBuf },
-    #[error("could not read the master key `{}`", path.display())]
-    Key {
-        path: PathBuf,
-        source: OpenKeyringError,
-    },
+    #[error("there is no master key in {origin}")]
+    NoKey { origin: String },
+    #[error(transparent)]
+    Key(#[from] ReadKeyError),
     #[error("`{}` holds no versions: there is no `segments` in it, nor in a directory below", path.display())]
     NoHome { path: PathBuf },
     #[error("`{}` is not empty", path.display())]
@@ -117,17 +112,17 @@ pub struct DamagedPiece {
 }
 
 /// Writes each version to `to/PROJECT/STATE/VERSION-SERIAL.tfstate`. `data` is a home, or a directory of homes.
-pub fn recover(data: &Path, key: &Path, to: &Path) -> Result<RecoverReport, RecoverError> {
+pub async fn recover(
+    data: &Path,
+    key: &KeySource,
+    to: &Path,
+) -> Result<RecoverReport, RecoverError> {
     // Making one would only hide that the right one is missing.
-    if !key.exists() {
-        return Err(RecoverError::NoKey {
-            path: key.to_owned(),
-        });
+    if key.is_to_be_made() {
+        let origin = key.describe();
+        return Err(RecoverError::NoKey { origin });
     }
-    let keyring = Keyring::open_or_create(key).map_err(|source| RecoverError::Key {
-        path: key.to_owned(),
-        source,
-    })?;
+    let keyring = key.read().await?;
     let homes = homes(data);
     if homes.is_empty() {
         return Err(RecoverError::NoHome {

@@ -14,6 +14,7 @@ use model::state::{StateName, StateVersion};
 use serde_json::Value;
 
 use super::ask::{AskStateError, Digests, look_into, store_failed};
+use super::deleted::is_deleted_by;
 use super::index;
 use crate::Control;
 
@@ -48,6 +49,11 @@ pub struct Hit {
 }
 
 pub async fn search(control: &Control, query: &Query) -> Result<Found, AskStateError> {
+    // Nothing found where not everything was looked at is no answer.
+    let store = &control.store;
+    store
+        .state_check_all_current()
+        .map_err(AskStateError::List)?;
     let seeker = Seeker::new(control, query).await?;
     let mut found = Found::default();
     for row in control
@@ -65,6 +71,9 @@ pub async fn search(control: &Control, query: &Query) -> Result<Found, AskStateE
             continue;
         }
         let pick = query.at.map_or(Pick::Head, Pick::At);
+        if is_deleted_by(&row, pick) {
+            continue;
+        }
         let Some(version) = pick.find(&versions) else {
             continue;
         };

@@ -86,6 +86,77 @@ async fn slow_bodies_stop_nobody_else() {
     drop(slow);
 }
 
+/// Nor does who says that much will come, or does not say how much, and stops.
+#[tokio::test]
+async fn a_large_body_that_stops_keeps_no_room() {
+    let home = Home::new().await;
+    let server = home.serve().await;
+    let client = home.client(&server, TokenScope::Write).await;
+    let credentials = basic(&client.token);
+    let begin = async |number: i32, header: &str, body: &str| {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        let head =
+            format!("POST /slow-{number} HTTP/1.1\r\nHost: here\r\n{credentials}{header}\r\n\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream.write_all(body.as_bytes()).await.unwrap();
+        stream
+    };
+    let much = "Content-Length: 41943040";
+    let unknown = "Transfer-Encoding: chunked";
+    let slow = [
+        begin(1, much, "{").await,
+        begin(2, much, &format!("{{{}", " ".repeat(1 << 20))).await,
+        begin(3, unknown, "5\r\n{\"ver\r\n").await,
+    ];
+    let begun = Instant::now();
+    let large = state(1).replace("[1]", &format!("[\"{}\"]", "x".repeat(1 << 20)));
+    assert_eq!(client.ask("POST /x", &large).await, "200");
+    let body = state(1);
+    let chunk = format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len());
+    let chunked = format!("{unknown}\r\n");
+    assert_eq!(client.send("POST /y", &chunked, &chunk).await, "200");
+    assert!(begun.elapsed() < Duration::from_secs(15));
+    drop(slow);
+}
+
+/// Connections that never say what they want make room for others.
+#[tokio::test]
+async fn half_a_head_is_not_waited_for() {
+    let home = Home::new().await;
+    let server = home.serve().await;
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    let half = b"GET /healthz HTTP/1.1\r\nX: ";
+    stream.write_all(half).await.unwrap();
+    let mut answer = Vec::new();
+    let ended = stream.read_to_end(&mut answer);
+    let ended = tokio::time::timeout(Duration::from_mins(1), ended).await;
+    assert!(ended.is_ok(), "it is held for two minutes");
+}
+
+/// A text that one of the databases cannot keep is refused by both.
+#[tokio::test]
+async fn a_nul_is_refused() {
+    let home = Home::new().await;
+    let server = home.serve().await;
+    let client = home.client(&server, TokenScope::Write).await;
+    assert_eq!(client.ask("LOCK /x", r#"{"ID":"a\u0000b"}"#).await, "400");
+    let nul = state(1).replace(r#""l""#, r#""l\u0000""#);
+    assert_eq!(client.ask("POST /x", &nul).await, "400");
+    assert_eq!(client.ask("POST /x?ID=a%00b", &state(1)).await, "400");
+}
+
+/// Engines do not read an empty text as a time, and then not the rest of it either.
+#[tokio::test]
+async fn a_holder_that_said_little_is_described_readably() {
+    let home = Home::new().await;
+    let server = home.serve().await;
+    let client = home.client(&server, TokenScope::Write).await;
+    assert_eq!(client.ask("LOCK /x", r#"{"ID":"stuck"}"#).await, "200");
+    let conflict = client.ask("LOCK /x", r#"{"ID":"other"}"#).await;
+    assert!(conflict.starts_with("423 {"), "{conflict}");
+    assert!(conflict.contains(r#""Created":"20"#), "{conflict}");
+}
+
 /// Below its top level a state stays text, however deep it goes.
 #[tokio::test]
 async fn depth_costs_nothing() {

@@ -48,6 +48,31 @@ async fn a_state_that_went_on_is_not_served_from_an_older_database() {
     assert_eq!(verified.damages[0].version, Some(3));
 }
 
+/// As on a full disk, or in a home that is mounted to be read.
+#[tokio::test]
+async fn a_home_is_read_where_nothing_can_be_written() {
+    let home = TestHome::new().with_small_segments();
+    let store = home.open().await;
+    if let Db::Postgres(_) = store.db {
+        return; // there are no segments to look at
+    }
+    for serial in 1..=120 {
+        let body = wide(2 + serial, serial);
+        append(&store, network(), body).await.unwrap();
+    }
+    let full = "CREATE TRIGGER full BEFORE INSERT ON segment_seen \
+        BEGIN SELECT RAISE(FAIL, 'database or disk is full'); END";
+    store
+        .db
+        .execute("DELETE FROM segment_seen", &[])
+        .await
+        .unwrap();
+    store.db.execute(full, &[]).await.unwrap();
+    drop(store);
+    let head = home.open().await.state_head(&network()).await.unwrap();
+    assert_eq!(head.unwrap().serial, 120);
+}
+
 #[tokio::test]
 async fn a_look_remembers_how_far_it_came() {
     let home = TestHome::new().with_small_segments();

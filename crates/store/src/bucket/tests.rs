@@ -34,6 +34,10 @@ async fn open_at(home: &TestHome, url: &str) -> Store {
 }
 
 async fn open_for(home: &TestHome, url: &str, how: Use) -> Store {
+    try_open(home, url, how).await.unwrap()
+}
+
+async fn try_open(home: &TestHome, url: &str, how: Use) -> Result<Store, OpenStoreError> {
     let keyring = Keyring::open_or_create(&home.path().join("config/master.key")).unwrap();
     let settings: BTreeMap<String, String> = std::env::vars().collect();
     let blobs = BlobsAt::Bucket {
@@ -42,7 +46,7 @@ async fn open_for(home: &TestHome, url: &str, how: Use) -> Store {
     };
     let file = home.path().join("tables/terrane.db");
     let tables = TablesAt::File(&file);
-    Store::open_with(tables, blobs, keyring, how).await.unwrap()
+    Store::open_with(tables, blobs, keyring, how).await
 }
 
 async fn push(store: &Store, serial: u64) -> Result<(), AppendError> {
@@ -125,6 +129,53 @@ async fn a_server_announces_many_uploads_at_once() {
     push(&store, 21).await.unwrap_err();
     push(&store, 21).await.unwrap();
     assert!(store.state_verify(None).await.unwrap().damages.is_empty());
+}
+
+/// A replica with a slip in its prefix would acknowledge what nobody else can read.
+#[tokio::test]
+async fn another_prefix_than_the_databases_is_refused() {
+    let home = TestHome::new();
+    let (url, other) = (local(&home), format!("{}-other", local(&home)));
+    let refused = async |why: &str| {
+        let err = try_open(&home, &other, Use::Brief).await.unwrap_err();
+        assert!(
+            matches!(err, OpenStoreError::OtherBlobs { .. }),
+            "{why}: {err}"
+        );
+    };
+    drop(open_at(&home, &url).await);
+    refused("before the first write").await;
+    let store = open_at(&home, &url).await;
+    push(&store, 1).await.unwrap();
+
+    // A home from before there were words is bound to the bucket that has its versions, and to no other.
+    let forget = async || {
+        store
+            .db
+            .execute("DELETE FROM blob_home", &[])
+            .await
+            .unwrap();
+        drop(fs::remove_file(home.path().join("bucket/home")));
+    };
+    forget().await;
+    // A directory that is empty is taken for one that is gone.
+    let stranger = home.path().join("bucket-other/segments");
+    fs::create_dir_all(&stranger).unwrap();
+    fs::write(stranger.join("theirs"), "x").unwrap();
+    refused("an older home").await;
+    let one = || try_open(&home, &url, Use::Brief);
+    let (first, second, third) = tokio::join!(one(), one(), one());
+    assert!([first, second, third].iter().all(Result::is_ok));
+    refused("bound again").await;
+
+    // Interrupted after the bucket had its word.
+    store
+        .db
+        .execute("DELETE FROM blob_home", &[])
+        .await
+        .unwrap();
+    drop(open_at(&home, &url).await);
+    refused("bound after an interruption").await;
 }
 
 #[tokio::test]

@@ -97,9 +97,10 @@ fn an_age_identity_opens_it() {
         fs::write(&identity, one.to_string().expose_secret()).unwrap();
     };
     write(&mine);
-    let opened = Keyring::open_age(&path, &identity).unwrap();
+    let file = AgeIdentity::File(identity.clone());
+    let opened = Keyring::open_age(&path, &file).unwrap();
     assert_eq!(opened.lines(), keyring.lines());
     write(&other);
-    let err = Keyring::open_age(&path, &identity).unwrap_err();
+    let err = Keyring::open_age(&path, &file).unwrap_err();
     assert!(matches!(err, OpenKeyringError::Age { .. }), "{err}");
 }

@@ -30,7 +30,7 @@ use crate::{CommandError, ExitStatus, Process, report};
     after_help = "Examples:\n  terrane state recover --data /mnt/backup/home --key master.key --to recovered\n  terrane state recover --data copy-of-bucket --to recovered --json\n  terrane state recover --into-home"
 )]
 pub(crate) struct RecoverArgs {
-    /// The master key, if it is not in its usual place
+    /// The master key, if it is not where `TERRANE_KEY…` says or in its usual place
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
     /// Where to write; made if it is not there, and never written over
@@ -52,14 +52,12 @@ pub(crate) async fn recover(
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
     let mut settings = process.settings(global)?;
+    if let Some(key) = &args.key {
+        settings.key = KeySource::File(process.key_file("--key", key)?);
+    }
     let Some(to) = &args.to else {
-        if let Some(key) = &args.key {
-            settings.key = KeySource::File(process.cwd.join(key));
-        }
         return into_home(&settings, global, process).await;
     };
-    let key = args.key.as_ref().map(|key| process.cwd.join(key));
-    let key = key.unwrap_or_else(|| settings.config_dir.join("master.key"));
     let data = match settings.named_home {
         Some(StorePlace::Directory(dir)) => dir,
         Some(StorePlace::Shared(_)) => {
@@ -72,15 +70,18 @@ pub(crate) async fn recover(
         None => settings.data_dir,
     };
     let to = process.cwd.join(to);
-    let report = recovery::recover(&data, &key, &to).map_err(|err| {
+    let recovered = recovery::recover(&data, &settings.key, &to).await;
+    let report = recovered.map_err(|err| {
         let shown = CommandError::from_error(&err);
         match err {
             RecoverError::NoKey { .. } => shown.hint("name the key: `--key FILE`"),
             RecoverError::NoHome { .. } => shown.hint("name the home, or a copy: `--data DIR`"),
             RecoverError::NotEmpty { .. } => shown.hint("name a new directory: `--to OUT`"),
-            RecoverError::Key { .. } | RecoverError::Read { .. } | RecoverError::Write { .. } => {
-                shown
-            }
+            RecoverError::Key(err) => match err.hint() {
+                Some(hint) => shown.hint(hint),
+                None => shown,
+            },
+            RecoverError::Read { .. } | RecoverError::Write { .. } => shown,
         }
     })?;
     if global.json {

@@ -1,6 +1,6 @@
 //! `terrane state versions`
 
-use control::states::versions;
+use control::states::{deleted, versions};
 
 use super::asking::shown;
 use crate::args::Global;
@@ -34,8 +34,11 @@ pub(crate) async fn versions(
         .await
         .map_err(|err| shown(&err))?;
     lines.reverse();
+    let deleted = deleted::deleted(&place.control, &state).await;
+    let deleted =
+        deleted.map_err(|err| CommandError::because("could not look at the state", &err))?;
     if global.json {
-        report::json(&view::json::versions(&lines))?;
+        report::json(&view::json::versions(&lines, deleted.as_ref()))?;
         return Ok(ExitStatus::Done);
     }
     let older = lines.len().saturating_sub(MOST);
@@ -44,6 +47,11 @@ pub(crate) async fn versions(
     }
     let look = process.data_look(global);
     report::data(&view::versions::text(&lines, jiff::Timestamp::now(), look))?;
+    if let Some(deleted) = deleted {
+        let newest = lines.first().map_or(1, |line| line.version.version);
+        let said = view::versions::deleted(&deleted, &args.state, newest, jiff::Timestamp::now());
+        report::say(&said)?;
+    }
     if older > 0 && !args.all {
         report::say(&format!(
             "{older} older ones are kept: `--all` shows them\n"

@@ -2,6 +2,7 @@
 
 use control::states::ask::Asked;
 use control::states::author::Author;
+use control::states::deleted::Deleted;
 use control::states::listing::StateLine;
 use control::states::versions::VersionLine;
 use model::plan::PlanValue;
@@ -90,7 +91,7 @@ pub(crate) fn resources(asked: &Asked) -> Value {
     json!({ "version": version(&asked.version), "resources": resources })
 }
 
-pub(crate) fn versions(lines: &[VersionLine]) -> Value {
+pub(crate) fn versions(lines: &[VersionLine], deleted: Option<&Deleted>) -> Value {
     let versions: Vec<Value> = lines
         .iter()
         .map(|line| {
@@ -113,5 +114,7 @@ pub(crate) fn versions(lines: &[VersionLine]) -> Value {
             answer
         })
         .collect();
-    json!({ "versions": versions })
+    let deleted =
+        deleted.map(|deleted| json!({ "at": deleted.at.to_string(), "by": deleted.actor }));
+    json!({ "versions": versions, "deleted": deleted })
 }

@@ -1,5 +1,6 @@
 //! The versions of a state.
 
+use control::states::deleted::Deleted;
 use control::states::versions::VersionLine;
 use jiff::Timestamp;
 
@@ -29,6 +30,17 @@ pub(crate) fn text(lines: &[VersionLine], now: Timestamp, look: Look) -> String 
         ]);
     }
     table.render(look)
+}
+
+/// That none of them is the newest any more.
+pub(crate) fn deleted(deleted: &Deleted, state: &str, newest: i64, now: Timestamp) -> String {
+    let actor = deleted.actor.as_ref();
+    let by = actor.map(|actor| format!(", by {actor}"));
+    format!(
+        "Deleted {}{}: `terrane state rollback {state} --to {newest} --reason …` brings it back\n",
+        ago(deleted.at, now),
+        by.unwrap_or_default()
+    )
 }
 
 /// `+2 ~1 -3`, or in words where there are no numbers.

@@ -1,0 +1,90 @@
+//! `terrane state refusals`
+
+use control::states::{self, Refusal};
+use jiff::Timestamp;
+use serde_json::json;
+
+use crate::args::Global;
+use crate::commands::place::Place;
+use crate::view::state::ago;
+use crate::view::table::Table;
+use crate::{CommandError, ExitStatus, Process, report};
+
+/// List what was refused, and why: engines show a number only
+///
+/// Locks, unlocks, writes and deletions that a server or a run's endpoint did not accept. A state that came with one is
+/// kept aside for a while: `terrane state verify` says where.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  terrane state refusals\n  terrane state refusals network --all\n  terrane state refusals --json"
+)]
+pub(crate) struct RefusalsArgs {
+    /// A stack of the project here, or `PROJECT/NAME`; all states if none is named
+    state: Option<String>,
+    /// All that are known, not only the newest 30
+    #[arg(long)]
+    all: bool,
+}
+
+/// What a screen holds.
+const MOST: usize = 30;
+
+pub(crate) async fn refusals(
+    args: &RefusalsArgs,
+    global: &Global,
+    process: &Process,
+) -> Result<ExitStatus, CommandError> {
+    let place = Place::open(global, process).await?;
+    let state = match &args.state {
+        Some(word) => Some(place.state(word).await?),
+        None => None,
+    };
+    let refused = states::refusals(&place.control, state.as_ref()).await;
+    let mut refused =
+        refused.map_err(|err| CommandError::because("could not list the refusals", &err))?;
+    refused.reverse();
+    if global.json {
+        let refused: Vec<_> = refused.iter().map(document).collect();
+        report::json(&json!({ "refusals": refused }))?;
+        return Ok(ExitStatus::Done);
+    }
+    if refused.is_empty() {
+        report::say("Nothing was refused.\n")?;
+        return Ok(ExitStatus::Done);
+    }
+    let older = refused.len().saturating_sub(MOST);
+    if !args.all {
+        refused.truncate(MOST);
+    }
+    let now = Timestamp::now();
+    let mut table = Table::new(["NUMBER", "WHEN", "STATE", "ASKED", "WHY"]).right(0);
+    for one in &refused {
+        table.row([
+            one.id.to_string(),
+            ago(one.at, now),
+            one.state.to_string(),
+            one.deed.clone(),
+            one.reason.clone(),
+        ]);
+    }
+    report::data(&table.render(process.data_look(global)))?;
+    if older > 0 && !args.all {
+        report::say(&format!(
+            "{older} older ones are known: `--all` shows them\n"
+        ))?;
+    }
+    Ok(ExitStatus::Done)
+}
+
+fn document(refusal: &Refusal) -> serde_json::Value {
+    json!({
+        "number": refusal.id,
+        "state": refusal.state,
+        "deed": refusal.deed,
+        "reason": refusal.reason,
+        "run": refusal.run.map(|run| run.to_string()),
+        "lock": refusal.lock_id,
+        "at": refusal.at,
+        "kept": refusal.kept,
+    })
+}
