@@ -327,7 +327,7 @@ async fn supervise(
 }
 
 /// A text without the sequences that colour it on a terminal.
-fn without_colours(text: &str) -> String {
+pub(crate) fn without_colours(text: &str) -> String {
     let mut parts = text.split("\u{1b}[");
     let mut plain = parts.next().unwrap_or_default().to_owned();
     for part in parts {
