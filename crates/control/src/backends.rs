@@ -62,6 +62,10 @@ pub enum BackendError {
         stack: StackName,
         said: String,
     },
+    #[error(
+        "a lock in `{kind}` ends with the connection that holds it, and nobody else can break it"
+    )]
+    Unbreakable { kind: String },
     #[error("could not record it")]
     Record(#[source] StoreError),
 }
@@ -77,6 +81,9 @@ impl BackendError {
             Self::Prepare(err) => err.hint(),
             Self::Values { hint, .. } => hint.clone(),
             Self::Gather(err) => err.hint(),
+            Self::Unbreakable { .. } => {
+                Some("end the engine that holds it, or its session in the database".to_owned())
+            }
             Self::Copy(_)
             | Self::File(_)
             | Self::Cache(_)
@@ -239,6 +246,7 @@ impl Seat {
             return Ok(());
         }
         let words = [said.stderr_text(), said.stdout_text()].join("\n");
+        let words = runner::without_colours(&words);
         Err(BackendError::Refused {
             deed,
             stack: self.stack.clone(),
@@ -375,6 +383,15 @@ const NOT_LOCKED: [&str; 6] = [
     "blob does not exist",
 ];
 
+/// What is known of a lock after it was to be broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Broken {
+    /// The engine has compared the id.
+    Surely,
+    /// Whoever keeps it was asked, and does not tell whether it was held.
+    Asked,
+}
+
 /// Takes the lock of that id away, through the engine's own `force-unlock`. Recorded, with its reason.
 #[expect(clippy::too_many_arguments, reason = "each says one thing")]
 pub async fn break_lock(
@@ -386,7 +403,17 @@ pub async fn break_lock(
     id: &str,
     actor: &str,
     reason: &str,
-) -> Result<(), BackendError> {
+) -> Result<Broken, BackendError> {
+    let target = &project.stacks[stack].target;
+    let (deed, broken) = match &project.targets[target].backend {
+        Backend::Engine { kind, .. } if kind == "pg" => {
+            let kind = kind.clone();
+            return Err(BackendError::Unbreakable { kind });
+        }
+        // Its server ends what it likes, and says no more than that it was asked.
+        Backend::Engine { kind, .. } if kind == "http" => ("asked to end lock", Broken::Asked),
+        Backend::Engine { .. } | Backend::Terrane => ("lock", Broken::Surely),
+    };
     let seat = Seat::open(control, open, project, stack, env, Which::Target).await?;
     let call = EngineCall::ForceUnlock { id, var_files: &[] };
     seat.call("break the lock", &call).await?;
@@ -397,13 +424,11 @@ pub async fn break_lock(
         state: &state,
         actor,
         reason: Some(&reason),
-        detail: format!(
-            "lock `{id}` in the backend of target `{}`",
-            project.stacks[stack].target
-        ),
+        detail: format!("{deed} `{id}` in the backend of target `{target}`"),
     };
     let recorded = control.store.break_glass_open(&record).await;
-    recorded.map(drop).map_err(BackendError::Record)
+    recorded.map_err(BackendError::Record)?;
+    Ok(broken)
 }
 
 /// The block that engines print about a lock: a name, a colon and a value on each line.

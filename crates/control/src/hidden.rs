@@ -104,12 +104,13 @@ impl HiddenPlaces {
     }
 
     /// Notes where secrets stand in a version that is there.
-    pub(crate) async fn note(&self, body: &[u8]) {
+    pub(crate) async fn note(&self, body: &[u8]) -> Result<(), StoreError> {
         if self.mask.may_be_in(body)
             && let Ok(document) = Document::read(body)
         {
-            drop(self.add(&document).await);
+            self.add(&document).await?;
         }
+        Ok(())
     }
 
     /// Notes where secrets will stand, before they do; says which places will hold none any more.

@@ -1,10 +1,11 @@
 //! The outputs a stack last applied: read from its state where that is ours, from the newest copy of it
-//! where it is not.
+//! where it is not. Of a state that the client encrypts, the engine told them to a run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::digits;
 use model::ids::StackName;
+use model::masking::Mask;
 use model::run::OutputState;
 use model::state::resources::Document;
 use model::state::{Contents, StateVersion};
@@ -12,6 +13,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use store::{ChangeSetError, StoreError};
 
+use crate::hidden::HiddenPlaces;
 use crate::{Control, hidden};
 
 #[derive(Debug, thiserror::Error)]
@@ -30,6 +32,22 @@ pub enum OutputsError {
     },
     #[error("the state `{state}` cannot be read: {why}")]
     Opaque { state: String, why: String },
+    #[error("the engine has encrypted the state `{state}`, and its outputs were not read yet")]
+    Encrypted { state: String },
+}
+
+impl OutputsError {
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Encrypted { .. } => {
+                Some("a plan of that stack reads them through the engine".to_owned())
+            }
+            Self::State { .. }
+            | Self::History { .. }
+            | Self::Parse { .. }
+            | Self::Opaque { .. } => None,
+        }
+    }
 }
 
 /// One output, in a form that can be computed with.
@@ -82,7 +100,10 @@ pub(crate) async fn before_destroy(
     for version in versions.iter().take(BACK) {
         let body = control.store.state_version_bytes(version).await;
         let body = body.map_err(wrong)?;
-        let outputs = of_version(control, version, &body).await?;
+        let outputs = match of_version(control, version, &body).await {
+            Err(OutputsError::Encrypted { .. }) => continue, // one on the way, which no run has read
+            outputs => outputs?,
+        };
         if !outputs.is_empty() {
             let document = hidden::document(control, version).await;
             return Ok(Some((outputs, document.map_err(wrong)?.ok())));
@@ -92,7 +113,10 @@ pub(crate) async fn before_destroy(
 }
 
 fn may_have_outputs(contents: Contents) -> bool {
-    matches!(contents, Contents::Resources | Contents::OutputsOnly)
+    match contents {
+        Contents::Encrypted | Contents::Resources | Contents::OutputsOnly => true,
+        Contents::Nothing => false,
+    }
 }
 
 /// The outputs that one version of a state holds. What holds a secret is sensitive, whatever the module says.
@@ -102,6 +126,8 @@ pub(crate) async fn of_version(
     body: &[u8],
 ) -> Result<BTreeMap<String, Output>, OutputsError> {
     let state = &version.state.name;
+    let opened = opened(control, version).await?;
+    let body = opened.as_deref().unwrap_or(body);
     let known = model::state::outputs(body).map_err(|err| OutputsError::Opaque {
         state: state.clone(),
         why: err.to_string(),
@@ -120,6 +146,64 @@ pub(crate) async fn of_version(
         Ok((name, exact(state, &output.value, sensitive)?))
     };
     known.into_iter().map(read).collect()
+}
+
+/// What a run read through the engine of a version that the client has encrypted; none: it is readable as it is.
+async fn opened(
+    control: &Control,
+    version: &StateVersion,
+) -> Result<Option<Vec<u8>>, OutputsError> {
+    if version.contents != Contents::Encrypted {
+        return Ok(None);
+    }
+    let state = version.state.name.clone();
+    match control.store.outputs_get(version).await {
+        Ok(Some(body)) => Ok(Some(body)),
+        Ok(None) => Err(OutputsError::Encrypted { state }),
+        Err(source) => Err(OutputsError::State { state, source }),
+    }
+}
+
+/// Whether a run has to ask the engine for the outputs of this version.
+pub(crate) async fn are_unread(
+    control: &Control,
+    version: &StateVersion,
+) -> Result<bool, OutputsError> {
+    match opened(control, version).await {
+        Ok(_) => Ok(false),
+        Err(OutputsError::Encrypted { .. }) => Ok(true),
+        Err(err) => Err(err),
+    }
+}
+
+/// Keeps what the engine's `output -json` says of a version that the client has encrypted. Where a secret of the run
+/// stands in it is noted for good: nobody can tell later whether it still does.
+pub(crate) async fn keep_opened(
+    control: &Control,
+    version: &StateVersion,
+    said: &[u8],
+    mask: &Mask,
+) -> Result<(), OutputsError> {
+    let state = || version.state.name.clone();
+    let outputs: &RawValue =
+        serde_json::from_slice(said).map_err(|source| OutputsError::Parse {
+            state: state(),
+            source,
+        })?;
+    let body = format!(r#"{{"version":4,"outputs":{}}}"#, outputs.get()).into_bytes();
+    let wrong = |source| OutputsError::State {
+        state: state(),
+        source,
+    };
+    let places = HiddenPlaces::new(control.store.clone(), version.state.clone(), mask);
+    if let Some(places) = places {
+        places.note(&body).await.map_err(wrong)?;
+    }
+    control
+        .store
+        .outputs_keep(version, body)
+        .await
+        .map_err(wrong)
 }
 
 /// The outputs of a stack as its dependents see them: what it declares and its state does not hold is null.

@@ -96,6 +96,11 @@ async fn look(control: &Control, spec: &RunSpec, known: &mut KnownOutputs) -> Op
     }
     let state = control.state_name(&spec.stack.state);
     let head = control.store.state_head(&state).await.ok()?;
+    if let Some(head) = &head
+        && outputs::are_unread(control, head).await.ok()?
+    {
+        return Some(false); // a plan reads them
+    }
     let serial = head.and_then(|head| i64::try_from(head.serial).ok());
     if serial != last.serial {
         return Some(false);

@@ -201,6 +201,17 @@ impl StateAccess {
         }
     }
 
+    /// The version to work on, or nothing if there is no state yet.
+    pub async fn version(&self) -> Result<Option<StateVersion>, StateAccessError> {
+        match &self.mode {
+            AccessMode::Plan { pinned } => Ok(pinned.clone()),
+            AccessMode::Apply { .. } => {
+                let head = self.store.state_head(&self.state).await;
+                head.map_err(|source| self.failed("read", source))
+            }
+        }
+    }
+
     /// The version to work on and its bytes, or nothing if there is no state yet.
     pub async fn read(&self) -> Result<Option<(StateVersion, Arc<Vec<u8>>)>, StateAccessError> {
         let failed = |source| self.failed("read", source);
@@ -220,7 +231,7 @@ impl StateAccess {
         let body = self.store.state_version_bytes(&version).await;
         let body = body.map_err(failed)?;
         if let Some(hidden) = &self.hidden {
-            hidden.note(&body).await;
+            drop(hidden.note(&body).await);
         }
         Ok(Some((version, body)))
     }

@@ -8,7 +8,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use drivers::snapshot::sha256;
-use drivers::state_http::{HttpBackend, HttpBackendError};
+use drivers::state_http::{HttpBackend, HttpBackendError, nameable};
 use model::ids::StackName;
 use model::project::Project;
 use model::state::hidden;
@@ -150,7 +150,7 @@ pub async fn export_state(
             let written = http.write(&lock.id, body).await;
             http.unlock(&lock).await?;
             written?;
-            format!("`{address}`")
+            format!("`{}`", nameable(address))
         }
     };
     Ok(Exported {

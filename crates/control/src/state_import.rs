@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use drivers::process::engine_environment;
 use drivers::secrets::{self, Reference, SecretError, Sources, Surroundings};
 use drivers::snapshot::sha256;
-use drivers::state_http::{HttpBackend, HttpBackendError};
+use drivers::state_http::{HttpBackend, HttpBackendError, nameable};
 use model::ids::StackName;
 use model::lock::LockInfo;
 use model::project::Project;
@@ -230,7 +230,7 @@ pub async fn import_state(
                     http.unlock(&lock).await?;
                     other?;
                     return Err(ImportError::Nothing {
-                        place: format!("`{address}`"),
+                        place: format!("`{}`", nameable(address)),
                     });
                 }
             };

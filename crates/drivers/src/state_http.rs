@@ -82,7 +82,7 @@ impl HttpBackend {
                 let holder = LockInfo::from_json(&body)
                     .map_or_else(|_| "somebody".to_owned(), |info| info.to_string());
                 Err(HttpBackendError::Locked {
-                    address: self.address.clone(),
+                    address: nameable(&self.address),
                     holder,
                 })
             }
@@ -143,7 +143,7 @@ impl HttpBackend {
     fn broken(&self, deed: &'static str, source: reqwest::Error) -> HttpBackendError {
         HttpBackendError::Send {
             deed,
-            address: self.address.clone(),
+            address: nameable(&self.address),
             source: source.without_url(),
         }
     }
@@ -151,8 +151,21 @@ impl HttpBackend {
     fn status(&self, deed: &'static str, status: StatusCode) -> HttpBackendError {
         HttpBackendError::Status {
             deed,
-            address: self.address.clone(),
+            address: nameable(&self.address),
             status: status.as_u16(),
+        }
+    }
+}
+
+/// An address as it may be shown: neither who asks there nor what is asked with it, which may hold a password or a token.
+pub fn nameable(address: &str) -> String {
+    let address = address.split(['?', '#']).next().unwrap_or_default();
+    match address.split_once("://") {
+        None => address.to_owned(),
+        Some((scheme, rest)) => {
+            let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+            let host = host.rsplit('@').next().unwrap_or_default();
+            format!("{scheme}://{host}{path}")
         }
     }
 }
@@ -160,4 +173,21 @@ impl HttpBackend {
 /// Words that HTTP itself does not know.
 fn method(word: &'static str) -> Method {
     Method::from_bytes(word.as_bytes()).unwrap_or(Method::POST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nameable;
+
+    #[test]
+    fn an_address_is_shown_without_what_opens_it() {
+        for (address, shown) in [
+            ("http://u:p@h:1/state/a", "http://h:1/state/a"),
+            ("https://token@h/a?token=x#y", "https://h/a"),
+            ("https://u:p@w@h", "https://h"),
+            ("https://h/a@b", "https://h/a@b"),
+        ] {
+            assert_eq!(nameable(address), shown);
+        }
+    }
 }

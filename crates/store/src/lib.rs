@@ -31,6 +31,7 @@ mod keys;
 mod lanes;
 mod locks;
 mod outage;
+mod outputs;
 mod readiness;
 mod rebuild;
 mod recover;

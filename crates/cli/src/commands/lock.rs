@@ -118,8 +118,10 @@ async fn list(
             at_home(&held_by(place, one), global),
         ]);
     }
-    for one in others.iter().filter_map(elsewhere::row) {
-        table.row(one);
+    for one in &others {
+        if let Some(row) = elsewhere::row(place, one).await {
+            table.row(row);
+        }
     }
     let shown = table.render(process.data_look(global));
     if shown.is_empty() {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use control::artifacts::{self, ArtifactFacts, ArtifactsError};
 use control::changesets;
-use control::outputs::{self, Output};
+use control::outputs::{self, Output, OutputsError};
 use model::artifact::ArtifactSet;
 use model::digits::digits;
 use model::ids::StackName;
@@ -64,7 +64,12 @@ pub(crate) async fn output(
         changesets::is_ours(&project, stack),
     )
     .await
-    .map_err(|err| CommandError::from_error(&err))?;
+    .map_err(|err| match &err {
+        OutputsError::Encrypted { .. } => CommandError::from_error(&err).hint(format!(
+            "`terrane plan {stack}` reads them through the engine"
+        )),
+        _ => CommandError::from_error(&err),
+    })?;
     if known.is_empty() && kept.is_empty() {
         let state = control.state_name(&project.stacks[stack].state);
         let head = control.store.state_head(&state).await;

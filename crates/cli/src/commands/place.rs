@@ -32,6 +32,19 @@ pub(crate) fn at_home(text: &str, global: &Global) -> String {
     parts.join("`")
 }
 
+/// What is written here must outlive a CI job, as what it applies must.
+pub(crate) fn must_outlive(global: &Global, process: &Process) -> Result<(), CommandError> {
+    let settings = process.settings(global)?;
+    if !settings.is_ci || settings.named_home.is_some() {
+        return Ok(());
+    }
+    Err(CommandError::new(
+        "the state would lie on the disk of this CI job, which goes when the job ends",
+    )
+    .hint("name a home that outlives the job: `--data DIR` or `TERRANE_HOME`")
+    .status(ExitStatus::Refused))
+}
+
 /// A home that was opened, and the project it was opened for, if there is one.
 pub(crate) struct Place {
     pub(crate) control: Control,

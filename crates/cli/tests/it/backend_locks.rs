@@ -5,18 +5,23 @@ use testkit::{Azurite, Minio, Moto, engines};
 use crate::backends::{azurerm, s3};
 use crate::story::{Story, gated, terrane};
 
-/// One stack whose engine dies in the middle of an apply.
-fn dead(engine: &str, backend: &str, env: &[(&str, String)]) -> Story {
+/// One stack whose apply takes as long as it is told to.
+fn slow(engine: &str, backend: &str, env: &[(&str, String)]) -> Story {
     let env = env
         .iter()
         .map(|(name, value)| format!("{name} = \"{value}\"\n"));
-    let story = Story::on(terrane(), engine)
+    Story::on(terrane(), engine)
         .block(&format!(
             "target \"away\" {{\n  writers = [\"anyone\"]\n  {backend}\n}}\n\
              context \"backend\" {{\n  autoattach = [\"target:away\"]\n  env = {{\n{}  }}\n}}",
             env.collect::<String>()
         ))
-        .stack_on("away", "web", "", &gated("slow", ""));
+        .stack_on("away", "web", "", &gated("slow", ""))
+}
+
+/// The same; its engine died in the middle of the apply.
+fn dead(engine: &str, backend: &str, env: &[(&str, String)]) -> Story {
+    let story = slow(engine, backend, env);
     let apply = story.start("apply", &["apply", "--auto-approve"]);
     story.wait_for("slow");
     story.kill_engine("r1");
@@ -83,6 +88,21 @@ fn check(story: &Story) {
     ]);
     drop(twice.expect(1));
     drop(story.cli(&["apply", "--auto-approve"]).expect(0));
+}
+
+#[test]
+fn the_lock_of_a_run_that_is_at_work_is_not_broken() {
+    let minio = Minio::start();
+    let story = slow("tofu", &s3(&minio, &minio.bucket()), &[]);
+    let apply = story.start("apply", &["apply", "--auto-approve"]);
+    story.wait_for("slow");
+    let held = story.cli(&["lock", "list"]).expect(0).stdout;
+    assert!(held.contains("run r1, alive"), "{held}");
+    let args = "lock break web --reason impatient --auto-approve";
+    let said = story.cli(&args.split(' ').collect::<Vec<_>>()).expect(4);
+    assert!(said.stderr.contains("run r1"), "{said}");
+    story.open("slow");
+    drop(apply.wait().expect(0));
 }
 
 #[test]

@@ -104,6 +104,19 @@ fn what_the_client_encrypts_in_a_bucket_flows_along_edges() {
 }
 
 #[test]
+fn a_copy_is_not_pushed_over_even_by_force() {
+    let minio = Minio::start();
+    let test = project("tofu", &s3(&minio, &minio.bucket()), &[]);
+    drop(test.cli(&["apply", "base", "--auto-approve"]).expect(0));
+    test.write("old.tfstate", STATE);
+    let push = "state push base old.tfstate --force --reason r --auto-approve";
+    let said = test.cli(&push.split(' ').collect::<Vec<_>>()).expect(4);
+    assert!(said.stderr.contains("what is here is a copy"), "{said}");
+    let copy = test.cli(&["state", "pull", "base"]).expect(0).stdout;
+    assert!(!copy.contains("kept"), "{copy}");
+}
+
+#[test]
 fn credentials_do_not_lie_beside_the_source() {
     let minio = Minio::start();
     let bucket = minio.bucket();
@@ -128,6 +141,27 @@ fn pg_with_a_schema_for_each_stack() {
         );
         check(&project(engine, &backend, &[]));
     }
+}
+
+/// A session's lock cannot be ended by another one: saying that it was would let a second writer in.
+#[test]
+fn a_lock_of_pg_is_not_said_to_be_broken() {
+    let postgres = Postgres::start();
+    let database = postgres.database();
+    let backend = format!(
+        "backend \"pg\" {{\n    conn_str = \"{database}\"\n    schema_name = \"${{stack.state}}\"\n  }}"
+    );
+    let test = project("tofu", &backend, &[]);
+    let args = "lock break base --id nonsense --reason r --auto-approve";
+    let said = test.cli(&args.split(' ').collect::<Vec<_>>());
+    assert_snapshot!(shown(&test, &said), @"
+    ── stderr
+    error: a lock in `pg` ends with the connection that holds it, and nobody else can break it
+    hint: end the engine that holds it, or its session in the database
+    [exit 4]
+    ");
+    let open = test.cli(&["run", "list", "--open"]).expect(0).to_string();
+    assert!(!open.contains("nonsense"), "{open}");
 }
 
 #[test]
@@ -373,6 +407,17 @@ fn an_http_backend_is_locked_while_its_state_moves() {
 }
 
 #[test]
+fn a_password_in_an_address_is_not_shown() {
+    let old = HttpBackend::start(Some(STATE));
+    let test = one_output();
+    let address = old.address().replace("http://", "http://u:hush-hush@") + "?key=hush-hush";
+    let said = test.cli(&["state", "import", "app", "--from", &address]);
+    assert_eq!(said.code, Some(1), "{said}");
+    assert!(said.stderr.contains(old.address()), "{said}");
+    assert!(!said.stderr.contains("hush-hush"), "{said}");
+}
+
+#[test]
 fn an_old_home_stays_locked_on_request() {
     let old = HttpBackend::start(Some(STATE));
     let test = one_output();
@@ -391,6 +436,33 @@ fn an_old_home_stays_locked_on_request() {
     // Again: it is locked by whoever imported it first.
     let said = test.cli(&[&args[..], &more].concat()).expect(1).stderr;
     assert!(said.contains("is locked by"), "{said}");
+}
+
+#[test]
+fn what_cannot_be_kept_locked_is_not_said_to_be() {
+    let test = one_output();
+    test.write("old.tfstate", STATE);
+    let args = ["state", "import", "app", "--from", "old.tfstate"];
+    let said = test.cli(&[&args[..], &["--leave-locked"]].concat());
+    assert_snapshot!(shown(&test, &said), @"
+    ── stderr
+    error: `--leave-locked`: only an HTTP backend can be kept locked
+    hint: import without it, and see to it that nobody writes there any more
+    [exit 64]
+    ");
+}
+
+#[test]
+fn a_state_is_not_brought_to_the_disk_of_a_job() {
+    let test = one_output().without_env("TERRANE_HOME").env("CI", "true");
+    test.write("old.tfstate", STATE);
+    let push = "state push app old.tfstate --reason r --auto-approve";
+    let import = "state import app --from old.tfstate";
+    for args in [push, import] {
+        let args: Vec<&str> = args.split(' ').collect();
+        let said = test.cli(&args).expect(4);
+        assert!(said.stderr.contains("the disk of this CI job"), "{said}");
+    }
 }
 
 #[test]

@@ -20,6 +20,7 @@ mod context_show;
 mod contexts;
 mod destroy;
 mod drain;
+mod encrypted;
 mod engines;
 mod environment;
 mod exceptions;

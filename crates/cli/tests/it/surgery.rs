@@ -216,7 +216,8 @@ fn a_push_keeps_the_rules_unless_forced() {
 
     In the state: 0 resources to add, 0 to take out, 2 to change. Nothing real is touched.
     error: this may not follow the newest version of state `story/base`
-    serial 2 is taken by other content: two writers without a lock
+    serial 2 is taken by other content: two writers without a lock, or a push of the version
+    before it
     hint: `--force` gives it the next serial
     [exit 4]
     ");

@@ -210,8 +210,8 @@ impl PrepareError {
             Self::ArtifactTwice { path, .. } => Some(format!(
                 "remove it from the source, or name it in `.gitignore`: `{path}`"
             )),
+            Self::Outputs(err) => err.hint(),
             Self::NoEngine { .. }
-            | Self::Outputs(_)
             | Self::Snapshot(_)
             | Self::Keep { .. }
             | Self::Seal(_)

@@ -2,12 +2,13 @@
 //!
 //! Not here: how a run takes and ends its own lock (`state`).
 
-use model::ids::RunId;
+use model::ids::{RunId, StackName};
+use model::run::RunState;
 use model::state::{HeldLock, StateName};
 use store::{ReleaseLockError, StoreError};
 
-use crate::Control;
-use crate::recovery;
+use crate::locks::RunLock;
+use crate::{Control, recovery};
 
 /// Who breaks something, and why.
 #[derive(Clone, Debug)]
@@ -109,6 +110,22 @@ pub async fn list(control: &Control) -> Result<Vec<LockedState>, ListLocksError>
         }
     }
     Ok(held)
+}
+
+/// The run that applies a stack of this project now, with a process of its own on this machine.
+pub async fn applying(control: &Control, stack: &StackName) -> Option<RunId> {
+    for run in control.store.run_list_of_stack(stack).await.ok()? {
+        if !RunLock::is_held(&control.home, run) {
+            continue;
+        }
+        let state = control.store.run_get(run).await.ok()??.state;
+        let (set, _) = control.store.run_brief(run).await.ok()?;
+        let is_ours = set.request.project == control.home.project();
+        if is_ours && matches!(state, RunState::Applying { .. }) {
+            return Some(run);
+        }
+    }
+    None
 }
 
 /// The lock that would be broken. With `force` even that of a run that is at work.

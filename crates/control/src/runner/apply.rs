@@ -22,6 +22,7 @@ use super::{Failure, Job, after, check, failed, inputs, seal};
 use crate::backends;
 use crate::kept_aside::{self, Leftovers};
 use crate::left_behind;
+use crate::outputs;
 use crate::patience::insist;
 use crate::spool::Spool;
 use crate::state::StateAccess;
@@ -209,7 +210,7 @@ pub(super) async fn nothing_left_over(job: &Job<'_>, left: Leftovers<'_>) -> Res
 }
 
 /// Keeps a copy of what a backend that is not ours holds now, whoever applied it: dependents find its
-/// outputs there, and people its history.
+/// outputs there, and people its history. Of a state of ours that the client encrypts, the outputs.
 pub(super) async fn keep_copy(
     job: &Job<'_>,
     caller: &Caller<'_>,
@@ -218,11 +219,11 @@ pub(super) async fn keep_copy(
     deed: &str,
     limit: Option<Limit>,
 ) -> Result<(), Failure> {
+    let path = scratch.shown();
     if job.spec.target.backend == Backend::Terrane {
-        return Ok(());
+        return keep_outputs(job, caller, &path, var_files, deed, limit).await;
     }
     let call = EngineCall::StatePull { var_files };
-    let path = scratch.shown();
     let pulled = caller.call_to(&call, &path, limit).await?;
     if !pulled.exit.success() {
         return Err(pulled.failure(&format!("{deed}, but could not read the state")));
@@ -237,6 +238,48 @@ pub(super) async fn keep_copy(
     )
     .await
     .map_err(|err| Failure::because("could not keep a copy of the state", &err))
+}
+
+/// Asks the engine for the outputs of a state that only it can read, unless that was done before.
+async fn keep_outputs(
+    job: &Job<'_>,
+    caller: &Caller<'_>,
+    path: &Path,
+    var_files: &[PathBuf],
+    deed: &str,
+    limit: Option<Limit>,
+) -> Result<(), Failure> {
+    let failed = |err: &dyn std::error::Error| {
+        Failure::because(&format!("{deed}, but could not read the outputs"), err)
+    };
+    let Some(version) = caller
+        .access()
+        .version()
+        .await
+        .map_err(|err| failed(&err))?
+    else {
+        return Ok(());
+    };
+    let unread = outputs::are_unread(job.control, &version).await;
+    if !unread.map_err(|err| failed(&err))? {
+        return Ok(());
+    }
+    let call = EngineCall::Output { var_files };
+    let told = caller.call_to(&call, path, limit).await?;
+    if !told.exit.success() {
+        return Err(told.failure(&format!("{deed}, but could not read the outputs")));
+    }
+    // What somebody else wrote meanwhile is not what the engine was asked about.
+    let after = caller
+        .access()
+        .version()
+        .await
+        .map_err(|err| failed(&err))?;
+    if after.is_none_or(|after| after.content != version.content) {
+        return Ok(());
+    }
+    let kept = outputs::keep_opened(job.control, &version, &told.output, caller.mask()).await;
+    kept.map_err(|err| failed(&err))
 }
 
 /// Where the state stands now.

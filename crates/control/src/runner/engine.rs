@@ -30,6 +30,7 @@ pub(super) struct Caller<'a> {
     engine: Engine,
     workspace: &'a Workspace,
     environment: Environment,
+    access: StateAccess,
     endpoint: Option<tokio::task::JoinHandle<()>>,
     /// Opens the state endpoint.
     token: Option<Secret>,
@@ -73,7 +74,7 @@ impl<'a> Caller<'a> {
         if job.spec.target.backend == Backend::Terrane {
             let failed = |err: std::io::Error| Failure::because("could not serve the state", &err);
             let listener = TcpListener::bind(("127.0.0.1", 0)).await.map_err(failed)?;
-            let up = (job.serve)(access, listener).map_err(failed)?;
+            let up = (job.serve)(access.clone(), listener).map_err(failed)?;
             for (name, value) in up.environment {
                 // There are commands that only read, lock all the same, and have no option not to.
                 let is_lock = matches!(name, "TF_HTTP_LOCK_ADDRESS" | "TF_HTTP_UNLOCK_ADDRESS");
@@ -93,6 +94,7 @@ impl<'a> Caller<'a> {
             engine,
             workspace,
             environment,
+            access,
             endpoint,
             token,
             mask: Mask::default(),
@@ -106,6 +108,11 @@ impl<'a> Caller<'a> {
 
     pub(super) fn mask(&self) -> &Mask {
         &self.mask
+    }
+
+    /// What the engine sees of a state of ours.
+    pub(super) fn access(&self) -> &StateAccess {
+        &self.access
     }
 
     pub(super) fn token(&self) -> Option<&Secret> {
@@ -320,7 +327,7 @@ async fn supervise(
 }
 
 /// A text without the sequences that colour it on a terminal.
-fn without_colours(text: &str) -> String {
+pub(crate) fn without_colours(text: &str) -> String {
     let mut parts = text.split("\u{1b}[");
     let mut plain = parts.next().unwrap_or_default().to_owned();
     for part in parts {

@@ -418,7 +418,10 @@ async fn resolve<'a>(
                 };
                 let found = outputs::with_nulls(control, stack, state).await;
                 let values = found.map_err(|err| {
-                    Failure::because(&format!("could not read the outputs of `{stack}`"), &err)
+                    let deed = format!("could not read the outputs of `{stack}`");
+                    let mut failure = Failure::because(&deed, &err);
+                    failure.hint = err.hint();
+                    failure
                 })?;
                 let values = values
                     .into_iter()

@@ -25,10 +25,8 @@ pub fn check_copy(
 /// Decides about a write to a state whose newest version is a copy: only who brings the state here may
 /// write it, for the backend may have moved on since the copy was made.
 pub fn check_push_over_copy(lock: Option<&LockView<'_>>, push: &PushView<'_>) -> PushVerdict {
-    let brings = push.surgery
-        && lock.is_some_and(|lock| {
-            ["migration destination state", "state-push"].contains(&lock.operation)
-        });
+    let brings =
+        push.surgery && lock.is_some_and(|lock| lock.operation == "migration destination state");
     match check_lock(lock, push) {
         Err(refusal) => PushVerdict::Refuse(refusal),
         Ok(()) if brings => PushVerdict::Accept { mark: None },
@@ -106,6 +104,12 @@ mod tests {
         let refused = PushVerdict::Refuse(PushRefusal::Copy);
         assert_eq!(
             check_push_over_copy(Some(&apply), &push("a", Some("1"))),
+            refused
+        );
+        // Not even by force: it would be taken for the state, and the next plan would put the copy on top again.
+        let push_by_hand = lock("state-push");
+        assert_eq!(
+            check_push_over_copy(Some(&push_by_hand), &push("a", Some("1"))),
             refused
         );
         let import = lock("migration destination state");

@@ -109,7 +109,9 @@ pub enum PushRefusal {
     LockLost { id: String },
     #[error("run {run} writes without its lock")]
     RunWithoutLock { run: RunId },
-    #[error("serial {serial} is taken by other content: two writers without a lock")]
+    #[error(
+        "serial {serial} is taken by other content: two writers without a lock, or a push of the version before it"
+    )]
     SerialTaken { serial: u64 },
     #[error("serial {serial} is behind the head's {head}")]
     SerialBehind { serial: u64, head: u64 },

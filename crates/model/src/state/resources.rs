@@ -225,7 +225,7 @@ impl RawResource<'_> {
                     .unwrap_or_default(),
                 is_tainted: instance.status.as_deref() == Some("tainted"),
                 deposed,
-                sensitive: sensitivity::marks(&attributes, &paths),
+                sensitive: sensitivity::marks(&self.resource_type, &attributes, &paths),
                 attributes,
                 dependencies: instance.dependencies.unwrap_or_default(),
             });

@@ -47,8 +47,10 @@ const SECRETS: &[&[&str]] = &[
 /// Words after the name that only say in which form it is.
 const FORMS: &[&str] = &[
     "base64",
+    "binary",
     "ciphertext",
     "content",
+    "data",
     "hash",
     "json",
     "openssh",
@@ -56,10 +58,25 @@ const FORMS: &[&str] = &[
     "pkcs8",
     "plaintext",
     "raw",
+    "string",
     "text",
     "value",
     "wo",
     "yaml",
+];
+
+/// Attributes that are secrets by what their resource is for.
+const BY_TYPE: &[(&str, &[&str])] = &[
+    ("aws_iam_access_key", &["ses_smtp_password_v4"]),
+    ("aws_ssm_parameter", &["value"]),
+    ("azurerm_key_vault_secret", &["value"]),
+    ("github_actions_secret", &["plaintext_value"]),
+    ("kubernetes_secret", &["data", "binary_data"]),
+    ("kubernetes_secret_v1", &["data", "binary_data"]),
+    ("random_password", &["result"]),
+    ("vault_generic_secret", &["data", "data_json"]),
+    ("vault_kv_secret", &["data", "data_json"]),
+    ("vault_kv_secret_v2", &["data", "data_json"]),
 ];
 
 /// Whether a value of that name is not for everybody's eyes.
@@ -83,9 +100,18 @@ pub fn is_secret_name(name: &str) -> bool {
     }
 }
 
-/// The marks of a resource's attributes: those of the engine (a list of paths), and by name.
-pub(super) fn marks(attributes: &Value, paths: &Value) -> Value {
+/// The marks of a resource's attributes: those of the engine (a list of paths), by name, and by its type.
+pub(super) fn marks(resource_type: &str, attributes: &Value, paths: &Value) -> Value {
     let mut marks = marks_by_name(attributes);
+    let by_type = BY_TYPE.iter().find(|(name, _)| *name == resource_type);
+    for name in by_type.map_or(&[][..], |(_, names)| names) {
+        if attributes.get(name).is_some_and(can_be_secret) {
+            if !marks.is_object() {
+                marks = Value::Object(Map::new());
+            }
+            marks[*name] = Value::Bool(true);
+        }
+    }
     for path in paths.as_array().into_iter().flatten() {
         let steps = path.as_array().map_or(&[][..], Vec::as_slice);
         let name = steps.first().and_then(|step| step.get("value"));
@@ -288,6 +314,9 @@ mod tests {
             "bcrypt_hash",
             "password_wo",
             "secret_2",
+            "secret_string",
+            "secret_binary",
+            "secret_data",
         ];
         for name in yes {
             assert!(is_secret_name(name), "{name}");
@@ -325,7 +354,7 @@ mod tests {
             [{"type": "get_attr", "value": "gone"}, {"type": "index", "value": "x"}],
         ]);
         assert_eq!(
-            marks(&attributes, &paths),
+            marks("t", &attributes, &paths),
             json!({
                 "password": true,
                 "env": [null, {"value": true}],
@@ -334,8 +363,15 @@ mod tests {
         );
         // An element of a set is named by itself: the set is hidden.
         let set = json!([[{"type": "get_attr", "value": "env"}, {"type": "index", "value": {"name": "X"}}]]);
-        assert_eq!(marks(&attributes, &set)["env"], json!(true));
-        assert_eq!(marks(&attributes, &json!([[]])), json!(true));
+        assert_eq!(marks("t", &attributes, &set)["env"], json!(true));
+        assert_eq!(marks("t", &attributes, &json!([[]])), json!(true));
+        let generated = json!({"length": 8, "result": "r"});
+        let nothing = json!([]);
+        assert_eq!(
+            marks("random_password", &generated, &nothing),
+            json!({"result": true})
+        );
+        assert_eq!(marks("random_pet", &generated, &nothing), Value::Null);
         assert_eq!(output_marks("db_token", &json!("x")), json!(true));
         assert_eq!(
             output_marks("db", &json!({"token": "x"})),

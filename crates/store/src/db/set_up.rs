@@ -28,6 +28,7 @@ pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/0014_lock_taken.sql"),
     include_str!("../../migrations/0015_hidden.sql"),
     include_str!("../../migrations/0016_blob_home.sql"),
+    include_str!("../../migrations/0017_outputs.sql"),
 ];
 
 /// So long others have to end what they are at.

@@ -1,8 +1,11 @@
 //! Locks in backends of the engines, which only the engine can read and break.
 
-use control::backends::{self, BackendError, BackendLock, FoundLock};
+use std::time::Duration;
+
+use control::backends::{self, BackendError, BackendLock, Broken, FoundLock};
 use control::changesets::is_ours;
-use control::locks::held::Reason;
+use control::locks::held::{Reason, applying};
+use jiff::Timestamp;
 use model::ids::StackName;
 use model::lock::{LockInfo, operation_words};
 use model::state::StateName;
@@ -12,6 +15,7 @@ use super::BreakArgs;
 use crate::args::Global;
 use crate::commands::by_hand::ask;
 use crate::commands::place::Place;
+use crate::view::duration;
 use crate::{CommandError, ExitStatus, Process, report};
 
 /// Of the stacks of the project here; none outside of one.
@@ -31,17 +35,36 @@ pub(super) fn stack(place: &Place, state: &StateName) -> Option<StackName> {
     Some(name.clone())
 }
 
-pub(super) fn row(found: &FoundLock) -> Option<[String; 6]> {
+pub(super) async fn row(place: &Place, found: &FoundLock) -> Option<[String; 6]> {
     let info = held(found)?;
     let stack = &found.stack;
+    let holder = match applying(&place.control, stack).await {
+        Some(run) => format!("in the engine's backend; run {run}, alive"),
+        None => format!(
+            "in the engine's backend; if it is gone: `terrane lock break {stack} --reason …`"
+        ),
+    };
     Some([
         stack.to_string(),
         info.who.clone(),
         operation_words(&info.operation).to_owned(),
-        info.created.clone(),
+        since(&info.created),
         info.version.clone(),
-        format!("in the engine's backend; if it is gone: `terrane lock break {stack} --reason …`"),
+        holder,
     ])
+}
+
+/// How long ago it was, where that can be read: Go writes times in its own way.
+fn since(created: &str) -> String {
+    let zoned = created.strip_suffix(" UTC").unwrap_or(created);
+    let at = created
+        .parse()
+        .or_else(|_| Timestamp::strptime("%Y-%m-%d %H:%M:%S%.f %z", zoned));
+    let Ok(at) = at else {
+        return created.to_owned();
+    };
+    let since = Timestamp::now().duration_since(at);
+    duration::ago(Duration::try_from(since).unwrap_or_default())
 }
 
 pub(super) fn document(found: &FoundLock) -> Option<Value> {
@@ -78,6 +101,17 @@ pub(super) async fn break_lock(
         return Err(CommandError::new("there is no project here"));
     };
     let (control, env) = (&place.control, &process.env);
+    if !args.force
+        && let Some(run) = applying(control, stack).await
+    {
+        return Err(CommandError::new(format!(
+            "run {run}, which applies stack `{stack}`, is at work"
+        ))
+        .hint(format!(
+            "wait for {run}, or `terrane run cancel {run}`; with `--force` another could write at the same time"
+        ))
+        .status(ExitStatus::Refused));
+    }
     let found = backends::lock_of(control, open, project, stack, env).await;
     let found = found.map_err(|err| failed(&err))?;
     let id = id_of(&found, args.id.as_deref(), stack)?;
@@ -89,14 +123,22 @@ pub(super) async fn break_lock(
     ask(&question, args.auto_approve, process)?;
     let (actor, text) = (&reason.actor, &reason.text);
     let broken = backends::break_lock(control, open, project, stack, env, &id, actor, text).await;
-    broken.map_err(|err| failed(&err))?;
+    let broken = broken.map_err(|err| failed(&err))?;
     if global.json {
         report::json(&json!({
-            "broken": { "stack": stack.as_str(), "lock_id": id, "holder": "backend" },
+            "broken": {
+                "stack": stack.as_str(), "lock_id": id, "holder": "backend",
+                "certain": broken == Broken::Surely,
+            },
             "reason": reason.text,
         }))?;
     } else {
-        report::say(&format!("Broke {what} on `{stack}`.\n"))?;
+        report::say(&match broken {
+            Broken::Surely => format!("Broke {what} on `{stack}`.\n"),
+            Broken::Asked => format!(
+                "The backend of `{stack}` was asked to end {what}; it does not tell whether that held the state.\n"
+            ),
+        })?;
     }
     place.tell_git(global, process).await?;
     Ok(ExitStatus::Done)
@@ -135,6 +177,11 @@ fn held(found: &FoundLock) -> Option<&LockInfo> {
 }
 
 fn failed(err: &BackendError) -> CommandError {
-    let shown = CommandError::from_error(err);
+    let shown = match err {
+        BackendError::Unbreakable { .. } => {
+            CommandError::from_error(err).status(ExitStatus::Refused)
+        }
+        _ => CommandError::from_error(err),
+    };
     err.hint().into_iter().fold(shown, CommandError::hint)
 }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::args::Global;
 use crate::commands::change::{self, Change};
-use crate::commands::place::Place as Home;
+use crate::commands::place::{Place as Home, must_outlive};
 use crate::commands::{open_home, read_project, selection, sound_project};
 use crate::{CommandError, ExitStatus, Process, report};
 
@@ -40,7 +40,7 @@ pub(crate) struct ImportArgs {
     /// Where `USER:PASSWORD` or a token for the URL is: `env:NAME`, `file:PATH`, `command:PROGRAM`
     #[arg(long, value_name = "REFERENCE")]
     credential: Option<String>,
-    /// Keep the old home locked, so that nobody writes there by mistake
+    /// Keep the old home locked, so that nobody writes there by mistake (a URL only)
     #[arg(long)]
     leave_locked: bool,
     /// Do not plan afterwards
@@ -54,6 +54,14 @@ pub(crate) async fn import(
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
     let from = Place::parse(&args.from, &process.cwd);
+    if args.leave_locked && !matches!(from, Place::Http(_)) {
+        return Err(
+            CommandError::new("`--leave-locked`: only an HTTP backend can be kept locked")
+                .hint("import without it, and see to it that nobody writes there any more")
+                .status(ExitStatus::Usage),
+        );
+    }
+    must_outlive(global, process)?;
     let stacks = match &args.stack {
         None => import_all(args, &from, global, process).await?,
         Some(word) if is_by_name(word, global, process) => {

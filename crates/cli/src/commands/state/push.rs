@@ -7,7 +7,7 @@ use control::surgery;
 
 use super::surgery::{Consent, carry_out, refused};
 use crate::args::Global;
-use crate::commands::place::Place;
+use crate::commands::place::{Place, must_outlive};
 use crate::commands::run::read_run;
 use crate::{CommandError, ExitStatus, Process};
 
@@ -43,6 +43,7 @@ pub(crate) async fn push(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
+    must_outlive(global, process)?;
     let (place, state) = Place::open_state(global, process, &args.state).await?;
     let proposal = match (&args.kept, &args.file) {
         (Some(kept), _) => {

@@ -44,7 +44,7 @@ fn order() {
     check(None, None, NEXT, "accept");
     check(Some(HEAD), None, NEXT, "accept");
     check(Some(HEAD), None, PushView { serial: 70, ..NEXT }, "accept");
-    let taken = "refuse: serial 7 is taken by other content: two writers without a lock";
+    let taken = "refuse: serial 7 is taken by other content: two writers without a lock, or a push of the version before it";
     check(Some(HEAD), None, PushView { serial: 7, ..NEXT }, taken);
     let behind = "refuse: serial 6 is behind the head's 7";
     check(Some(HEAD), None, PushView { serial: 6, ..NEXT }, behind);
@@ -238,7 +238,7 @@ fn surgery() {
     check(Some(HEAD), pushing, older, "accept, forced");
     check(Some(HEAD), pushing, other, "accept, forced");
     check(Some(HEAD), migrating, other, "accept, forced");
-    let taken = "refuse: serial 7 is taken by other content: two writers without a lock";
+    let taken = "refuse: serial 7 is taken by other content: two writers without a lock, or a push of the version before it";
     let equal = PushView { serial: 7, ..older };
     check(Some(HEAD), pushing, equal, taken);
     let encrypted = PushView {

@@ -1,0 +1,50 @@
+//! The outputs of states that the client has encrypted, as the engine told them to a run. They are kept sealed, as the
+//! states are; when the tables are lost, the next plan reads them again.
+//!
+//! Not here: asking the engine (`control::runner`).
+
+use model::state::StateVersion;
+
+use crate::keys::Scope;
+use crate::states::name_args;
+use crate::{Store, StoreError};
+
+const PURPOSE: &str = "outputs";
+
+impl Store {
+    /// Keeps the outputs that an encrypted version holds, in the form of a state; forgets those of versions that are gone.
+    pub async fn outputs_keep(
+        &self,
+        version: &StateVersion,
+        outputs: Vec<u8>,
+    ) -> Result<(), StoreError> {
+        const FORGET: &str = "DELETE FROM opened_outputs WHERE project = $1 AND name = $2 \
+            AND content NOT IN (SELECT v.content FROM state_version AS v JOIN state AS s ON s.id = v.state \
+                WHERE s.project = $1 AND s.name = $2)";
+        const KEEP: &str = "INSERT INTO opened_outputs (project, name, content, sealed) VALUES ($1, $2, $3, $4) \
+            ON CONFLICT (project, name, content) DO UPDATE SET sealed = EXCLUDED.sealed";
+        let scope = Scope::State(version.state.clone());
+        let sealed = self.seal(scope, PURPOSE, outputs).await?;
+        let mut args = name_args(&version.state).to_vec();
+        let mut tx = self.db.begin_write().await?;
+        tx.execute(FORGET, &args).await?;
+        args.extend([version.content.as_str().into(), sealed.into()]);
+        tx.execute(KEEP, &args).await?;
+        tx.commit().await?;
+        Ok(())
+    }
+
+    /// The outputs that were kept of a version, in the form of a state; none: nobody has read them yet.
+    pub async fn outputs_get(&self, version: &StateVersion) -> Result<Option<Vec<u8>>, StoreError> {
+        const SELECT: &str = "SELECT sealed FROM opened_outputs \
+            WHERE project = $1 AND name = $2 AND content = $3";
+        let mut args = name_args(&version.state).to_vec();
+        args.push(version.content.as_str().into());
+        let Some(row) = self.db.fetch_optional(SELECT, &args).await? else {
+            return Ok(None);
+        };
+        let sealed = row.bytes(0)?.to_vec();
+        let scope = Scope::State(version.state.clone());
+        self.unseal(scope, PURPOSE, sealed).await.map(Some)
+    }
+}
