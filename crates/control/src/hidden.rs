@@ -63,7 +63,7 @@ pub(crate) async fn follow(store: &Store, state: &StateName, body: &[u8]) {
     };
     let mask = Mask::new(&document.standing_at(&places));
     if let Some(hidden) = HiddenPlaces::new(store.clone(), state.clone(), &mask) {
-        hidden.note(body).await;
+        drop(hidden.note(body).await);
     }
 }
 
@@ -74,7 +74,7 @@ pub(crate) async fn note_of_run(control: &Control, state: &StateName, run: RunId
         return;
     };
     if let Some(hidden) = HiddenPlaces::new(control.store.clone(), state.clone(), &mask) {
-        hidden.note(body).await;
+        drop(hidden.note(body).await);
     }
 }
 
