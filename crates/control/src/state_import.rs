@@ -307,9 +307,18 @@ pub async fn import_all(
 /// The list that a directory of all states has.
 pub const LIST: &str = "states.json";
 
+/// So many bytes of a state's name are in that of its file: file systems take 255, and more stands behind it.
+const NAME_ROOM: usize = 180;
+
 /// The name of a state's file in a directory.
 pub(crate) fn file_in_directory(name: &str) -> String {
-    format!("{}.tfstate", name.replace('/', "%2F"))
+    let whole = name.replace('/', "%2F");
+    if whole.len() <= NAME_ROOM {
+        return format!("{whole}.tfstate");
+    }
+    let digest = sha256(name.as_bytes());
+    let begin = whole.floor_char_boundary(NAME_ROOM);
+    format!("{}-{}.tfstate", &whole[..begin], &digest[..16])
 }
 
 /// The list of places that hold secrets, beside a state's file.
@@ -432,4 +441,17 @@ pub(crate) async fn credential(
     let reference: Reference = reference.parse().map_err(failed)?;
     let found = secrets::resolve(&reference, around).await;
     found.map(Some).map_err(ImportError::Credential)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_of_a_state_has_a_file_of_its_own() {
+        assert_eq!(file_in_directory("a/b"), "a%2Fb.tfstate");
+        let long = |end: &str| file_in_directory(&format!("{}{end}", "\u{e9}".repeat(120)));
+        assert!(long("a").len() < 220, "{}", long("a"));
+        assert_ne!(long("a"), long("b"));
+    }
 }

@@ -61,7 +61,14 @@ pub(super) fn is_in_the_source(
 ) -> Result<(), PrepareError> {
     for stack in wanted.stacks.iter().map(|name| &project.stacks[name]) {
         let dir = format!("{}/", stack.path);
-        let is_of_it = |path: &str| stack.path.is_empty() || path.starts_with(&dir);
+        // A link on the way to it is listed as what it is.
+        let is_of_it = |path: &str| {
+            stack.path.is_empty()
+                || path.starts_with(&dir)
+                || dir
+                    .strip_prefix(path)
+                    .is_some_and(|rest| rest.starts_with('/'))
+        };
         if !snapshot.files.iter().any(|file| is_of_it(&file.path)) {
             return Err(PrepareError::Ignored {
                 stack: stack.name.clone(),
@@ -266,7 +273,7 @@ pub(super) async fn check_upstreams_done(
 }
 
 /// Where not anyone may apply, only runs write the state: a server on this home refuses its clients. Where anyone may
-/// again, it does no more.
+/// again, it does no more once it was applied so: to look at an edit of the project file opens nothing.
 pub(super) async fn reserve_for_runs(
     control: &Control,
     project: &Project,
@@ -282,8 +289,10 @@ pub(super) async fn reserve_for_runs(
         let is_closed = !target.is_open() && target.backend == Backend::Terrane;
         let done = match (is_closed, reserved.contains(&state)) {
             (true, false) => store.state_reserve_for_runs(&state).await,
-            (false, true) => store.state_open_to_others(&state).await,
-            (true, true) | (false, false) => Ok(()),
+            (false, true) if wanted.action == Action::Apply => {
+                store.state_open_to_others(&state).await
+            }
+            (false, _) | (true, true) => Ok(()),
         };
         done.map_err(PrepareError::Reserve)?;
     }

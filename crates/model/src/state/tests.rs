@@ -64,7 +64,7 @@ fn what_is_not_a_state() {
     check(r#"{"version":4,"serial":1.5}"#, serial);
     check(
         r#"{"version":4,"lineage":7}"#,
-        "error: `lineage` is not a string",
+        "error: `lineage` is not a string, or has a NUL in it",
     );
     check(
         r#"{"version":4,"resources":{}}"#,
