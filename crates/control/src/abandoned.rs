@@ -74,10 +74,21 @@ pub fn open_at(
     if let Some(first) = errors.map(|finding| finding.message.clone()).next() {
         return Err(AbandonedError::Unsound { commit, why: first });
     }
-    let Some(then) = loaded.project.take() else {
+    let Some(mut then) = loaded.project.take() else {
         let why = "it has no project file".to_owned();
         return Err(AbandonedError::Unsound { commit, why });
     };
+    // The code is of then; who may apply is said now.
+    for (name, target) in &mut then.targets {
+        if let Some(present) = project.targets.get(name) {
+            target.writers.clone_from(&present.writers);
+            target.approval.clone_from(&present.approval);
+            target.lane = present.lane;
+        }
+    }
+    for (name, writer) in &project.writers {
+        then.writers.insert(name.clone(), writer.clone());
+    }
     loaded.project = Some(then.clone());
     let from = FromCommit {
         id,

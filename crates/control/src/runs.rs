@@ -7,7 +7,7 @@ use model::approval::{Approval, Owed, owed};
 use model::changeset::{
     Action, Around, ChangeSet, Front, SetEvent, Status, next, stage_held, why, why_set,
 };
-use model::hold::Hold;
+use model::hold::{Hold, HoldOn};
 use model::ids::{ChangeSetId, RunId};
 use model::run::{Outcome, Run, RunEvent, RunState};
 use store::ChangeSetError;
@@ -63,6 +63,33 @@ impl Explained {
         }
         let around = self.around();
         why(&self.set, &self.runs, run, &around, self.front.as_ref())
+    }
+
+    /// The hold for which alone it waits: everybody has said yes to all that is planned.
+    pub fn plan_hold(&self) -> Option<&Hold> {
+        let mut planned = self
+            .runs
+            .iter()
+            .filter(|run| matches!(run.state, RunState::Planned { .. }))
+            .peekable();
+        planned.peek()?;
+        let is_said = |run: &&Run| {
+            matches!(
+                run.state,
+                RunState::Planned {
+                    confirmed: true,
+                    ..
+                }
+            )
+        };
+        let is_waiting = self.set.status == Status::AwaitingConfirm && self.owed().is_empty();
+        if !is_waiting || !planned.clone().all(|run| is_said(&run)) {
+            return None;
+        }
+        planned.find_map(|run| {
+            let on = HoldOn::Stack(run.stack.clone());
+            self.holds.iter().find(|hold| hold.on == on)
+        })
     }
 
     /// The hold for which alone it waits: everything of it is applied, and a stage after that may not begin.

@@ -122,7 +122,10 @@ impl Mask {
     /// False only if no part of a document holds a secret: cheaper than to look at each of them.
     pub fn may_be_in(&self, document: &[u8]) -> bool {
         let finder = self.finder.as_ref();
-        !self.numbers.is_empty() || finder.is_some_and(|finder| finder.may_be_in(document))
+        // Texts that were escaped before are escaped once more in a document.
+        let is_nested = || document.windows(2).any(|two| two == br"\\");
+        !self.numbers.is_empty()
+            || finder.is_some_and(|finder| finder.may_be_in(document) || is_nested())
     }
 
     pub fn mask_text(&self, text: &str) -> String {
@@ -153,8 +156,8 @@ impl Mask {
             Value::String(text) => {
                 if self.numbers.contains(text.as_str()) {
                     MASKED.clone_into(text);
-                } else if self.finds_in(text) {
-                    *text = self.mask_text(text);
+                } else if self.finds_in(text) || text.contains('…') {
+                    *text = self.mask_text(text); // a secret may have been cut
                 }
             }
             Value::Array(items) => items.iter_mut().for_each(|item| self.mask_value(item)),

@@ -292,11 +292,16 @@ pub(crate) async fn record(
                 ..
             },
         ) => settle(tx, id, consumed, *serial, now).await,
+        (_, RunEvent::NothingToChange { consumed: None, .. }) => {
+            close_by_hand(tx, id, "destroy", now).await
+        }
         (RunState::Applying { plan, .. }, RunEvent::ApplyFinished { serial, .. }) => {
-            match &plan.consumed {
-                Some(consumed) => settle(tx, id, consumed, *serial, now).await,
-                None => unsettle(tx, id).await,
+            if let Some(consumed) = &plan.consumed {
+                return settle(tx, id, consumed, *serial, now).await;
             }
+            unsettle(tx, id).await?;
+            // What is gone needs no more catching up with.
+            close_by_hand(tx, id, "destroy", now).await
         }
         _ => Ok(()),
     }
@@ -320,14 +325,24 @@ async fn settle(
         &[run.into(), consumed.into(), serial.into()],
     )
     .await?;
+    close_by_hand(tx, run, "apply", now).await
+}
+
+/// Closes what was done by hand to the state of a run of this kind; not if it goes past policies itself.
+async fn close_by_hand(
+    tx: &mut Tx,
+    run: RunId,
+    action: &str,
+    now: Timestamp,
+) -> Result<(), ChangeSetError> {
     tx.execute(
         "UPDATE break_glass SET closed_at = $2 WHERE closed_at IS NULL AND reason IS NOT NULL
          AND EXISTS (SELECT 1 FROM run r JOIN change_set c ON c.id = r.change_set
-                     WHERE r.id = $1 AND c.action = 'apply' AND c.project = break_glass.project
+                     WHERE r.id = $1 AND c.action = $3 AND c.project = break_glass.project
                      AND r.state_name = break_glass.state
                      AND break_glass.act NOT IN ('gate_skipped', 'reinstalled')
                      AND c.request NOT LIKE '%\"policy_override\":\"%')",
-        &[run.into(), now.as_microsecond().into()],
+        &[run.into(), now.as_microsecond().into(), action.into()],
     )
     .await?;
     Ok(())

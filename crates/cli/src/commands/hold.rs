@@ -117,7 +117,16 @@ pub(crate) async fn hold(
             }
         }
         HoldCommand::Release(args) => {
-            let on = find(&args.name)?;
+            let on = match find(&args.name) {
+                Ok(on) => on,
+                // Of a stack that was removed since.
+                Err(unknown) => {
+                    let active = holds::list(control, false).await;
+                    let active = active.map_err(|err| failed(&err))?;
+                    let held = active.into_iter().find(|hold| hold.on.name() == args.name);
+                    held.ok_or(unknown)?.on
+                }
+            };
             let released = holds::release(control, &on, &process.actor()).await;
             let released = released
                 .map_err(|err| failed(&err).hint("`terrane hold list` shows what is held"))?;

@@ -134,6 +134,9 @@ fn a_stack_that_was_removed_is_destroyed_with_the_code_that_made_it() {
     story.git(&["commit", "-qm", "three stacks"]);
     let with = story.git(&["rev-parse", "--short=12", "HEAD"]);
     let _ = story.cli(&["apply", "--auto-approve"]).expect(0);
+    let _ = story
+        .cli(&["hold", "add", "top", "--reason", "x"])
+        .expect(0);
     // It goes from the project, module and all, and so do its traces in the working tree.
     let file = story.read("terrane.hcl");
     let (rest, _) = file.split_once("stack \"top\"").unwrap();
@@ -168,9 +171,32 @@ fn a_stack_that_was_removed_is_destroyed_with_the_code_that_made_it() {
     hint: without `--from`, `terrane destroy middle` destroys it with the code it has now
     [exit 4]
     ");
+    // What is held, or was done by hand, ends as for any other stack.
+    let _ = story.cli(&["hold", "release", "top"]).expect(0);
+    let edit = [
+        "state",
+        "push",
+        "top",
+        "../top.json",
+        "--force",
+        "--reason",
+        "x",
+        "--auto-approve",
+    ];
+    let pulled = story.cli(&["state", "pull", "top"]).expect(0).stdout;
+    std::fs::write(
+        story.root().join("top.json"),
+        pulled.replace("\"serial\":1", "\"serial\":7"),
+    )
+    .unwrap();
+    let _ = story.cli(&edit).expect(0);
+    let open = story.cli(&["run", "list", "--open"]).expect(0);
+    assert!(open.stdout.contains("top"), "{open}");
     let said = story
         .cli(&["destroy", "top", "--from", with.trim(), "--auto-approve"])
         .expect(0);
+    let open = story.cli(&["run", "list", "--open"]).expect(0);
+    assert_eq!(open.stdout, "", "{open}");
     assert_snapshot!(essence(&said), @"
     change set c2: destroy on `local`
     ✓ top   destroyed 1 resource

@@ -433,3 +433,26 @@ fn a_hold_is_shown_wherever_it_has_effect() {
         "{said}"
     );
 }
+
+#[test]
+fn what_was_said_yes_to_waits_for_a_hold_and_says_so() {
+    let broken = "resource \"terraform_data\" \"x\" {\n  provisioner \"local-exec\" { command = \"exit 3\" }\n}\n";
+    let story = story("").stack_on("shared", "last", "after = [stack.top]", broken);
+    let _ = story.cli(&["apply", "--auto-approve"]).expect(1);
+    story.module("base", &link("base-again"));
+    story.module("last", &link("last"));
+    let hold = ["hold", "add", "base", "--reason", "migration"];
+    let _ = story.cli(&hold).expect(0);
+    let said = story
+        .cli(&["apply", "--resume", "--auto-approve"])
+        .expect(3);
+    let words = said.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        words.contains("change set c1 waits: stack `base` is held by"),
+        "{said}"
+    );
+    assert!(
+        words.contains("`terrane hold release base` ends it"),
+        "{said}"
+    );
+}

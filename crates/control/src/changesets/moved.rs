@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use model::ids::StackName;
-use model::run::{Run, RunSpec};
+use model::run::{Outcome, Run, RunSpec, RunState};
 
 use super::{PrepareError, Resumed};
 use crate::Control;
@@ -19,6 +19,8 @@ pub enum Moved {
     State(Box<StateMovedError>),
     /// A value that it takes from another stack.
     Consumed,
+    /// It was not planned at all, as nothing of it had changed; now something has.
+    Unsettled,
 }
 
 impl fmt::Display for Moved {
@@ -28,6 +30,7 @@ impl fmt::Display for Moved {
             Self::Engine => f.write_str("its engine is another one since"),
             Self::State(moved) => f.write_str(&moved.words()),
             Self::Consumed => f.write_str("a value that it takes changed since"),
+            Self::Unsettled => f.write_str("its state, or what it takes, changed since"),
         }
     }
 }
@@ -65,6 +68,14 @@ async fn look(
     }
     if before.engine != spec.engine {
         return Ok(Some(Moved::Engine));
+    }
+    if let RunState::Finished {
+        outcome: Outcome::Untouched,
+        ..
+    } = run.state
+    {
+        let is_settled = settled::is_settled(control, spec, known).await;
+        return Ok((!is_settled).then_some(Moved::Unsettled));
     }
     let state = control.state_name(&spec.stack.state);
     match applied::moved(control, run.id, &run.stack, &state).await {

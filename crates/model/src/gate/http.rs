@@ -291,8 +291,11 @@ pub fn excerpt(body: &[u8]) -> String {
     // Some more bytes than characters are wanted; a cut one is replaced.
     let head = body.get(..EXCERPT * 4).unwrap_or(body);
     let text = String::from_utf8_lossy(head);
-    let shown = text.chars().filter(|c| !c.is_control() || *c == '\n');
-    shown.take(EXCERPT).collect::<String>().trim().to_owned()
+    let mut shown = text.chars().filter(|c| !c.is_control() || *c == '\n');
+    let excerpt: String = shown.by_ref().take(EXCERPT).collect();
+    // What was cut says so: it may be in the middle of a secret.
+    let rest = if shown.next().is_some() { "…" } else { "" };
+    format!("{}{rest}", excerpt.trim())
 }
 
 fn beginning(text: &str, bytes: usize) -> String {

@@ -134,6 +134,18 @@ fn a_secret_that_was_cut_is_none_to_be_read() {
         "page: (secret)… and (secret)",
     );
     check("hunter2-and-more", "hu… is a word", "hu… is a word");
+    let mask = Mask::new(&[Secret::new("hunter2-and-more")]);
+    let mut value = serde_json::json!({ "seen": "page: hunter2-an…" });
+    mask.mask_value(&mut value);
+    assert_eq!(value, serde_json::json!({ "seen": "page: (secret)…" }));
+}
+
+/// A document whose strings hold JSON that was escaped before is looked into.
+#[test]
+fn a_document_with_escapes_in_escapes_may_hold_anything() {
+    let mask = Mask::new(&[Secret::new("p@ss\"w&x")]);
+    assert!(mask.may_be_in(br#"{"v":"{\"cfg\":\"{\\\"pw\\\":\\\"x\\\"}\"}"}"#));
+    assert!(!mask.may_be_in(br#"{"v":"plain"}"#));
 }
 
 #[test]

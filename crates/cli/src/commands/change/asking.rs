@@ -101,7 +101,7 @@ pub(super) async fn waits_for_others(
     let id = watcher.set().id;
     let explained = control::runs::explain(watcher.control(), id).await;
     let explained = explained.map_err(|err| CommandError::from_error(&err))?;
-    if let Some(hold) = explained.stage_hold() {
+    if let Some(hold) = explained.stage_hold().or_else(|| explained.plan_hold()) {
         if global.json {
             ending::say_outcome(watcher, ExitStatus::Waits)?;
             return Ok(Some(ExitStatus::Waits));
