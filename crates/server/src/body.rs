@@ -408,21 +408,24 @@ mod tests {
         assert_eq!(room.memory.available_permits(), 56);
     }
 
+    /// It never stops for long, and never ends.
     #[tokio::test]
     async fn a_body_that_trickles_is_given_up() {
-        let room = Room::new(1 << 20, 1 << 20, Duration::from_millis(20));
-        let (feed, slow) = fed();
-        let feeding = tokio::spawn(async move {
-            while feed.send(vec![1]).is_ok() {
-                tokio::time::sleep(Duration::from_millis(1)).await;
+        let second = Duration::from_secs(1);
+        for (came, is_given_up) in [(1, true), (2 * SLOWEST, false)] {
+            let (feed, body) = fed();
+            feed.send(vec![1]).unwrap();
+            let mut pieces = Pieces::new(body, 1 << 20, Duration::from_millis(1));
+            pieces.begun -= second;
+            pieces.came = usize::try_from(came).unwrap();
+            match pieces.more(IDLE).await {
+                Ok(is_more) => assert!(is_more && !is_given_up, "after {came} bytes"),
+                Err(err) => {
+                    assert_eq!(err.to_string(), "it came slower than 16 KB a second");
+                    assert!(is_given_up, "after {came} bytes");
+                }
             }
-        });
-        let err = room.state(&with_length(1 << 19), slow).await;
-        assert_eq!(
-            err.unwrap_err().to_string(),
-            "it came slower than 16 KB a second"
-        );
-        feeding.await.unwrap();
+        }
     }
 
     /// A body that comes as it is fed.
