@@ -127,15 +127,13 @@ pub async fn resume(
     let free = checks::free_of_holds(control, resumed).await?;
     let prepared = prepare(control, open, project, engines, env, wanted, &free).await?;
     let Prepared { request, specs, .. } = &prepared;
-    let moved = match &resumed.what {
-        Reopen::Run(_) => BTreeMap::new(),
-        Reopen::Rest { .. } => moved::find(control, resumed, specs).await?,
-    };
-    let what = match &resumed.what {
-        Reopen::Run(run) => Reopen::Run(*run),
-        Reopen::Rest { .. } => Reopen::Rest {
-            moved: moved.keys().cloned().collect(),
-        },
+    let (what, moved) = match &resumed.what {
+        Reopen::Run(run) => (Reopen::Run(*run), BTreeMap::new()),
+        Reopen::Rest { .. } => {
+            let found = moved::find(control, resumed, specs).await?;
+            let moved = found.keys().cloned().collect();
+            (Reopen::Rest { moved }, found)
+        }
     };
     let set = control
         .store
