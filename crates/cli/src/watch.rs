@@ -33,6 +33,10 @@ const LOOK_AFTER: Duration = Duration::from_millis(500);
 /// After so long without a move it is asked whether something is in the way.
 const STILL: Duration = Duration::from_secs(2);
 
+/// For how long files that look the same are taken for a store that is the same. They change before a commit can be
+/// read: while a slow disk syncs, a look sees the new files and the old rows, and no later look would differ.
+const BELIEVED: Duration = Duration::from_secs(1);
+
 pub(crate) struct Watcher<'a> {
     control: &'a Control,
     id: ChangeSetId,
@@ -43,6 +47,7 @@ pub(crate) struct Watcher<'a> {
     state: Option<(ChangeSet, Vec<Run>)>,
     /// How the store looked when it was read.
     mark: Option<ChangeMark>,
+    read_at: Option<Instant>,
     /// Up to which change the runs were read; none is before the first.
     revision: i64,
     /// While it waits for its lanes: who stands in front.
@@ -132,6 +137,7 @@ impl<'a> Watcher<'a> {
             begun: Instant::now(),
             state: None,
             mark: None,
+            read_at: None,
             revision: -1,
             front: None,
             actor: process.actor(),
@@ -408,9 +414,11 @@ impl<'a> Watcher<'a> {
     async fn look(&mut self) -> Result<(), CommandError> {
         // Taken first: what is committed while we read is seen by the next look.
         let mark = self.control.store.change_mark();
-        let is_news = self.state.is_none() || self.mark.as_ref() != Some(&mark);
+        let is_believed = self.read_at.is_some_and(|at| at.elapsed() < BELIEVED);
+        let is_news = !is_believed || self.mark.as_ref() != Some(&mark);
         if is_news {
             self.read().await?;
+            self.read_at = Some(Instant::now());
             self.mark = mark.is_settled(SystemTime::now()).then_some(mark);
         }
         let Some((set, runs)) = &self.state else {

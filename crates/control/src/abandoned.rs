@@ -10,7 +10,7 @@ use drivers::tree::CommitTree;
 use model::config::{self, Loaded, Surroundings};
 use model::diagnostic::Severity;
 use model::ids::StackName;
-use model::project::Project;
+use model::project::{Project, Stack};
 
 use crate::projects::{FromCommit, OpenProject};
 
@@ -54,6 +54,14 @@ pub struct LastSeen {
     pub stack: StackName,
     pub commit: String,
     pub subject: String,
+    /// What it said there of the stack holds, whatever commit it is destroyed with.
+    pub protected: bool,
+}
+
+impl LastSeen {
+    pub fn short_commit(&self) -> &str {
+        &self.commit[..12.min(self.commit.len())]
+    }
 }
 
 /// The project as a commit had it, with the home that it has now.
@@ -125,9 +133,10 @@ pub fn last_commit(
             if let Some(stack) = stack_in(&load(git, env, &candidate)?, name) {
                 let (commit, subject) = git.describe(&candidate)?;
                 return Ok(Some(LastSeen {
-                    stack,
+                    stack: stack.name.clone(),
                     commit,
                     subject,
+                    protected: stack.protected,
                 }));
             }
             seen.push(candidate);
@@ -162,8 +171,7 @@ fn load(
     Ok(config::load(&CommitTree::new(git, commit)?, &around))
 }
 
-fn stack_in(loaded: &Loaded, name: &str) -> Option<StackName> {
-    let stacks = loaded.project.as_ref()?.stacks.values();
-    let mut named = stacks.filter(|stack| stack.name.as_str() == name || stack.state == name);
-    named.next().map(|stack| stack.name.clone())
+fn stack_in<'a>(loaded: &'a Loaded, name: &str) -> Option<&'a Stack> {
+    let mut stacks = loaded.project.as_ref()?.stacks.values();
+    stacks.find(|stack| stack.name.as_str() == name || stack.state == name)
 }

@@ -19,7 +19,7 @@ pub use store::ChangeMark;
 
 use crate::asker::{self, Asker};
 use crate::locks::RunLock;
-use crate::{Control, changesets};
+use crate::{Control, changesets, runs};
 
 /// Where the change set stands after a look.
 #[derive(Debug)]
@@ -154,8 +154,8 @@ pub async fn turn(
     })
 }
 
-/// One look at each change set that was confirmed, waits for lanes, and has lost its terminal: what was
-/// said yes to goes on without it, unless it needs values that only its terminal had.
+/// One look at each change set that was confirmed, has lost its terminal, and waits for lanes or waited for a hold
+/// that has ended since: what was said yes to goes on without it, unless it needs values that only its terminal had.
 pub async fn go_on_with_waiters(control: &Control, asker: &Asker) -> Result<(), TurnError> {
     let failed = |set: ChangeSetId| move |source| TurnError::Store { set, source };
     let open = control
@@ -164,19 +164,39 @@ pub async fn go_on_with_waiters(control: &Control, asker: &Asker) -> Result<(), 
         .await;
     for set in open.map_err(TurnError::Queue)? {
         let is_here = set.request.machine == control.home.machine();
-        if set.status != Status::Waiting || !is_here {
+        let waits = match set.status {
+            Status::Waiting => true,
+            // Nobody is told when a hold runs out: whoever looks next sees it.
+            Status::AwaitingConfirm if is_here => {
+                let explained = runs::explain(control, set.id).await;
+                explained.map_err(failed(set.id))?.goes_on()
+            }
+            Status::Planning
+            | Status::AwaitingConfirm
+            | Status::Confirmed
+            | Status::Interrupting
+            | Status::Finished
+            | Status::Stopped { .. }
+            | Status::Superseded { .. } => false,
+        };
+        if !waits || !is_here {
             continue;
         }
         let Some(_unwatched) = changesets::unwatched(control, &set) else {
             continue;
         };
         let specs = changesets::specs(control, set.id).await;
-        if let Some(name) = asker::wants(&specs.map_err(failed(set.id))?) {
-            let why = format!("needs `{name}` from the asker's environment");
-            let stopped = control.store.change_set_stop(&set, &why, control.now());
-            stopped.await.map_err(failed(set.id))?;
-        } else {
-            turn(control, set.id, None, &asker.bare(), None).await?;
+        match asker::wants(&specs.map_err(failed(set.id))?) {
+            None => {
+                turn(control, set.id, None, &asker.bare(), None).await?;
+            }
+            Some(name) if set.status == Status::Waiting => {
+                let why = format!("needs `{name}` from the asker's environment");
+                let stopped = control.store.change_set_stop(&set, &why, control.now());
+                stopped.await.map_err(failed(set.id))?;
+            }
+            // It stands in nobody's way: whoever has the values confirms it again.
+            Some(_) => {}
         }
     }
     Ok(())

@@ -102,7 +102,7 @@ pub(crate) async fn carry_out(
         return Ok(ExitStatus::Done);
     }
     if change.action == Action::Destroy {
-        destroy::check(&change.destroying, &open, &project, &stacks, process)?;
+        destroy::check(&change.destroying, &open, &project, &stacks, process, look)?;
     }
     let who = writers::identify(&project, &stacks, &process.env, &process.actor()).await;
     if change.action != Action::Plan {

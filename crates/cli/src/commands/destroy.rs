@@ -14,6 +14,7 @@ use super::change::{self, Change, Destroying};
 use super::exceptions::SkipGateArgs;
 use super::{open_home, read_project};
 use crate::args::Global;
+use crate::view::{Look, errors};
 use crate::{CommandError, ExitStatus, Process, report};
 
 /// Destroy what the stacks made, dependents first
@@ -99,21 +100,42 @@ pub(super) fn check(
     project: &Project,
     stacks: &BTreeSet<StackName>,
     process: &Process,
+    look: Look,
 ) -> Result<(), CommandError> {
+    let mut protected: BTreeSet<&StackName> = stacks
+        .iter()
+        .filter(|name| project.stacks[*name].protected)
+        .collect();
     if let Some(from) = &open.commit {
         abandoned::check_absent(&from.now, stacks).map_err(|err| abandoned_error(&err))?;
+        for name in stacks {
+            let last = abandoned::last_commit(open, &process.env, name.as_str());
+            let Some(last) = last.map_err(|err| abandoned_error(&err))? else {
+                continue;
+            };
+            if last.protected {
+                protected.insert(name);
+            }
+            if last.commit != from.id {
+                let said = format!(
+                    "commit {} (\"{}\") is the last that has `{name}`; `--from` names another",
+                    last.short_commit(),
+                    last.subject
+                );
+                report::say(&errors::render_warning(&said, &[], look))?;
+            }
+        }
     }
-    type_protected_names(project, stacks, &destroying.confirm, process)
+    type_protected_names(&protected, &destroying.confirm, process)
 }
 
 /// A protected stack is destroyed only by who types its name, or gives it.
 fn type_protected_names(
-    project: &Project,
-    stacks: &BTreeSet<StackName>,
+    protected: &BTreeSet<&StackName>,
     given: &[String],
     process: &Process,
 ) -> Result<(), CommandError> {
-    for name in stacks.iter().filter(|name| project.stacks[*name].protected) {
+    for name in protected {
         if given.iter().any(|given| given == name.as_str()) {
             continue;
         }
@@ -171,7 +193,7 @@ async fn propose_commit(
     let Some(seen) = seen else {
         return Ok(());
     };
-    let commit = &seen.commit[..12.min(seen.commit.len())];
+    let commit = seen.short_commit();
     Err(CommandError::new(format!(
         "stack `{word}` is not in the project any more; commit {commit} (\"{}\") is the last that has it",
         seen.subject

@@ -217,6 +217,44 @@ fn a_stack_that_was_removed_is_destroyed_with_the_code_that_made_it() {
 }
 
 #[test]
+fn an_older_commit_takes_no_protection_off() {
+    let story = story("tofu");
+    let commit = |what: &str| {
+        story.git(&["add", "-A"]);
+        story.git(&["commit", "-qm", what]);
+        story
+            .git(&["rev-parse", "--short=12", "HEAD"])
+            .trim()
+            .to_owned()
+    };
+    story.git(&["init", "-q"]);
+    story.write(".gitignore", ".terrane/\n");
+    let open = commit("three stacks");
+    let file = story.read("terrane.hcl");
+    let (rest, top) = file.split_once("stack \"top\" {").unwrap();
+    story.write(
+        "terrane.hcl",
+        &format!("{rest}stack \"top\" {{\n  protected = true{top}"),
+    );
+    let guarded = commit("top is protected");
+    let _ = story.cli(&["apply", "--auto-approve"]).expect(0);
+    story.write("terrane.hcl", rest);
+    std::fs::remove_dir_all(story.project().join("top")).unwrap();
+    let _ = commit("top is not needed");
+
+    let destroy = ["destroy", "top", "--from", &open, "--auto-approve"];
+    let said = story.cli(&destroy).expect(4);
+    assert_snapshot!(said.stderr.replace(&guarded, "GUARDED"), @r#"
+    warning: commit GUARDED ("top is protected") is the last that has `top`; `--from` names another
+    error: stack `top` is protected: its name must be typed, and nobody is here to type it
+    hint: `--confirm top` says it beforehand, `!top` leaves the stack out
+    "#);
+    let _ = story
+        .cli(&[&destroy[..], &["--confirm", "top"]].concat())
+        .expect(0);
+}
+
+#[test]
 fn what_stands_on_it_counts_wherever_its_state_is() {
     let story = Story::new("tofu")
         .block("target \"files\" {\n  writers = [\"anyone\"]\n  backend \"local\" {\n    path = \"ROOT/${stack.name}.tfstate\"\n  }\n}")

@@ -364,6 +364,31 @@ fn what_was_confirmed_goes_on_with_the_end_of_a_hold() {
 }
 
 #[test]
+fn what_was_confirmed_goes_on_when_a_hold_runs_out() {
+    let story = story("");
+    let _ = story.cli(&["apply"]).expect(3);
+    let hold = ["hold", "add", "top", "--for", "2s", "--reason", "migration"];
+    let _ = story.cli(&hold).expect(0);
+    let _ = story.cli(&["run", "confirm", "c1"]);
+    story.settle();
+    assert_eq!(story.made(), ["base"]);
+    story.wait_until("the end of the hold", || {
+        let held = story.cli(&["hold", "list"]).expect(0);
+        held.stderr.contains("Nothing is held")
+    });
+    let list = story.cli(&["run", "list"]).expect(0);
+    assert!(
+        list.stdout
+            .contains("nothing any more: `terrane run confirm c1`"),
+        "what waits for nobody is not to ask for a yes\n{list}"
+    );
+    // Whoever comes next in this project sees that it may go on.
+    let _ = story.cli(&["plan", "base"]).expect(0);
+    story.wait_until("top", || story.made().len() == 2);
+    assert_eq!(story.made(), ["base", "top"]);
+}
+
+#[test]
 fn what_nobody_said_yes_to_waits_on_after_a_hold() {
     let story = story("");
     let _ = story.cli(&["apply"]).expect(3);

@@ -1,6 +1,6 @@
 //! Why something waits, in words: nobody should have to guess.
 
-use super::next::{is_held, stage_held};
+use super::next::{is_held, next, stage_held};
 use super::{Around, ChangeSet, Status};
 use crate::approval::owed;
 use crate::hold::Hold;
@@ -103,6 +103,11 @@ fn waits_for_a_person(set: &ChangeSet, runs: &[Run], around: &Around<'_>) -> Str
     }
     match held {
         Some((stack, hold)) => format!("stack `{stack}` is {}", hold.words()),
+        // A hold ran out, and nobody has looked since.
+        None if !next(set, runs, around).is_empty() => format!(
+            "nothing any more: `terrane run confirm {}`, or the next plan or apply, goes on with it",
+            set.id
+        ),
         None => format!("a yes: `terrane run confirm {}`", set.id),
     }
 }
