@@ -367,7 +367,15 @@ fn what_was_confirmed_goes_on_with_the_end_of_a_hold() {
 fn what_was_confirmed_goes_on_when_a_hold_runs_out() {
     let story = story("");
     let _ = story.cli(&["apply"]).expect(3);
-    let hold = ["hold", "add", "top", "--for", "2s", "--reason", "migration"];
+    let hold = [
+        "hold",
+        "add",
+        "top",
+        "--for",
+        "10s",
+        "--reason",
+        "migration",
+    ];
     let _ = story.cli(&hold).expect(0);
     let _ = story.cli(&["run", "confirm", "c1"]);
     story.settle();
