@@ -26,8 +26,10 @@ mod tail;
 use display::Display;
 use tail::Tails;
 
-/// How often the store is looked at; runners do not wait for it.
+/// How often the store is looked at for a live view; runners do not wait for it.
 const TICK: Duration = Duration::from_millis(80);
+/// Where nothing moves on the screen: the longer it takes, the less often, between these.
+const TICKS: (Duration, Duration) = (Duration::from_millis(40), Duration::from_millis(250));
 /// How often lost runners are looked for, and lanes asked for again.
 const LOOK_AFTER: Duration = Duration::from_millis(500);
 /// After so long without a move it is asked whether something is in the way.
@@ -277,8 +279,13 @@ impl<'a> Watcher<'a> {
 
     /// Waits one tick; says whether Ctrl-C came meanwhile.
     async fn wait(&self, interrupts: &mut Signal) -> bool {
+        let tick = if self.display.is_live() {
+            TICK
+        } else {
+            (self.begun.elapsed() / 40).clamp(TICKS.0, TICKS.1)
+        };
         tokio::select! {
-            () = tokio::time::sleep(TICK) => false,
+            () = tokio::time::sleep(tick) => false,
             _ = interrupts.recv() => true,
         }
     }

@@ -1,5 +1,6 @@
 //! What policies are asked about, kept with its run for as long as that is: small and sealed.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
@@ -11,6 +12,7 @@ use model::run::RunSpec;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use store::Scope;
+use zstd::bulk::Compressor;
 
 use super::PolicyError;
 use crate::Control;
@@ -40,12 +42,23 @@ pub(crate) async fn keep(
     case: &Case,
 ) -> Result<(), PolicyError> {
     let bytes = serde_json::to_vec(case).map_err(|err| PolicyError::Keep(err.into()))?;
-    // As a whole, of known size: a stream sets up a megabyte of tables for a few thousand bytes.
-    let small = zstd::bulk::compress(&bytes, 1).map_err(|err| PolicyError::Keep(err.into()))?;
+    let small = compress(&bytes).map_err(|err| PolicyError::Keep(err.into()))?;
     let scope = Scope::State(control.state_name(&spec.stack.state));
     let sealed = control.store.seal(scope, &purpose(run), small).await;
     let sealed = sealed.map_err(|err| PolicyError::Keep(err.into()))?;
     write_private(&case_path(control, run), &sealed).map_err(|err| PolicyError::Keep(err.into()))
+}
+
+/// As a whole, of known size: a stream sets up a megabyte of tables for a few thousand bytes. The tables serve all
+/// runs that a runner carries out.
+fn compress(bytes: &[u8]) -> io::Result<Vec<u8>> {
+    thread_local! {
+        static COMPRESSOR: RefCell<Option<Compressor<'static>>> = const { RefCell::new(None) };
+    }
+    COMPRESSOR.with_borrow_mut(|kept| match kept {
+        Some(compressor) => compressor.compress(bytes),
+        none => none.insert(Compressor::new(1)?).compress(bytes),
+    })
 }
 
 /// What was kept of a run's plan.

@@ -4,7 +4,7 @@
 //! us: if this process dies the engine goes on writing, and whoever finds the run makes the rest of the copy.
 
 use std::fs::{self, File};
-use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -25,7 +25,9 @@ pub(super) struct LogCopy {
     copy: PathBuf,
     /// Made when there is something to copy: most engines have no complaints.
     open: Option<File>,
-    read: u64,
+    /// What the engine writes, read so far.
+    source: Option<File>,
+    read: usize,
     stream: MaskStream,
     /// Of an apply: what was done must be known even if the machine dies.
     is_durable: bool,
@@ -61,6 +63,7 @@ impl LogCopy {
             raw,
             copy: copy.to_owned(),
             open: None,
+            source: None,
             read: 0,
             stream: MaskStream::new(mask),
             is_durable: false,
@@ -76,16 +79,21 @@ impl LogCopy {
     /// Copies what is new.
     pub(super) fn follow(&mut self) -> io::Result<()> {
         let mut new = Vec::new();
-        let mut raw = match File::open(&self.raw) {
-            Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(()),
-            raw => raw?,
+        let source = match &mut self.source {
+            Some(source) => source,
+            none => match File::open(&self.raw) {
+                Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(()),
+                source => none.insert(source?),
+            },
         };
-        raw.seek(SeekFrom::Start(self.read))?;
-        raw.read_to_end(&mut new)?;
-        self.read += new.len() as u64;
+        source.read_to_end(&mut new)?;
+        if new.is_empty() {
+            return Ok(());
+        }
+        self.read += new.len();
         let masked = self.stream.push(&new);
         self.write(&masked)?;
-        if !new.is_empty() && self.synced.elapsed() > SYNC {
+        if self.synced.elapsed() > SYNC {
             self.sync()?;
             self.synced = Instant::now();
         }
@@ -112,14 +120,15 @@ impl LogCopy {
 
     /// The engine is gone: all of what it wrote, as it wrote it. Only the copy stays.
     pub(super) fn finish(mut self) -> io::Result<Vec<u8>> {
-        self.follow()?;
-        let stream = std::mem::replace(&mut self.stream, MaskStream::new(Mask::default()));
-        self.write(&stream.finish())?;
-        self.sync()?;
         let bytes = match fs::read(&self.raw) {
             Err(err) if err.kind() == io::ErrorKind::NotFound => Vec::new(),
             bytes => bytes?,
         };
+        let mut masked = self.stream.push(bytes.get(self.read..).unwrap_or_default());
+        let stream = std::mem::replace(&mut self.stream, MaskStream::new(Mask::default()));
+        masked.extend(stream.finish());
+        self.write(&masked)?;
+        self.sync()?;
         drop(fs::remove_file(&self.raw));
         Ok(bytes)
     }
