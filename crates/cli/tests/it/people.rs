@@ -192,7 +192,7 @@ fn a_no_sticks() {
     assert_snapshot!(said, @"
     ── stderr
     error: change set `c1` was rejected by `eve`: not today
-    hint: `terrane apply` asks for a new one, which is approved by itself
+    hint: `terrane apply` asks for a new one, with approvals of its own
     [exit 4]
     ");
     let _ = story.cli(&["apply"]).expect(3);

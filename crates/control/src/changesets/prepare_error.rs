@@ -199,7 +199,7 @@ impl PrepareError {
                 Some("`terrane destroy` again asks about what is left".to_owned())
             }
             Self::Rejected { .. } => {
-                Some("`terrane apply` asks for a new one, which is approved by itself".to_owned())
+                Some("`terrane apply` asks for a new one, with approvals of its own".to_owned())
             }
             Self::Gone { .. } => Some("`terrane apply` starts a new change set".to_owned()),
             Self::NothingStopped => Some("`terrane run list --all` shows them all".to_owned()),

@@ -78,8 +78,12 @@ pub fn advance(status: &Status, event: &SetEvent) -> Result<Status, Refusal> {
             E::Interrupted { .. },
         ) => S::Interrupting,
         (S::Interrupting, E::WoundDown) => stopped("interrupted"),
-        (S::Planning | S::AwaitingConfirm | S::Waiting, E::Discarded { reason, .. }) => {
-            stopped(reason.as_deref().unwrap_or("not confirmed"))
+        (S::Planning | S::AwaitingConfirm | S::Waiting, E::Discarded { by, reason }) => {
+            match (by, reason) {
+                (Some(by), Some(reason)) => stopped(&format!("discarded by `{by}`: {reason}")),
+                (None, Some(reason)) => stopped(reason),
+                (_, None) => stopped("not confirmed"),
+            }
         }
         (S::Planning | S::AwaitingConfirm | S::Waiting, E::Rejected { by, reason }) => {
             stopped(&format!("rejected by `{by}`: {reason}"))
