@@ -318,7 +318,7 @@ impl StateAccess {
         let AccessMode::Apply { .. } = &self.mode else {
             return Err(self.forbid("UNLOCK", "a plan holds no lock").await?);
         };
-        match self.store.lock_release(&self.state, id).await {
+        match self.store.lock_release_in_run(&self.state, id).await {
             Ok(_) => Ok(()),
             Err(ReleaseLockError::Held { state, holder }) => {
                 Err(StateAccessError::NotYours { state, holder })

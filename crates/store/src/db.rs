@@ -52,6 +52,15 @@ pub enum Use {
     Serving,
 }
 
+/// How long what is written has to be known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lasts {
+    ForGood,
+    /// It means nothing once this machine has died, and everybody with it who could rely on it. Where only brief
+    /// processes of this machine share the database, nobody waits for the disk.
+    WhileUp,
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum DbError {
     #[error("the database did not carry out `{statement}`")]
@@ -155,10 +164,23 @@ impl Db {
         T: Send + 'static,
         E: From<DbError> + Send + 'static,
     {
+        self.write_for(Lasts::ForGood, deed).await
+    }
+
+    pub(crate) async fn write_for<T, E>(
+        &self,
+        lasts: Lasts,
+        deed: impl for<'t> FnOnce(&'t mut Tx) -> Doing<'t, T, E> + Send + 'static,
+    ) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<DbError> + Send + 'static,
+    {
         let mut tx = match self {
-            Self::Sqlite(db) => match db.group() {
-                Some(group) => return group.write(deed).await,
-                None => Tx::Sqlite(db.begin().await?),
+            Self::Sqlite(db) => match (db.group(), lasts) {
+                (Some(group), _) => return group.write(deed).await,
+                (None, Lasts::ForGood) => Tx::Sqlite(db.begin().await?),
+                (None, Lasts::WhileUp) => Tx::Sqlite(db.begin_lazily().await?),
             },
             Self::Postgres(db) => Tx::Postgres(Box::pin(db.begin()).await?),
         };

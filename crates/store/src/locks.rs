@@ -8,7 +8,7 @@ use model::ids::RunId;
 use model::lock::{LockEpoch, LockInfo};
 use model::state::{ExpectedHead, HeldLock, StateName};
 
-use crate::db::{DbError, Tx, Value};
+use crate::db::{DbError, Lasts, Tx, Value};
 use crate::states::{name_args, read_lock_info};
 use crate::{Store, StoreError};
 
@@ -125,7 +125,12 @@ impl Store {
         };
         self.check_current(state).map_err(failed)?;
         let state = state.clone();
-        let deed = self.db.write(move |tx| {
+        // If the machine dies, the run does, and its lock with it. What is stored under the lock is durable with it.
+        let lasts = match want.run {
+            Some(_) => Lasts::WhileUp,
+            None => Lasts::ForGood,
+        };
+        let deed = self.db.write_for(lasts, move |tx| {
             Box::pin(async move {
                 match tx.lock_acquire(&state, &want).await {
                     // Half a lock is none: this takes all of it back.
@@ -155,6 +160,23 @@ impl Store {
         let deed = self
             .db
             .write(move |tx| Box::pin(async move { Ok(tx.lock_end(&state, &id).await) }));
+        deed.await.map_err(failed)?
+    }
+
+    /// The same for the lock of a run. If the machine dies first, the lock is found as that of a run that is gone.
+    pub async fn lock_release_in_run(
+        &self,
+        state: &StateName,
+        id: &str,
+    ) -> Result<Released, ReleaseLockError> {
+        let failed = |source| ReleaseLockError::Store {
+            state: state.clone(),
+            source,
+        };
+        let (name, id) = (state.clone(), id.to_owned());
+        let deed = self.db.write_for(Lasts::WhileUp, move |tx| {
+            Box::pin(async move { Ok(tx.lock_end(&name, &id).await) })
+        });
         deed.await.map_err(failed)?
     }
 

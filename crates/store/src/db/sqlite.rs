@@ -5,7 +5,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use rusqlite::types::ValueRef;
@@ -27,6 +27,10 @@ const STATEMENTS: usize = 128;
 /// So many pages a server's log holds before they go into the database: 32 MB.
 const CHECKPOINT_PAGES: usize = 8000;
 
+/// Whether a commit waits until the disk has it.
+const FULL: &str = "PRAGMA synchronous = FULL";
+const LAZY: &str = "PRAGMA synchronous = NORMAL";
+
 /// Connections that a server reads with.
 const READERS: usize = 4;
 
@@ -37,6 +41,8 @@ pub(crate) struct Sqlite {
     readers: Arc<[Mutex<Connection>]>,
     next: Arc<AtomicUsize>,
     group: Option<Group>,
+    /// Whether the writer's commits wait for the disk now. Changed by who has the writer.
+    waits: Arc<AtomicBool>,
 }
 
 /// The only writer from its first statement on.
@@ -65,6 +71,7 @@ impl Sqlite {
             readers: readers.into(),
             next: Arc::default(),
             group,
+            waits: Arc::new(AtomicBool::new(true)),
         })
     }
 
@@ -74,6 +81,7 @@ impl Sqlite {
 
     pub(super) async fn execute(&self, sql: &'static str, args: &[Value]) -> Result<u64, DbError> {
         let mut connection = self.writer.lock().await;
+        self.wait_for_disk(&connection, true)?;
         patiently(&mut connection, |connection| execute(connection, sql, args))
             .await
             .map_err(failed(sql))
@@ -98,13 +106,38 @@ impl Sqlite {
     }
 
     pub(super) async fn begin(&self) -> Result<SqliteTx, DbError> {
-        begin(Arc::clone(&self.writer)).await
+        let connection = Arc::clone(&self.writer).lock_owned().await;
+        self.wait_for_disk(&connection, true)?;
+        begin_with(connection).await
+    }
+
+    /// The same for a transaction whose commit does not wait for the disk. Its order among others stands: a later one
+    /// that is durable makes it so, too.
+    pub(super) async fn begin_lazily(&self) -> Result<SqliteTx, DbError> {
+        let connection = Arc::clone(&self.writer).lock_owned().await;
+        self.wait_for_disk(&connection, false)?;
+        begin_with(connection).await
+    }
+
+    /// Said before each transaction, so that none relies on what the one before it left.
+    fn wait_for_disk(&self, connection: &Connection, waits: bool) -> Result<(), DbError> {
+        if self.waits.load(Ordering::Relaxed) == waits {
+            return Ok(());
+        }
+        let sql = if waits { FULL } else { LAZY };
+        connection.execute_batch(sql).map_err(failed(sql))?;
+        self.waits.store(waits, Ordering::Relaxed);
+        Ok(())
     }
 }
 
+/// Of a server, which shares commits and waits for the disk with each.
 pub(super) async fn begin(writer: Arc<Mutex<Connection>>) -> Result<SqliteTx, DbError> {
+    begin_with(writer.lock_owned().await).await
+}
+
+async fn begin_with(mut connection: OwnedMutexGuard<Connection>) -> Result<SqliteTx, DbError> {
     const BEGIN: &str = "BEGIN IMMEDIATE";
-    let mut connection = writer.lock_owned().await;
     patiently(&mut connection, |connection| {
         execute(connection, BEGIN, &[])
     })
@@ -241,5 +274,6 @@ fn prepare<'c>(
 /// What every connection is told first.
 pub(super) fn prepare_connection(connection: &Connection) -> rusqlite::Result<()> {
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
-    connection.execute_batch("PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON")
+    connection.execute_batch(FULL)?;
+    connection.execute_batch("PRAGMA foreign_keys = ON")
 }

@@ -103,6 +103,34 @@ async fn settings_that_durability_rests_on() {
     assert_eq!(seen, ("wal", 2, 1, 0));
 }
 
+/// Whoever writes after what need not last waits for the disk as ever.
+#[tokio::test]
+async fn what_need_not_last_leaves_no_trace_in_what_must() {
+    const WAITS: &str = "SELECT synchronous FROM pragma_synchronous";
+    const NORMAL: i64 = 1;
+    const FULL: i64 = 2;
+    let home = tempfile::tempdir().unwrap();
+    let db = open(home.path()).await;
+    let waits = async |lasts| {
+        let deed = db.write_for(lasts, move |tx| {
+            Box::pin(async move { tx.fetch_optional(WAITS, &[]).await })
+        });
+        deed.await.unwrap().unwrap().int(0).unwrap()
+    };
+    assert_eq!(waits(Lasts::WhileUp).await, NORMAL);
+    assert_eq!(waits(Lasts::ForGood).await, FULL);
+    assert_eq!(waits(Lasts::WhileUp).await, NORMAL);
+    let mut tx = db.begin_write().await.unwrap();
+    let row = tx.fetch_optional(WAITS, &[]).await.unwrap().unwrap();
+    assert_eq!(row.int(0).unwrap(), FULL);
+    drop(tx);
+    assert_eq!(waits(Lasts::WhileUp).await, NORMAL);
+    let row = db.execute("UPDATE state SET head = head", &[]).await;
+    row.unwrap();
+    let row = db.fetch_optional(WAITS, &[]).await.unwrap().unwrap();
+    assert_eq!(row.int(0).unwrap(), FULL);
+}
+
 /// As processes would: each with its own runtime and connections, none waiting for another.
 #[test]
 fn many_may_open_a_new_database_at_once() {
