@@ -10,7 +10,7 @@ use drivers::tree::CommitTree;
 use model::config::{self, Loaded, Surroundings};
 use model::diagnostic::Severity;
 use model::ids::StackName;
-use model::project::{Project, Stack};
+use model::project::{Project, Stack, Target};
 
 use crate::projects::{FromCommit, OpenProject};
 
@@ -27,6 +27,16 @@ pub enum AbandonedError {
     Unsound { commit: String, why: String },
     #[error("stack `{0}` is in the project now")]
     Present(StackName),
+    #[error(
+        "the rules of another commit do not hold for stack `{stack}`: {commit} (\"{subject}\") is the last that has it, on \
+         target `{target}`"
+    )]
+    OtherRules {
+        stack: StackName,
+        target: String,
+        commit: String,
+        subject: String,
+    },
 }
 
 impl AbandonedError {
@@ -36,26 +46,31 @@ impl AbandonedError {
             Self::Present(stack) => Some(format!(
                 "without `--from`, `terrane destroy {stack}` destroys it with the code it has now"
             )),
+            Self::OtherRules { stack, commit, .. } => Some(format!(
+                "`terrane destroy {stack} --from {commit}` destroys it with the code of that commit"
+            )),
             Self::NoRepository | Self::Unsound { .. } => None,
         }
     }
 
     pub fn is_refusal(&self) -> bool {
         match self {
-            Self::Present(_) => true,
+            Self::Present(_) | Self::OtherRules { .. } => true,
             Self::NoRepository | Self::Git(_) | Self::Unsound { .. } => false,
         }
     }
 }
 
 /// The commit that last had a stack.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct LastSeen {
     pub stack: StackName,
     pub commit: String,
     pub subject: String,
     /// What it said there of the stack holds, whatever commit it is destroyed with.
     pub protected: bool,
+    /// The target it was on, with the rules that hold now.
+    pub target: Target,
 }
 
 impl LastSeen {
@@ -87,12 +102,8 @@ pub fn open_at(
         return Err(AbandonedError::Unsound { commit, why });
     };
     // The code is of then; who may apply is said now.
-    for (name, target) in &mut then.targets {
-        if let Some(present) = project.targets.get(name) {
-            target.writers.clone_from(&present.writers);
-            target.approval.clone_from(&present.approval);
-            target.lane = present.lane;
-        }
+    for target in then.targets.values_mut() {
+        rule_as_now(target, project);
     }
     for (name, writer) in &project.writers {
         then.writers.insert(name.clone(), writer.clone());
@@ -111,9 +122,18 @@ pub fn open_at(
     Ok((open, then))
 }
 
+fn rule_as_now(target: &mut Target, now: &Project) {
+    if let Some(present) = now.targets.get(&target.name) {
+        target.writers.clone_from(&present.writers);
+        target.approval.clone_from(&present.approval);
+        target.lane = present.lane;
+    }
+}
+
 /// Looks for the newest commit whose project has a stack of this name, or with a state of this name.
 pub fn last_commit(
     now: &OpenProject,
+    project: &Project,
     env: &BTreeMap<String, String>,
     name: &str,
 ) -> Result<Option<LastSeen>, AbandonedError> {
@@ -130,13 +150,15 @@ pub fn last_commit(
             if seen.contains(&candidate) {
                 continue;
             }
-            if let Some(stack) = stack_in(&load(git, env, &candidate)?, name) {
+            if let Some((stack, mut target)) = find_in(&load(git, env, &candidate)?, name) {
                 let (commit, subject) = git.describe(&candidate)?;
+                rule_as_now(&mut target, project);
                 return Ok(Some(LastSeen {
-                    stack: stack.name.clone(),
+                    stack: stack.name,
                     commit,
                     subject,
                     protected: stack.protected,
+                    target,
                 }));
             }
             seen.push(candidate);
@@ -171,7 +193,29 @@ fn load(
     Ok(config::load(&CommitTree::new(git, commit)?, &around))
 }
 
-fn stack_in<'a>(loaded: &'a Loaded, name: &str) -> Option<&'a Stack> {
-    let mut stacks = loaded.project.as_ref()?.stacks.values();
-    stacks.find(|stack| stack.name.as_str() == name || stack.state == name)
+fn find_in(loaded: &Loaded, name: &str) -> Option<(Stack, Target)> {
+    let project = loaded.project.as_ref()?;
+    let mut stacks = project.stacks.values();
+    let stack = stacks.find(|stack| stack.name.as_str() == name || stack.state == name)?;
+    Some((stack.clone(), project.targets.get(&stack.target)?.clone()))
+}
+
+/// Whether somebody else may apply, or must agree, than where the stack was last.
+pub fn check_rules(
+    stack: &StackName,
+    then: &Target,
+    last: &LastSeen,
+) -> Result<(), AbandonedError> {
+    let is_same = then.name == last.target.name
+        && then.writers == last.target.writers
+        && then.approval == last.target.approval;
+    if is_same {
+        return Ok(());
+    }
+    Err(AbandonedError::OtherRules {
+        stack: stack.clone(),
+        target: last.target.name.clone(),
+        commit: last.short_commit().to_owned(),
+        subject: last.subject.clone(),
+    })
 }

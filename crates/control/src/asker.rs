@@ -2,7 +2,7 @@
 //! over an inherited pipe, in memory only, and never into the store. Services that keep secrets are asked in the
 //! asker's name, with what its environment says, where a value is needed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io::{self, Read};
 use std::ops::Deref;
@@ -17,6 +17,7 @@ use model::run::RunSpec;
 use model::secret::{Secret, is_secret_variable};
 use model::stage::inputs;
 use serde::{Deserialize, Serialize};
+use store::{Store, StoreError};
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::facts::place_inputs;
@@ -220,6 +221,28 @@ impl Asker {
             bare.take(&self.env, name);
         }
         bare
+    }
+
+    /// Keyed digest of all that is not the same for everybody; nothing if there is nothing of the kind.
+    pub(crate) async fn digest(&self, store: &Store) -> Result<Option<String>, StoreError> {
+        let base = drivers::process::engine_environment(&self.env, true);
+        let base: BTreeSet<&str> = base.names().collect();
+        let own: BTreeMap<&String, &String> = self
+            .env
+            .iter()
+            .filter(|(name, _)| !base.contains(name.as_str()))
+            .collect();
+        if own.is_empty() && self.files.is_empty() {
+            return Ok(None);
+        }
+        let mut bytes = Vec::new();
+        for (name, value) in own.into_iter().chain(&*self.files) {
+            for text in [name, value] {
+                bytes.extend(text.len().to_le_bytes());
+                bytes.extend(text.as_bytes());
+            }
+        }
+        store.keyed_digest("asked with", bytes).await.map(Some)
     }
 
     pub fn env(&self) -> &BTreeMap<String, String> {

@@ -10,9 +10,11 @@ use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
+use model::approval::ApprovalBlock;
 use model::bundle::{Parts, UnpackPartsError, pack, unpack};
 use model::changeset::{BundleOrigin, ChangeSet, Request};
 use model::ids::{ChangeSetId, RunId, StackName};
+use model::project::{Project, Stack, Target};
 use model::run::{Outcome, Run, RunEvent, RunSpec, RunState};
 use serde::{Deserialize, Serialize};
 use store::{OpenBundleError, Scope, StoreError};
@@ -194,15 +196,25 @@ pub async fn write(
     for run in runs {
         let outcome = planned_outcome(run)?;
         let spec = control.store.run_spec(run.id).await?;
-        if let Outcome::Planned { .. } = outcome {
-            for kept in Kept::ALL {
-                let plain = kept.read(control, run.id, &spec).await;
-                let plain = plain.map_err(WriteBundleError::Unseal)?;
-                let part = plain.ok_or_else(|| WriteBundleError::Gone {
-                    what: kept.what(),
-                    stack: run.stack.clone(),
-                })?;
-                parts.insert(kept.part(&run.stack), part);
+        let all: &[Kept] = match outcome {
+            Outcome::Planned { .. } => &Kept::ALL,
+            // What could be seen of it, if anything.
+            Outcome::Deferred { .. } => &[Kept::Difference],
+            _ => &[],
+        };
+        for kept in all {
+            let plain = kept.read(control, run.id, &spec).await;
+            match plain.map_err(WriteBundleError::Unseal)? {
+                Some(plain) => {
+                    parts.insert(kept.part(&run.stack), plain);
+                }
+                None if matches!(outcome, Outcome::Deferred { .. }) => {}
+                None => {
+                    return Err(WriteBundleError::Gone {
+                        what: kept.what(),
+                        stack: run.stack.clone(),
+                    });
+                }
             }
         }
         let unchanged = match outcome {
@@ -360,6 +372,32 @@ impl Bundle {
     }
 
     /// Puts what belongs to a run of this home where its runner looks for it.
+    /// The project with the rules it was planned under, where it has none any more: a bundle is not applied by who may
+    /// not, nor without who must agree, because the file beside it says nothing of them now.
+    #[must_use]
+    pub fn under_its_rules(&self, mut project: Project) -> Project {
+        for Planned { spec, .. } in &self.runs {
+            let rule = |target: &Target, stack: &Stack| {
+                ApprovalBlock::rule(target.approval.as_ref(), stack.approval.as_ref())
+            };
+            let Some(stack) = project.stacks.get_mut(&spec.stack.name) else {
+                continue;
+            };
+            let Some(target) = project.targets.get_mut(&stack.target) else {
+                continue;
+            };
+            if target.is_open() {
+                target.writers.clone_from(&spec.target.writers);
+            }
+            if let Some(then) = rule(&spec.target, &spec.stack)
+                && !rule(target, stack).is_some_and(|now| now.asks_as_much_as(&then))
+            {
+                stack.approval = Some(then.into());
+            }
+        }
+        project
+    }
+
     pub(crate) async fn lay_out(
         &self,
         control: &Control,

@@ -18,7 +18,7 @@ use model::masking::Mask;
 use model::plan::Plan;
 use model::project::{LaneScope, Project};
 use model::run::{Run, RunSpec};
-use store::{ChangeSetError, Scope};
+use store::{ChangeSetError, Scope, StoreError};
 
 use crate::asker::{self, Asker};
 use crate::projects::OpenProject;
@@ -261,6 +261,8 @@ async fn prepare(
         None => git.and_then(|git| git.head_commit().ok().flatten()),
     };
     let (exceptions, policy_override) = reasons::kept_of(control, &asker, &specs, wanted).await;
+    let asked_with = asker.digest(&control.store).await;
+    let asked_with = asked_with.map_err(PrepareError::Digest)?;
     let request = Request {
         project: control.home.project().to_owned(),
         machine: control.home.machine().to_owned(),
@@ -273,6 +275,7 @@ async fn prepare(
         commit: commit.as_ref().map(|(id, _)| id.clone()),
         subject: commit.map(|(_, subject)| subject),
         asker: Some(wanted.asker.clone()),
+        asked_with,
         identity: Some(wanted.who.identity.clone()),
         exec: wanted.exec.as_ref().map(|exec| {
             let mask = Mask::new(&asker.secrets(&specs));
@@ -454,6 +457,18 @@ pub async fn gather_again(
 ) -> Result<Option<Asker>, ChangeSetError> {
     let specs = specs(control, id).await?;
     Ok(Asker::gather(env, &open.root, &specs, &open.loaded.secrets).ok())
+}
+
+/// Whether somebody's values are those with which it was asked for. Who lacks some may watch.
+pub async fn is_asked_alike(
+    control: &Control,
+    set: &ChangeSet,
+    asker: Option<&Asker>,
+) -> Result<bool, StoreError> {
+    match asker {
+        None => Ok(true),
+        Some(asker) => Ok(asker.digest(&control.store).await? == set.request.asked_with),
+    }
 }
 
 /// Whether some of its values can come only from whoever asked for it.

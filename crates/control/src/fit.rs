@@ -53,6 +53,7 @@ pub async fn judge(
     spec: &RunSpec,
     json: &[u8],
     is_confirmed: bool,
+    is_reviewed: bool,
 ) -> Result<Judged, FitError> {
     let fresh = read(control, run, spec, json).await?;
     let judged = match last_seen(control, run).await? {
@@ -62,6 +63,10 @@ pub async fn judge(
         },
         // Whoever confirmed the change set saw what could be seen of it.
         Seen::Previewed if is_confirmed => compare(control, run, spec, &fresh).await?,
+        // Of a bundle: what was seen where it was made, if anything could be.
+        Seen::Nothing if is_reviewed && place(control, run).0.exists() => {
+            compare(control, run, spec, &fresh).await?
+        }
         Seen::Previewed | Seen::Nothing => Judged::default(),
     };
     if judged.fits == Some(true) {

@@ -156,50 +156,62 @@ pub async fn turn(
 
 /// One look at each change set that was confirmed, has lost its terminal, and waits for lanes or waited for a hold
 /// that has ended since: what was said yes to goes on without it, unless it needs values that only its terminal had.
-pub async fn go_on_with_waiters(control: &Control, asker: &Asker) -> Result<(), TurnError> {
+/// Says which go on after a hold.
+pub async fn go_on_with_waiters(
+    control: &Control,
+    asker: &Asker,
+) -> Result<Vec<ChangeSetId>, TurnError> {
     let failed = |set: ChangeSetId| move |source| TurnError::Store { set, source };
+    let mut started = Vec::new();
     let open = control
         .store
         .change_set_list_open(control.home.project())
         .await;
     for set in open.map_err(TurnError::Queue)? {
-        let is_here = set.request.machine == control.home.machine();
-        let waits = match set.status {
+        if set.request.machine != control.home.machine() {
+            continue;
+        }
+        let is_queued = match set.status {
             Status::Waiting => true,
             // Nobody is told when a hold runs out: whoever looks next sees it.
-            Status::AwaitingConfirm if is_here => {
+            Status::AwaitingConfirm => {
                 let explained = runs::explain(control, set.id).await;
-                explained.map_err(failed(set.id))?.goes_on()
+                if !explained.map_err(failed(set.id))?.goes_on() {
+                    continue;
+                }
+                false
             }
             Status::Planning
-            | Status::AwaitingConfirm
             | Status::Confirmed
             | Status::Interrupting
             | Status::Finished
             | Status::Stopped { .. }
-            | Status::Superseded { .. } => false,
+            | Status::Superseded { .. } => continue,
         };
-        if !waits || !is_here {
-            continue;
-        }
         let Some(_unwatched) = changesets::unwatched(control, &set) else {
             continue;
         };
         let specs = changesets::specs(control, set.id).await;
-        match asker::wants(&specs.map_err(failed(set.id))?) {
-            None => {
+        let specs = specs.map_err(failed(set.id))?;
+        match asker::wants(&specs) {
+            None if is_queued => {
                 turn(control, set.id, None, &asker.bare(), None).await?;
             }
-            Some(name) if set.status == Status::Waiting => {
+            // Nobody knows here who looks: where not everybody may apply, it is left to who confirms it again.
+            None if specs.iter().all(|spec| spec.target.is_open()) => {
+                turn(control, set.id, None, &asker.bare(), None).await?;
+                started.push(set.id);
+            }
+            Some(name) if is_queued => {
                 let why = format!("needs `{name}` from the asker's environment");
                 let stopped = control.store.change_set_stop(&set, &why, control.now());
                 stopped.await.map_err(failed(set.id))?;
             }
             // It stands in nobody's way: whoever has the values confirms it again.
-            Some(_) => {}
+            None | Some(_) => {}
         }
     }
-    Ok(())
+    Ok(started)
 }
 
 async fn start(

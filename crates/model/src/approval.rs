@@ -63,6 +63,27 @@ impl ApprovalBlock {
     }
 }
 
+impl ApprovalRule {
+    /// Whether who fulfils this has fulfilled the other, too; how long a word counts aside.
+    pub fn asks_as_much_as(&self, other: &Self) -> bool {
+        let roles = other.role.is_none() || self.role == other.role;
+        let authors = other.author || !self.author;
+        self.count >= other.count && roles && authors
+    }
+}
+
+impl From<ApprovalRule> for ApprovalBlock {
+    fn from(rule: ApprovalRule) -> Self {
+        Self {
+            count: Some(rule.count),
+            role: rule.role,
+            author: Some(rule.author),
+            expires: rule.expires,
+            scope: Some(rule.scope),
+        }
+    }
+}
+
 /// One rule, and the stacks of a change set that stand under it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Requirement {

@@ -62,6 +62,9 @@ pub struct Request {
     /// Who asked, by name.
     #[serde(default)]
     pub asker: Option<String>,
+    /// Keyed digest of what its runs take from whoever asked: values of the environment, files, secrets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked_with: Option<String>,
     /// Its plans are kept when it is over, to be written into a bundle.
     #[serde(default)]
     pub keeps_plans: bool,

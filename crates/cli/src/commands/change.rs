@@ -19,7 +19,8 @@ use serde_json::json;
 
 use super::by_hand::tell_git;
 use super::{
-    destroy, exceptions, open_home, refuse_new_key, run, say_abandoned, selection, sound_project,
+    destroy, exceptions, open_home, refuse_new_key, run, say_abandoned, selection, sound_but_for,
+    sound_project,
 };
 use crate::args::Global;
 use crate::view::{Look, errors};
@@ -78,7 +79,12 @@ pub(crate) async fn carry_out(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let (open, project) = sound_project(global, process)?;
+    // Its last stack may be what is destroyed.
+    let but_for: &[&str] = match change.action {
+        Action::Destroy => &["empty-project"],
+        Action::Plan | Action::Apply | Action::Exec => &[],
+    };
+    let (open, project) = sound_but_for(but_for, global, process)?;
     let (open, project) = match &change.destroying.from {
         None => (open, project),
         Some(commit) => destroy::as_of(commit, open, &project, process)?,
@@ -248,8 +254,10 @@ async fn start<'a>(
         let asker = changesets::gather_again(control, open, &process.env, set.id)
             .await
             .map_err(|err| failed(&err))?;
+        let is_alike = changesets::is_asked_alike(control, &set, asker.as_ref()).await;
         // One that has not begun is nobody's to watch who could not begin it.
-        if (asker.is_some() || set.status != Status::Waiting)
+        if is_alike.map_err(|err| failed(&err))?
+            && (asker.is_some() || set.status != Status::Waiting)
             && let Some(watcher) =
                 Watcher::attach_open(control, set.id, asker, global, process).await?
         {
@@ -297,6 +305,8 @@ async fn follow(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
+    // A bundle may have been begun by somebody who left the yes to others. It is said once, to what was reviewed.
+    let mut is_said = false;
     loop {
         let rest = watcher.until_rest().await?;
         match rest {
@@ -308,9 +318,10 @@ async fn follow(
                 if let Some(status) = asking::waits_for_others(watcher, global).await? {
                     return Ok(status);
                 }
-                // A bundle may have been begun by somebody who left the yes to others.
-                let is_said = change.auto_approve && watcher.set().request.bundle.is_some();
-                let answer = if is_said {
+                let request = &watcher.set().request;
+                let is_left = request.bundle.is_some() && !request.auto_approve;
+                let answer = if change.auto_approve && is_left && !is_said {
+                    is_said = true;
                     Answer::Yes
                 } else {
                     asking::confirm(change.action, watcher.set(), process).await?
@@ -395,9 +406,13 @@ pub(super) async fn look_after_the_past(
     let nothing = BTreeMap::new();
     let asker = Asker::gather(&process.env, &open.root, &[], &nothing);
     let asker = asker.map_err(|err| failed(&err))?;
-    worker::go_on_with_waiters(control, &asker)
-        .await
-        .map_err(|err| failed(&err))
+    let started = worker::go_on_with_waiters(control, &asker).await;
+    for set in started.map_err(|err| failed(&err))? {
+        report::say(&format!(
+            "Change set {set} goes on: what it waited for is over; `terrane run logs -f {set}` follows it.\n"
+        ))?;
+    }
+    Ok(())
 }
 
 /// The plans of a change set, as whoever is asked about them sees them.

@@ -109,10 +109,12 @@ pub(super) fn check(
     if let Some(from) = &open.commit {
         abandoned::check_absent(&from.now, stacks).map_err(|err| abandoned_error(&err))?;
         for name in stacks {
-            let last = abandoned::last_commit(open, &process.env, name.as_str());
+            let last = abandoned::last_commit(open, &from.now, &process.env, name.as_str());
             let Some(last) = last.map_err(|err| abandoned_error(&err))? else {
                 continue;
             };
+            let then = &project.targets[&project.stacks[name].target];
+            abandoned::check_rules(name, then, &last).map_err(|err| abandoned_error(&err))?;
             if last.protected {
                 protected.insert(name);
             }
@@ -186,7 +188,7 @@ async fn propose_commit(
     if states.is_empty() {
         return Ok(());
     }
-    let seen = match abandoned::last_commit(&open, &process.env, word) {
+    let seen = match abandoned::last_commit(&open, project, &process.env, word) {
         Err(AbandonedError::NoRepository) => return Ok(()),
         seen => seen.map_err(|err| abandoned_error(&err))?,
     };

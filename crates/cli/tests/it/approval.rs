@@ -19,7 +19,7 @@ fn without_a_terminal_nothing_is_applied() {
 
     error: change set c1 waits: nobody is here to say yes
     hint: `terrane run confirm c1` applies it, `terrane run discard c1 --reason "…"` drops it
-    hint: `terrane apply --auto-approve` applies without asking
+    hint: the same command with `--auto-approve` applies without asking
     [exit 3]
     "#);
     // Each leaves one behind, and says so: what a person asked for is never superseded.
@@ -29,7 +29,7 @@ fn without_a_terminal_nothing_is_applied() {
 
     error: change set c2 waits: nobody is here to say yes
     hint: `terrane run confirm c2` applies it, `terrane run discard c2 --reason "…"` drops it
-    hint: `terrane apply --auto-approve` applies without asking
+    hint: the same command with `--auto-approve` applies without asking
     hint: change set c1 asks for the same and waits, too; `terrane run discard c1 --reason "…"` drops it
     [exit 3]
     "#);

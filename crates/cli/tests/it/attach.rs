@@ -95,3 +95,21 @@ fn an_attached_terminal_can_interrupt() {
     let _ = first.wait().expect(130);
     assert_eq!(story.made(), Vec::<String>::new());
 }
+
+#[test]
+fn other_values_are_another_request() {
+    let base = gated("slow", "") + "variable \"who\" {}\noutput \"who\" { value = var.who }\n";
+    let story =
+        Story::new("tofu").stack("base", "inputs = { who = env(\"WHO\", \"nobody\") }", &base);
+    let first = story.start("first", &["apply", "--auto-approve"]);
+    story.wait_for("slow");
+    story.open("slow");
+    let second = story.cli_with(&[("WHO", "ada")], &["apply", "--auto-approve"]);
+    let _ = (first.wait().expect(0), second.expect(0));
+    let who = story.cli(&["output", "base", "who"]).expect(0);
+    assert_eq!(
+        who.stdout.trim(),
+        "\"ada\"",
+        "the value of the second was never applied"
+    );
+}

@@ -228,10 +228,7 @@ fn what_people_said_on_one_machine_counts_on_another() {
     assert!(said.stderr.contains("change set c2"), "{said}");
     let three = sharing(&home, &minio);
     fs::write(three.project().join("plan.terrane"), bundle(&one)).unwrap();
-    let _ = one.cli(&["run", "approve", "c2"]).expect(0);
-    let said = three.cli(&apply).expect(3);
-    // What the approver could see of `app` stayed on the first machine: it is approved by itself.
-    assert!(said.stderr.contains("awaits approval"), "{said}");
+    // What could be seen of `app` is part of the bundle: whoever approved that approved what fits it.
     let _ = one.cli(&["run", "approve", "c2"]).expect(0);
     let said = three.cli(&apply).expect(0);
     assert!(said.stderr.contains("Done: "), "{said}");
@@ -465,4 +462,49 @@ fn a_word_that_is_no_bundle_is_told_from_a_stack() {
     error: the bundle `plan.terrane` is applied as a whole: nothing can be selected beside it
     [exit 64]
     ");
+}
+
+/// What nobody could have reviewed is not applied because somebody says yes to all of it beforehand.
+#[test]
+fn what_is_deferred_is_held_to_what_was_shown_of_it() {
+    let test = project("tofu", "");
+    let _ = test.cli(&["apply", "--auto-approve"]).expect(0);
+    test.write("base/main.tf", &BASE.replace("\"base\"", "\"other\""));
+    let _ = test.cli(&["plan", "--out", "plan.terrane"]).expect(0);
+    let _ = test
+        .cli(&["exec", "app", "--", "taint", "terraform_data.a"])
+        .expect(0);
+    let said = test
+        .cli(&["apply", "plan.terrane", "--auto-approve"])
+        .expect(3);
+    let novelty =
+        "new since it was approved: replaces `terraform_data.a`, where an update was planned";
+    assert!(said.stdout.contains(novelty), "{said}");
+    assert!(
+        !said.stderr.contains("--auto-approve"),
+        "it said so already\n{said}"
+    );
+    let said = test.cli(&["run", "confirm", "c4"]).expect(0);
+    assert!(said.stderr.contains("Done: "), "{said}");
+}
+
+#[test]
+fn the_rules_it_was_planned_under_hold() {
+    let test = project("tofu", "approval {}").env("GITHUB_ACTOR", "ada");
+    let test = test.env("CI", "true").env("TERRANE_HOME", "../people");
+    let _ = test.cli(&["plan", "--out", "plan.terrane"]).expect(0);
+    let file = test.read("terrane.hcl").replace("approval {}", "");
+    test.write("terrane.hcl", &file);
+    let apply = ["apply", "plan.terrane", "--auto-approve"];
+    let said = test.cli_with(&[("GITHUB_ACTOR", "bob")], &apply).expect(3);
+    assert!(said.stderr.contains("awaits approval"), "{said}");
+    // Who planned it is an author of it, too.
+    let said = test.cli(&["run", "approve", "c2"]).expect(0);
+    assert!(
+        said.stderr
+            .contains("It does not count: `ada` asked for it"),
+        "{said}"
+    );
+    let approved = test.cli_with(&[("GITHUB_ACTOR", "eve")], &["run", "approve", "c2"]);
+    let _ = approved.expect(0);
 }

@@ -255,6 +255,88 @@ fn an_older_commit_takes_no_protection_off() {
 }
 
 #[test]
+fn an_older_commit_brings_no_other_rules() {
+    let story = Story::new("tofu")
+        .block("target \"ci\" { writers = [\"job\"] }\nwriter \"job\" {\n  issuer = \"https://token.example.io\"\n  claims = { repository = \"example/infra\" }\n}")
+        .stack("base", "", &link("base"))
+        .stack("top", "", &link("top"));
+    let commit = |what: &str| {
+        story.git(&["add", "-A"]);
+        story.git(&["commit", "-qm", what]);
+        let id = story.git(&["rev-parse", "--short=12", "HEAD"]);
+        id.trim().to_owned()
+    };
+    story.git(&["init", "-q"]);
+    story.write(".gitignore", ".terrane/\n");
+    let open = commit("open");
+    let _ = story.cli(&["apply", "--auto-approve"]).expect(0);
+    let file = story.read("terrane.hcl");
+    let (rest, top) = file.split_once("stack \"top\" {").unwrap();
+    let closed = top.replace("\"local\"", "\"ci\"");
+    story.write("terrane.hcl", &format!("{rest}stack \"top\" {{{closed}"));
+    let last = commit("closed");
+    story.write("terrane.hcl", rest);
+    let _ = commit("top is not needed");
+    let destroy = |from: &str| {
+        let said = story.cli(&["destroy", "top", "--from", from, "--auto-approve"]);
+        said.expect(4).stderr.replace(&last, "LAST")
+    };
+    assert_snapshot!(destroy(&open), @r#"
+    error: the rules of another commit do not hold for stack `top`: LAST ("closed") is the last
+           that has it, on target `ci`
+    hint: `terrane destroy top --from LAST` destroys it with the code of that commit
+    "#);
+    let said = destroy(&last);
+    assert!(said.contains("target `ci`"), "{said}");
+}
+
+#[test]
+fn the_last_stack_can_go_the_same_way() {
+    let story = Story::new("tofu").stack("base", "", &link("base"));
+    story.git(&["init", "-q"]);
+    story.write(".gitignore", ".terrane/\n");
+    story.git(&["add", "-A"]);
+    story.git(&["commit", "-qm", "one stack"]);
+    let _ = story.cli(&["apply", "--auto-approve"]).expect(0);
+    let file = story.read("terrane.hcl");
+    let (rest, _) = file.split_once("stack \"base\"").unwrap();
+    story.write("terrane.hcl", rest);
+    story.git(&["commit", "-qam", "none"]);
+    let said = story.cli(&["destroy", "base"]).expect(4);
+    assert!(
+        said.stderr.contains("(\"one stack\") is the last"),
+        "{said}"
+    );
+    let destroy = ["destroy", "base", "--from", "HEAD~1", "--auto-approve"];
+    let said = story.cli(&destroy).expect(0);
+    assert!(said.stderr.contains("Done: 1 stack destroyed"), "{said}");
+    // Without anything to destroy it is what it is for every other command.
+    let said = story.cli(&["destroy", "--auto-approve"]).expect(64);
+    assert!(said.stderr.contains("this project has no stacks"), "{said}");
+}
+
+#[test]
+fn what_was_removed_still_stands_on_its_upstream() {
+    let story = story("tofu");
+    let _ = story.cli(&["apply", "--auto-approve"]).expect(0);
+    let file = story.read("terrane.hcl");
+    let (rest, _) = file.split_once("stack \"top\"").unwrap();
+    story.write("terrane.hcl", rest);
+    let said = story
+        .cli(&["destroy", "middle", "--auto-approve"])
+        .expect(4);
+    assert_snapshot!(said.stderr, @r#"
+    warning: state `top` holds resources, and no stack has it any more
+    hint: was its stack renamed? `state = "top"` in the stack's block takes it up again
+    hint: was it removed? `terrane destroy top` names the commit that last had its stack, for `--from`
+    hint: `terrane state list` shows all states
+    error: stack `top`, which is not in the project any more, still stands on `middle`
+    hint: `terrane destroy top` names the commit to destroy it with first
+    "#);
+    assert_eq!(story.made().len(), 3, "nothing was destroyed");
+}
+
+#[test]
 fn what_stands_on_it_counts_wherever_its_state_is() {
     let story = Story::new("tofu")
         .block("target \"files\" {\n  writers = [\"anyone\"]\n  backend \"local\" {\n    path = \"ROOT/${stack.name}.tfstate\"\n  }\n}")

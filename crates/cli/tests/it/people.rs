@@ -391,7 +391,8 @@ fn what_was_confirmed_goes_on_when_a_hold_runs_out() {
         "what waits for nobody is not to ask for a yes\n{list}"
     );
     // Whoever comes next in this project sees that it may go on.
-    let _ = story.cli(&["plan", "base"]).expect(0);
+    let said = story.cli(&["plan", "base"]).expect(0);
+    assert!(said.stderr.contains("Change set c1 goes on"), "{said}");
     story.wait_until("top", || story.made().len() == 2);
     assert_eq!(story.made(), ["base", "top"]);
 }

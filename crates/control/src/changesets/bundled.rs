@@ -218,6 +218,16 @@ async fn insert(
         auto_approve: wanted.auto_approve,
         parallelism: wanted.parallelism.max(1),
         asker: Some(wanted.asker.clone()),
+        asked_with: None,
+        // Who planned it is an author of it, too.
+        earlier_askers: bundle
+            .request
+            .earlier_askers
+            .iter()
+            .chain(&bundle.request.asker)
+            .filter(|name| **name != wanted.asker)
+            .cloned()
+            .collect(),
         identity: Some(wanted.who.identity.clone()),
         exec: None,
         keeps_plans: false,

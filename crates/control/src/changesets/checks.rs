@@ -417,7 +417,43 @@ pub(super) async fn check_downstreams(
             });
         }
     }
+    let now = open.commit.as_ref().map_or(project, |from| &from.now);
+    check_removed(control, now, wanted).await?;
     Ok(dependents)
+}
+
+/// Those that the project no longer has, and whose states still hold something, stand on what they stood on last.
+async fn check_removed(
+    control: &Control,
+    now: &Project,
+    wanted: &Wanted,
+) -> Result<(), PrepareError> {
+    let wrong = |state: &str| {
+        let state = state.to_owned();
+        move |source| OutputsError::State { state, source }
+    };
+    let states = crate::states::abandoned(control, now).await;
+    for state in states.map_err(PrepareError::Reserve)? {
+        let head = control.store.state_head(&control.state_name(&state)).await;
+        let Some(run) = head.map_err(wrong(&state))?.and_then(|head| head.run) else {
+            continue; // nobody knows what made it
+        };
+        let Ok(spec) = control.store.run_spec(run).await else {
+            continue; // that run is not kept any more
+        };
+        let stack = spec.stack;
+        if wanted.stacks.contains(&stack.name) {
+            continue;
+        }
+        let mut upstreams = stack.edges.iter().map(|edge| &edge.upstream);
+        if let Some(upstream) = upstreams.find(|upstream| wanted.stacks.contains(*upstream)) {
+            return Err(PrepareError::StillNeededByRemoved {
+                stack: upstream.clone(),
+                by: stack.name,
+            });
+        }
+    }
+    Ok(())
 }
 
 async fn has_resources(

@@ -53,6 +53,8 @@ pub enum PrepareError {
     NothingToReinstall,
     #[error("stack `{by}` still stands on `{stack}`: it is applied, and not part of this")]
     StillNeeded { stack: StackName, by: StackName },
+    #[error("stack `{by}`, which is not in the project any more, still stands on `{stack}`")]
+    StillNeededByRemoved { stack: StackName, by: StackName },
     #[error("stack `{stack}` may not be applied now")]
     KeptAside {
         stack: StackName,
@@ -133,6 +135,8 @@ pub enum PrepareError {
     Keep { path: PathBuf, source: io::Error },
     #[error("could not seal the snapshot of the source")]
     Seal(#[source] store::StoreError),
+    #[error("could not note with which values it was asked for")]
+    Digest(#[source] store::StoreError),
     #[error("could not look after a state")]
     Reserve(#[source] store::StoreError),
     #[error("could not read where its facts stand")]
@@ -172,6 +176,9 @@ impl PrepareError {
             )),
             Self::Provider { target, .. } => Some(format!(
                 "add it to `providers` of target `{target}`, if its stacks may use it"
+            )),
+            Self::StillNeededByRemoved { by, .. } => Some(format!(
+                "`terrane destroy {by}` names the commit to destroy it with first"
             )),
             Self::StillNeeded { stack, .. } => Some(format!(
                 "`terrane destroy {stack}+` destroys its dependents first"
@@ -216,6 +223,7 @@ impl PrepareError {
             | Self::Keep { .. }
             | Self::Seal(_)
             | Self::Standing(_)
+            | Self::Digest(_)
             | Self::Reserve(_)
             | Self::Store(_) => None,
             Self::Reopen(_) => Some("`terrane run list --all` shows them all".to_owned()),
@@ -232,6 +240,7 @@ impl PrepareError {
             | Self::NoHome { .. }
             | Self::Provider { .. }
             | Self::StillNeeded { .. }
+            | Self::StillNeededByRemoved { .. }
             | Self::StateFile { .. }
             | Self::StateElsewhere { .. }
             | Self::Stale(_)
@@ -255,6 +264,7 @@ impl PrepareError {
             | Self::Keep { .. }
             | Self::Seal(_)
             | Self::Standing(_)
+            | Self::Digest(_)
             | Self::Reserve(_)
             | Self::Reopen(_)
             | Self::Store(_) => false,

@@ -141,11 +141,20 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
         ahead::keep(job, &shown, mask).await?;
     }
     // Where nobody looks, nothing is approved that another plan could be compared with.
-    let nobody_looks = job.auto_approve && job.set.request.approvals.is_empty();
+    let is_bundle = job.set.request.bundle.is_some();
+    let nobody_looks = job.auto_approve && job.set.request.approvals.is_empty() && !is_bundle;
     let judged = if nobody_looks || (job.review && !job.keeps_plan) {
         Judged::default()
     } else {
-        let judged = fit::judge(job.control, job.run, job.spec, &shown, job.holds_lanes).await;
+        let judged = fit::judge(
+            job.control,
+            job.run,
+            job.spec,
+            &shown,
+            job.holds_lanes,
+            is_bundle && job.auto_approve,
+        )
+        .await;
         judged.map_err(|err| Failure::because("could not compare the plan", &err))?
     };
     // Who confirmed the change set said yes to what fits what they saw; not to what nobody could see, nor to what is asked
@@ -154,7 +163,9 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
     let was_seen = judged.fits == Some(true);
     let is_said = was_seen && !has_own_approval(job.spec) && !is_owed;
     let is_auto = job.spec.stack.confirm == Confirm::Auto;
-    let confirmed = !job.review && (job.auto_approve || is_auto || is_said);
+    // A bundle is applied as it was reviewed: the yes beforehand is not to what is new in it.
+    let is_auto_approved = job.auto_approve && !(is_bundle && judged.fits == Some(false));
+    let confirmed = !job.review && (is_auto_approved || is_auto || is_said);
     let record = PlanRecord {
         counts: plan.counts(),
         destroys: plan.destroys(),

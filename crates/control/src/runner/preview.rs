@@ -119,8 +119,8 @@ async fn look(job: &Job<'_>, awaits: &[Awaited], mask: &mut Mask) -> Result<Look
     }
     keep_view(job, &plan).await?;
     ahead::keep(job, &json, mask).await?;
-    if !job.review {
-        // Whoever confirms has seen this: the real plan is compared with it.
+    if !job.review || job.keeps_plan {
+        // Whoever confirms, or reviews a bundle, has seen this: the real plan is compared with it.
         let kept = async {
             let seen = fit::read(job.control, job.run, job.spec, &json).await?;
             fit::keep(job.control, job.run, job.spec, &seen).await

@@ -105,7 +105,7 @@ fn waits_for_a_person(set: &ChangeSet, runs: &[Run], around: &Around<'_>) -> Str
         Some((stack, hold)) => format!("stack `{stack}` is {}", hold.words()),
         // A hold ran out, and nobody has looked since.
         None if !next(set, runs, around).is_empty() => format!(
-            "nothing any more: `terrane run confirm {}`, or the next plan or apply, goes on with it",
+            "nothing any more: `terrane run confirm {}` goes on with it",
             set.id
         ),
         None => format!("a yes: `terrane run confirm {}`", set.id),

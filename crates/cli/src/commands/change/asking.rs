@@ -64,8 +64,8 @@ impl Answer {
 /// It stays as it is, and says how it goes on; so do those that the same command left behind before.
 pub(super) async fn nobody(watcher: &Watcher<'_>) -> Result<ExitStatus, CommandError> {
     let set = watcher.set();
-    let (id, action) = (set.id, set.request.action);
-    let deed = match action {
+    let id = set.id;
+    let deed = match set.request.action {
         Action::Destroy => "destroys",
         Action::Plan | Action::Apply | Action::Exec => "applies",
     };
@@ -73,10 +73,14 @@ pub(super) async fn nobody(watcher: &Watcher<'_>) -> Result<ExitStatus, CommandE
         .hint(format!(
             "`terrane run confirm {id}` {deed} it, `terrane run discard {id} --reason \"…\"` drops it"
         ))
-        .hint(format!(
-            "`terrane {} --auto-approve` {deed} without asking",
-            action.word()
-        ));
+;
+    let said = if set.request.auto_approve {
+        said // it is new, and was not said yes to beforehand
+    } else {
+        said.hint(format!(
+            "the same command with `--auto-approve` {deed} without asking"
+        ))
+    };
     let others = changesets::find_alike(watcher.control(), set).await;
     let others = others.map_err(|err| CommandError::from_error(&err))?;
     let names: Vec<String> = others.iter().map(ToString::to_string).collect();

@@ -113,6 +113,7 @@ pub(crate) async fn carry_out(
     look_after_the_past(&control, &open, look, process).await?;
     let bundle = bundle::read(&control, file).await;
     let bundle = bundle.map_err(|err| read_error(&err))?;
+    let project = bundle.under_its_rules(project);
     say_no_home(&settings, look)?;
     let stacks: BTreeSet<StackName> = bundle.stacks().cloned().collect();
     // One that this project does not have is refused with the rest.
