@@ -25,6 +25,7 @@ use tempfile::TempDir;
 
 use crate::asker::{Asker, GatherError};
 use crate::changesets::{self, PrepareError};
+use crate::engine_words::without_colours;
 use crate::engines::{self, LayOutSourceError};
 use crate::hidden::HiddenPlaces;
 use crate::projects::OpenProject;
@@ -246,7 +247,7 @@ impl Seat {
             return Ok(());
         }
         let words = [said.stderr_text(), said.stdout_text()].join("\n");
-        let words = runner::without_colours(&words);
+        let words = without_colours(&words);
         Err(BackendError::Refused {
             deed,
             stack: self.stack.clone(),

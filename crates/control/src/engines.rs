@@ -13,6 +13,7 @@ use model::ids::StackName;
 use model::module;
 use model::project::Project;
 
+use crate::engine_words::EngineSaid;
 use crate::projects::OpenProject;
 
 pub use drivers::engine::{
@@ -54,8 +55,8 @@ pub enum LockError {
     Cache(#[from] PluginCacheError),
     #[error("could not run the engine")]
     Call(#[from] CaptureError),
-    #[error("the engine could not lock the providers of `{dir}`: {said}")]
-    Refused { dir: String, said: String },
+    #[error("the engine could not lock the providers of `{dir}`")]
+    Refused { dir: String, source: EngineSaid },
 }
 
 impl LockError {
@@ -161,9 +162,8 @@ async fn call(
     if said.exit.success() {
         return Ok(());
     }
-    let words = [said.stderr_text(), said.stdout_text()].join("\n");
     Err(LockError::Refused {
         dir: name.to_owned(),
-        said: words.trim().to_owned(),
+        source: EngineSaid::of(&said),
     })
 }

@@ -9,6 +9,7 @@ use drivers::engine::{Engine, EngineCall, Fmt, LocateError, Search, locate};
 use drivers::process::{CaptureError, engine_environment};
 use model::project::Project;
 
+use crate::engine_words::EngineSaid;
 use crate::projects::OpenProject;
 
 /// Files that were, or would be, changed, from the project's root.
@@ -23,8 +24,8 @@ pub enum FormatError {
     Engine(#[from] LocateError),
     #[error("could not run the engine")]
     Call(#[from] CaptureError),
-    #[error("the engine could not format `{}`: {said}", path.display())]
-    Refused { path: PathBuf, said: String },
+    #[error("the engine could not format `{}`", path.display())]
+    Refused { path: PathBuf, source: EngineSaid },
     #[error("could not read or write `{}`", path.display())]
     File { path: PathBuf, source: io::Error },
 }
@@ -110,7 +111,7 @@ impl Formatter<'_> {
         if !said.exit.success() {
             return Err(FormatError::Refused {
                 path: file.to_owned(),
-                said: said.stderr_text(),
+                source: EngineSaid::of(&said),
             });
         }
         if said.stdout == before {
@@ -139,7 +140,7 @@ impl Formatter<'_> {
         if !matches!(said.exit.code(), Some(0 | 3)) {
             return Err(FormatError::Refused {
                 path: dir.into(),
-                said: said.stderr_text(),
+                source: EngineSaid::of(&said),
             });
         }
         let text = said.stdout_text();

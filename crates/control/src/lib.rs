@@ -16,6 +16,7 @@ pub mod changed;
 pub mod changesets;
 pub mod contracts;
 pub mod drain;
+mod engine_words;
 pub mod engines;
 pub mod facts;
 pub mod fit;

@@ -59,7 +59,6 @@ mod workspace;
 pub use after::STILL;
 pub(crate) use ahead::path as planned_outputs;
 pub use attend::{AttendError, attend};
-pub(crate) use engine::without_colours;
 pub use exec::exit_file;
 pub(crate) use inputs::for_backend;
 pub(crate) use logs::{earlier_attempts, finish_lost as finish_lost_logs, hidden_in, lost_events};

@@ -1,17 +1,30 @@
 //! `terrane engine`
 
+mod teller;
+
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use clap::Subcommand;
-use control::engines::{self, Engine, InstallOptions, Origin, Progress, ReleaseSource, Search};
+use control::engines::{
+    self, Engine, InstallError, InstallOptions, Origin, Progress, ReleaseSource, Search,
+};
 use model::engine::{Constraint, EngineRequirement, Flavor};
+use model::ids::StackName;
+use model::project::Project;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::sound_project;
+use super::{read_project, sound_project};
 use crate::args::Global;
 use crate::view::table::Table;
+use crate::view::{Look, errors, text};
 use crate::{CommandError, ExitStatus, Process, report};
+use teller::Teller;
 
 /// Find, install and pin engines
 #[derive(Debug, clap::Args)]
@@ -30,7 +43,7 @@ enum EngineCommand {
     Lock(LockArgs),
 }
 
-/// List the engines on PATH and in the user's cache
+/// List the engines on PATH and in the user's cache, and which stacks use them
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  terrane engine list")]
 struct ListArgs {}
@@ -77,7 +90,12 @@ pub(crate) async fn engine(
 fn list(global: &Global, process: &Process) -> Result<ExitStatus, CommandError> {
     let settings = process.settings(global)?;
     let path = process.env.get("PATH").map(OsStr::new);
-    let found = engines::list(&Search::new(path, &settings.cache_dir));
+    let search = Search::new(path, &settings.cache_dir);
+    let found = engines::list(&search);
+    // Outside a project there are no stacks to ask for.
+    let project = read_project(global, process).ok();
+    let project = project.and_then(|open| open.loaded.project);
+    let users = project.map(|project| Users::of(&project, &search));
     if global.json {
         let engines: Vec<_> = found
             .iter()
@@ -85,27 +103,101 @@ fn list(global: &Global, process: &Process) -> Result<ExitStatus, CommandError> 
                 json!({
                     "flavor": engine.flavor, "version": engine.version.to_string(),
                     "program": engine.program, "origin": engine.origin,
+                    "stacks": users.as_ref().map(|users| users.names(engine)),
                 })
             })
             .collect();
-        report::json(&json!({ "engines": engines }))?;
+        let without = users.as_ref().map(|users| &users.without);
+        report::json(&json!({ "engines": engines, "without": without }))?;
         return Ok(ExitStatus::Done);
     }
+    let mut table = match &users {
+        Some(_) => Table::new(["ENGINE", "VERSION", "FROM", "USED BY", "PROGRAM"]),
+        None => Table::new(["ENGINE", "VERSION", "FROM", "PROGRAM"]),
+    };
+    for engine in &found {
+        let mut row = vec![
+            engine.flavor.to_string(),
+            engine.version.to_string(),
+            origin(engine.origin).to_owned(),
+        ];
+        row.extend(users.as_ref().map(|users| users.words(engine)));
+        row.push(engine.program.display().to_string());
+        table.row(row);
+    }
+    report::data(&table.render(process.data_look(global)))?;
     if found.is_empty() {
         report::say("There is no engine yet. `terrane engine install` gets one.\n")?;
         return Ok(ExitStatus::Done);
     }
-    let mut table = Table::new(["ENGINE", "VERSION", "FROM", "PROGRAM"]);
-    for engine in &found {
-        table.row([
-            engine.flavor.to_string(),
-            engine.version.to_string(),
-            origin(engine.origin).to_owned(),
-            engine.program.display().to_string(),
-        ]);
+    if let Some(users) = users.filter(|users| !users.without.is_empty()) {
+        let stacks: Vec<String> = users
+            .without
+            .iter()
+            .map(|name| format!("`{name}`"))
+            .collect();
+        let said = format!("no engine here fits {}", text::list(&stacks));
+        let hint = "`terrane engine install` gets one".to_owned();
+        report::say(&errors::render_warning(
+            &said,
+            &[hint],
+            process.look(global),
+        ))?;
     }
-    report::data(&table.render(process.data_look(global)))?;
     Ok(ExitStatus::Done)
+}
+
+/// Which engine each stack of a project would get.
+struct Users {
+    by_program: BTreeMap<PathBuf, Vec<StackName>>,
+    all: usize,
+    without: Vec<StackName>,
+}
+
+impl Users {
+    fn of(project: &Project, search: &Search<'_>) -> Self {
+        let mut users = Self {
+            by_program: BTreeMap::new(),
+            all: project.stacks.len(),
+            without: Vec::new(),
+        };
+        let mut known: Vec<(&EngineRequirement, Option<PathBuf>)> = Vec::new();
+        for (name, stack) in &project.stacks {
+            let same = known.iter().find(|(wish, _)| **wish == stack.engine);
+            let program = if let Some((_, program)) = same {
+                program.clone()
+            } else {
+                let located = engines::locate(&stack.engine, search).ok();
+                let program = located.map(|engine| engine.program);
+                known.push((&stack.engine, program.clone()));
+                program
+            };
+            match program {
+                Some(program) => users
+                    .by_program
+                    .entry(program)
+                    .or_default()
+                    .push(name.clone()),
+                None => users.without.push(name.clone()),
+            }
+        }
+        users
+    }
+
+    fn names(&self, engine: &Engine) -> &[StackName] {
+        self.by_program
+            .get(&engine.program)
+            .map_or(&[], Vec::as_slice)
+    }
+
+    fn words(&self, engine: &Engine) -> String {
+        match self.names(engine) {
+            [] => String::new(),
+            all if all.len() == self.all => "all stacks".to_owned(),
+            [one] => one.to_string(),
+            [first, rest @ ..] => format!("{first} and {} more", rest.len()),
+        }
+    }
 }
 
 fn origin(origin: Origin) -> &'static str {
@@ -136,16 +228,7 @@ async fn install(
             asker: &process.env,
             build: true,
         };
-        let mut teller = Teller::new(wish.flavor);
-        let mut tell = |progress| teller.tell(&progress);
-        let mut terminated = signal(SignalKind::terminate())
-            .map_err(|err| CommandError::because("could not listen for signals", &err))?;
-        // What it has begun ends with it: nothing is unpacked or built behind anybody's back.
-        let engine = tokio::select! {
-            engine = engines::install(&wish, &options, &mut tell) => engine,
-            _ = tokio::signal::ctrl_c() => return Err(interrupted()),
-            _ = terminated.recv() => return Err(interrupted()),
-        };
+        let engine = watched(&wish, &options, process.look(global), process).await?;
         let engine = engine.map_err(|err| {
             let hint = err.hint();
             hint.into_iter()
@@ -154,6 +237,46 @@ async fn install(
         tell_installed(&engine, global)?;
     }
     Ok(ExitStatus::Done)
+}
+
+/// Installs, tells how far it is, and ends with what it has begun at a signal: nothing is unpacked or built behind
+/// anybody's back.
+async fn watched(
+    wish: &EngineRequirement,
+    options: &InstallOptions<'_>,
+    look: Look,
+    process: &Process,
+) -> Result<Result<Engine, InstallError>, CommandError> {
+    let listen = |kind| {
+        signal(kind).map_err(|err| CommandError::because("could not listen for signals", &err))
+    };
+    let mut interrupts = listen(SignalKind::interrupt())?;
+    let mut terminated = listen(SignalKind::terminate())?;
+    let teller = Mutex::new(Teller::new(
+        io::stderr(),
+        wish.flavor,
+        look,
+        process.stderr_is_terminal,
+    ));
+    let with = |deed: &dyn Fn(&mut Teller<io::Stderr>)| {
+        deed(&mut teller.lock().unwrap_or_else(PoisonError::into_inner));
+    };
+    let mut tell = |progress: Progress| with(&|teller| teller.tell(&progress));
+    let mut installing = std::pin::pin!(engines::install(wish, options, &mut tell));
+    let mut ticks = tokio::time::interval(Duration::from_secs(1));
+    loop {
+        tokio::select! {
+            engine = &mut installing => {
+                with(&Teller::end);
+                return Ok(engine);
+            }
+            _ = interrupts.recv() => break,
+            _ = terminated.recv() => break,
+            _ = ticks.tick() => with(&|teller| teller.tick(Instant::now())),
+        }
+    }
+    with(&Teller::end);
+    Err(interrupted())
 }
 
 /// What is wanted: on the command line, else everything the project's stacks ask for.
@@ -202,44 +325,6 @@ fn tell_installed(engine: &Engine, global: &Global) -> Result<(), CommandError> 
         Origin::Built => "was built from source",
     };
     report::data(&format!("{engine} {how}: {}\n", engine.program.display()))
-}
-
-/// Says each step once; a download says how far it is by quarters.
-struct Teller {
-    flavor: Flavor,
-    quarter: u64,
-}
-
-impl Teller {
-    fn new(flavor: Flavor) -> Self {
-        Self { flavor, quarter: 0 }
-    }
-
-    fn tell(&mut self, progress: &Progress) {
-        let line = match progress {
-            Progress::Waiting => "waiting for another install to end".to_owned(),
-            Progress::Chosen { version } => format!("installing {} {version}", self.flavor),
-            Progress::Downloading {
-                done,
-                total: Some(total),
-            } if *total > 0 => {
-                let quarter = done * 4 / total;
-                if quarter <= self.quarter {
-                    return;
-                }
-                self.quarter = quarter;
-                format!("downloading, {} %", quarter * 25)
-            }
-            Progress::Downloading { .. } => return,
-            Progress::Verifying => "verifying checksum and signature".to_owned(),
-            Progress::Unpacking => "unpacking".to_owned(),
-            Progress::Building { because } => {
-                format!("building from source, which takes some minutes ({because})")
-            }
-        };
-        // Progress that cannot be told is no reason to stop.
-        drop(report::say(&format!("  {line}\n")));
-    }
 }
 
 async fn lock(

@@ -69,6 +69,27 @@ fn the_engines_at_hand_are_listed() {
 }
 
 #[test]
+fn a_list_says_which_stacks_use_an_engine() {
+    let test = one_stack("", "");
+    let said = test.cli(&["engine", "list"]).expect(0);
+    let tofu = said.stdout.lines().find(|line| line.starts_with("tofu"));
+    assert!(
+        tofu.is_some_and(|line| line.contains("all stacks")),
+        "{said}"
+    );
+    let pinned = HEAD.replace(
+        "engine \"tofu\" {}",
+        "engine \"tofu\" { version = \"~> 99.1\" }",
+    );
+    test.write("terrane.hcl", &format!("{pinned}{}", stack("app", "")));
+    let said = test.cli(&["engine", "list"]).expect(0);
+    assert_snapshot!(said.stderr, @"
+    warning: no engine here fits `app`
+    hint: `terrane engine install` gets one
+    ");
+}
+
+#[test]
 fn without_any_engine_the_way_to_one_is_shown() {
     let test = one_stack("", "");
     let empty = test.root().join("empty");

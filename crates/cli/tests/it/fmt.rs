@@ -84,3 +84,24 @@ fn a_project_with_mistakes_is_formatted_all_the_same() {
     [exit 1]
     ");
 }
+
+#[test]
+fn an_error_of_the_engine_can_be_read() {
+    let test = terrane();
+    test.write(
+        "terrane.hcl",
+        &format!("{HEAD}{}", stack("app", "labels = []")),
+    )
+    .write("app/main.tf", "locals { a = \"${\" }\n");
+    let said = test.cli(&["fmt"]).expect(1);
+    assert!(
+        !said.stderr.contains(['\u{1b}', '╷', '│']),
+        "colours and frames of the engine:\n{}",
+        said.stderr
+    );
+    let begin: Vec<&str> = said.stderr.lines().take(2).collect();
+    assert_snapshot!(begin.join("\n"), @"
+    error: the engine could not format `app`
+           Error: Invalid multi-line string
+    ");
+}

@@ -22,6 +22,7 @@ use super::logs::LogCopy;
 use super::places::Place;
 use super::workspace::Workspace;
 use super::{Failure, Job};
+use crate::engine_words::without_colours;
 use crate::state::StateAccess;
 
 /// Everything an engine call of this run needs.
@@ -326,17 +327,6 @@ async fn supervise(
     }
 }
 
-/// A text without the sequences that colour it on a terminal.
-pub(crate) fn without_colours(text: &str) -> String {
-    let mut parts = text.split("\u{1b}[");
-    let mut plain = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let end = part.find(|c: char| ('@'..='~').contains(&c));
-        plain.push_str(end.map_or("", |end| &part[end + 1..]));
-    }
-    plain
-}
-
 impl Ended {
     /// Its output as a stream of events.
     pub(super) fn events(&self) -> Vec<EngineEvent> {
@@ -371,6 +361,7 @@ impl Ended {
         let mut failure = Failure::new(message.clone());
         failure.interrupted = self.interrupted && self.timed_out.is_none();
         failure.diagnostics = self.diagnostics();
+        failure.hint = failure.diagnostics.iter().find_map(read_of_a_state);
         let words = self.words();
         if failure.diagnostics.is_empty() && !words.is_empty() {
             failure.diagnostics.push(EngineDiagnostic {
@@ -418,13 +409,14 @@ impl Ended {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::without_colours;
-
-    #[test]
-    fn colours_are_no_words() {
-        let text = "\u{1b}[31m\u{1b}[1mError: \u{1b}[0mno [brackets]\u{1b}[0m\n\u{1b}[38;5;1m";
-        assert_eq!(without_colours(text), "Error: no [brackets]\n");
-    }
+/// What helps where a data source looks for the state of another stack.
+fn read_of_a_state(diagnostic: &EngineDiagnostic) -> Option<String> {
+    const KIND: &str = "data.terraform_remote_state.";
+    let address = diagnostic.address.as_deref()?;
+    let at = address.find(KIND)?;
+    Some(format!(
+        "if terrane keeps that state, hand its outputs over instead: a variable in the place of `{}`, and \
+         `inputs = {{ KEY = stack.NAME.output.KEY }}` in the stack",
+        &address[at..]
+    ))
 }

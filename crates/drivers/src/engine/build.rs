@@ -13,6 +13,7 @@ use std::time::Duration;
 use semver::Version;
 use serde::Deserialize;
 
+use super::install::Progress;
 use crate::process::{self, Capture, CaptureError, Captured, Environment};
 
 const MODULE: &str = "github.com/opentofu/opentofu";
@@ -56,6 +57,7 @@ pub(super) async fn build_tofu(
     version: &Version,
     dir: &Path,
     asker: &BTreeMap<String, String>,
+    progress: &mut (dyn FnMut(Progress) + Send),
 ) -> Result<PathBuf, BuildError> {
     let env = go_environment(asker);
     let path = asker.get("PATH").map(String::as_str).unwrap_or_default();
@@ -63,6 +65,7 @@ pub(super) async fn build_tofu(
         .or_else(|| process::find_program("go", "/usr/local/go/bin".as_ref()))
         .ok_or(BuildError::NoGo)?;
 
+    progress(Progress::FetchingSource);
     let module = format!("{MODULE}@v{version}");
     let said = run(
         &go,
@@ -91,6 +94,7 @@ pub(super) async fn build_tofu(
         &output,
         "./cmd/tofu",
     ];
+    progress(Progress::Compiling);
     run(&go, "build", &args, &copy, &env).await?;
     // Leftovers cost space, nothing else.
     let _ = fs::remove_dir_all(copy);

@@ -185,13 +185,13 @@ impl EngineCall<'_> {
                 line.words(&["validate", "-json"]);
                 line.early_var_files(flavor, var_files);
             }
-            Self::Fmt(Fmt::Stdin) => line.words(&["fmt", "-"]),
+            Self::Fmt(Fmt::Stdin) => line.words(&["fmt", "-no-color", "-"]),
             Self::Fmt(Fmt::Check { paths }) => {
-                line.words(&["fmt", "-check", "-recursive"]);
+                line.words(&["fmt", "-no-color", "-check", "-recursive"]);
                 paths.iter().for_each(|path| line.word(path));
             }
             Self::Fmt(Fmt::Write { paths }) => {
-                line.words(&["fmt", "-recursive"]);
+                line.words(&["fmt", "-no-color", "-recursive"]);
                 paths.iter().for_each(|path| line.word(path));
             }
             Self::Exec { exec, var_files } => {
@@ -209,7 +209,7 @@ impl EngineCall<'_> {
                 exec.args.iter().for_each(|word| line.word(word));
             }
             Self::ProvidersLock { platforms } => {
-                line.words(&["providers", "lock"]);
+                line.words(&["providers", "lock", "-no-color"]);
                 if providers_lock_asks_for_the_cache(flavor) {
                     line.words(&["-enable-plugin-cache"]);
                 }

@@ -56,6 +56,9 @@ pub enum Progress {
     Building {
         because: String,
     },
+    /// The source is fetched through the Go module proxy.
+    FetchingSource,
+    Compiling,
 }
 
 /// Finds or installs an engine that meets the requirement.
@@ -100,7 +103,7 @@ pub async fn install(
             progress(Progress::Building {
                 because: err.to_string(),
             });
-            let built = build_tofu(&version, scratch.path(), options.asker).await;
+            let built = build_tofu(&version, scratch.path(), options.asker, progress).await;
             let program = built.map_err(|source| InstallError::Build {
                 release: err.to_string(),
                 source,
@@ -155,13 +158,14 @@ impl InstallError {
         match self {
             Self::Build { source, .. } => source.hint(),
             Self::NoIndex { .. } => {
-                Some("pin an exact version, such as `version = \"1.11.4\"`".to_owned())
+                Some("name the exact version in `version`, or a mirror that can be reached: `TERRANE_ENGINE_MIRROR`".to_owned())
             }
             Self::Release(err) if err.is_unreachable() => Some(
                 "put a suitable one on `PATH`, or name a mirror that can be reached".to_owned(),
             ),
             Self::NoVersion { .. } => Some("change the `version` of the `engine` block".to_owned()),
-            Self::Cache { .. } | Self::Release(_) | Self::Run(_) | Self::OtherVersion { .. } => {
+            Self::Cache { .. } => Some("name a cache that can be written: `XDG_CACHE_HOME`".to_owned()),
+            Self::Release(_) | Self::Run(_) | Self::OtherVersion { .. } => {
                 None
             }
         }

@@ -235,13 +235,13 @@ async fn what_cannot_be_had_is_said() {
         attempt(nothing, "").await,
         attempt(sums_only, "1.99.0").await,
     ];
-    insta::assert_snapshot!(said.join("\n\n"), @r#"
+    insta::assert_snapshot!(said.join("\n\n"), @"
     no released version meets `tofu ~> 3.0`
     hint: change the `version` of the `engine` block
 
     could not look up which versions meet `tofu ~> 3.0`, and the default 1.11.14 does not
     `MIRROR/tofu/index.json` answered 404
-    hint: pin an exact version, such as `version = "1.11.4"`
+    hint: name the exact version in `version`, or a mirror that can be reached: `TERRANE_ENGINE_MIRROR`
 
     could not install the official release
     `MIRROR/tofu/v1.11.14/tofu_1.11.14_SHA256SUMS` answered 404
@@ -250,7 +250,7 @@ async fn what_cannot_be_had_is_said() {
     could not install the official release
     `MIRROR/tofu/v1.99.0/tofu_1.99.0_PLATFORM.zip` answered 404
     hint: put a suitable one on `PATH`, or name a mirror that can be reached
-    "#);
+    ");
 }
 
 /// A `go` that writes down how it was called, and does what the script says.
@@ -280,7 +280,13 @@ async fn build_with(go: &str) -> String {
         build: true,
     };
     let requirement = EngineRequirement::default();
-    let built = match install(&requirement, &options, &mut |_| {}).await {
+    let mut steps = Vec::new();
+    let mut note = |step| {
+        if matches!(step, Progress::FetchingSource | Progress::Compiling) {
+            steps.push(format!("{step:?}"));
+        }
+    };
+    let built = match install(&requirement, &options, &mut note).await {
         Ok(engine) => format!("{engine} {:?}", engine.origin),
         Err(err) => format!("{err}: {}", std::error::Error::source(&err).unwrap()),
     };
@@ -290,7 +296,7 @@ async fn build_with(go: &str) -> String {
         .filter(|line| !line.starts_with("PWD=") && !line.starts_with("_="))
         .collect::<Vec<_>>();
     let scratch = without_scratch(&cleaned.join("\n"));
-    format!("{scratch}\n{built}").replace(root.to_str().unwrap(), "ROOT")
+    format!("{scratch}\n{}\n{built}", steps.join(", ")).replace(root.to_str().unwrap(), "ROOT")
 }
 
 /// The scratch directory's random name, taken out.
@@ -311,7 +317,7 @@ case $1 in
   build) test -w cmd/main.go && printf '#!/bin/sh\necho "{\\"terraform_version\\":\\"1.11.14\\"}"\n' >"$6" && chmod +x "$6" ;;
 esac
 "#;
-    insta::assert_snapshot!(build_with(go).await, @r"
+    insta::assert_snapshot!(build_with(go).await, @"
     go mod download -json github.com/opentofu/opentofu@v1.11.14
     CGO_ENABLED=0
     CHECKPOINT_DISABLE=1
@@ -322,6 +328,7 @@ esac
     TF_INPUT=0
     TF_IN_AUTOMATION=1
     go build -trimpath -ldflags -s -w -X github.com/opentofu/opentofu/version.dev=no -o ROOT/cache/engines/tofu/SCRATCH/tofu ./cmd/tofu
+    FetchingSource, Compiling
     tofu 1.11.14 Built
     ");
 }
@@ -329,5 +336,8 @@ esac
 #[tokio::test]
 async fn a_build_that_fails_says_why() {
     let go = "echo 'go: module github.com/opentofu/opentofu: not found' >&2; exit 1";
-    insta::assert_snapshot!(build_with(go).await.trim(), @"could not build it from source, after the official release failed: could not fetch `http://127.0.0.1:1/tofu/v1.11.14/tofu_1.11.14_SHA256SUMS`: `go mod download` ended with exit code 1: go: module github.com/opentofu/opentofu: not found");
+    insta::assert_snapshot!(build_with(go).await.trim(), @"
+    FetchingSource
+    could not build it from source, after the official release failed: could not fetch `http://127.0.0.1:1/tofu/v1.11.14/tofu_1.11.14_SHA256SUMS`: `go mod download` ended with exit code 1: go: module github.com/opentofu/opentofu: not found
+    ");
 }

@@ -1,0 +1,165 @@
+//! How far an install is: each step once, and while one takes long, how long it has taken. On a terminal that is a line
+//! which is written over, elsewhere a new line now and then.
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use control::engines::Progress;
+use model::engine::Flavor;
+
+use crate::view::Look;
+use crate::view::duration::human;
+use crate::view::text;
+
+/// Without a terminal, how long nothing is said.
+const QUIET: Duration = Duration::from_secs(30);
+const CLEAR_LINE: &str = "\r\x1b[K";
+
+pub(super) struct Teller<W> {
+    out: W,
+    flavor: Flavor,
+    look: Look,
+    is_live: bool,
+    quarter: u64,
+    /// The step that goes on, and since when.
+    step: Option<(&'static str, Instant)>,
+    /// When something was last said.
+    said: Instant,
+    /// A line stands there that will be written over.
+    is_open: bool,
+}
+
+impl<W: Write> Teller<W> {
+    pub(super) fn new(out: W, flavor: Flavor, look: Look, is_live: bool) -> Self {
+        Self {
+            out,
+            flavor,
+            look,
+            is_live,
+            quarter: 0,
+            step: None,
+            said: Instant::now(),
+            is_open: false,
+        }
+    }
+
+    pub(super) fn tell(&mut self, progress: &Progress) {
+        let line = match progress {
+            Progress::Waiting => "waiting for another install to end".to_owned(),
+            Progress::Chosen { version } => format!("installing {} {version}", self.flavor),
+            Progress::Downloading {
+                done,
+                total: Some(total),
+            } if *total > 0 => {
+                let quarter = done * 4 / total;
+                if quarter <= self.quarter {
+                    return;
+                }
+                self.quarter = quarter;
+                format!("downloading, {} %", quarter * 25)
+            }
+            Progress::Downloading { .. } => return,
+            Progress::Verifying => "verifying checksum and signature".to_owned(),
+            Progress::Unpacking => "unpacking".to_owned(),
+            Progress::Building { because } => {
+                format!("building from source, which takes some minutes ({because})")
+            }
+            Progress::FetchingSource => "fetching the source with `go mod download`".to_owned(),
+            Progress::Compiling => "compiling with `go build`".to_owned(),
+        };
+        let step = match progress {
+            Progress::Waiting => Some("waiting"),
+            Progress::FetchingSource => Some("fetching the source"),
+            Progress::Compiling => Some("compiling"),
+            Progress::Downloading { .. } => Some("downloading"),
+            Progress::Chosen { .. }
+            | Progress::Verifying
+            | Progress::Unpacking
+            | Progress::Building { .. } => None,
+        };
+        let before = self.step.filter(|(word, _)| Some(*word) == step);
+        self.step = before.or_else(|| Some((step?, Instant::now())));
+        self.line(&line);
+    }
+
+    /// Called every second.
+    pub(super) fn tick(&mut self, now: Instant) {
+        let Some((word, since)) = self.step else {
+            return;
+        };
+        let words = format!(
+            "{word}, {} so far",
+            human(now.saturating_duration_since(since))
+        );
+        if self.is_live {
+            let room = self.look.width.saturating_sub(3);
+            let words = text::cut(&words, room, self.look);
+            self.say(&format!("{CLEAR_LINE}  {words}"));
+            self.is_open = true;
+        } else if now.saturating_duration_since(self.said) >= QUIET {
+            self.line(&words);
+            self.said = now;
+        }
+    }
+
+    /// Takes the line away that would be written over.
+    pub(super) fn end(&mut self) {
+        if std::mem::take(&mut self.is_open) {
+            self.say(CLEAR_LINE);
+        }
+    }
+
+    fn line(&mut self, words: &str) {
+        self.end();
+        let lines = text::wrap(words, self.look.room(2));
+        let lines: Vec<String> = lines.iter().map(|line| format!("  {line}\n")).collect();
+        self.say(&lines.concat());
+        self.said = Instant::now();
+    }
+
+    /// Progress that cannot be told is no reason to stop.
+    fn say(&mut self, words: &str) {
+        let written = self.out.write_all(words.as_bytes());
+        drop(written.and_then(|()| self.out.flush()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A build of 65 seconds as it is seen.
+    fn seen(is_live: bool) -> String {
+        let mut out = Vec::new();
+        let mut teller = Teller::new(&mut out, Flavor::Tofu, Look::plain(50), is_live);
+        let because = "could not fetch `https://example.io/a`".to_owned();
+        teller.tell(&Progress::Building { because });
+        teller.tell(&Progress::Compiling);
+        let begun = Instant::now();
+        for second in (5..=65).step_by(20) {
+            teller.tick(begun + Duration::from_secs(second));
+        }
+        teller.end();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_log_gets_a_line_now_and_then() {
+        insta::assert_snapshot!(seen(false), @"
+        building from source, which takes some minutes
+        (could not fetch `https://example.io/a`)
+        compiling with `go build`
+        compiling, 45 s so far
+        ");
+    }
+
+    #[test]
+    fn a_terminal_gets_a_line_that_is_written_over() {
+        insta::assert_snapshot!(seen(true).replace(CLEAR_LINE, "<over>"), @"
+          building from source, which takes some minutes
+          (could not fetch `https://example.io/a`)
+          compiling with `go build`
+        <over>  compiling, 5 s so far<over>  compiling, 25 s so far<over>  compiling, 45 s so far<over>  compiling, 1 m 05 s so far<over>
+        ");
+    }
+}
