@@ -148,6 +148,14 @@ impl Tree for DirTree {
         Some(entries)
     }
 
+    fn leads_out(&self, path: &str) -> bool {
+        let parts: Vec<&str> = path.split('/').collect();
+        let upto = (1..=parts.len()).map(|end| parts[..end].join("/"));
+        let mut steps = upto.map(|step| self.root.join(step));
+        let is_plain = parts.iter().all(|part| is_plain(part));
+        is_plain && steps.any(|step| step.exists() && self.inside(&step).is_none())
+    }
+
     fn share_out(&self, count: usize, deed: &(dyn Fn(usize) + Sync)) {
         let processors = thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let next = AtomicUsize::new(0);

@@ -7,6 +7,7 @@ mod attach;
 mod check;
 pub(crate) mod check_modules;
 mod check_reads;
+mod check_remote_states;
 mod check_secrets;
 mod check_types;
 mod contexts;
@@ -38,6 +39,7 @@ pub(crate) mod syntax;
 mod templates;
 #[cfg(test)]
 mod tests;
+mod twice;
 mod value;
 pub(crate) mod walk;
 mod writer;
@@ -51,12 +53,13 @@ use serde_json::{Value, json};
 use attach::Contexts;
 use check::{Drafts, Known};
 use check_modules::Modules;
-use expand::Blocks;
+use expand::{Blocks, Instance};
 use findings::Findings;
 use policies::PolicyDraft;
 use project::{Item, TargetDraft};
 use reader::{Reader, Scope};
 use shape::head;
+use stack::StackDraft;
 use stack_schema::{DISCOVER, STACK};
 use syntax::ParsedFile;
 use walk::{Dirs, join};
@@ -64,6 +67,7 @@ use walk::{Dirs, join};
 pub use kinds::duration as read_duration;
 
 use crate::diagnostic::{Finding, Location, Severity};
+use crate::engine::EngineRequirement;
 use crate::module::Module;
 use crate::project::{FactsPlace, Project, Writer};
 use crate::render::Render;
@@ -139,11 +143,13 @@ pub fn load(tree: &dyn Tree, around: &Surroundings<'_>) -> Loaded {
 /// The outer blocks in the order they were written.
 struct Outer<'f> {
     items: Vec<Item<'f>>,
+    /// Blocks whose names are taken.
+    again: Vec<Item<'f>>,
 }
 
 impl<'f> Outer<'f> {
     fn collect(reader: &mut Reader<'_>, files: &'f [ParsedFile]) -> Self {
-        let mut items = Vec::new();
+        let (mut items, mut again) = (Vec::new(), Vec::new());
         let mut names: BTreeMap<(&str, &str), Location> = BTreeMap::new();
         for file in files {
             for structure in &file.body {
@@ -167,13 +173,14 @@ impl<'f> Outer<'f> {
                         .at(at, "again here")
                         .at(first.clone(), "first here");
                     reader.findings.push(finding);
+                    again.push(item);
                 } else {
                     names.insert((word, key), at);
                     items.push(item);
                 }
             }
         }
-        Self { items }
+        Self { items, again }
     }
 
     fn all(&self, word: &str) -> impl Iterator<Item = Item<'f>> {
@@ -224,7 +231,12 @@ fn project_files(reader: &mut Reader<'_>) -> Vec<ParsedFile> {
 
 fn parsed(reader: &mut Reader<'_>, path: &str) -> Option<ParsedFile> {
     match syntax::parse(reader.tree, path) {
-        Ok(file) => Some(file),
+        Ok(mut file) => {
+            for finding in std::mem::take(&mut file.findings) {
+                reader.findings.push(finding);
+            }
+            Some(file)
+        }
         Err(finding) => {
             reader.findings.push(finding);
             reader.is_partial = true;
@@ -350,22 +362,19 @@ fn read(
         .unwrap_or_default();
     let expanded = expand::expand(reader, blocks, &scope, &dirs);
     let mut drafts = Drafts::new();
+    let mut again = read_again(reader, outer, &scope, &engine, &dirs);
     for instance in &expanded.instances {
         let draft = stack::read(reader, instance, &engine);
         if let Some(first) = drafts.get(&instance.name) {
-            let finding = Finding::error(
-                "duplicate-name",
-                format!("stack `{}` is defined twice", instance.name),
-            )
-            .at(instance.at.clone(), "again here")
-            .at(first.stack.declared_at.clone(), "first here");
-            reader.findings.push(finding);
+            let first = &first.stack.declared_at;
+            reader.findings.push(defined_twice(instance, first));
+            again.push(draft);
         } else {
             drafts.insert(instance.name.clone(), draft);
         }
     }
     let is_empty = drafts.is_empty() && renders.is_empty();
-    if is_empty && found_files && !expanded.is_partial && !reader.is_partial {
+    if is_empty && found_files && expanded.unmade.is_empty() && !reader.is_partial {
         reader.findings.push(empty(outer, &expanded.disabled));
     }
     let known = Known {
@@ -375,10 +384,11 @@ fn read(
         layers: &layers,
         targets: &targets,
         disabled: &expanded.disabled,
-        is_partial: expanded.is_partial || reader.is_partial,
+        unmade: &expanded.unmade,
+        is_partial: reader.is_partial,
     };
     let findings = &mut reader.findings;
-    check::check(findings, &known, &mut drafts);
+    check::check(findings, &known, &mut drafts, &mut again);
     cycle::check(findings, &drafts);
     attach::attach(findings, &known, &mut contexts, &mut drafts);
     let places = &reader.secrets;
@@ -389,6 +399,7 @@ fn read(
     check::states(findings, &known, &drafts, &modules.read);
     modules.check(findings, &contexts, &mut drafts);
     check_reads::check(findings, &drafts, &modules.read);
+    check_remote_states::check(findings, &known, &drafts, &modules.read);
     if let Some(project) = &mut project {
         project.layers = layers;
         project.targets = targets
@@ -409,6 +420,49 @@ fn read(
             .collect();
     }
     (project, modules.read)
+}
+
+/// Blocks whose names are taken are looked at, too; nothing comes of them.
+fn read_again(
+    reader: &mut Reader<'_>,
+    outer: &Outer<'_>,
+    scope: &Scope,
+    engine: &EngineRequirement,
+    dirs: &Dirs,
+) -> Vec<StackDraft> {
+    let of = |word: &str| {
+        let items = outer.again.iter().copied();
+        items.filter(|item| item.spec.word == word).collect()
+    };
+    let blocks = Blocks {
+        stacks: of(STACK.word),
+        discovers: of(DISCOVER.word),
+        beside: BTreeMap::new(),
+    };
+    for item in &outer.again {
+        if !matches!(item.spec.word, "stack" | "discover") {
+            reader.deep_shape(item.source, item.block, item.spec, &[]);
+            reader.fields(item.source, item.block, item.spec, scope);
+        }
+    }
+    let expanded = expand::expand(reader, &blocks, scope, dirs);
+    let instances = expanded.instances.iter();
+    instances
+        .map(|instance| stack::read(reader, instance, engine))
+        .collect()
+}
+
+fn defined_twice(instance: &Instance<'_>, first: &Location) -> Finding {
+    let message = format!("stack `{}` is defined twice", instance.name);
+    let finding = Finding::error("duplicate-name", message);
+    if *first == instance.at {
+        return finding
+            .at(first.clone(), "several stacks of this block get this name")
+            .hint("use `${each.key}` in it, or `${dir[N]}` in a `discover` block");
+    }
+    finding
+        .at(instance.at.clone(), "again here")
+        .at(first.clone(), "first here")
 }
 
 fn project_scope(reader: &Reader<'_>, outer: &Outer<'_>) -> Scope {

@@ -6,6 +6,7 @@ mod hcl;
 mod json;
 mod read;
 mod reads;
+pub(crate) mod remote_states;
 mod scan;
 #[cfg(test)]
 mod tests;
@@ -45,6 +46,8 @@ pub struct Module {
     pub unknown_reads: Vec<UnknownRead>,
     /// `data "terraform_remote_state"` blocks.
     pub remote_states: Vec<RemoteState>,
+    /// The outputs of theirs that are used, by their names.
+    pub remote_outputs: BTreeMap<String, BTreeSet<String>>,
     /// Whether the directory holds any engine file.
     pub has_engine_files: bool,
     /// Whether every file could be read: if not, what seems missing may be there.

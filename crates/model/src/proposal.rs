@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use crate::engine::Flavor;
+use crate::module::remote_states::inputs_instead;
 use edges::Edges;
 pub use find::{Survey, find};
 
@@ -51,6 +52,8 @@ pub struct FoundRemoteState {
     pub name: String,
     /// Its settings, as written.
     pub config: String,
+    /// The outputs that the module takes from it.
+    pub outputs: BTreeSet<String>,
 }
 
 /// A stack and an upstream it seems to need.
@@ -100,6 +103,15 @@ pub fn stacks_and_edges(proposal: &Proposal) -> (BTreeMap<String, String>, Vec<P
     }
     let dirs = found.iter().map(|module| module.dir.clone());
     (dirs.zip(names).collect(), proposed)
+}
+
+/// How many data sources read a state that terrane will keep, which they will not find.
+pub fn states_to_hand_over(proposal: &Proposal) -> usize {
+    let (found, names) = named(proposal);
+    let edges = Edges::new(&found, &names);
+    let read = (0..found.len()).flat_map(|at| edges.read_by(at));
+    read.filter(|(up, _)| own_backend(found[*up]).is_none())
+        .count()
 }
 
 /// The modules by directory, with a name for each.
@@ -154,9 +166,9 @@ pub fn render(proposal: &Proposal) -> String {
     if found.is_empty() {
         out.push_str(EXAMPLE);
     }
-    for (at, module) in found.iter().enumerate() {
+    for at in 0..found.len() {
         out.push('\n');
-        stack(&mut out, at, module, &names, &edges);
+        stack(&mut out, at, &found, &names, &edges);
     }
     out
 }
@@ -195,8 +207,8 @@ fn own_backend(module: &Found) -> Option<&str> {
         .filter(|kind| !matches!(*kind, "local" | "cloud"))
 }
 
-fn stack(out: &mut String, at: usize, module: &Found, names: &[String], edges: &Edges) {
-    let name = &names[at];
+fn stack(out: &mut String, at: usize, found: &[&Found], names: &[String], edges: &Edges) {
+    let (module, name) = (found[at], &names[at]);
     let _ = writeln!(out, "stack {} {{", quoted(name));
     let path = if module.dir.is_empty() {
         "."
@@ -229,6 +241,11 @@ fn stack(out: &mut String, at: usize, module: &Found, names: &[String], edges: &
             why.join(", ")
         );
     }
+    for (up, remote) in edges.read_by(at) {
+        if own_backend(found[up]).is_none() {
+            instead_of_state(out, module, &names[up], remote);
+        }
+    }
     for (up, remote) in edges.guessed_by(at) {
         let _ = writeln!(
             out,
@@ -260,6 +277,20 @@ fn stack(out: &mut String, at: usize, module: &Found, names: &[String], edges: &
         _ => {}
     }
     out.push_str("}\n");
+}
+
+/// What a module does that reads a state which terrane will keep.
+fn instead_of_state(out: &mut String, module: &Found, upstream: &str, remote: &str) {
+    let read = module.remote_states.iter().find(|it| it.name == remote);
+    let outputs = read.map(|read| read.outputs.clone()).unwrap_or_default();
+    let is_variable = |name: &str| module.variables.contains_key(name);
+    let inputs = inputs_instead(upstream, remote, &outputs, is_variable);
+    let _ = writeln!(
+        out,
+        "  # terrane keeps the state of `{upstream}`, so `data.terraform_remote_state.{remote}` will find none:\n  \
+         # declare a variable for each output that it takes, and hand it over instead:\n  \
+         # inputs = {inputs}"
+    );
 }
 
 /// Variables that are called like an output of exactly one other module.

@@ -11,6 +11,11 @@ pub trait Tree: Sync {
     /// Names in a directory (`""` is the root), sorted; `None` if there is no such directory.
     fn list(&self, dir: &str) -> Option<Vec<Entry>>;
 
+    /// Whether a path is there, but leads out of the tree.
+    fn leads_out(&self, _path: &str) -> bool {
+        false
+    }
+
     /// Does something once for each number below `count`, in whatever order; a tree that is worth it does several
     /// at once.
     fn share_out(&self, count: usize, deed: &(dyn Fn(usize) + Sync)) {

@@ -180,6 +180,21 @@ fn summary(
             count(certain, "edge")
         ));
     }
+    let kept = proposal::states_to_hand_over(&proposed.proposal);
+    if kept > 0 {
+        line(format!(
+            "{} that terrane will keep: the file says what to put in {}.",
+            match kept {
+                1 => "1 data source reads a state".to_owned(),
+                many => format!("{many} data sources read states"),
+            },
+            if kept == 1 {
+                "its place"
+            } else {
+                "their place"
+            },
+        ));
+    }
     let guesses: BTreeSet<(&str, &str)> = edges
         .iter()
         .filter(|edge| !matches!(edge.why, EdgeReason::ReadsState { .. }))

@@ -143,6 +143,61 @@ fn a_dry_run_shows_the_file_and_writes_nothing() {
     assert!(printed.stdout.contains("stack \"network\""));
 }
 
+/// What `init` proposes for them, and each command after it, says what to do.
+#[test]
+fn a_state_that_is_read_is_to_be_handed_over() {
+    let test = terrane();
+    test.write("net/main.tf", "output \"id\" { value = 1 }\n")
+        .write(
+            "app/main.tf",
+            "data \"terraform_remote_state\" \"net\" {\n  backend = \"local\"\n  config  = { path = \"../net/terraform.tfstate\" }\n}\n\
+             output \"of_net\" { value = data.terraform_remote_state.net.outputs.id }\n",
+        );
+    assert_snapshot!(shown(&test, &test.cli(&["init"]).expect(0)), @"
+    ── stderr
+    Found 2 root modules:
+      app   app
+      net   net
+    1 edge written: a stack reads the state of another.
+    1 data source reads a state that terrane will keep: the file says what to put in its place.
+    Wrote `terrane.hcl`. Read it, then run `terrane validate`.
+    ");
+    let proposed = test.read("terrane.hcl");
+    let (_, app) = proposed.split_once("stack \"app\"").unwrap();
+    let (app, _) = app.split_once("stack \"net\"").unwrap();
+    assert_snapshot!(app.trim(), @r#"
+    {
+      path   = "app"
+      target = "local"
+      layer  = "main"
+      after  = [stack.net] # `data.terraform_remote_state.net` reads its state
+      # terrane keeps the state of `net`, so `data.terraform_remote_state.net` will find none:
+      # declare a variable for each output that it takes, and hand it over instead:
+      # inputs = { id = stack.net.output.id }
+    }
+    "#);
+    assert_snapshot!(shown(&test, &test.cli(&["validate"]).expect(0)), @r#"
+    Project `project` is sound: 2 stacks, 1 edge, 1 layer.
+    ── stderr
+    warning: `data.terraform_remote_state.net` reads the state of stack `net`, which terrane keeps
+      --> app/main.tf:1:1
+       |
+     1 | data "terraform_remote_state" "net" {
+       | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ no plan of stack `app` finds that file
+       |
+       = hint: declare a variable in its place, and hand the output over in stack `app`:
+               `inputs = { id = stack.net.output.id }`
+
+    1 warning in app/main.tf
+    "#);
+    drop(test.cli(&["apply", "net", "--auto-approve"]).expect(0));
+    let said = shown(&test, &test.cli(&["plan", "app"]).expect(1));
+    let hint = said
+        .lines()
+        .find(|line| line.contains("hand its outputs over"));
+    assert!(hint.is_some(), "no way on is named:\n{said}");
+}
+
 #[test]
 fn what_is_missing_is_left_to_validate() {
     let test = terrane();

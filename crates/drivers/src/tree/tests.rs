@@ -61,6 +61,18 @@ fn a_directory() {
     let tree = DirTree::new(&repository.path().join("project")).unwrap();
     check(&tree);
     assert_eq!(shown(&tree, ""), "alias/ infra/ terrane.hcl");
+    for (path, leads_out) in [
+        ("etc", true),
+        ("etc/apt", true),
+        ("escape.tf", true),
+        ("alias", false),
+        ("infra/net", false),
+        ("dangling", false),
+        ("nope", false),
+        ("../outside.tf", false),
+    ] {
+        assert_eq!(tree.leads_out(path), leads_out, "{path}");
+    }
 }
 
 #[test]

@@ -55,6 +55,7 @@ pub(crate) fn attach(
         for context in &draft.named_contexts {
             name(
                 findings,
+                known,
                 "context",
                 context,
                 &draft.contexts_at,
@@ -133,6 +134,7 @@ pub(crate) fn read_selectors(
             Some(("target", target)) => {
                 name(
                     findings,
+                    known,
                     "target",
                     target,
                     at,
@@ -143,6 +145,7 @@ pub(crate) fn read_selectors(
             Some(("layer", layer)) => {
                 name(
                     findings,
+                    known,
                     "layer",
                     layer,
                     at,
@@ -163,9 +166,10 @@ pub(crate) fn read_selectors(
             None => match kinds::compile_glob(raw) {
                 Ok(glob) => {
                     let plain = !raw.contains(['*', '?', '[', '{']);
-                    if plain && !known.is_partial && !known.disabled.contains(raw) {
+                    if plain && !known.may_be_stack(raw) && !known.disabled.contains(raw) {
                         name(
                             findings,
+                            known,
                             "stack",
                             raw,
                             at,

@@ -30,17 +30,33 @@ pub(crate) struct Known<'a> {
     pub(crate) targets: &'a BTreeMap<String, TargetDraft>,
     /// Stacks that are switched off.
     pub(crate) disabled: &'a BTreeSet<String>,
-    /// Whether some stacks could not be made, so that a missing name proves nothing.
+    /// Stacks that could not be made: how their names begin.
+    pub(crate) unmade: &'a [String],
+    /// Whether a file could not be parsed, so that what seems missing may be there.
     pub(crate) is_partial: bool,
 }
 
-pub(crate) fn check(findings: &mut Findings, known: &Known<'_>, drafts: &mut Drafts) {
+impl Known<'_> {
+    /// Whether a stack that nothing defines may be one that could not be made.
+    pub(crate) fn may_be_stack(&self, name: &str) -> bool {
+        self.is_partial || self.unmade.iter().any(|begin| name.starts_with(begin))
+    }
+}
+
+/// `again` are stacks whose names are taken: of them only what they name is looked at.
+pub(crate) fn check(
+    findings: &mut Findings,
+    known: &Known<'_>,
+    drafts: &mut Drafts,
+    again: &mut [StackDraft],
+) {
     writers(findings, known);
     let names: BTreeSet<StackName> = drafts.keys().cloned().collect();
-    for draft in drafts.values_mut() {
+    for draft in drafts.values_mut().chain(again) {
         let stack = &draft.stack;
         name(
             findings,
+            known,
             "target",
             &stack.target,
             &draft.target_at,
@@ -48,17 +64,20 @@ pub(crate) fn check(findings: &mut Findings, known: &Known<'_>, drafts: &mut Dra
         );
         name(
             findings,
+            known,
             "layer",
             &stack.layer,
             &draft.layer_at,
             known.layers.keys().map(String::as_str),
         );
         for (facts, at) in &draft.facts {
-            name(findings, "facts", facts, at, known.facts.iter().copied());
+            let all = known.facts.iter().copied();
+            name(findings, known, "facts", facts, at, all);
         }
         if let Some((render, at)) = &draft.render {
             name(
                 findings,
+                known,
                 "render",
                 render,
                 at,
@@ -75,12 +94,14 @@ pub(crate) fn check(findings: &mut Findings, known: &Known<'_>, drafts: &mut Dra
 /// A name that must be one of those that exist.
 pub(crate) fn name<'a>(
     findings: &mut Findings,
+    known: &Known<'_>,
     what: &str,
     seen: &str,
     at: &Location,
     all: impl Iterator<Item = &'a str> + Clone,
 ) {
-    if seen.is_empty() || all.clone().any(|known| known == seen) || findings.is_full() {
+    let is_said = known.is_partial || findings.is_full();
+    if seen.is_empty() || all.clone().any(|known| known == seen) || is_said {
         return;
     }
     let message = match what {
@@ -99,6 +120,7 @@ fn writers(findings: &mut Findings, known: &Known<'_>) {
         for writer in &target.target.writers {
             name(
                 findings,
+                known,
                 "writer",
                 writer,
                 &target.writers_at,
@@ -130,7 +152,7 @@ fn edges(
                 kind: reference.kind.clone(),
                 at: reference.at.clone(),
             }),
-            None if known.is_partial || findings.is_full() => {}
+            None if known.may_be_stack(&reference.upstream) || findings.is_full() => {}
             None => {
                 let raw = &reference.upstream;
                 let mut finding =

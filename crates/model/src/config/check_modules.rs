@@ -12,9 +12,9 @@ use super::suggest;
 use super::walk::{Dirs, join};
 use crate::diagnostic::{Finding, Location};
 use crate::engine::Flavor;
-use crate::module::{Module, Variable, read_listed, tfvars_names};
+use crate::module::{Module, Variable, is_engine_file, read_listed, tfvars_names};
 use crate::project::{EdgeKind, Input};
-use crate::tree::{ReadFailure, Tree, each};
+use crate::tree::{Entry, ReadFailure, Tree, each};
 
 pub(crate) struct Modules<'a> {
     tree: &'a dyn Tree,
@@ -101,13 +101,29 @@ impl<'a> Modules<'a> {
     fn root(&mut self, findings: &mut Findings, draft: &StackDraft) {
         let path = &draft.stack.path;
         let shown = if path.is_empty() { "." } else { path };
-        let finding = match self.module(findings, path, draft.stack.engine.flavor) {
-            Some(module) if module.has_engine_files => return,
-            Some(_) => Finding::error(
+        let flavor = draft.stack.engine.flavor;
+        let finding = match self
+            .module(findings, path, flavor)
+            .map(|it| it.has_engine_files)
+        {
+            Some(true) => return,
+            Some(false) if self.dirs.known(path).iter().any(is_of_engines) => Finding::error(
+                "no-module",
+                format!("`{shown}` holds no file that `{flavor}` reads"),
+            )
+            .at(draft.path_at.clone(), "only `.tofu` files are there")
+            .hint("rename them to `.tf`, or give the stack `engine \"tofu\" {}`"),
+            Some(false) => Finding::error(
                 "no-module",
                 format!("`{shown}` holds no `.tf` or `.tofu` file"),
             )
             .at(draft.path_at.clone(), "the directory is there"),
+            None if self.tree.leads_out(path) => Finding::error(
+                "path-leaves-project",
+                format!("`{shown}` leaves the project"),
+            )
+            .at(draft.path_at.clone(), "a symbolic link leads out of it")
+            .hint("only what lies in the project is there when the engine runs"),
             None => {
                 let mut finding = Finding::error(
                     "missing-directory",
@@ -324,6 +340,11 @@ impl<'a> Modules<'a> {
     }
 }
 
+/// Whether one of the engines reads it, if not this one.
+fn is_of_engines(entry: &Entry) -> bool {
+    !entry.is_dir && is_engine_file(&entry.name)
+}
+
 /// Whether the engine loads a file of variables by itself.
 pub(crate) fn is_automatic(name: &str) -> bool {
     matches!(name, "terraform.tfvars" | "terraform.tfvars.json")
@@ -429,7 +450,8 @@ fn missing(findings: &mut Findings, module: &Module, draft: &StackDraft, set: &B
         .iter()
         .filter(|(_, variable)| variable.is_required())
     {
-        if draft.stack.inputs.contains_key(name) || set.contains(name) {
+        let is_set = draft.stack.inputs.contains_key(name) || set.contains(name);
+        if is_set || draft.flawed.may_set(name) {
             continue;
         }
         let finding = Finding::error(

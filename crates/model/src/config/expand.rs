@@ -4,6 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use hcl_edit::expr::Expression;
+use hcl_edit::template::Element;
 use serde_json::{Value, json};
 
 use super::kinds;
@@ -38,8 +40,26 @@ pub(crate) struct Expanded<'f> {
     pub(crate) instances: Vec<Instance<'f>>,
     /// Stacks that are switched off, for hints.
     pub(crate) disabled: BTreeSet<String>,
-    /// Whether a block could not be expanded, so that names may be missing.
-    pub(crate) is_partial: bool,
+    /// How the names begin of stacks that could not be made.
+    pub(crate) unmade: Vec<String>,
+}
+
+impl Expanded<'_> {
+    /// Notes a block of which stacks are missing: by its `name` as far as that is written out, else by its label.
+    fn is_missing(&mut self, item: Item<'_>) {
+        let name = item.block.body.get_attribute("name");
+        let begin = match name.map(|name| &name.value) {
+            Some(Expression::String(name)) => name.as_str(),
+            Some(Expression::StringTemplate(template)) => match template.iter().next() {
+                Some(Element::Literal(text)) => text.as_str(),
+                _ => "",
+            },
+            Some(_) => "",
+            None if item.spec.word == DISCOVER.word => "",
+            None => item.name(),
+        };
+        self.unmade.push(begin.to_owned());
+    }
 }
 
 pub(crate) struct Blocks<'f> {
@@ -73,7 +93,12 @@ pub(crate) fn expand<'f>(
     let mut found: BTreeSet<&str> = BTreeSet::new();
     for item in &blocks.discovers {
         reader.deep_shape(item.source, item.block, item.spec, &[]);
-        for (dir, scope) in discover(reader, *item, scope, dirs, &mut out) {
+        let here = discover(reader, *item, scope, dirs, &mut out);
+        let is_new = |dir: &str| !taken.contains(dir) && !found.contains(dir);
+        if !here.is_empty() && !here.iter().any(|(dir, _)| is_new(dir)) {
+            reader.findings.push(nothing_new(*item));
+        }
+        for (dir, scope) in here {
             if taken.contains(dir) || !found.insert(dir) {
                 continue; // written out, or found by an earlier block
             }
@@ -112,7 +137,7 @@ fn for_each<'f>(
     out: &mut Expanded<'f>,
 ) {
     if item.block.labels.len() != item.spec.labels.len() {
-        out.is_partial = true;
+        out.is_missing(item);
         return;
     }
     if !item.block.body.has_attribute("for_each") {
@@ -121,7 +146,7 @@ fn for_each<'f>(
     }
     let Some(field) = reader.single(item.source, &item.block.body, &STACK, "for_each", scope)
     else {
-        out.is_partial = true;
+        out.is_missing(item);
         return;
     };
     let entries: Vec<(String, Value)> = match &field.val {
@@ -168,7 +193,7 @@ fn named<'f>(
             )
             .at(item.at(), "here"),
         );
-        out.is_partial = true;
+        out.unmade.push(String::new());
         return;
     }
     let (source, body) = (item.source, &item.block.body);
@@ -176,7 +201,7 @@ fn named<'f>(
     let mut given = None;
     if body.has_attribute("name") {
         let Some(field) = reader.single(source, body, item.spec, "name", &scope) else {
-            out.is_partial = true;
+            out.is_missing(item);
             return;
         };
         at = source.location(field.at.clone());
@@ -193,7 +218,7 @@ fn named<'f>(
             reader.findings.push(
                 Finding::error("invalid-name", err.to_string()).at(at, "the name of this stack"),
             );
-            out.is_partial = true;
+            out.is_missing(item);
             return;
         }
     };
@@ -226,7 +251,7 @@ fn discover<'d>(
     out: &mut Expanded<'_>,
 ) -> Vec<(&'d str, Scope)> {
     let Some(field) = reader.single(item.source, &item.block.body, &DISCOVER, "glob", scope) else {
-        out.is_partial = true;
+        out.is_missing(item);
         return Vec::new();
     };
     let at = item.source.location(field.at.clone());
@@ -241,7 +266,7 @@ fn discover<'d>(
             reader
                 .findings
                 .push(Finding::error("invalid-value", message).at(at, "this glob"));
-            out.is_partial = true;
+            out.is_missing(item);
             return Vec::new();
         }
     };
@@ -260,6 +285,15 @@ fn discover<'d>(
         reader.findings.push(finding);
     }
     found
+}
+
+fn nothing_new(item: Item<'_>) -> Finding {
+    Finding::warning(
+        "nothing-discovered",
+        format!("discover `{}` finds nothing of its own", item.name()),
+    )
+    .at(item.at(), "all of it is a stack by other blocks")
+    .hint("of several `discover` blocks the first takes a directory, and a `stack` block comes before all of them")
 }
 
 /// `dir.path` and `dir[N]`.

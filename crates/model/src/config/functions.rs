@@ -357,7 +357,8 @@ fn pure(name: &str, values: &[Val]) -> Result<Val, String> {
                     at.line(),
                     at.column()
                 ),
-                None => "this YAML cannot be used: keys must be text".to_owned(),
+                None => "this YAML cannot be used: its keys must be text, and its aliases few"
+                    .to_owned(),
             }),
         _ => {
             let usage = FUNCTIONS.iter().find(|(known, _, _)| *known == name);

@@ -61,6 +61,7 @@ pub(crate) fn left_open(text: &str) -> Option<(usize, String)> {
     let (at, closer) = scan.unclosed?;
     let opener = match text.get(at..)? {
         rest if rest.starts_with("<<") => return Some((at, "this text has no end".to_owned())),
+        rest if rest.starts_with("/*") => return Some((at, "this comment has no end".to_owned())),
         rest if rest.starts_with(['$', '%']) => rest.get(..2)?,
         rest => rest.get(..1)?,
     };
@@ -232,6 +233,9 @@ impl<'a> Scan<'a> {
         if rest.starts_with(b"/*") {
             let from = self.at + 2;
             let found = self.text.get(from..).and_then(|text| text.find("*/"));
+            if found.is_none() && self.unclosed.is_none() {
+                self.unclosed = Some((self.at, None));
+            }
             self.at = found.map_or(self.bytes.len(), |end| from + end + 2);
             return Ok(());
         }

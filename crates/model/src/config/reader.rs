@@ -348,6 +348,17 @@ impl<'a> Reader<'a> {
                 .iter()
                 .map(|item| (item.key.clone(), item.val.clone()));
             (Val::Object(val.collect()), Seen::default(), items)
+        } else if let (Refs::After, Expression::Array(list)) = (attr.refs, expr) {
+            // Each by itself: one that is wrong does not hide the others.
+            let mut seen = Seen::default();
+            let mut items = Vec::new();
+            for item in list {
+                if let Some((val, also)) = self.evaluate(source, item, attr.refs, scope) {
+                    seen.extend(&also);
+                    items.push(val);
+                }
+            }
+            (Val::List(items), seen, Vec::new())
         } else {
             let (val, seen) = self.evaluate(source, expr, attr.refs, scope)?;
             let items = if attr.kind == Kind::Map {

@@ -1,6 +1,6 @@
 //! What a `render` block becomes.
 //!
-//! Not here: whether its templates and data are there (`control::render`): they may be made by somebody else.
+//! What is not there is only a warning: it may be made by somebody else. Not here: reading it (`control::render`).
 
 use std::collections::BTreeMap;
 use std::str::FromStr as _;
@@ -17,6 +17,7 @@ use crate::diagnostic::{Finding, Location};
 use crate::project::Input;
 use crate::render::checks::{Check, CheckKind};
 use crate::render::{Delimiters, Render, Select, Spaces, Undefined};
+use crate::tree::Tree;
 
 pub(crate) fn read_render(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scope) -> Render {
     let fields = reader.fields(item.source, item.block, item.spec, scope);
@@ -77,6 +78,27 @@ pub(crate) fn read_render(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scope
             "`templates` must name a directory",
         );
     }
+    let data: Vec<String> = fields
+        .texts("data")
+        .iter()
+        .filter_map(|written| paths::normalize(written).ok())
+        .collect();
+    let tree = reader.tree;
+    for (name, paths) in [("templates", &templates), ("data", &data)] {
+        for path in paths.iter().filter(|path| !is_there(tree, path)) {
+            let at = fields.get(name).map_or(0..0, |field| field.at.clone());
+            let message = format!(
+                "render `{}` reads `{path}`, which is not there",
+                item.name()
+            );
+            let finding = Finding::warning("missing-file", message);
+            reader.findings.push(
+                finding
+                    .at(item.source.location(at), "named here")
+                    .hint("paths count from the project's root"),
+            );
+        }
+    }
     let mut places = Places::new();
     for name in ["templates", "data", "schema", "exclude", "sensitive"] {
         if let Some(field) = fields.get(name) {
@@ -89,11 +111,7 @@ pub(crate) fn read_render(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scope
     Render {
         name: item.name().to_owned(),
         templates,
-        data: fields
-            .texts("data")
-            .iter()
-            .filter_map(|written| paths::normalize(written).ok())
-            .collect(),
+        data,
         output: path("output").unwrap_or_default(),
         schema: path("schema"),
         suffix,
@@ -124,6 +142,12 @@ pub(crate) fn read_render(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scope
         declared_at: item.at(),
         places,
     }
+}
+
+fn is_there(tree: &dyn Tree, path: &str) -> bool {
+    let (dir, name) = path.rsplit_once('/').unwrap_or(("", path));
+    let entries = tree.list(dir).unwrap_or_default();
+    path.is_empty() || entries.iter().any(|entry| entry.name == name)
 }
 
 type Places = BTreeMap<String, Location>;

@@ -4,13 +4,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use hcl_edit::expr::{Expression, ObjectKey};
+use hcl_edit::structure::Block;
 use serde_json::json;
 
 use super::expand::Instance;
 use super::kinds;
 use super::paths;
 use super::project::{Item, approval, engine};
-use super::reader::{Field, Reader, Scope, each_unknown};
+use super::reader::{Field, Fields, Reader, Scope, each_unknown};
 use super::shape::{inner_blocks, label_span};
 use super::stack_schema::PUBLISH;
 use super::stage_check;
@@ -43,6 +45,47 @@ pub(crate) struct StackDraft {
     pub(crate) fact_files: Vec<(String, String, Location)>,
     pub(crate) var_files: Vec<(String, Location)>,
     pub(crate) render: Option<(String, Location)>,
+    /// Inputs that are written, but wrongly.
+    pub(crate) flawed: Flawed,
+}
+
+/// What is set, to something that could not be read.
+#[derive(Default)]
+pub(crate) struct Flawed {
+    inputs: BTreeSet<String>,
+    /// Which ones is not known either.
+    any: bool,
+}
+
+impl Flawed {
+    pub(crate) fn may_set(&self, input: &str) -> bool {
+        self.any || self.inputs.contains(input)
+    }
+
+    /// The inputs that a block writes and that did not become any.
+    fn add(&mut self, block: &Block, fields: &Fields) {
+        let Some(written) = block.body.get_attribute("inputs") else {
+            return;
+        };
+        let (Expression::Object(object), Some(read)) = (&written.value, fields.get("inputs"))
+        else {
+            self.any |= fields.get("inputs").is_none();
+            return;
+        };
+        if object.len() == read.items.len() {
+            return;
+        }
+        for (key, _) in object {
+            let name = match key {
+                ObjectKey::Ident(name) => Some(name.as_str()),
+                ObjectKey::Expression(expr) => expr.as_str(),
+            };
+            match name {
+                Some(name) => _ = self.inputs.insert(name.to_owned()),
+                None => self.any = true,
+            }
+        }
+    }
 }
 
 pub(crate) struct Reference {
@@ -53,7 +96,7 @@ pub(crate) struct Reference {
 
 /// Attributes of the stack itself, then of the `discover` block behind it.
 struct Layers<'f> {
-    fields: Vec<(Item<'f>, super::reader::Fields)>,
+    fields: Vec<(Item<'f>, Fields)>,
 }
 
 impl<'f> Layers<'f> {
@@ -123,7 +166,11 @@ pub(crate) fn read(
         fact_files: Vec::new(),
         var_files: Vec::new(),
         render: None,
+        flawed: Flawed::default(),
     };
+    for (item, fields) in &layers.fields {
+        draft.flawed.add(item.block, fields);
+    }
     let state = &draft.stack.state;
     let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '/');
     if state.is_empty()

@@ -7,6 +7,7 @@ use std::ops::Range;
 use hcl_edit::structure::Body;
 
 use super::prescan::{self, Excess};
+use super::twice::{self, Twice};
 use crate::diagnostic::{Finding, Location};
 use crate::tree::{ReadFailure, Tree};
 
@@ -86,14 +87,26 @@ impl Source {
 pub(crate) struct ParsedFile {
     pub(crate) source: Source,
     pub(crate) body: Body,
+    /// Names that stand twice: the body holds only the first of each.
+    pub(crate) findings: Vec<Finding>,
 }
 
 pub(crate) fn parse(tree: &dyn Tree, path: &str) -> Result<ParsedFile, Finding> {
     let source = open(tree, path)?;
-    let body = parse_source(&source)?;
-    Ok(ParsedFile { source, body })
+    let code = source.code();
+    let excess = |excess| Flaw::Excess(excess).finding(&source);
+    prescan::check(code).map_err(excess)?;
+    let parsed = twice::parse(code);
+    let (body, twice) = parsed.map_err(|err| Flaw::Syntax(err).finding(&source))?;
+    let findings = twice.iter().map(|twice| stands_twice(twice, &source));
+    Ok(ParsedFile {
+        findings: findings.collect(),
+        body,
+        source,
+    })
 }
 
+/// The text as it is: what stands twice is an error.
 pub(crate) fn parse_source(source: &Source) -> Result<Body, Finding> {
     parse_text(source.code()).map_err(|flaw| flaw.finding(source))
 }
@@ -172,6 +185,18 @@ impl Flaw {
     }
 }
 
+fn stands_twice(twice: &Twice, source: &Source) -> Finding {
+    Finding::error("duplicate-name", twice_words(twice))
+        .at(source.location(twice.at.clone()), "again here")
+        .at(source.location(twice.first.clone()), "first here")
+        .hint("remove one of them")
+}
+
+fn twice_words(twice: &Twice) -> String {
+    let place = if twice.in_object { "object" } else { "block" };
+    format!("`{}` stands twice in one {place}", twice.name)
+}
+
 /// The parser's words where it knows the place; else what was left open.
 fn syntax_error(err: &hcl_edit::parser::Error, source: &Source) -> Finding {
     let code = source.code();
@@ -186,10 +211,12 @@ fn syntax_error(err: &hcl_edit::parser::Error, source: &Source) -> Finding {
     let offset = err.location().offset().min(code.len());
     let at = (0..=offset).rev().find(|at| code.is_char_boundary(*at));
     let at = at.unwrap_or(0);
+    if let Some(doubled) = twice::doubled(code, err) {
+        let finding = Finding::error("duplicate-name", twice_words(&doubled));
+        return finding.at(source.location(doubled.at), "again here");
+    }
     let finding = if message.starts_with("invalid expression") {
         said("expected a value")
-    } else if message.contains("redefined attribute") {
-        said("this attribute stands twice in one block")
     } else if message.contains("redefined object key") {
         said("this key stands twice in one object")
     } else {

@@ -7,6 +7,8 @@ mod fuzz;
 mod hostile;
 mod meaning;
 mod modules;
+mod remote_states;
+mod together;
 mod values;
 mod writers;
 

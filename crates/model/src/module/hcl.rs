@@ -61,6 +61,10 @@ pub(super) fn add(draft: &mut Draft, file: &ParsedFile) {
     }
     let found = scan(&draft.module.dir, &file.body);
     draft.module.files.extend(found.files);
+    for (name, outputs) in found.remote_outputs {
+        let used = draft.module.remote_outputs.entry(name).or_default();
+        used.extend(outputs);
+    }
     for (function, whereabouts, at) in found.unknown {
         draft.module.unknown_reads.push(UnknownRead {
             function,

@@ -117,7 +117,10 @@ impl Draft {
             }
         } else {
             match syntax::parse(tree, &path) {
-                Ok(file) => hcl::add(self, &file),
+                Ok(mut file) => {
+                    self.findings.append(&mut file.findings);
+                    hcl::add(self, &file);
+                }
                 Err(finding) => self.unusable(finding),
             }
         }
@@ -232,7 +235,10 @@ pub(crate) fn tfvars_names(tree: &dyn Tree, path: &str) -> Result<BTreeSet<Strin
             .map(|entries| entries.keys().cloned().collect())
             .unwrap_or_default());
     }
-    let file = syntax::parse(tree, path)?;
+    let mut file = syntax::parse(tree, path)?;
+    if let Some(finding) = file.findings.pop() {
+        return Err(finding);
+    }
     Ok(file
         .body
         .attributes()

@@ -1,7 +1,7 @@
 //! Looks through all expressions of a file for what only shows there: files that are read, by a path that is
 //! written out or not, and things that break in a snapshot.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use hcl_edit::Span;
@@ -21,6 +21,8 @@ pub(super) struct Scan {
     pub(super) unknown: Vec<(String, Whereabouts, Range<usize>)>,
     /// `path.cwd` and `abspath()`: what was used, and where.
     pub(super) unstable: Vec<(&'static str, Range<usize>)>,
+    /// `data.terraform_remote_state.NAME.outputs.KEY`: keys by name.
+    pub(super) remote_outputs: BTreeMap<String, BTreeSet<String>>,
 }
 
 pub(super) fn scan(dir: &str, body: &Body) -> Scan {
@@ -70,6 +72,10 @@ impl Visit for Scan {
             let at = traversal.span().or_else(|| root.span()).unwrap_or(0..0);
             self.unstable.push(("path.cwd", at));
         }
+        if let Some((name, output)) = remote_output(traversal) {
+            let outputs = self.remote_outputs.entry(name.to_owned()).or_default();
+            outputs.insert(output.to_owned());
+        }
         visit_traversal(self, traversal);
     }
 }
@@ -107,6 +113,27 @@ impl Scan {
         let name = call.name.name.as_str().to_owned();
         let at = call.name.name.span().unwrap_or(0..0);
         self.unknown.push((name, whereabouts, at));
+    }
+}
+
+/// The name of a remote state and the output of it that is used.
+fn remote_output(traversal: &Traversal) -> Option<(&str, &str)> {
+    let Expression::Variable(root) = &traversal.expr else {
+        return None;
+    };
+    let steps: Option<Vec<&str>> = traversal
+        .operators
+        .iter()
+        .take(4)
+        .map(|operator| match operator.value() {
+            TraversalOperator::GetAttr(name) => Some(name.as_str()),
+            TraversalOperator::Index(key) => key.as_str(),
+            _ => None,
+        })
+        .collect();
+    match (root.as_str(), steps?.as_slice()) {
+        ("data", ["terraform_remote_state", name, "outputs", output]) => Some((name, output)),
+        _ => None,
     }
 }
 

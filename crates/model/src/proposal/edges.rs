@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Found;
+use crate::module::remote_states::{Keeper, state_of};
 
 /// Too common to mean anything.
 const COMMON: [&str; 8] = [
@@ -32,10 +33,17 @@ impl Edges {
             guessed: vec![BTreeMap::new(); found.len()],
             fed: vec![BTreeMap::new(); found.len()],
         };
+        let keepers: Vec<Keeper<'_>> = found
+            .iter()
+            .map(|module| Keeper {
+                dir: &module.dir,
+                backend_text: &module.backend_text,
+            })
+            .collect();
         // What is certain comes first, so that no guess stands in its way.
         for (down, module) in found.iter().enumerate() {
             for remote in &module.remote_states {
-                if let Some(up) = state_of(found, down, &remote.config)
+                if let Some(up) = state_of(&keepers, down, &remote.config)
                     && !edges.leads(up, down)
                 {
                     edges.read[down].insert(up, remote.name.clone());
@@ -106,36 +114,6 @@ impl Edges {
     }
 }
 
-/// The one other module whose backend has a setting that these settings name too, or whose directory
-/// holds the state file they name.
-fn state_of(found: &[&Found], down: usize, config: &str) -> Option<usize> {
-    let named = literals(config);
-    let others = || (0..found.len()).filter(|&up| up != down);
-    let has = |up: usize, literal: &str| literals(&found[up].backend_text).contains(literal);
-    let by_setting = named.iter().filter_map(|literal| {
-        // A bucket is everybody's; a key is one's own.
-        let is_mine = has(down, literal);
-        only(others().filter(|&up| has(up, literal))).filter(|_| !is_mine)
-    });
-    let by_file = named.iter().filter_map(|literal| {
-        let dir = literal.rsplit_once('/').map_or("", |(dir, _)| dir);
-        let dir = joined(&found[down].dir, dir)?;
-        let is_file = literal.ends_with(".tfstate");
-        others().find(|&up| is_file && found[up].dir == dir)
-    });
-    let found: BTreeSet<usize> = by_setting.chain(by_file).collect();
-    only(found.into_iter())
-}
-
-/// Text between quotes.
-fn literals(text: &str) -> BTreeSet<String> {
-    let inside = text.split('"').skip(1).step_by(2);
-    inside
-        .filter(|word| !word.is_empty())
-        .map(str::to_owned)
-        .collect()
-}
-
 fn called_like(names: &[String], down: usize, remote: &str) -> Option<usize> {
     let wanted = remote.replace('_', "-").to_lowercase();
     let near = |name: &String| *name == wanted || name.ends_with(&format!("-{wanted}"));
@@ -156,22 +134,4 @@ fn giver(found: &[&Found], down: usize, variable: &str) -> Option<usize> {
 
 fn only(mut numbers: impl Iterator<Item = usize>) -> Option<usize> {
     numbers.next().filter(|_| numbers.next().is_none())
-}
-
-/// `path` as seen from `dir`; `None` if it is absolute or leaves the project.
-fn joined(dir: &str, path: &str) -> Option<String> {
-    if path.starts_with('/') {
-        return None;
-    }
-    let mut parts: Vec<&str> = dir.split('/').filter(|part| !part.is_empty()).collect();
-    for part in path.split('/') {
-        match part {
-            "" | "." => {}
-            ".." => {
-                parts.pop()?;
-            }
-            part => parts.push(part),
-        }
-    }
-    Some(parts.join("/"))
 }

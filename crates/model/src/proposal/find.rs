@@ -72,6 +72,11 @@ fn found(tree: &dyn Tree, module: &Module) -> Found {
             .map(|remote| FoundRemoteState {
                 name: remote.name.clone(),
                 config: remote.config.clone(),
+                outputs: module
+                    .remote_outputs
+                    .get(&remote.name)
+                    .cloned()
+                    .unwrap_or_default(),
             })
             .collect(),
         variables: module

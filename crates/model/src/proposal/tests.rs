@@ -29,6 +29,7 @@ fn reading(mut module: Found, name: &str, config: &str) -> Found {
     module.remote_states.push(FoundRemoteState {
         name: name.to_owned(),
         config: config.to_owned(),
+        outputs: BTreeSet::from(["id".to_owned()]),
     });
     module
 }

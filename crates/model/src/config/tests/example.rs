@@ -32,6 +32,12 @@ region = "westeurope"
 PEM
 == scripts/login.sh
 #!/bin/sh
+== templates/config/a.yaml.j2
+a: 1
+== cluster.yaml
+a: 1
+== nodes.yaml
+a: 1
 "#,
     );
     tree.insert("terrane.hcl", include_str!("example.hcl"));

@@ -1,0 +1,85 @@
+//! Stacks that read the state of another by `terraform_remote_state` where terrane keeps that state: the file is never in
+//! the snapshot, and a backend that it was brought from is not written any more.
+//!
+//! Not here: whose state it is (`module::remote_states`).
+
+use std::collections::BTreeMap;
+
+use super::check::{Drafts, Known};
+use super::findings::Findings;
+use super::stack::StackDraft;
+use crate::diagnostic::{Finding, Location};
+use crate::module::remote_states::{Keeper, inputs_instead, state_of};
+use crate::module::{Module, RemoteState, closure};
+use crate::project::Backend;
+
+/// Each data source once, however many stacks use its module.
+pub(crate) fn check(
+    findings: &mut Findings,
+    known: &Known<'_>,
+    drafts: &Drafts,
+    modules: &BTreeMap<String, Module>,
+) {
+    // By directory: stacks of one module read and keep alike.
+    let mut stacks: BTreeMap<&str, &StackDraft> = BTreeMap::new();
+    for draft in drafts.values().filter(|draft| draft.has_path) {
+        stacks.entry(&draft.stack.path).or_insert(draft);
+    }
+    let keepers: Vec<Keeper<'_>> = stacks
+        .keys()
+        .map(|dir| Keeper {
+            dir,
+            backend_text: modules.get(*dir).map_or("", |it| &it.backend_text),
+        })
+        .collect();
+    let mut seen: BTreeMap<&Location, Finding> = BTreeMap::new();
+    for (reader, draft) in stacks.values().enumerate() {
+        let reached = closure(modules, &draft.stack.path).into_iter();
+        for module in reached.filter_map(|dir| modules.get(&dir)) {
+            for remote in &module.remote_states {
+                let upstream = state_of(&keepers, reader, &remote.config);
+                let upstream = upstream.and_then(|up| stacks.get(keepers[up].dir));
+                if let Some(upstream) = upstream
+                    && is_kept_here(known, upstream)
+                {
+                    let finding = || finding(draft, upstream, module, remote);
+                    seen.entry(&remote.at).or_insert_with(finding);
+                }
+            }
+        }
+    }
+    for finding in seen.into_values() {
+        findings.push(finding);
+    }
+}
+
+fn is_kept_here(known: &Known<'_>, draft: &StackDraft) -> bool {
+    let target = known.targets.get(&draft.stack.target);
+    target.is_some_and(|it| matches!(it.target.backend, Backend::Terrane))
+}
+
+fn finding(
+    draft: &StackDraft,
+    upstream: &StackDraft,
+    module: &Module,
+    remote: &RemoteState,
+) -> Finding {
+    let (stack, upstream) = (&draft.stack.name, &upstream.stack.name);
+    let name = &remote.name;
+    let message = format!(
+        "`data.terraform_remote_state.{name}` reads the state of stack `{upstream}`, which terrane keeps"
+    );
+    let label = if remote.backend.as_deref() == Some("local") {
+        format!("no plan of stack `{stack}` finds that file")
+    } else {
+        "what is there is not written any more".to_owned()
+    };
+    let used = module.remote_outputs.get(name).cloned().unwrap_or_default();
+    let is_variable = |name: &str| module.variables.contains_key(name);
+    let inputs = inputs_instead(upstream.as_str(), name, &used, is_variable);
+    Finding::warning("remote-state", message)
+        .at(remote.at.clone(), label)
+        .hint(format!(
+            "declare a variable in its place, and hand the output over in stack `{stack}`: `inputs = {inputs}`"
+        ))
+}
