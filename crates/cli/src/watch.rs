@@ -174,6 +174,11 @@ impl<'a> Watcher<'a> {
         self.state.as_ref().map_or(&[], |(_, runs)| runs)
     }
 
+    /// Whether it was applied before anybody watched here.
+    pub(crate) fn was_before(&self, run: &Run) -> bool {
+        self.before.contains(&run.id)
+    }
+
     pub(crate) fn elapsed(&self) -> Duration {
         self.begun.elapsed()
     }
@@ -256,7 +261,7 @@ impl<'a> Watcher<'a> {
             if self.wait(&mut interrupts).await {
                 if interrupted {
                     self.display.finish()?;
-                    report::say(&format!(
+                    self.say(&format!(
                         "Detached: change set {} goes on by itself. The same command again attaches to it.\n",
                         self.id
                     ))?;
@@ -275,6 +280,14 @@ impl<'a> Watcher<'a> {
             }
             self.look().await?;
         }
+    }
+
+    /// Says something to the person, also beside a stream of events.
+    fn say(&mut self, words: &str) -> Result<(), CommandError> {
+        if self.json {
+            return report::say(words);
+        }
+        self.display.print(words)
     }
 
     /// Waits one tick; says whether Ctrl-C came meanwhile.

@@ -44,6 +44,8 @@ pub enum EventKind {
     Version(EngineVersion),
     /// A message without more to it: `log`, tofu's `output`, terraform's `init_output`.
     Log,
+    /// A line of a program of the project that runs before or after the engine, with its name.
+    Hook(String),
     Diagnostic(Diagnostic),
     PlannedChange(PlannedChange),
     ResourceDrift(PlannedChange),
@@ -224,6 +226,7 @@ impl EngineEvent {
             E::Diagnostic(diagnostic) => diagnostic.address.as_deref(),
             E::Version(_)
             | E::Log
+            | E::Hook(_)
             | E::ChangeSummary(_)
             | E::Outputs(_)
             | E::Other(_)

@@ -243,6 +243,22 @@ pub struct Problem {
     pub report: Option<Box<Value>>,
 }
 
+impl Problem {
+    /// Why, on one line: what the engine reported first, else what we say.
+    pub fn brief(&self) -> &str {
+        let is_ours = self.interrupted || self.was_stopped();
+        let first = self.diagnostics.first().filter(|_| !is_ours);
+        let words = first.map_or(&self.message, |first| &first.summary);
+        words.lines().next().unwrap_or_default()
+    }
+
+    /// Whether our words say who or what stopped it, which the engine cannot know.
+    pub fn was_stopped(&self) -> bool {
+        let who = ["the time limit", "cancelled by", "killed by"];
+        who.iter().any(|words| self.message.contains(words))
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EngineDiagnostic {
     pub severity: String,

@@ -52,6 +52,7 @@ pub(crate) fn graph(
             TextStyle {
                 width: look.width,
                 unicode: look.unicode,
+                cuts: !look.piped,
             },
         ),
         Format::Dot => graph::dot(&drawn),

@@ -40,6 +40,8 @@ pub struct StackOutcome {
 pub enum StackResult {
     /// Applied or destroyed.
     Changed,
+    /// The same, before this began.
+    Before,
     /// Planned, and as it should be.
     Unchanged,
     /// Not planned: nothing of its own, and nothing it consumes, changed.
@@ -103,6 +105,7 @@ impl Outcome {
     pub fn is_success(&self) -> bool {
         self.stacks.iter().all(|stack| match stack.result {
             StackResult::Changed
+            | StackResult::Before
             | StackResult::Unchanged
             | StackResult::Untouched
             | StackResult::Skipped => true,
@@ -142,6 +145,7 @@ fn done(outcome: &Outcome) -> String {
     let tally = Tally::of(outcome);
     let counts = [
         (tally.changed, outcome.deed.past()),
+        (tally.before, outcome.deed.past_before()),
         (tally.unchanged, "unchanged"),
         (tally.untouched, "untouched"),
         (tally.skipped, "skipped"),
@@ -164,6 +168,7 @@ fn stack_block(result: &StackResult, deed: Deed, name: &str, look: Look) -> Stri
     let line = |mark: Mark, words: &str| format!("{} {name}   {words}\n", mark.painted(look));
     match result {
         StackResult::Changed
+        | StackResult::Before
         | StackResult::Unchanged
         | StackResult::Untouched
         | StackResult::Skipped => String::new(),
@@ -252,11 +257,12 @@ fn verdict(outcome: &Outcome, look: Look) -> String {
     let counts = [
         (tally.denied, "denied"),
         (tally.failed, "failed"),
-        (tally.not_done, outcome.deed.not_done()),
+        (tally.not_done, outcome.deed.past_but_not_done()),
         (tally.interrupted, "interrupted"),
         (tally.unknown, "unknown"),
         (tally.skipped, "skipped"),
         (tally.changed, outcome.deed.past()),
+        (tally.before, outcome.deed.past_before()),
         (tally.unchanged, "unchanged"),
         (tally.untouched, "untouched"),
     ];
@@ -343,6 +349,21 @@ impl Deed {
         }
     }
 
+    /// Where a comma would look like the next item.
+    fn past_but_not_done(self) -> &'static str {
+        match self {
+            Self::Apply | Self::ApplyBundle => "applied but not done",
+            Self::Destroy => "destroyed but not done",
+        }
+    }
+
+    fn past_before(self) -> &'static str {
+        match self {
+            Self::Apply | Self::ApplyBundle => "applied before",
+            Self::Destroy => "destroyed before",
+        }
+    }
+
     fn past(self) -> &'static str {
         match self {
             Self::Apply | Self::ApplyBundle => "applied",
@@ -354,6 +375,7 @@ impl Deed {
 #[derive(Default)]
 struct Tally {
     changed: usize,
+    before: usize,
     unchanged: usize,
     untouched: usize,
     skipped: usize,
@@ -370,6 +392,7 @@ impl Tally {
         for stack in &outcome.stacks {
             let number = match stack.result {
                 StackResult::Changed => &mut tally.changed,
+                StackResult::Before => &mut tally.before,
                 StackResult::Unchanged => &mut tally.unchanged,
                 StackResult::Untouched => &mut tally.untouched,
                 StackResult::Skipped

@@ -1,14 +1,18 @@
-//! A small table: columns line up, the last one takes what room is left.
+//! A small table: columns line up, the last one takes what room is left. Where that is too little, it stands below.
 
 use super::look::{Ink, Look};
 use super::text;
 
 const GAP: usize = 3;
 
-/// What the last column gets at least, if it has so much to say,
+/// What the last column gets at least beside the others, if it has so much to say,
 const LAST: usize = 24;
-/// and what no other is cut below.
-const NARROWEST: usize = 10;
+/// and what no other is cut below for its sake.
+const NARROWEST: usize = 16;
+/// If it stands below, how far in,
+const BELOW: usize = 4;
+/// and what is left of the others in the narrowest of terminals.
+const LEAST: usize = 4;
 
 #[derive(Clone, Debug)]
 pub struct Table {
@@ -70,15 +74,15 @@ impl Table {
                 widest.unwrap_or(0).max(text::width(&self.headings[column]))
             })
             .collect();
-        let widths = self.fitted(widths, look);
+        let (widths, is_below) = self.fitted(widths, look);
         let mut out = String::new();
-        for line in self.lines(&self.headings, &widths, look) {
+        for line in self.lines(&self.headings, &widths, is_below, look) {
             out.push_str(&look.paint(Ink::Strong, &line));
             out.push('\n');
         }
         for row in &self.rows {
             let lines = match row {
-                Row::Cells(cells) => self.lines(cells, &widths, look),
+                Row::Cells(cells) => self.lines(cells, &widths, is_below, look),
                 Row::Line(words) if look.piped => vec![text::clean(words).into_owned()],
                 Row::Line(words) => text::wrap(words, look.width),
             };
@@ -90,31 +94,40 @@ impl Table {
         out
     }
 
-    /// A terminal would break lines that are too long anywhere: the widest words are cut before that.
-    fn fitted(&self, mut widths: Vec<usize>, look: Look) -> Vec<usize> {
+    /// A terminal would break lines that are too long anywhere: the widest words are cut before that, a little if it
+    /// keeps the last column in its place. Says whether it stands below instead.
+    fn fitted(&self, widths: Vec<usize>, look: Look) -> (Vec<usize>, bool) {
         let last = widths.len().saturating_sub(1);
         let wanted = widths.get(last).copied().unwrap_or_default().min(LAST);
-        let taken = |widths: &[usize]| {
-            widths[..last]
-                .iter()
-                .map(|width| width + GAP)
-                .sum::<usize>()
-        };
-        while !look.piped && taken(&widths) + wanted > look.width {
-            let is_text = |column: &usize| !self.numbers.contains(column);
-            let widest = (0..last)
-                .filter(is_text)
-                .max_by_key(|column| widths[*column]);
-            let Some(widest) = widest.filter(|column| widths[*column] > NARROWEST) else {
-                break;
-            };
-            widths[widest] -= 1;
+        let room = look.width.saturating_sub(wanted);
+        if look.piped {
+            return (widths, false);
         }
-        widths
+        if let Some(beside) = self.narrowed(widths.clone(), room, NARROWEST) {
+            return (beside, false);
+        }
+        // The gap behind the last of them needs no room.
+        let below = self.narrowed(widths.clone(), look.width + GAP, LEAST);
+        (below.unwrap_or(widths), true)
+    }
+
+    /// All but the last column in so much room, with no text below `least`; nothing if that cannot be.
+    fn narrowed(&self, mut widths: Vec<usize>, room: usize, least: usize) -> Option<Vec<usize>> {
+        let last = widths.len().saturating_sub(1);
+        let is_text = |column: &usize| !self.numbers.contains(column);
+        loop {
+            let taken: usize = widths[..last].iter().map(|width| width + GAP).sum();
+            if taken <= room {
+                return Some(widths);
+            }
+            let texts = (0..last).filter(is_text);
+            let widest = texts.max_by_key(|column| widths[*column])?;
+            widths[widest] = widths[widest].checked_sub(1).filter(|it| *it >= least)?;
+        }
     }
 
     /// One row; more than one line if its last cell has to be wrapped.
-    fn lines(&self, row: &[String], widths: &[usize], look: Look) -> Vec<String> {
+    fn lines(&self, row: &[String], widths: &[usize], is_below: bool, look: Look) -> Vec<String> {
         let last = widths.len().saturating_sub(1);
         let mut line = String::new();
         for (column, columns) in widths[..last].iter().enumerate() {
@@ -127,13 +140,19 @@ impl Table {
             });
             line.push_str(&" ".repeat(GAP));
         }
-        let indent = text::width(&line);
+        let indent = if is_below { BELOW } else { text::width(&line) };
         let room = if look.piped {
             usize::MAX
         } else {
             look.room(indent)
         };
         let mut wrapped = text::wrap(row.get(last).map_or("", String::as_str), room);
+        if is_below {
+            let words = wrapped.iter().filter(|words| !words.is_empty());
+            let below = words.map(|words| format!("{}{words}", " ".repeat(BELOW)));
+            let line = line.trim_end().to_owned();
+            return std::iter::once(line).chain(below).collect();
+        }
         if wrapped.is_empty() {
             wrapped.push(String::new());
         }
@@ -221,6 +240,24 @@ mod tests {
         STATE                                    HELD BY                               HOLDER
         a-project-with-a-long-name/and-a-state   somebody@a-machine-with-a-long-name   run r7, alive
         ");
+    }
+
+    #[test]
+    fn a_last_column_without_room_stands_below() {
+        insta::assert_snapshot!(runs().render(Look::plain(50)), @"
+        RUN   STACK      STATE          FOR
+            WHY
+        r44   k8s-prod   queued       02:10
+            lane `azure` is held by change set c42 (2 of 4
+            done)
+        r43   network    superseded       –
+            by change set c45 (newer commit on the same
+            branch)
+        r39   dns        unknown        1 d
+        ");
+        let narrow = runs().render(Look::plain(30));
+        let widest = narrow.lines().map(text::width).max();
+        assert!(widest <= Some(30), "{narrow}");
     }
 
     #[test]

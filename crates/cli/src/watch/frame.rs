@@ -210,16 +210,7 @@ fn finished(outcome: &Outcome, action: Action) -> (Mark, String) {
         Outcome::Failed { problem } if problem.policy.denies() => {
             (Mark::Failed, "denied by policy".to_owned())
         }
-        Outcome::Failed { problem } => {
-            let first = problem
-                .diagnostics
-                .first()
-                .map_or(problem.message.as_str(), |first| &first.summary);
-            (
-                Mark::Failed,
-                format!("failed: {}", first.lines().next().unwrap_or_default()),
-            )
-        }
+        Outcome::Failed { problem } => (Mark::Failed, format!("failed: {}", problem.brief())),
         Outcome::NotDone { problem, .. } => {
             let first = problem.message.lines().next().unwrap_or_default();
             let done = past(action);

@@ -106,6 +106,8 @@ impl Tail {
             }
             if let Some(words) = describe(&event, self.is_ours) {
                 self.now = Some(words);
+            } else if self.now.as_deref().is_some_and(|now| is_over(&event, now)) {
+                self.now = None;
             }
         }
     }
@@ -119,11 +121,24 @@ fn describe(event: &EngineEvent, is_ours: bool) -> Option<String> {
         EventKind::ProvisionStart(step) | EventKind::ProvisionProgress(step) => {
             (step, "provisioning")
         }
+        EventKind::Hook(name) => return Some(name.clone()),
         // What our own stages say.
         EventKind::Log => return Some(event.message.clone()).filter(|_| is_ours),
         _ => return None,
     };
     Some(format!("{}: {words}", step.resource.addr))
+}
+
+/// Whether what it was busy with has come to its end.
+fn is_over(event: &EngineEvent, now: &str) -> bool {
+    let (EventKind::RefreshComplete(step)
+    | EventKind::ApplyComplete(step)
+    | EventKind::ApplyErrored(step)) = &event.kind
+    else {
+        return false;
+    };
+    now.strip_prefix(&step.resource.addr)
+        .is_some_and(|rest| rest.starts_with(": "))
 }
 
 fn doing(action: Option<&str>) -> &'static str {
@@ -143,5 +158,47 @@ fn still(action: Option<&str>) -> &'static str {
         Some("delete") => "still destroying",
         Some("read") => "still reading",
         _ => "still working",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is shown after each line of a log.
+    #[track_caller]
+    fn check(lines: &[(&str, Option<&str>)]) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        let mut tail = Tail::new(path.clone(), false);
+        let mut log = String::new();
+        for (line, expected) in lines {
+            log.extend([*line, "\n"]);
+            std::fs::write(&path, &log).unwrap();
+            tail.follow();
+            assert_eq!(tail.now.as_deref(), *expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn what_is_shown_is_what_goes_on() {
+        check(&[
+            (
+                r#"{"type":"apply_start","hook":{"resource":{"addr":"a.b"},"action":"create"}}"#,
+                Some("a.b: creating"),
+            ),
+            (
+                r#"{"type":"apply_complete","hook":{"resource":{"addr":"a.c"},"action":"create"}}"#,
+                Some("a.b: creating"),
+            ),
+            (
+                r#"{"type":"apply_complete","hook":{"resource":{"addr":"a.b"},"action":"create"}}"#,
+                None,
+            ),
+            (
+                r#"{"type":"log","hook":"hook after apply of context `h`","@message":"tick"}"#,
+                Some("hook after apply of context `h`"),
+            ),
+        ]);
     }
 }

@@ -4,6 +4,7 @@
 use insta::{allow_duplicates, assert_snapshot};
 use testkit::engines;
 
+use crate::project::one_stack;
 use crate::story::{Story, essence, link, noted, resource, takes};
 
 #[test]
@@ -87,6 +88,11 @@ fn a_plan_that_fails_is_told_as_well() {
 
     Plan: no changes so far; 1 failed, 1 skipped.
     "#);
+    let runs = story.cli(&["run", "list", "--all"]).expect(0);
+    let reasons = ["Invalid function argument", "poisoned by `base`"];
+    for reason in reasons {
+        assert!(runs.stdout.contains(reason), "not why it failed:\n{runs}");
+    }
     let apply = story.cli(&["apply", "--auto-approve"]).expect(1);
     assert_snapshot!(essence(&apply), @r#"
     change set c2: apply on `local`
@@ -122,4 +128,15 @@ fn broken_base() -> String {
 fn sorted(mut names: Vec<String>) -> Vec<String> {
     names.sort();
     names
+}
+
+#[test]
+fn a_change_set_that_never_was_cannot_be_resumed() {
+    let test = one_stack("", "");
+    assert_snapshot!(test.cli(&["apply", "--resume", "c99"]).expect(1), @"
+    ── stderr
+    error: there is no change set `c99`
+    hint: `terrane run list --all` shows them all
+    [exit 1]
+    ");
 }

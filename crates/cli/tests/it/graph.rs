@@ -21,8 +21,8 @@ fn is_drawn_by_layer_as_text() {
                  database ────────┼─◄─┼─●   network.subnets
                  monitoring ──────┼───◄─◁   cluster.endpoint, after database
                                   │   │ │
-    apps         web-staging ─────◄─●─◄─◄   cluster.endpoint, database.connection, database.password, d…
-                 web-production ──◄─◁─◄─◄   cluster.endpoint, database.connection, database.password, d…
+    apps         web-staging ─────◄─●─◄─◄   cluster.endpoint, database.connection, database.password, dns.zone
+                 web-production ──◄─◁─◄─◄   cluster.endpoint, database.connection, database.password, dns.zone, after web-staging
 
     7 stacks, 13 edges, 4 waves; longest way: network → cluster (needs subnets) →
       web-staging (needs endpoint) → web-production

@@ -168,7 +168,7 @@ fn one_that_fails_after_an_apply_leaves_it_applied_not_done() {
           unreachable
       next   skipped, poisoned by `app`
 
-    error: change set c1 stopped: 1 applied, not done, 1 skipped
+    error: change set c1 stopped: 1 applied but not done, 1 skipped
     hint: fix the cause, then `terrane run retry r1` goes on there
     [exit 1]
     ");

@@ -87,7 +87,7 @@ fn one_that_fails_before_publish_keeps_everything_after_it_from_beginning() {
         Error: hook before publish of context `login` failed: `./scripts/login.sh` ended with exit code 1
           logging in with (secret)
 
-    error: change set c1 stopped: 1 applied, not done
+    error: change set c1 stopped: 1 applied but not done
     hint: fix the cause, then `terrane run retry r1` goes on there
     [exit 1]
     ");

@@ -144,7 +144,7 @@ fn a_kubeconfig_that_is_none_is_said_and_the_way_out_named() {
     ✗ base   applied, not done: failed while bootstrapping, after 0 s
         bootstrap `command`: the kubeconfig is neither YAML nor JSON of a kubeconfig (terrane.hcl:11)
 
-    error: change set c1 stopped: 1 applied, not done
+    error: change set c1 stopped: 1 applied but not done
     hint: fix the cause, then `terrane run retry r1` goes on there
     [exit 1]
     ");

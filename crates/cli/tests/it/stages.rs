@@ -80,7 +80,7 @@ fn a_gate_that_fails_keeps_dependents_and_a_retry_goes_on_there() {
                 `terrane verify base` looks again at any time
               top    skipped, poisoned by `base`
 
-            error: change set c1 stopped: 1 applied, not done, 1 skipped
+            error: change set c1 stopped: 1 applied but not done, 1 skipped
             hint: fix the cause, then `terrane run retry r1` goes on there
             [exit 5]
             ");
@@ -232,7 +232,7 @@ fn a_run_that_waits_for_a_gate_can_be_cancelled() {
         cancelled by WHO: later
       top    skipped, poisoned by `base`
 
-    error: change set c1 stopped: 1 applied, not done, 1 skipped
+    error: change set c1 stopped: 1 applied but not done, 1 skipped
     hint: `terrane run retry r1` goes on there
     [exit 130]
     ");
@@ -310,7 +310,7 @@ fn a_destroy_is_done_when_what_was_there_is_gone() {
           see also: nc -vz 127.0.0.1 PORT
         `terrane verify base` looks again at any time
 
-    error: change set c2 stopped: 1 destroyed, not done
+    error: change set c2 stopped: 1 destroyed but not done
     hint: fix the cause, then the same command again looks at what is left
     [exit 5]
     ");
@@ -451,7 +451,7 @@ fn what_a_failed_step_of_a_bootstrap_said_is_shown_without_secrets() {
           waiting for a node with (secret)
           refused
 
-    error: change set c1 stopped: 1 applied, not done
+    error: change set c1 stopped: 1 applied but not done
     hint: fix the cause, then `terrane run retry r1` goes on there
     [exit 1]
     ");

@@ -141,7 +141,7 @@ pub fn why(
                 let names: Vec<String> = on.iter().map(|one| format!("`{}`", one.stack)).collect();
                 Some(format!("known after {}", names.join(", ")))
             }
-            Outcome::Failed { problem } => problem.message.lines().next().map(str::to_owned),
+            Outcome::Failed { problem } => Some(problem.brief().to_owned()),
             Outcome::NotDone { problem, .. } => {
                 let first = problem.message.lines().next().unwrap_or_default();
                 Some(format!("{}: {first}", outcome.word()))

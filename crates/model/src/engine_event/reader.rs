@@ -107,6 +107,7 @@ fn kind_of(kind: &str, body: &mut BTreeMap<String, Value>) -> Option<EventKind> 
             version: take(body, "tofu").or_else(|| take(body, "terraform"))?,
             ui: take(body, "ui")?,
         }),
+        "log" if body.get("hook").is_some_and(Value::is_string) => E::Hook(take(body, "hook")?),
         "" | "log" | "output" | "init_output" => E::Log,
         "diagnostic" => E::Diagnostic(take(body, "diagnostic")?),
         "planned_change" => E::PlannedChange(take(body, "change")?),

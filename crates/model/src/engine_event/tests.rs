@@ -38,6 +38,7 @@ fn sketch(event: &EngineEvent) -> String {
     match &event.kind {
         E::Version(version) => format!("version {}", version.version),
         E::Log => "log".to_owned(),
+        E::Hook(name) => format!("hook {name}"),
         E::Text => format!("text {}", event.message),
         E::Other(kind) => format!("other {kind}"),
         E::Diagnostic(it) => format!("{:?} {}: {}", it.severity, it.summary, it.detail),

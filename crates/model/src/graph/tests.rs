@@ -150,7 +150,14 @@ fn graph(lines: &str) -> Graph {
 }
 
 fn drawn(lines: &str, width: usize, unicode: bool) -> String {
-    text(&graph(lines), TextStyle { width, unicode })
+    text(
+        &graph(lines),
+        TextStyle {
+            width,
+            unicode,
+            cuts: true,
+        },
+    )
 }
 
 fn waves_of(lines: &str, selection: &str) -> String {
@@ -361,8 +368,20 @@ proptest! {
     #[test]
     fn every_edge_is_a_mark_on_the_drawing((lines, _) in any_graph()) {
         let graph = graph(&lines);
-        let drawn = text(&graph, TextStyle { width: 400, unicode: true });
+        let drawn = text(&graph, TextStyle { width: 400, unicode: true, cuts: true });
         let pairs = graph.arrows().count();
         prop_assert!(drawn.contains('←') || drawn.matches('◄').count() == pairs);
     }
+}
+
+#[test]
+fn in_a_pipe_nothing_is_cut_off() {
+    let lines = "base network\napps web < network.subnet_id network.a_long_name_of_an_output network.another_one\n";
+    let style = |cuts| TextStyle {
+        width: 60,
+        unicode: true,
+        cuts,
+    };
+    assert!(!text(&graph(lines), style(true)).contains("network.another_one"));
+    assert!(text(&graph(lines), style(false)).contains("network.another_one"));
 }

@@ -21,6 +21,8 @@ pub struct TextStyle {
     pub width: usize,
     /// Box characters; else ASCII.
     pub unicode: bool,
+    /// Whether what does not fit is cut off.
+    pub cuts: bool,
 }
 
 /// More rails than this side by side are no longer followed by eye.
@@ -79,6 +81,7 @@ struct Page<'a> {
     rows: Vec<usize>,
     signs: &'static Signs,
     width: usize,
+    cuts: bool,
     layer_width: usize,
     name_width: usize,
 }
@@ -98,6 +101,7 @@ impl<'a> Page<'a> {
             rows: rows(graph),
             signs: if style.unicode { &UNICODE } else { &ASCII },
             width: style.width.max(20),
+            cuts: style.cuts,
             layer_width: longest(&mut graph.layers().iter().map(|layer| layer.name.len())),
             name_width: longest(&mut graph.stacks().iter().map(|s| s.name.as_str().len())),
         }
@@ -224,7 +228,7 @@ impl<'a> Page<'a> {
             .width
             .saturating_sub(self.rails_start() + 2 * rails.count + 2);
         let taken = self.taken(number);
-        if room >= 12 && !taken.is_empty() {
+        if (room >= 12 || !self.cuts) && !taken.is_empty() {
             line.push_str("  ");
             line.push_str(&self.cut(&taken.join(", "), room));
         }
@@ -248,7 +252,7 @@ impl<'a> Page<'a> {
     }
 
     fn cut(&self, text: &str, room: usize) -> String {
-        if text.chars().count() <= room {
+        if !self.cuts || text.chars().count() <= room {
             return text.to_owned();
         }
         let kept = room - self.signs.ellipsis.chars().count();

@@ -163,6 +163,7 @@ async fn result(watcher: &Watcher<'_>, run: &Run) -> Result<StackResult, Command
             StackResult::Unchanged
         }
         Outcome::Untouched => StackResult::Untouched,
+        Outcome::Applied { .. } if watcher.was_before(run) => StackResult::Before,
         Outcome::Applied { .. } => StackResult::Changed,
         Outcome::Skipped {
             because: Skip::Poisoned { by, through },
@@ -210,9 +211,6 @@ async fn failure(
     let after = took(watcher, run).await?;
     let mut lines = Vec::new();
     // Of an interrupt the headline says enough, unless it was a limit or somebody else.
-    let says_more = ["the time limit", "cancelled by", "killed by"]
-        .iter()
-        .any(|words| problem.message.contains(words));
     if problem.policy.denies() {
         let denials = problem.policy.denials.iter();
         lines.extend(denials.take(DENIALS).map(ToString::to_string));
@@ -223,7 +221,7 @@ async fn failure(
                 run.id
             )),
         }
-    } else if says_more || problem.diagnostics.is_empty() && !problem.interrupted {
+    } else if problem.was_stopped() || problem.diagnostics.is_empty() && !problem.interrupted {
         lines.extend(problem.message.lines().map(str::to_owned));
     }
     lines.extend(problem.hint.clone());

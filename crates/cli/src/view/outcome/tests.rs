@@ -170,3 +170,13 @@ fn a_runner_was_lost() {
     hint: `terrane plan dns` shows what is left to do in `dns`
     ");
 }
+
+#[test]
+fn what_was_applied_before_is_not_counted_again() {
+    let set = outcome(vec![
+        stack("network", StackResult::Before),
+        stack("dns", StackResult::Before),
+        stack("k8s-prod", StackResult::Changed),
+    ]);
+    insta::assert_snapshot!(render(&set, Look::plain(100)), @"Done: 1 stack applied, 2 applied before in 4 m 12 s.");
+}

@@ -59,9 +59,9 @@ impl<W: Write> Live<W> {
         Ok(())
     }
 
-    /// Prints lines that stay, above the frame; the next `draw` brings the frame back.
+    /// Prints lines that stay, above the frame; the next `draw` brings the frame back. They are broken between words.
     pub fn print(&mut self, words: &str, size: Size) -> io::Result<()> {
-        let lines: Vec<String> = words.lines().map(str::to_owned).collect();
+        let lines = text::wrap(words, size.width);
         self.write_over(String::new(), &lines, size)?;
         self.drawn.clear();
         Ok(())

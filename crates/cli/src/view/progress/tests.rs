@@ -257,7 +257,8 @@ fn frames_are_drawn_over_each_other() {
     let mut bytes = Vec::new();
     let mut live = Live::new(&mut bytes, Look::plain(80));
     live.draw(&crowd(), size).unwrap();
-    live.print("warning: something that stays\n", size).unwrap();
+    live.print("warning: something that stays, and is too long for one line of this terminal: broken between words\n", size)
+        .unwrap();
     live.draw(&crowd(), size).unwrap();
     live.draw(&frame(), size).unwrap();
     live.finish().unwrap();
@@ -266,7 +267,8 @@ fn frames_are_drawn_over_each_other() {
     screen.feed(&bytes);
     assert!(screen.cursor_shown);
     insta::assert_snapshot!(screen.text(), @"
-    warning: something that stays
+    warning: something that stays, and is too long for one line of this terminal:
+    broken between words
     change set c42 on `azure`               00:41  ━━━━━━━━━━━━╸────────────  2 of 4
     ✓ network    applied 1 change, verified                                    00:14
     ● k8s-prod   applying   module.cluster.azurerm_k…er.this: still creating   00:27
