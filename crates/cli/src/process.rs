@@ -118,7 +118,9 @@ impl Process {
     }
 
     pub(crate) fn settings(&self, global: &Global) -> Result<Settings, CommandError> {
+        // A relative one would be another place in each directory, and the source tree in this one.
         let home = self.var("HOME").map(PathBuf::from);
+        let home = home.filter(|home| home.is_absolute());
         let dir = |name: &str, below: &str| {
             let named = self
                 .var(name)
@@ -129,7 +131,7 @@ impl Process {
                 .map(|dir| dir.join("terrane"))
         };
         let missing = || {
-            CommandError::new("there is no home directory: `HOME` is not set")
+            CommandError::new("there is no home directory: `HOME` is not set to an absolute path")
                 .hint("set `HOME`, or name the directories: `XDG_DATA_HOME`, `XDG_CONFIG_HOME`, `XDG_CACHE_HOME`")
         };
         let data = global.data.as_ref().map(|dir| dir.to_string_lossy());

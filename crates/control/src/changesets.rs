@@ -314,6 +314,14 @@ pub struct Stopped {
     pub left: BTreeSet<StackName>,
 }
 
+/// A change set that was named and is not there.
+fn named(err: ChangeSetError) -> PrepareError {
+    match err {
+        ChangeSetError::Missing(id) => PrepareError::Unknown { id },
+        err => err.into(),
+    }
+}
+
 /// The project's stacks that a stopped change set is about, checked against what there is now.
 pub async fn find_stopped(
     control: &Control,
@@ -322,14 +330,14 @@ pub async fn find_stopped(
     what: Reopen,
 ) -> Result<Stopped, PrepareError> {
     let set = match id {
-        Some(id) => control.store.change_set_get(id).await?,
+        Some(id) => control.store.change_set_get(id).await.map_err(named)?,
         None => newest_stopped(control).await?,
     };
     if set.request.action == Action::Exec {
         return Err(PrepareError::ExecAgain { set: set.id });
     }
     if set.request.project != control.home.project() {
-        return Err(ChangeSetError::Missing(set.id).into());
+        return Err(PrepareError::Unknown { id: set.id });
     }
     if set.request.action == Action::Destroy || set.request.bundle.is_some() {
         return Err(PrepareError::NotResumed {

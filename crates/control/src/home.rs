@@ -80,7 +80,16 @@ impl OpenHomeError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Key(err) => err.hint(),
-            Self::Make { .. } | Self::KeyGone { .. } | Self::Open { .. } => None,
+            Self::Make { .. } => {
+                Some("name a home that can be written: `--data DIR` or `TERRANE_HOME`".to_owned())
+            }
+            Self::KeyGone { .. } => Some(
+                "bring the file back from where it was backed up, or say where it is: `TERRANE_KEY_FILE`"
+                    .to_owned(),
+            ),
+            Self::Open { source, .. } => source.wants_writing().then(|| {
+                "make the home writable, or name another one: `--data DIR` or `TERRANE_HOME`".to_owned()
+            }),
         }
     }
 }

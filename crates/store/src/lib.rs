@@ -142,6 +142,31 @@ pub enum OpenStoreError {
     Bucket(#[from] OpenBucketError),
 }
 
+impl OpenStoreError {
+    /// Whether it failed because something here may not be written.
+    pub fn wants_writing(&self) -> bool {
+        match self {
+            Self::Directory { source, .. } => is_denied(source),
+            Self::Database { source, .. } => source.wants_writing(),
+            Self::TablesGone { .. }
+            | Self::TablesEmpty { .. }
+            | Self::BlobsGone { .. }
+            | Self::OtherBlobs { .. }
+            | Self::Compare(_)
+            | Self::Postgres(_)
+            | Self::Bucket(_) => false,
+        }
+    }
+}
+
+fn is_denied(err: &std::io::Error) -> bool {
+    use std::io::ErrorKind;
+    matches!(
+        err.kind(),
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem
+    )
+}
+
 /// Where the tables are.
 #[derive(Clone, Copy, Debug)]
 pub enum TablesAt<'a> {

@@ -359,3 +359,29 @@ fn a_state_file_beside_the_module_is_brought_in_first() {
     let now = test.cli(&["state", "pull", "app"]).expect(0).stdout;
     assert_eq!(now, kept);
 }
+
+#[test]
+fn a_home_that_cannot_be_made_has_a_way_on() {
+    let test = one_stack("", "");
+    test.write("file", "");
+    let data = test.project().join("file/home").display().to_string();
+    let said = shown(&test, &test.cli(&["plan", "--data", &data]).expect(1));
+    assert_snapshot!(said, @"
+    ── stderr
+    error: could not make the home `ROOT/project/file/home`
+           Not a directory (os error 20)
+    hint: name a home that can be written: `--data DIR` or `TERRANE_HOME`
+    [exit 1]
+    ");
+    let relative = test
+        .env("HOME", "here")
+        .env("XDG_CONFIG_HOME", "")
+        .env("XDG_DATA_HOME", "");
+    let said = shown(&relative, &relative.cli(&["plan"]).expect(1));
+    assert_snapshot!(said, @"
+    ── stderr
+    error: there is no home directory: `HOME` is not set to an absolute path
+    hint: set `HOME`, or name the directories: `XDG_DATA_HOME`, `XDG_CONFIG_HOME`, `XDG_CACHE_HOME`
+    [exit 1]
+    ");
+}

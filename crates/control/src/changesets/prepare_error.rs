@@ -143,6 +143,8 @@ pub enum PrepareError {
     Standing(#[source] store::StoreError),
     #[error(transparent)]
     Reopen(#[from] ReopenError),
+    #[error("there is no change set `{id}`")]
+    Unknown { id: ChangeSetId },
     #[error("could not store the change set")]
     Store(#[from] ChangeSetError),
 }
@@ -226,7 +228,9 @@ impl PrepareError {
             | Self::Digest(_)
             | Self::Reserve(_)
             | Self::Store(_) => None,
-            Self::Reopen(_) => Some("`terrane run list --all` shows them all".to_owned()),
+            Self::Unknown { .. } | Self::Reopen(_) => {
+                Some("`terrane run list --all` shows them all".to_owned())
+            }
         }
     }
 
@@ -267,6 +271,7 @@ impl PrepareError {
             | Self::Digest(_)
             | Self::Reserve(_)
             | Self::Reopen(_)
+            | Self::Unknown { .. }
             | Self::Store(_) => false,
         }
     }

@@ -58,6 +58,22 @@ pub enum OpenDbError {
     OldSqlite { found: String },
 }
 
+impl OpenDbError {
+    /// Whether it failed because the database may not be written.
+    pub(crate) fn wants_writing(&self) -> bool {
+        use rusqlite::ErrorCode;
+        let code = match self {
+            Self::Queue(err) | Self::Place(err) => return crate::is_denied(err),
+            Self::Connect(err) | Self::Migrate { source: err, .. } => err.sqlite_error_code(),
+            Self::Journal { .. } | Self::Newer { .. } | Self::OldSqlite { .. } => None,
+        };
+        matches!(
+            code,
+            Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied)
+        )
+    }
+}
+
 /// A connection to a database of the layout this program knows, brought there first if need be.
 pub(super) async fn connect(file: &Path) -> Result<Connection, OpenDbError> {
     // A file that is not there yet is not probed: its first connection must be the one that sets it up.
