@@ -9,7 +9,7 @@ use super::check::{Drafts, Known};
 use super::findings::Findings;
 use super::stack::StackDraft;
 use crate::diagnostic::{Finding, Location};
-use crate::module::remote_states::{Keeper, inputs_instead, state_of};
+use crate::module::remote_states::{Keepers, inputs_instead};
 use crate::module::{Module, RemoteState, closure};
 use crate::project::Backend;
 
@@ -25,20 +25,15 @@ pub(crate) fn check(
     for draft in drafts.values().filter(|draft| draft.has_path) {
         stacks.entry(&draft.stack.path).or_insert(draft);
     }
-    let keepers: Vec<Keeper<'_>> = stacks
-        .keys()
-        .map(|dir| Keeper {
-            dir,
-            backend_text: modules.get(*dir).map_or("", |it| &it.backend_text),
-        })
-        .collect();
+    let settings = |dir: &str| modules.get(dir).map_or("", |it| &it.backend_text);
+    let keepers = Keepers::new(stacks.keys().map(|dir| (*dir, settings(dir))));
     let mut seen: BTreeMap<&Location, Finding> = BTreeMap::new();
     for (reader, draft) in stacks.values().enumerate() {
         let reached = closure(modules, &draft.stack.path).into_iter();
         for module in reached.filter_map(|dir| modules.get(&dir)) {
             for remote in &module.remote_states {
-                let upstream = state_of(&keepers, reader, &remote.config);
-                let upstream = upstream.and_then(|up| stacks.get(keepers[up].dir));
+                let upstream = keepers.state_of(reader, &remote.config);
+                let upstream = upstream.and_then(|up| stacks.get(keepers.dir(up)));
                 if let Some(upstream) = upstream
                     && is_kept_here(known, upstream)
                 {

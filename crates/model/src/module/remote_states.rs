@@ -1,36 +1,77 @@
 //! Whose state a `terraform_remote_state` reads, as far as its settings say, and what stands in its place where terrane
 //! keeps that state.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::config::paths;
 
-/// A root module, and the settings of its own backend as written.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Keeper<'a> {
-    pub(crate) dir: &'a str,
-    pub(crate) backend_text: &'a str,
+/// Root modules, by number, and where the settings of their own backends say that their states are.
+pub(crate) struct Keepers<'a> {
+    dirs: Vec<&'a str>,
+    settings: Vec<BTreeSet<String>>,
+    by_setting: BTreeMap<String, Vec<usize>>,
+    by_dir: BTreeMap<&'a str, usize>,
+    by_file: BTreeMap<String, usize>,
 }
 
-/// The one other module whose backend has all of these settings, one of them for itself, or whose state file they name.
-pub(crate) fn state_of(keepers: &[Keeper<'_>], reader: usize, config: &str) -> Option<usize> {
-    let named = literals(config);
-    let dir = keepers[reader].dir;
-    let others = || (0..keepers.len()).filter(|&up| up != reader);
-    let has = |up: usize, literal: &str| literals(keepers[up].backend_text).contains(literal);
-    let by_setting = named.iter().filter_map(|literal| {
-        // A bucket is everybody's; a key is one's own.
-        let is_mine = has(reader, literal);
-        let up = only(others().filter(|&up| has(up, literal))).filter(|_| !is_mine)?;
-        named.iter().all(|other| has(up, other)).then_some(up)
-    });
-    let files = named.iter().filter(|literal| literal.ends_with(".tfstate"));
-    let by_file = files.filter_map(|literal| {
-        let file = paths::join(dir, literal).ok()?;
-        others().find(|&up| holds(keepers[up], &file))
-    });
-    let found: BTreeSet<usize> = by_setting.chain(by_file).collect();
-    only(found.into_iter())
+impl<'a> Keepers<'a> {
+    /// From the directory of each, and the settings of its backend as written.
+    pub(crate) fn new(modules: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
+        let mut keepers = Self {
+            dirs: Vec::new(),
+            settings: Vec::new(),
+            by_setting: BTreeMap::new(),
+            by_dir: BTreeMap::new(),
+            by_file: BTreeMap::new(),
+        };
+        for (number, (dir, backend_text)) in modules.enumerate() {
+            let settings = literals(backend_text);
+            for setting in &settings {
+                let with = keepers.by_setting.entry(setting.clone()).or_default();
+                with.push(number);
+                if is_state_file(setting)
+                    && let Ok(file) = paths::join(dir, setting)
+                {
+                    keepers.by_file.insert(file, number);
+                }
+            }
+            keepers.dirs.push(dir);
+            keepers.settings.push(settings);
+            keepers.by_dir.insert(dir, number);
+        }
+        keepers
+    }
+
+    pub(crate) fn dir(&self, number: usize) -> &'a str {
+        self.dirs[number]
+    }
+
+    /// The one other module whose backend has all of these settings, one of them for itself, or whose state file they
+    /// name.
+    pub(crate) fn state_of(&self, reader: usize, config: &str) -> Option<usize> {
+        let named = literals(config);
+        let by_setting = named.iter().filter_map(|setting| {
+            // A bucket is everybody's; a key is one's own.
+            let &[up] = self.by_setting.get(setting)?.as_slice() else {
+                return None;
+            };
+            named.is_subset(&self.settings[up]).then_some(up)
+        });
+        let files = named.iter().filter(|setting| is_state_file(setting));
+        let by_file = files.filter_map(|setting| {
+            let file = paths::join(self.dirs[reader], setting).ok()?;
+            let dir = file.rsplit_once('/').map_or("", |(dir, _)| dir);
+            self.by_dir.get(dir).or(self.by_file.get(&file)).copied()
+        });
+        let found = by_setting.chain(by_file).filter(|up| *up != reader);
+        let found: BTreeSet<usize> = found.collect();
+        let mut found = found.into_iter();
+        found.next().filter(|_| found.next().is_none())
+    }
+}
+
+fn is_state_file(setting: &str) -> bool {
+    setting.ends_with(".tfstate")
 }
 
 /// `{ id = stack.net.output.id }`: the outputs that are used, each for a variable that is not there yet.
@@ -57,16 +98,6 @@ pub(crate) fn inputs_instead(
     format!("{{ {} }}", values.join(", "))
 }
 
-/// Whether a file lies beside the module, or where its backend says.
-fn holds(keeper: Keeper<'_>, file: &str) -> bool {
-    let dir = file.rsplit_once('/').map_or("", |(dir, _)| dir);
-    let own = literals(keeper.backend_text);
-    let is_own = |literal: &String| {
-        paths::join(keeper.dir, literal).is_ok_and(|own| own == file && literal.contains('.'))
-    };
-    dir == keeper.dir || own.iter().any(is_own)
-}
-
 /// Text between quotes.
 fn literals(text: &str) -> BTreeSet<String> {
     let inside = text.split('"').skip(1).step_by(2);
@@ -76,24 +107,22 @@ fn literals(text: &str) -> BTreeSet<String> {
         .collect()
 }
 
-fn only(mut numbers: impl Iterator<Item = usize>) -> Option<usize> {
-    numbers.next().filter(|_| numbers.next().is_none())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[track_caller]
     fn check(config: &str, expected: Option<&str>) {
-        let keeper = |dir, backend_text| Keeper { dir, backend_text };
-        let keepers = [
-            keeper("app", "{ bucket = \"states\" }"),
-            keeper("net", ""),
-            keeper("infra/dns", "{ path = \"../../states/dns.tfstate\" }"),
-            keeper("edge", "{ bucket = \"states\" key = \"edge\" }"),
-        ];
-        let found = state_of(&keepers, 0, config).map(|up| keepers[up].dir);
+        let keepers = Keepers::new(
+            [
+                ("app", "{ bucket = \"states\" }"),
+                ("net", ""),
+                ("infra/dns", "{ path = \"../../states/dns.tfstate\" }"),
+                ("edge", "{ bucket = \"states\" key = \"edge\" }"),
+            ]
+            .into_iter(),
+        );
+        let found = keepers.state_of(0, config).map(|up| keepers.dir(up));
         assert_eq!(found, expected, "{config}");
     }
 

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Found;
-use crate::module::remote_states::{Keeper, state_of};
+use crate::module::remote_states::Keepers;
 
 /// Too common to mean anything.
 const COMMON: [&str; 8] = [
@@ -33,17 +33,12 @@ impl Edges {
             guessed: vec![BTreeMap::new(); found.len()],
             fed: vec![BTreeMap::new(); found.len()],
         };
-        let keepers: Vec<Keeper<'_>> = found
-            .iter()
-            .map(|module| Keeper {
-                dir: &module.dir,
-                backend_text: &module.backend_text,
-            })
-            .collect();
+        let modules = found.iter();
+        let keepers = Keepers::new(modules.map(|it| (it.dir.as_str(), it.backend_text.as_str())));
         // What is certain comes first, so that no guess stands in its way.
         for (down, module) in found.iter().enumerate() {
             for remote in &module.remote_states {
-                if let Some(up) = state_of(&keepers, down, &remote.config)
+                if let Some(up) = keepers.state_of(down, &remote.config)
                     && !edges.leads(up, down)
                 {
                     edges.read[down].insert(up, remote.name.clone());
