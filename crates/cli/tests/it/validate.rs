@@ -509,3 +509,23 @@ output "name" { value = "" }
     // A plan says the same, and does not begin.
     drop(test.cli(&["plan"]).expect(1));
 }
+
+#[test]
+fn a_link_that_leads_out_of_the_project_is_no_missing_directory() {
+    let test = terrane();
+    test.write("terrane.hcl", &format!("{HEAD}{}", stack("app", "")));
+    std::os::unix::fs::symlink("/etc", test.project().join("app")).unwrap();
+    assert_snapshot!(test.cli(&["validate"]).expect(1), @r#"
+    ── stderr
+    error: `app` leaves the project
+      --> terrane.hcl:10:12
+       |
+    10 |   path   = "app"
+       |            ^^^^^ a symbolic link leads out of it
+       |
+       = hint: only what lies in the project is there when the engine runs
+
+    1 error in terrane.hcl
+    [exit 1]
+    "#);
+}

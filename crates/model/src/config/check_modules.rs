@@ -118,7 +118,7 @@ impl<'a> Modules<'a> {
                 format!("`{shown}` holds no `.tf` or `.tofu` file"),
             )
             .at(draft.path_at.clone(), "the directory is there"),
-            None if self.tree.leads_out(path) => Finding::error(
+            None if draft.stack.render.is_none() && self.tree.leads_out(path) => Finding::error(
                 "path-leaves-project",
                 format!("`{shown}` leaves the project"),
             )
