@@ -39,7 +39,7 @@ pub fn causes(error: &dyn Error) -> Vec<String> {
     let mut next = error.source();
     while let Some(cause) = next {
         let words = cause.to_string();
-        if !said.contains(&words) {
+        if !said.contains(&words) && !words.ends_with(&said) {
             causes.push(words.clone());
             said = words;
         }
@@ -115,5 +115,9 @@ mod tests {
         let middle = chain("could not write: disk is full", Some(Box::new(inner)));
         let outer = chain("could not store serial 18", Some(Box::new(middle)));
         assert_eq!(causes(&outer), ["could not write: disk is full"]);
+        let inner = chain("error code 1544: not to be written", None);
+        let middle = chain("not to be written", Some(Box::new(inner)));
+        let outer = chain("could not open", Some(Box::new(middle)));
+        assert_eq!(causes(&outer), ["not to be written"]);
     }
 }
