@@ -70,7 +70,7 @@ fn a_skipped_gate_lets_dependents_on_and_stays_on_the_record() {
     ✓ base   applied before, verified but for skipped gates
     ✓ top    applied 1 change
     change set c1: apply on `local`
-    Done: 2 stacks applied in 0 s.
+    Done: 1 stack applied, 1 applied before in 0 s.
     warning: base: a gate was not looked at (gate `open`, run r1)
     hint: `terrane run list --open` shows it until a run of the stack ends well without `--skip-gate`
     [exit 0]

@@ -309,7 +309,7 @@ fn a_resume_plans_again_what_moved_since() {
     `base` is planned again: its state was serial 1, now it is serial 2.
     `edited` is planned again: its source changed since.
     change set c1: apply on `shared`
-    Done: 4 stacks applied, 1 unchanged in 0 s.
+    Done: 3 stacks applied, 1 applied before, 1 unchanged in 0 s.
     [exit 0]
     ");
     let twice = [
