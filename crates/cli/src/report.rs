@@ -5,15 +5,38 @@ use std::io;
 use model::digits;
 
 use crate::CommandError;
+use crate::view::text;
 
 /// Prints data. A reader that went away (`| head`) is no failure.
 pub(crate) fn data(text: &str) -> Result<(), CommandError> {
     write(&mut io::stdout().lock(), text)
 }
 
-/// Says something to the person.
+/// Says something to the person. A line that is too long for the terminal is broken between words.
 pub(crate) fn say(text: &str) -> Result<(), CommandError> {
-    write(&mut io::stderr().lock(), text)
+    let size = rustix::termios::tcgetwinsize(io::stderr());
+    let width = size.map_or(0, |size| usize::from(size.ws_col));
+    let fitted = if width > 0 {
+        fitted(text, width)
+    } else {
+        text.to_owned()
+    };
+    write(&mut io::stderr().lock(), &fitted)
+}
+
+/// Lines that are indented or painted were laid out before.
+fn fitted(words: &str, width: usize) -> String {
+    let fit = |line: &str| {
+        let (words, end) = match line.strip_suffix('\n') {
+            Some(words) => (words, "\n"),
+            None => (line, ""),
+        };
+        if text::width(words) <= width || words.starts_with(' ') || words.contains('\u{1b}') {
+            return line.to_owned();
+        }
+        text::wrap(words, width).join("\n") + end
+    };
+    words.split_inclusive('\n').map(fit).collect()
 }
 
 /// One document, for `--json`.
@@ -38,5 +61,18 @@ fn write(to: &mut impl io::Write, text: &str) -> Result<(), CommandError> {
             Err(CommandError::because("could not write", &err))
         }
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lines_are_broken_between_words() {
+        let said = "Detached: it goes on by itself.\n  indented lines are as they are\n\u{1b}[1mpainted ones, too\u{1b}[0m\nlast";
+        let expected = "Detached: it goes on\nby itself.\n  indented lines are as they are\n\u{1b}[1mpainted ones, too\u{1b}[0m\nlast";
+        assert_eq!(fitted(said, 20), expected);
+        assert_eq!(fitted(said, 80), said);
     }
 }

@@ -261,7 +261,7 @@ impl<'a> Watcher<'a> {
             if self.wait(&mut interrupts).await {
                 if interrupted {
                     self.display.finish()?;
-                    self.say(&format!(
+                    report::say(&format!(
                         "Detached: change set {} goes on by itself. The same command again attaches to it.\n",
                         self.id
                     ))?;
@@ -280,14 +280,6 @@ impl<'a> Watcher<'a> {
             }
             self.look().await?;
         }
-    }
-
-    /// Says something to the person, also beside a stream of events.
-    fn say(&mut self, words: &str) -> Result<(), CommandError> {
-        if self.json {
-            return report::say(words);
-        }
-        self.display.print(words)
     }
 
     /// Waits one tick; says whether Ctrl-C came meanwhile.
