@@ -188,15 +188,16 @@ impl<'a> Hooks<'a> {
             stderr: &raw,
             inherit: &[],
         };
+        // It is there before the hook: a runner that is killed while it starts one leaves none behind.
+        let mut keeper = kill_when_gone().map_err(|err| failed(&err))?;
         let mut running = start(&spec).map_err(|err| failed(&err))?;
-        let keeper = kill_when_gone(running.pid());
+        // A shell that is gone already keeps nothing, and hinders nothing.
+        drop(keeper.watch(running.pid()));
         // `run cancel --kill` finds it as it finds an engine.
         self.job.note_engine(Some(running.pid()));
         let ended = supervise(&mut running, &mut interrupts, hook.limit, &mut log).await;
         self.job.note_engine(None);
-        if let Ok(keeper) = keeper {
-            keeper.ended();
-        }
+        keeper.ended();
         let said = log.finish();
         let ended = ended.map_err(|err| failed(&err))?;
         judge(&name, hook, &ended, &said)

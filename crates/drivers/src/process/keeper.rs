@@ -11,7 +11,7 @@ use std::sync::PoisonError;
 use super::{Environment, SPAWNING, bare_command};
 
 const REMOVE: &str = r#"cat > /dev/null; rm -rf -- "$1""#;
-const KILL: &str = r#"read -r word; [ "$word" = ended ] || kill -9 "-$1""#;
+const KILL: &str = r#"read -r pid || exit 0; read -r word; [ "$word" = ended ] || kill -9 "-$pid""#;
 
 /// Dropped, or with a process that is killed, the directory is gone.
 #[derive(Debug)]
@@ -22,9 +22,10 @@ pub fn remove_when_gone(dir: &Path) -> io::Result<Keeper> {
     keep(REMOVE, dir.as_os_str())
 }
 
-/// Has a program that leads a group killed, and its group, if we are gone before it. Who sees it end says so.
-pub fn kill_when_gone(pid: u32) -> io::Result<Keeper> {
-    keep(KILL, pid.to_string().as_ref())
+/// Has a program that leads a group killed, and its group, if we are gone before it. It is made before the program is
+/// born, and [told](Keeper::watch) which it is then; who sees it end [says so](Keeper::ended).
+pub fn kill_when_gone() -> io::Result<Keeper> {
+    keep(KILL, "".as_ref())
 }
 
 fn keep(deed: &str, about: &OsStr) -> io::Result<Keeper> {
@@ -43,6 +44,12 @@ fn keep(deed: &str, about: &OsStr) -> io::Result<Keeper> {
 }
 
 impl Keeper {
+    /// This is the program.
+    pub fn watch(&mut self, pid: u32) -> io::Result<()> {
+        let pipe = self.0.stdin.as_mut();
+        pipe.map_or(Ok(()), |pipe| writeln!(pipe, "{pid}"))
+    }
+
     /// The program is gone by itself: nobody is killed, whose number it might be by now.
     pub fn ended(mut self) {
         if let Some(mut pipe) = self.0.stdin.take() {
