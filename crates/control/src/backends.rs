@@ -17,7 +17,7 @@ use drivers::process::{CaptureError, Captured, Environment};
 use model::break_glass::Act;
 use model::ids::{RunId, StackName};
 use model::lock::LockInfo;
-use model::masking::Mask;
+use model::masking::{Mask, cut};
 use model::project::{Backend, Project};
 use model::state::Contents;
 use store::{AppendError, NewBreakGlass, StoreError};
@@ -251,7 +251,7 @@ impl Seat {
         Err(BackendError::Refused {
             deed,
             stack: self.stack.clone(),
-            said: words.trim().chars().take(4000).collect(),
+            said: cut(words.trim(), 4000),
         })
     }
 }

@@ -27,6 +27,9 @@ const SHORTEST: usize = 6;
 /// A number this long is hidden where it stands alone, as a port does.
 const SHORTEST_NUMBER: usize = 4;
 
+/// Stands where a text was cut.
+const CUT: char = '…';
+
 /// As long as a secret, but words of any log.
 const COMMON: [&str; 15] = [
     "changeme",
@@ -156,7 +159,7 @@ impl Mask {
             Value::String(text) => {
                 if self.numbers.contains(text.as_str()) {
                     MASKED.clone_into(text);
-                } else if self.finds_in(text) || text.contains('…') {
+                } else if self.finds_in(text) || text.contains(CUT) {
                     *text = self.mask_text(text); // a secret may have been cut
                 }
             }
@@ -225,6 +228,15 @@ impl Mask {
 impl std::fmt::Debug for Mask {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Mask").finish_non_exhaustive()
+    }
+}
+
+/// The beginning of a text that may be longer than what is shown of it. It says that it was cut, so that a mask knows where
+/// to look for the beginning of a secret, too.
+pub fn cut(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((at, _)) => format!("{}{CUT}", &text[..at]),
+        None => text.to_owned(),
     }
 }
 

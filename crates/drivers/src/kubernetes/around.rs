@@ -2,6 +2,7 @@
 //! application of Argo CD says of its parts. Best effort: what cannot be had is left out.
 
 use model::kubernetes::ObjectRef;
+use model::masking::cut;
 use serde_json::Value;
 
 use super::Client;
@@ -29,8 +30,7 @@ impl Client {
                 lines.extend(self.pod(namespace, pod).await);
             }
         }
-        let cut = |line: &String| line.chars().take(LINE).collect();
-        lines.iter().map(cut).collect()
+        lines.iter().map(|line| cut(line, LINE)).collect()
     }
 
     async fn pod(&self, namespace: &str, pod: &Value) -> Vec<String> {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use model::gate::seconds;
 use model::kubernetes::{KubeconfigError, ObjectRef};
+use model::masking;
 use serde::Deserialize;
 
 use crate::process::CaptureError;
@@ -228,10 +229,5 @@ fn manager_in(message: &str) -> String {
 }
 
 fn cut(text: &str) -> String {
-    const LIMIT: usize = 600;
-    let mut short: String = text.chars().take(LIMIT).collect();
-    if short.len() < text.len() {
-        short.push('…');
-    }
-    short
+    masking::cut(text, 600)
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use model::kubernetes::{ExecPlugin, Kubeconfig};
+use model::masking::cut;
 use model::secret::Secret;
 use serde::Deserialize;
 use serde_json::json;
@@ -130,5 +131,5 @@ fn question(plugin: &ExecPlugin, config: &Kubeconfig) -> String {
 /// The end of what it complained, which is where tools say what is wrong. Never its output: that is the credential.
 fn last_line(text: &str) -> Option<String> {
     let line = text.lines().rev().find(|line| !line.trim().is_empty())?;
-    Some(line.trim().chars().take(300).collect())
+    Some(cut(line.trim(), 300))
 }

@@ -6,6 +6,9 @@ use serde_json::Value;
 
 use super::{Among, Client, KubernetesError, Request, escaped};
 
+/// No more of a container's last lines is read, however long they are.
+const MOST_OF_A_LOG: usize = 64 << 10;
+
 /// The last lines of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodLog {
@@ -66,10 +69,13 @@ impl Client {
         let mut request = Request::new(deed, Method::GET, path)
             .query("container", container)
             .query("tailLines", lines.to_string())
-            .query("limitBytes", (64 << 10).to_string());
+            .query("limitBytes", MOST_OF_A_LOG.to_string());
         request.accept = "*/*";
         let body = self.send(request).await?;
-        let text = String::from_utf8_lossy(&body);
+        let mut text = String::from_utf8_lossy(&body).into_owned();
+        if body.len() >= MOST_OF_A_LOG {
+            text.push('…'); // the server cuts anywhere
+        }
         Ok(PodLog {
             pod: pod.to_owned(),
             container: container.to_owned(),

@@ -10,6 +10,7 @@ use super::redact::shown_address;
 use super::settings::{Reader, cut, plain};
 use super::{Evidence, Look, Miss, quoted};
 use crate::digits;
+use crate::masking;
 use crate::secret::Secret;
 
 /// No more of a body is ever read.
@@ -288,14 +289,17 @@ impl Unanswered {
 
 /// The beginning of a body, as text that can be shown.
 pub fn excerpt(body: &[u8]) -> String {
-    // Some more bytes than characters are wanted; a cut one is replaced.
+    // What was cut says so: it may be in the middle of a secret. The half of a character that a cut leaves is none.
     let head = body.get(..EXCERPT * 4).unwrap_or(body);
-    let text = String::from_utf8_lossy(head);
-    let mut shown = text.chars().filter(|c| !c.is_control() || *c == '\n');
-    let excerpt: String = shown.by_ref().take(EXCERPT).collect();
-    // What was cut says so: it may be in the middle of a secret.
-    let rest = if shown.next().is_some() { "…" } else { "" };
-    format!("{}{rest}", excerpt.trim())
+    let mut text = String::from_utf8_lossy(head).into_owned();
+    if head.len() < body.len() {
+        text.truncate(text.trim_end_matches(char::REPLACEMENT_CHARACTER).len());
+        text.push('…');
+    }
+    let shown = text
+        .chars()
+        .filter(|c| !c.is_control() || "\n\t".contains(*c));
+    masking::cut(shown.collect::<String>().trim(), EXCERPT)
 }
 
 fn beginning(text: &str, bytes: usize) -> String {

@@ -16,6 +16,7 @@ use crate::config;
 use crate::config::suggest;
 use crate::diagnostic::Location;
 use crate::digits;
+use crate::masking;
 use crate::project::Input;
 use crate::secret::Secret;
 use crate::stage::{ResolvedBlock, StageBlock};
@@ -387,10 +388,5 @@ fn what(value: &Value) -> &'static str {
 
 /// No value of a person's is repeated at length.
 pub(super) fn cut(text: &str) -> String {
-    const MOST: usize = 200;
-    if text.chars().count() <= MOST {
-        return text.to_owned();
-    }
-    let head: String = text.chars().take(MOST).collect();
-    format!("{head}…")
+    masking::cut(text, 200)
 }

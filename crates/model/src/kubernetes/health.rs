@@ -3,6 +3,8 @@
 
 use serde_json::Value;
 
+use crate::masking;
+
 /// What an object says of itself, and in which words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Health {
@@ -231,14 +233,7 @@ fn is_behind(object: &Value, seen: Option<&Value>) -> bool {
 
 /// Messages of controllers can be pages long.
 fn cut(text: &str) -> String {
-    const LIMIT: usize = 300;
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    if line.chars().count() <= LIMIT {
-        return line;
-    }
-    let mut short: String = line.chars().take(LIMIT).collect();
-    short.push('…');
-    short
+    masking::cut(&text.split_whitespace().collect::<Vec<_>>().join(" "), 300)
 }
 
 #[cfg(test)]

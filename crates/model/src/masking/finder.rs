@@ -6,6 +6,8 @@ use aho_corasick::automaton::{Automaton, StateID};
 use aho_corasick::nfa::contiguous::NFA;
 use aho_corasick::{Anchored, MatchKind};
 
+use super::CUT;
+
 /// All forms of all secrets, as one automaton. Clones share it.
 #[derive(Clone)]
 pub(super) struct Finder {
@@ -16,8 +18,6 @@ pub(super) struct Finder {
 /// From where to where, in bytes.
 type Span = (usize, usize);
 
-/// Stands where a text was cut.
-const CUT: char = '…';
 /// No cut text is longer that could end within a secret.
 const CUT_WITHIN: usize = 4096;
 /// Fewer characters of a secret tell nobody anything.

@@ -140,6 +140,12 @@ fn a_secret_that_was_cut_is_none_to_be_read() {
     assert_eq!(value, serde_json::json!({ "seen": "page: (secret)…" }));
 }
 
+#[test]
+fn what_is_cut_says_so() {
+    let all = |text: &str| [1, 3, 4].map(|most| cut(text, most));
+    assert_eq!(all("née"), ["n…", "née", "née"]);
+}
+
 /// A document whose strings hold JSON that was escaped before is looked into.
 #[test]
 fn a_document_with_escapes_in_escapes_may_hold_anything() {

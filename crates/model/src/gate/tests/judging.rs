@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::masking::Mask;
+use crate::secret::Secret;
 
 fn answer(server: &str, values: &[&str]) -> DnsAnswer {
     DnsAnswer {
@@ -394,6 +395,19 @@ fn what_a_page_says_is_kept_without_what_opens_doors() {
     location: https://id.example.io/auth?client_id=web&state=…
     server: nginx
     ");
+}
+
+/// What is cut says so wherever that is, so that the beginning of a secret is found there.
+#[test]
+fn a_page_that_is_cut_says_so() {
+    let seen = |body: &str| excerpt(body.as_bytes());
+    assert_eq!(seen(&"\u{1}".repeat(3000)), "…");
+    let odd = format!("{}é{}", "\u{1}".repeat(1999), "x".repeat(10));
+    assert_eq!(seen(&odd), "…");
+    assert_eq!(seen("a\tb\u{7}"), "a\tb");
+    let within = format!("{}hunter2-and-more", "\u{1}".repeat(1990));
+    let mask = Mask::new(&[Secret::new("hunter2-and-more")]);
+    assert_eq!(mask.mask_text(&seen(&within)), "(secret)…");
 }
 
 #[test]
