@@ -13,7 +13,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use drivers::process::{self, Environment, Exit, StartError};
+use drivers::process::{self, Environment, Exit, Prints, StartError};
 use drivers::sops::{
     self, Ask, DecryptError, EncryptError, Format, Identities, IdentityError, Layout, Opened,
     PathError, Plugins, ReadError, Recipient, RecipientError, Rule, RuleError, Rules, RulesError,
@@ -572,7 +572,7 @@ async fn run(
         return Err(SecretFileError::NoProgram { program });
     };
     let args: Vec<OsString> = args.iter().map(OsString::from).collect();
-    let started = process::start_in_front(&found, &args, dir, env, &[]);
+    let started = process::start_in_front(&found, &args, dir, env, &[], Prints::There);
     let mut running = started.map_err(|source| SecretFileError::Run {
         program: program.clone(),
         source,

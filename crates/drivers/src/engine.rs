@@ -21,7 +21,7 @@ use model::engine::Flavor;
 use serde::{Deserialize, Serialize};
 
 use crate::process::{
-    self, Capture, CaptureError, Captured, ChildSpec, Environment, Running, StartError,
+    self, Capture, CaptureError, Captured, ChildSpec, Environment, Prints, Running, StartError,
 };
 
 pub use build::BuildError;
@@ -91,8 +91,9 @@ impl Engine {
         dir: &Path,
         env: &Environment,
         inherit: &[BorrowedFd<'_>],
+        prints: Prints,
     ) -> Result<Running, StartError> {
-        process::start_in_front(&self.program, &self.args(call), dir, env, inherit)
+        process::start_in_front(&self.program, &self.args(call), dir, env, inherit, prints)
     }
 
     /// Runs a call that changes nothing (`show`, `output`, `validate`, `fmt`) and takes its output.

@@ -3,7 +3,7 @@
 //! | way | for | output | ended by us |
 //! |---|---|---|---|
 //! | [`start`] | engines | append-only files | one interrupt, then waiting, never a kill, unless a person wants one |
-//! | [`start_in_front`] | engines that somebody talks to | our terminal | as above |
+//! | [`start_in_front`] | engines that somebody talks to | our terminal, or us | as above |
 //! | [`spawn_detached`] | `terrane runner` | a log file | never |
 //! | [`capture`] | short helpers: git, versions, secret commands | bounded memory | killed at a time limit |
 //!
@@ -36,6 +36,7 @@ use std::sync::{Mutex, PoisonError};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 use tokio::io::AsyncWriteExt as _;
+use tokio::process::{ChildStderr, ChildStdout};
 
 pub use capture::{Capture, CaptureError, Captured, capture, capture_blocking};
 pub use ending::{Ended, run_to_end};
@@ -92,6 +93,15 @@ pub fn start(spec: &ChildSpec<'_>) -> Result<Running, StartError> {
     })
 }
 
+/// Where a child in front prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Prints {
+    /// On our own terminal.
+    There,
+    /// To us; see [`Running::printed`].
+    ToUs,
+}
+
 /// Starts a child on our own descriptors and in our own group: it can be talked to, and a Ctrl-C in the
 /// terminal reaches it as well. Only for what holds nothing: it dies with the terminal. Wants a tokio runtime.
 pub fn start_in_front(
@@ -100,9 +110,13 @@ pub fn start_in_front(
     dir: &Path,
     env: &Environment,
     inherit: &[BorrowedFd<'_>],
+    prints: Prints,
 ) -> Result<Running, StartError> {
     let mut command = bare_command(program, env);
     command.current_dir(dir).args(args);
+    if prints == Prints::ToUs {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    }
     let child = spawn(command, program, inherit)?;
     let pid = child.id().unwrap_or_default();
     Ok(Running {
@@ -148,6 +162,11 @@ impl Running {
             Err(err) if err == rustix::io::Errno::SRCH => Ok(()),
             sent => Ok(sent?),
         }
+    }
+
+    /// What it prints and what it complains, for the first who asks, if it was started so.
+    pub fn printed(&mut self) -> Option<(ChildStdout, ChildStderr)> {
+        Some((self.child.stdout.take()?, self.child.stderr.take()?))
     }
 
     pub fn was_interrupted(&self) -> bool {

@@ -67,6 +67,42 @@ fn what_reads_changes_nothing() {
     }
 }
 
+/// What stands in a state since a secret was changed at its source is one still.
+#[test]
+fn what_is_read_shows_no_secret_neither_of_today_nor_of_before() {
+    let (old, new) = ("tok-77aa02be11", "tok-5511cc0918");
+    let source = "variable \"from\" {\n  type = string\n}\n\
+                  resource \"terraform_data\" \"app\" {\n  for_each = toset([nonsensitive(var.from)])\n  \
+                  input    = \"u:${var.from}\"\n  lifecycle {\n    ignore_changes = [input]\n  }\n}\n\
+                  output \"made\" {\n  value = values(terraform_data.app)[*].input\n}\n\
+                  output \"given\" {\n  value = var.from\n}\n";
+    let story = Story::on(terrane().env("STORY_TOKEN", old), "tofu")
+        .block("context \"api\" {\n  autoattach = [\"app\"]\n  vars = { from = secret(\"env:STORY_TOKEN\") }\n}")
+        .stack("app", "", source);
+    let _ = story.cli(&["apply", "--auto-approve"]).expect(0);
+    for now in [old, new] {
+        let read = |words: &str| {
+            let said = story.shell(&format!(
+                "STORY_TOKEN={now} '{}' exec app -- {words}",
+                env!("CARGO_BIN_EXE_terrane")
+            ));
+            assert!(
+                !said.stdout.contains(old) && !said.stderr.contains(old),
+                "{said}"
+            );
+            said.expect(0).stdout
+        };
+        assert_eq!(read("state list"), "terraform_data.app[\"(secret)\"]\n");
+        assert!(read("output").contains("given = \"(secret)\""));
+        assert!(read("show -json").contains("(secret)"));
+        let address = format!("'terraform_data.app[\"{old}\"]'");
+        assert!(read(&format!("state show {address}")).contains("(secret)"));
+    }
+    // The whole state, whole.
+    let whole = exec(&story, &["state", "pull"]).expect(0);
+    assert!(whole.stdout.contains(old), "{whole}");
+}
+
 #[test]
 fn a_console_is_talked_to() {
     for test in applied() {

@@ -173,7 +173,10 @@ async fn try_attend(job: &Job<'_>, exec: &Exec, mask: &mut Mask) -> Result<Exit,
         exec,
         var_files: &var_files,
     };
-    let ended = caller.attend(&call).await;
+    // Who is talked to is heard as it speaks; who asks for the whole state gets it whole.
+    let is_whole = ["console", "state pull"].contains(&exec.command.join(" ").as_str());
+    let shown = (!is_whole && !inputs.hidden.is_empty()).then_some(&*mask);
+    let ended = caller.attend(&call, shown).await;
     scratch.remove();
     ended
 }

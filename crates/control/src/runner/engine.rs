@@ -2,17 +2,19 @@
 //! passed on, and a time limit that interrupts and never kills.
 
 use std::fs;
+use std::io::Write;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use drivers::engine::{CallSite, Engine, EngineCall, Origin};
-use drivers::process::{Environment, Exit, Running};
+use drivers::process::{Environment, Exit, Prints, Running};
 use model::engine_event::{EngineEvent, EventKind, EventReader};
 use model::masking::{Mask, MaskStream};
 use model::project::Backend;
 use model::run::{EngineDiagnostic, EnginePin, Stage};
 use model::secret::Secret;
+use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -157,22 +159,44 @@ impl<'a> Caller<'a> {
         self.environment.clone()
     }
 
-    /// Calls the engine on our own terminal. A Ctrl-C there reaches it without us; who ends us ends it.
-    pub(super) async fn attend(&self, call: &EngineCall<'_>) -> Result<Exit, Failure> {
+    /// Calls the engine on our own terminal. A Ctrl-C there reaches it without us; who ends us ends it. What it prints
+    /// goes through a mask, if one is given.
+    pub(super) async fn attend(
+        &self,
+        call: &EngineCall<'_>,
+        mask: Option<&Mask>,
+    ) -> Result<Exit, Failure> {
         let failed =
             |err: &dyn std::error::Error| Failure::because("could not run the engine", err);
         let mut terminated = signal(SignalKind::terminate()).map_err(|err| failed(&err))?;
         let (dir, env) = (&self.workspace.dir, &self.environment);
+        let prints = match mask {
+            Some(_) => Prints::ToUs,
+            None => Prints::There,
+        };
         let mut running = self
             .engine
-            .start_in_front(call, dir, env, &self.inherited(None))
+            .start_in_front(call, dir, env, &self.inherited(None), prints)
             .map_err(|err| failed(&err))?;
-        loop {
-            tokio::select! {
-                exit = running.wait() => return exit.map_err(|err| failed(&err)),
-                _ = terminated.recv() => running.interrupt().map_err(|err| failed(&err))?,
+        let printed = running.printed().zip(mask);
+        let passed_on = async {
+            if let Some(((out, err), mask)) = printed {
+                tokio::join!(
+                    pass_on(out, mask, std::io::stdout()),
+                    pass_on(err, mask, std::io::stderr()),
+                );
             }
-        }
+        };
+        let ended = async {
+            loop {
+                tokio::select! {
+                    exit = running.wait() => return exit.map_err(|err| failed(&err)),
+                    _ = terminated.recv() => running.interrupt().map_err(|err| failed(&err))?,
+                }
+            }
+        };
+        let ((), exit) = tokio::join!(passed_on, ended);
+        exit
     }
 
     /// Locks that are free only when the engine is gone, too.
@@ -269,6 +293,19 @@ impl Output {
             Self::Document(path) => path,
         }
     }
+}
+
+/// Masks what comes on its way. Who does not listen any more ends it.
+async fn pass_on(mut from: impl AsyncRead + Unpin, mask: &Mask, mut to: impl Write) {
+    let mut stream = MaskStream::new(mask.clone());
+    let mut bytes = vec![0; 64 << 10];
+    while let Ok(length @ 1..) = from.read(&mut bytes).await {
+        let masked = stream.push(&bytes[..length]);
+        if to.write_all(&masked).and_then(|()| to.flush()).is_err() {
+            return;
+        }
+    }
+    drop(to.write_all(&stream.finish()).and_then(|()| to.flush()));
 }
 
 fn engine_of(pin: &EnginePin) -> Result<Engine, Failure> {

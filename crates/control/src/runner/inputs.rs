@@ -35,7 +35,7 @@ pub(super) struct Inputs {
     pub(super) variables: Map<String, Value>,
     pub(super) environment: Environment,
     pub(super) mask: Mask,
-    hidden: Vec<Secret>,
+    pub(super) hidden: Vec<Secret>,
     /// Of contexts, by path from the stack's directory.
     pub(super) files: BTreeMap<String, Secret>,
     pub(super) hooks: Vec<ReadyHook>,
