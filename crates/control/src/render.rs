@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use drivers::render::disk::digest;
 use drivers::render::{Disk, DiskError};
 use model::diagnostic::Finding;
 use model::project::Project;
@@ -176,6 +177,8 @@ pub async fn render(
 fn refused(name: &str, files: &BTreeMap<String, Why>) -> String {
     if files.values().all(|why| *why == Why::Missing) {
         format!("not everything is there that `{name}` is to take over")
+    } else if files.values().all(|why| why.is_stale()) {
+        format!("`{name}` would remove what somebody else wrote")
     } else {
         format!("`{name}` would replace what somebody else wrote")
     }
@@ -239,15 +242,26 @@ async fn make<'p>(
 ) -> Result<Made<'p>, RenderError> {
     let manifest = read_manifest(disk, render)?;
     let inputs = inputs::Inputs::read(disk, project, render)?;
-    let digest = inputs.digest();
+    let inputs_digest = inputs.digest();
     let known = manifest
         .as_ref()
-        .filter(|known| wanted.only_look && known.inputs == digest);
+        .filter(|known| wanted.only_look && known.inputs == inputs_digest);
     let outputs::Made {
         outputs,
         not_opened,
         warnings,
+        read,
     } = outputs::make(disk, render, inputs, env, known, wanted.leave.overwrite).await?;
+    if let Some(path) = manifest
+        .iter()
+        .flat_map(Manifest::paths)
+        .find(|path| read.contains(*path))
+    {
+        return Err(RenderError::Manifest {
+            path: render.manifest_path(),
+            source: ReadManifestError::Foreign(path.to_owned()),
+        });
+    }
     let listed = manifest.iter().flat_map(Manifest::paths);
     let paths: BTreeSet<&str> = outputs.keys().map(String::as_str).chain(listed).collect();
     let mut found = BTreeMap::new();
@@ -260,7 +274,7 @@ async fn make<'p>(
         .iter()
         .map(|(path, output)| {
             let facts = FileFacts {
-                digest: drivers::render::disk::digest(&output.bytes),
+                digest: digest(&output.bytes),
                 is_executable: output.is_executable,
             };
             (path.clone(), facts)
@@ -276,7 +290,7 @@ async fn make<'p>(
         .map(|(path, facts)| (path, facts.digest))
         .collect();
     Ok(Made {
-        next: Manifest::new(&render.name, digest, digests),
+        next: Manifest::new(&render.name, inputs_digest, digests),
         render,
         manifest,
         outputs,
@@ -293,7 +307,7 @@ fn read_manifest(disk: &Disk, render: &Render) -> Result<Option<Manifest>, Rende
         return Ok(None);
     };
     let text = String::from_utf8_lossy(&bytes);
-    let manifest = Manifest::read(&text, &render.output).and_then(|manifest| {
+    let manifest = Manifest::read(&text, &render.output, digest).and_then(|manifest| {
         let input = manifest.paths().find(|path| render.is_input(path));
         match input.map(str::to_owned) {
             Some(input) => Err(ReadManifestError::Foreign(input)),
@@ -347,18 +361,19 @@ impl Made<'_> {
         if !self.list_changes() && self.deeds.values().all(|deed| *deed == Deed::Keep) {
             return Ok(());
         }
-        let before = self.manifest.clone().unwrap_or_default();
+        let none = || Manifest::new(&self.render.name, String::new(), BTreeMap::new());
+        let before = self.manifest.clone().unwrap_or_else(none);
         self.sweep(disk, &before)?;
         let lie = self.found.iter();
         let lie = lie.map(|(path, (facts, _))| (path.as_str(), facts.digest.as_str()));
         let coming = before.towards(&self.next, lie);
-        disk.write_durably(&path, coming.write().as_bytes())?;
+        disk.write_durably(&path, coming.write(digest).as_bytes())?;
         let mut new: Vec<&String> = Vec::new();
         for (file, deed) in &self.deeds {
             match deed {
                 Deed::Create | Deed::Change => new.push(file),
                 Deed::Remove => disk.remove(file, &self.render.output)?,
-                Deed::Keep | Deed::Adopt | Deed::Forget | Deed::Refuse(_) => {}
+                Deed::Keep | Deed::Adopt | Deed::Forget | Deed::LetGo | Deed::Refuse(_) => {}
             }
         }
         let written = crew::each(&new, |file| {
@@ -366,7 +381,7 @@ impl Made<'_> {
             disk.write(file, &output.bytes, output.is_executable)
         });
         written.into_iter().collect::<Result<(), _>>()?;
-        disk.write_durably(&path, self.next.write().as_bytes())?;
+        disk.write_durably(&path, self.next.write(digest).as_bytes())?;
         Ok(())
     }
 

@@ -34,7 +34,7 @@ pub(crate) struct RenderArgs {
     /// Take over a tree that another tool made: nothing is written but the list, and only if every file agrees
     #[arg(long)]
     adopt: bool,
-    /// Replace files that were edited by hand, or that somebody else made
+    /// Replace files that were edited by hand, or that somebody else made; nothing is removed by it
     #[arg(long)]
     overwrite: bool,
 }
@@ -150,6 +150,10 @@ fn failed(err: &RenderError) -> CommandError {
                 shown.hint(format!(
                     "`--adopt` only takes over what is there: `terrane render {name}` makes what is missing"
                 ))
+            } else if files.values().all(|why| why.is_stale()) {
+                shown.hint(
+                    "remove what is not wanted any more yourself; `--overwrite` leaves it there, and it is yours from then on",
+                )
             } else {
                 shown.hint(format!(
                     "`terrane render {name} --diff` shows the difference, `--overwrite` replaces them"

@@ -116,6 +116,9 @@ pub(crate) fn why(why: Why) -> &'static str {
     match why {
         Why::Edited => "was edited since it was rendered",
         Why::EditedAndStale => "was edited since it was rendered, and nothing makes it any more",
+        Why::UnprovenAndStale => {
+            "is made by nothing any more, and its list was changed by hand or by a merge"
+        }
         Why::NotOurs => "was there before, and is different",
         Why::Missing => "is not there",
     }
@@ -129,6 +132,7 @@ fn word(deed: &Deed) -> &'static str {
         Deed::Change => "change",
         Deed::Remove => "remove",
         Deed::Forget => "forget",
+        Deed::LetGo => "let-go",
         Deed::Refuse(_) => "refuse",
     }
 }
@@ -139,15 +143,25 @@ fn summary(one: &Rendered, is_written: bool) -> String {
         files.filter(|file| is_it(&file.deed)).count()
     };
     let words = if is_written {
-        ["created", "changed", "removed", "adopted", "refused"]
+        [
+            "created", "changed", "removed", "adopted", "let go", "refused",
+        ]
     } else {
-        ["to create", "to change", "to remove", "to adopt", "refused"]
+        [
+            "to create",
+            "to change",
+            "to remove",
+            "to adopt",
+            "to let go",
+            "refused",
+        ]
     };
     let counts = [
         of(&|deed| *deed == Deed::Create),
         of(&|deed| *deed == Deed::Change),
         of(&|deed| *deed == Deed::Remove),
         of(&|deed| *deed == Deed::Adopt),
+        of(&|deed| *deed == Deed::LetGo),
         of(&|deed| matches!(deed, Deed::Refuse(_))),
     ];
     let parts: Vec<String> = counts
@@ -163,7 +177,8 @@ fn summary(one: &Rendered, is_written: bool) -> String {
             (true, true) => "; their list is new",
             (true, false) => "; their list is not",
         };
-        return format!("{} as they should be{list}", count(same, "file"));
+        let they = if same == 1 { "it" } else { "they" };
+        return format!("{} as {they} should be{list}", count(same, "file"));
     }
     match same {
         0 => parts.join(", "),
@@ -177,6 +192,7 @@ fn line(path: &str, deed: &Deed, look: Look) -> String {
         Deed::Change => ("~", Ink::Change, String::new()),
         Deed::Remove => ("-", Ink::Remove, String::new()),
         Deed::Forget => ("-", Ink::Faint, "   gone already".to_owned()),
+        Deed::LetGo => ("!", Ink::Faint, "   stays, and is yours now".to_owned()),
         Deed::Adopt => ("=", Ink::Good, "   agrees".to_owned()),
         Deed::Refuse(reason) => ("!", Ink::Error, format!("   {}", why(*reason))),
         Deed::Keep => (" ", Ink::Faint, String::new()),
@@ -234,6 +250,7 @@ fn difference(file: &RenderedFile, look: Look) -> String {
     };
     let after = match file.deed {
         Deed::Remove | Deed::Forget => String::new(),
+        Deed::LetGo => before.clone(),
         _ => after,
     };
     let lines = diff::lines(&before, &after);

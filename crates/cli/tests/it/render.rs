@@ -144,6 +144,8 @@ fn what_somebody_else_wrote_is_never_lost() {
     test.write("docs/{name}.md", "edited\n");
     fs::remove_file(test.project().join("templates/docs/{name}.md")).unwrap();
     out += &said(&test.cli(&["render"]).expect(4));
+    out += &said(&test.cli(&["render", "--overwrite"]).expect(0));
+    out += &said(&test.cli(&["render"]).expect(0));
     assert_eq!(test.read("docs/{name}.md"), "edited\n");
     assert_eq!(test.read("unrelated.txt"), "mine\n");
     insta::assert_snapshot!(out, @"
@@ -160,11 +162,65 @@ fn what_somebody_else_wrote_is_never_lost() {
     [exit 2]lab   1 changed, 1 unchanged
       ~ app/main.tf
     ── stderr
-    error: nothing was written: `lab` would replace what somebody else wrote
+    error: nothing was written: `lab` would remove what somebody else wrote
            `docs/{name}.md` was edited since it was rendered, and nothing makes it any more
-    hint: `terrane render lab --diff` shows the difference, `--overwrite` replaces them
-    [exit 4]
+    hint: remove what is not wanted any more yourself; `--overwrite` leaves it there, and it is yours
+          from then on
+    [exit 4]lab   1 let go, 1 unchanged
+      ! docs/{name}.md   stays, and is yours now
+    lab   1 file as it should be
     ");
+}
+
+/// A digest that fits proves nothing in a list that somebody changed, and what is read to render is removed by no list.
+#[test]
+fn a_list_removes_only_what_was_rendered() {
+    let test = project("");
+    test.write(
+        "templates/key.txt.j2",
+        "{{ age_key('public', 'keys/age.key') }}\n",
+    )
+    .write("keys/age.key", "# public key: age1x\n")
+    .write("mine.txt", "mine\n");
+    let _ = test.cli(&["render"]).expect(0);
+    let list = test.read(".terrane-render.lab.json");
+    let digest = |path: &str| {
+        let said = test.shell(&format!("sha256sum {path}")).expect(0);
+        let sum = said.stdout.split(' ').next().unwrap_or_default().to_owned();
+        format!("\"{path}\": \"sha256:{sum}\",\n")
+    };
+    let with = |lines: &str| list.replacen("\"files\": {", &format!("\"files\": {{ {lines}"), 1);
+    let mut out = String::new();
+    for path in ["mine.txt", "keys/age.key"] {
+        test.write(".terrane-render.lab.json", &with(&digest(path)));
+        out.extend(["-- ", path, "\n", &said(&test.cli(&["render"]))]);
+        out += &said(&test.cli(&["render", "--overwrite"]));
+        assert!(test.project().join(path).exists(), "{path} is gone");
+    }
+    insta::assert_snapshot!(out, @"
+    -- mine.txt
+    ── stderr
+    error: nothing was written: `lab` would remove what somebody else wrote
+           `mine.txt` is made by nothing any more, and its list was changed by hand or by a merge
+    hint: remove what is not wanted any more yourself; `--overwrite` leaves it there, and it is yours
+          from then on
+    [exit 4]lab   1 let go, 3 unchanged
+      ! mine.txt   stays, and is yours now
+    -- keys/age.key
+    ── stderr
+    error: could not read the list of what was rendered, `.terrane-render.lab.json`
+           it lists `keys/age.key`, which no rendering to this output can have made
+    hint: bring back the last good one, for example from Git; without any, everything is compared anew
+    [exit 1]── stderr
+    error: could not read the list of what was rendered, `.terrane-render.lab.json`
+           it lists `keys/age.key`, which no rendering to this output can have made
+    hint: bring back the last good one, for example from Git; without any, everything is compared anew
+    [exit 1]
+    ");
+    test.write(".terrane-render.lab.json", &list);
+    fs::remove_file(test.project().join("templates/key.txt.j2")).unwrap();
+    let _ = test.cli(&["render"]).expect(0);
+    assert!(!test.project().join("key.txt").exists());
 }
 
 #[test]

@@ -30,13 +30,13 @@ pub(crate) fn follow(file: &Path, before: &[u8], after: &[u8]) {
         for name in lists(dir) {
             let list = join(&output, &name);
             let text = disk.read(&list).ok().flatten().unwrap_or_default();
-            let known = Manifest::read(&String::from_utf8_lossy(&text), &output);
+            let known = Manifest::read(&String::from_utf8_lossy(&text), &output, digest);
             let Ok(mut known) = known else {
                 continue;
             };
             if known.files.get(&path) == Some(&digest(before)) && known.writing.is_empty() {
                 known.files.insert(path.clone(), digest(after));
-                _ = disk.write_durably(&list, known.write().as_bytes());
+                _ = disk.write_durably(&list, known.write(digest).as_bytes());
             }
         }
     }

@@ -45,7 +45,7 @@ impl Stale {
                 edited: Edited::Secret,
                 ..
             } => Some(format!(
-                "`terrane render {render} --diff` names the values that differ: write them to where they come from, then `terrane render {render} --overwrite`"
+                "`terrane render {render} --diff` names the values that differ, or says why it cannot be opened: write them to where they come from, then `terrane render {render} --overwrite`"
             )),
             Self::Stale {
                 render,

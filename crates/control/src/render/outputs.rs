@@ -1,7 +1,7 @@
 //! What comes out: plain files from an environment without secrets, and then, if there are any, the encrypted ones.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use drivers::process::Environment;
@@ -29,6 +29,8 @@ pub(super) struct Made {
     pub(super) outputs: BTreeMap<String, Output>,
     pub(super) not_opened: Vec<String>,
     pub(super) warnings: Vec<Finding>,
+    /// Files of the project that were read beside data and templates: what keys and the like lie in.
+    pub(super) read: BTreeSet<String>,
 }
 
 /// Renders everything. Where `known` is given and no key is at hand, encrypted files that are as it lists them are
@@ -86,8 +88,10 @@ pub(super) async fn make(
         making.findings.sort_by_key(place_of);
         return Err(wrong(making.findings));
     }
+    let mut read: BTreeSet<String> = render.secrets.values().filter_map(file_of).collect();
     if making.secret.is_empty() {
-        return Ok(making.made());
+        read.extend(templates.files_read());
+        return Ok(making.made(read));
     }
     if let Err(err) = reveal(disk, render, &mut data, &sealed, env).await {
         return making.as_listed(known).ok_or(err);
@@ -98,12 +102,14 @@ pub(super) async fn make(
         let bound = templates.bind(&data, way);
         binds.push(bound.map_err(|err| wrong(vec![finding(&err, render)]))?);
     }
-    match making.secret(&binds, env) {
+    let done = making.secret(&binds, env);
+    read.extend(templates.files_read());
+    match done {
         Err(RenderError::Seal(err)) if err.wants_key() => {
             making.as_listed(known).ok_or(RenderError::Seal(err))
         }
         Err(err) => Err(err),
-        Ok(()) if making.findings.is_empty() => Ok(making.made()),
+        Ok(()) if making.findings.is_empty() => Ok(making.made(read)),
         Ok(()) => Err(wrong(making.findings)),
     }
 }
@@ -192,6 +198,14 @@ fn reference(input: &Input) -> Option<String> {
         Input::Known(_) => None,
         Input::Expression(expression) => expression.needs.secrets.first().cloned(),
     }
+}
+
+/// The file of the project that a reference names, if it names one: `file:PATH`, `sops:PATH#KEY`.
+fn file_of(input: &Input) -> Option<String> {
+    let reference = reference(input)?;
+    let (_, place) = reference.split_once(':')?;
+    let file = place.split('#').next().unwrap_or(place);
+    Some(file.trim_start_matches("./").to_owned())
 }
 
 struct Making<'m> {
@@ -305,11 +319,12 @@ impl Making<'_> {
         }
     }
 
-    fn made(self) -> Made {
+    fn made(self, read: BTreeSet<String>) -> Made {
         Made {
             outputs: self.outputs,
             not_opened: Vec::new(),
             warnings: self.warnings,
+            read,
         }
     }
 
@@ -423,6 +438,7 @@ impl Making<'_> {
             outputs,
             not_opened,
             warnings: std::mem::take(&mut self.warnings),
+            read: BTreeSet::new(), // nothing is written, so nothing is removed
         })
     }
 

@@ -1,10 +1,10 @@
 //! Functions that read files of the project, as the plugins of the templates' authors have them: `age_key`,
 //! `github_deploy_key` and their like. What is secret in them is given only to files that are encrypted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -19,10 +19,12 @@ pub(super) fn add_to(
     render: &Render,
     sources: &Arc<BTreeMap<String, TemplateText>>,
     reveal: Reveal,
+    read: &FilesRead,
 ) {
     let place = Place {
         root: root.to_owned(),
         reveal,
+        read: read.clone(),
     };
     let here = place.clone();
     env.add_function("age_key", move |kind: &str, file: Option<&str>| {
@@ -57,10 +59,34 @@ pub(super) fn add_to(
     });
 }
 
+/// Which files were read, by their paths from the project's root. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct FilesRead(Arc<Mutex<BTreeSet<String>>>);
+
+impl FilesRead {
+    pub(super) fn all(&self) -> BTreeSet<String> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    fn add(&self, path: &Path) {
+        let parts = path.components().filter_map(|part| match part {
+            Component::Normal(part) => part.to_str(),
+            _ => None,
+        });
+        let path = parts.collect::<Vec<_>>().join("/");
+        let mut read = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        read.insert(path);
+    }
+}
+
 #[derive(Clone)]
 struct Place {
     root: PathBuf,
     reveal: Reveal,
+    read: FilesRead,
 }
 
 #[derive(serde::Deserialize)]
@@ -83,6 +109,7 @@ impl Place {
             let problem = format!("`{file}` leads out of the project");
             return Err(Error::new(ErrorKind::InvalidOperation, problem));
         }
+        self.read.add(path);
         fs::read_to_string(self.root.join(path)).map_err(|err| {
             let problem = format!("could not read `{file}`: {err}");
             Error::new(ErrorKind::InvalidOperation, problem)

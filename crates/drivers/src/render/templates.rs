@@ -66,6 +66,7 @@ pub struct Templates {
     codes: Arc<BTreeMap<String, Code>>,
     render: Render,
     root: PathBuf,
+    read: files::FilesRead,
 }
 
 impl Templates {
@@ -94,7 +95,13 @@ impl Templates {
             codes,
             render: render.clone(),
             root,
+            read: files::FilesRead::default(),
         })
+    }
+
+    /// Which files of the project templates have read by now, beside each other.
+    pub fn files_read(&self) -> BTreeSet<String> {
+        self.read.all()
     }
 
     /// The same with data in them, and with what the project file makes of those.
@@ -116,6 +123,7 @@ impl Templates {
             &self.render,
             &self.sources,
             reveal,
+            &self.read,
         );
         let mut names = Vec::new();
         for entry in data.entries() {

@@ -16,7 +16,7 @@ pub struct FileFacts {
 pub struct Leave {
     /// Only what is there already and agrees becomes ours: nothing is made.
     pub adopt: bool,
-    /// What was edited by hand, or is not ours, is replaced.
+    /// What was edited by hand, or is not ours, is replaced; what nothing makes any more is let go.
     pub overwrite: bool,
 }
 
@@ -32,6 +32,8 @@ pub enum Deed {
     Remove,
     /// Nothing makes it any more, and it is gone.
     Forget,
+    /// Nothing makes it any more, and nothing proves that it was made: it stays, and is listed no more.
+    LetGo,
     Refuse(Why),
 }
 
@@ -41,10 +43,22 @@ pub enum Why {
     Edited,
     /// Changed after it was rendered, and nothing makes it any more.
     EditedAndStale,
+    /// Nothing makes it any more, and the list that has it was changed since it was written.
+    UnprovenAndStale,
     /// It is there, different, and on no list.
     NotOurs,
     /// It is to be taken over, and is not there.
     Missing,
+}
+
+impl Why {
+    /// Whether it is about a file that nothing makes any more.
+    pub fn is_stale(self) -> bool {
+        match self {
+            Self::EditedAndStale | Self::UnprovenAndStale => true,
+            Self::Edited | Self::NotOurs | Self::Missing => false,
+        }
+    }
 }
 
 /// Decides about every file that is to be there, and every one that the manifest lists. `found` has those of them
@@ -70,10 +84,12 @@ pub fn decide(
             None => Deed::Forget,
             Some(file) => {
                 let is_made = manifest.is_some_and(|known| known.made(path, &file.digest));
-                if is_made || leave.overwrite {
-                    Deed::Remove
-                } else {
-                    Deed::Refuse(Why::EditedAndStale)
+                let is_proof = manifest.is_some_and(Manifest::is_as_written);
+                match (is_made, is_proof) {
+                    (true, true) => Deed::Remove,
+                    _ if leave.overwrite => Deed::LetGo,
+                    (true, false) => Deed::Refuse(Why::UnprovenAndStale),
+                    (false, _) => Deed::Refuse(Why::EditedAndStale),
                 }
             }
         };

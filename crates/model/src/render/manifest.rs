@@ -2,6 +2,8 @@
 //!
 //! It is written twice: before anything else, with the digests that are about to come (`writing`), and at the end
 //! without. So whatever a crash leaves is known to be ours.
+//!
+//! It ends with a digest of itself. A list that a person or a merge changed has another, and nothing is removed by it.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +12,10 @@ use serde::{Deserialize, Serialize};
 /// The form of the file, and of what makes the digest of the inputs.
 const VERSION: u32 = 1;
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// Makes the digest of bytes.
+pub type Digest = fn(&[u8]) -> String;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     terrane_render: u32,
     pub render: String,
@@ -21,6 +26,18 @@ pub struct Manifest {
     /// Digests of what is being written.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub writing: BTreeMap<String, String>,
+    #[serde(skip)]
+    is_as_written: bool,
+}
+
+/// As it lies there.
+#[derive(Serialize, Deserialize)]
+struct Written {
+    #[serde(flatten)]
+    manifest: Manifest,
+    /// The digest of all the rest.
+    #[serde(default)]
+    list: String,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -41,13 +58,15 @@ impl Manifest {
             inputs,
             files,
             writing: BTreeMap::new(),
+            is_as_written: true,
         }
     }
 
     /// Of a rendering to `output`. It lies where anyone can write, and what it lists may be removed: so nothing counts
     /// that could not have been made there.
-    pub fn read(text: &str, output: &str) -> Result<Self, ReadManifestError> {
-        let manifest: Self = serde_json::from_str(text)?;
+    pub fn read(text: &str, output: &str, digest: Digest) -> Result<Self, ReadManifestError> {
+        let Written { mut manifest, list } = serde_json::from_str(text)?;
+        manifest.is_as_written = list == digest(manifest.bare().as_bytes());
         if manifest.terrane_render > VERSION {
             return Err(ReadManifestError::Newer(manifest.terrane_render));
         }
@@ -58,11 +77,28 @@ impl Manifest {
         }
     }
 
-    /// One line for each file, sorted.
-    pub fn write(&self) -> String {
-        let mut text = serde_json::to_string_pretty(self).unwrap_or_default();
+    /// One line for each file, sorted. One that was changed by others stays known as that.
+    pub fn write(&self, digest: Digest) -> String {
+        let list = if self.is_as_written {
+            digest(self.bare().as_bytes())
+        } else {
+            String::new()
+        };
+        let manifest = self.clone();
+        let mut text =
+            serde_json::to_string_pretty(&Written { manifest, list }).unwrap_or_default();
         text.push('\n');
         text
+    }
+
+    /// Without what is said about it.
+    fn bare(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// Whether nobody else changed it: only then it proves that something was made.
+    pub fn is_as_written(&self) -> bool {
+        self.is_as_written
     }
 
     /// Whether it lists a file, as made or as being made.
@@ -101,9 +137,11 @@ impl Manifest {
             inputs: String::new(),
             files,
             writing: next.files.clone(),
+            is_as_written: self.is_as_written,
         }
     }
 }
+
 /// Whether a path leads to a place below a directory of the project, by its own words, and not to what Git or terrane
 /// keep there.
 fn is_below(output: &str, path: &str) -> bool {

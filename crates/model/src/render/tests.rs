@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::checks::{self, Check, CheckKind};
 use super::data::{Data, Node, of_json};
-use super::decide::{FileFacts, Leave, decide};
+use super::decide::{Deed, FileFacts, Leave, Why, decide};
 use super::manifest::Manifest;
 use super::schema::Schema;
 use super::{Select, is_secret_name};
@@ -287,9 +287,48 @@ fn nothing_that_a_person_wrote_is_lost() {
       older: Change
       same: Keep
       stale: Remove
-      stale-edited: Remove
+      stale-edited: LetGo
       stale-gone: Forget
     ");
+}
+
+/// Good enough to tell texts of a test apart.
+fn digest(bytes: &[u8]) -> String {
+    let sum = |sum: u32, byte: &u8| sum.wrapping_mul(31).wrapping_add(u32::from(*byte));
+    format!("sum:{}", bytes.iter().fold(7, sum))
+}
+
+/// A digest that fits proves nothing in a list to which somebody added it.
+#[test]
+fn a_list_that_others_changed_removes_nothing() {
+    let files = [("made".to_owned(), "1".to_owned())].into();
+    let manifest = Manifest::new("x", String::new(), files);
+    let written = manifest.write(digest);
+    let mine = written.replace("\"made\": \"1\"", "\"made\": \"1\", \"mine\": \"1\"");
+    let read = |text: &str| Manifest::read(text, "", digest).unwrap();
+    let facts = || FileFacts {
+        digest: "1".to_owned(),
+        is_executable: false,
+    };
+    let found = BTreeMap::from([("made".to_owned(), facts()), ("mine".to_owned(), facts())]);
+    let deeds = |manifest: &Manifest, overwrite| {
+        let leave = Leave {
+            adopt: false,
+            overwrite,
+        };
+        let deeds = decide(Some(manifest), &BTreeMap::new(), &found, leave);
+        deeds.into_values().collect::<Vec<Deed>>()
+    };
+    let refused = Deed::Refuse(Why::UnprovenAndStale);
+    assert_eq!(deeds(&read(&written), false), [Deed::Remove]);
+    assert_eq!(
+        deeds(&read(&mine), false),
+        [refused.clone(), refused.clone()]
+    );
+    assert_eq!(deeds(&read(&mine), true), [Deed::LetGo, Deed::LetGo]);
+    // Nor after somebody else has written it again.
+    let again = read(&mine).write(digest);
+    assert_eq!(deeds(&read(&again), false), [refused.clone(), refused]);
 }
 
 #[test]
@@ -300,7 +339,7 @@ fn a_manifest_is_read_as_it_was_written() {
     ]
     .into();
     let manifest = Manifest::new("homelab", "sha256:0".to_owned(), files);
-    insta::assert_snapshot!(manifest.write(), @r#"
+    insta::assert_snapshot!(manifest.write(digest), @r#"
     {
       "terrane_render": 1,
       "render": "homelab",
@@ -308,10 +347,14 @@ fn a_manifest_is_read_as_it_was_written() {
       "files": {
         "a": "sha256:1",
         "b": "sha256:2"
-      }
+      },
+      "list": "sum:3703908091"
     }
     "#);
-    assert_eq!(Manifest::read(&manifest.write(), "").unwrap(), manifest);
+    assert_eq!(
+        Manifest::read(&manifest.write(digest), "", digest).unwrap(),
+        manifest
+    );
     let next = Manifest::new("homelab", "sha256:9".to_owned(), BTreeMap::new());
     let between = manifest.towards(&next, std::iter::empty());
     assert!(between.made("a", "sha256:1"));
@@ -324,15 +367,19 @@ fn a_manifest_is_read_as_it_was_written() {
     let twice = once.towards(&fourth, lie.into_iter());
     assert!(twice.made("a", "sha256:3") && twice.made("b", "sha256:2"));
     assert!(!twice.made("b", "edited"));
-    assert_eq!(Manifest::read(&between.write(), "").unwrap(), between);
+    assert_eq!(
+        Manifest::read(&between.write(digest), "", digest).unwrap(),
+        between
+    );
     assert!(
         Manifest::read(
             r#"{"terrane_render": 2, "render": "", "inputs": "", "files": {}}"#,
-            ""
+            "",
+            digest,
         )
         .is_err()
     );
-    assert!(Manifest::read("{}", "").is_err());
+    assert!(Manifest::read("{}", "", digest).is_err());
 }
 
 /// Whoever can write the list must not have others removed by it.
@@ -341,7 +388,7 @@ fn a_list_counts_only_for_what_lies_in_its_output() {
     let read = |path: &str, output: &str| {
         let files = [(path.to_owned(), "sha256:1".to_owned())].into();
         let manifest = Manifest::new("homelab", String::new(), files);
-        Manifest::read(&manifest.write(), output)
+        Manifest::read(&manifest.write(digest), output, digest)
     };
     for (path, output) in [("out/a", "out"), ("a/b", ""), ("a", ".")] {
         assert!(read(path, output).is_ok(), "{path}");

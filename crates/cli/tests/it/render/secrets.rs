@@ -449,8 +449,8 @@ fn an_encrypted_file_is_edited_at_its_source() {
     ── stderr
     error: stack `app` is made by `render "lab"`, and `out/all.sops.yaml` was edited since it was
            rendered
-    hint: `terrane render lab --diff` names the values that differ: write them to where they come from,
-          then `terrane render lab --overwrite`
+    hint: `terrane render lab --diff` names the values that differ, or says why it cannot be opened:
+          write them to where they come from, then `terrane render lab --overwrite`
     [exit 4]lab   1 refused, 2 unchanged
       ! out/all.sops.yaml   was edited since it was rendered
           ~ token (encrypted)
