@@ -12,6 +12,7 @@ pub mod disk;
 mod environment;
 mod files;
 mod format;
+mod literals;
 mod moments;
 mod networks;
 mod ordered;
@@ -24,6 +25,7 @@ mod read_yaml;
 mod repr;
 pub mod templates;
 mod variadic;
+mod views;
 
 #[cfg(test)]
 mod tests;

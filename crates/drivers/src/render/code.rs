@@ -1,6 +1,7 @@
 //! Templates as the engine sees them. What Jinja2 has and the engine has not is put into other words first: formatting
 //! by `%` (`percent`), what an import and an include may see (`apart`), macros that take more than they name
-//! (`variadic`) or fill one argument from another (`defaults`), lists and maps that are changed (`changing`).
+//! (`variadic`) or fill one argument from another (`defaults`), lists and maps that are changed (`changing`). Before all of
+//! them, texts that are written out become what they are in Python (`literals`).
 //!
 //! The engine's own tokens tell code from text, whatever the delimiters are. It promises nothing about them from one
 //! version to the next; the tests beside each part and the corpus beside makejinja tell when they change.
@@ -11,7 +12,7 @@ use minijinja::Error;
 use minijinja::machinery::{Span, Token, tokenize};
 use minijinja::syntax::SyntaxConfig;
 
-use super::{apart, changing, defaults, percent, variadic};
+use super::{apart, changing, defaults, literals, percent, variadic};
 
 pub(super) type Tokens<'t, 's> = &'t [(Token<'s>, Span)];
 
@@ -24,6 +25,8 @@ pub(super) struct Code {
     pub(super) text: String,
     /// What was put in, and in the place of what.
     moves: Vec<Move>,
+    /// What this was made of, if that was made of something itself.
+    from: Option<Box<Code>>,
 }
 
 #[derive(Clone, Debug)]
@@ -71,6 +74,21 @@ impl Code {
         block: Block<'_>,
         changes: bool,
     ) -> Self {
+        let found = tokens(source, false, syntax);
+        let mut edits = literals::edits(&found, source);
+        edits.extend(literals::raw_edits(&found, source, block));
+        Self::after(source, edits, |source| {
+            Self::of_read_template(source, syntax, block, changes)
+        })
+    }
+
+    /// The same of a template in which texts are what they are in Python.
+    fn of_read_template(
+        source: &str,
+        syntax: &SyntaxConfig,
+        block: Block<'_>,
+        changes: bool,
+    ) -> Self {
         let tokens = tokens(source, false, syntax);
         let mut edits = percent::edits(&tokens);
         edits.extend(apart::edits(&tokens, block));
@@ -98,7 +116,23 @@ impl Code {
     }
 
     pub(super) fn of_expression(source: &str, syntax: &SyntaxConfig) -> Self {
-        Self::of(source, percent::edits(&tokens(source, true, syntax)))
+        let read = literals::edits(&tokens(source, true, syntax), source);
+        Self::after(source, read, |source| {
+            Self::of(source, percent::edits(&tokens(source, true, syntax)))
+        })
+    }
+
+    /// What is made of a source with these edits.
+    fn after(source: &str, edits: Vec<Edit>, make: impl Fn(&str) -> Self) -> Self {
+        if edits.is_empty() {
+            return make(source);
+        }
+        let first = Self::of(source, edits);
+        let made = make(&first.text);
+        Self {
+            from: Some(Box::new(first)),
+            ..made
+        }
     }
 
     fn of(source: &str, mut edits: Vec<Edit>) -> Self {
@@ -115,7 +149,8 @@ impl Code {
             });
         }
         text.push_str(&source[done..]);
-        Self { text, moves }
+        let from = None;
+        Self { text, moves, from }
     }
 
     /// The part of the template as it was written that a part of this one stands for.
@@ -132,7 +167,25 @@ impl Code {
             }
         };
         let start = back(range.start, false);
-        start..back(range.end, true).max(start)
+        let written = start..back(range.end, true).max(start);
+        match &self.from {
+            Some(from) => from.written(written),
+            None => written,
+        }
+    }
+
+    /// Whether something stands there that nobody wrote.
+    #[cfg(test)]
+    fn is_new(&self, at: usize) -> bool {
+        let is_own = self.moves.iter().any(|m| m.new.contains(&at));
+        let back = |from: &Self| {
+            let before = Self {
+                from: None,
+                ..self.clone()
+            };
+            from.is_new(before.written(at..at).start)
+        };
+        is_own || self.from.as_deref().is_some_and(back)
     }
 }
 
@@ -209,7 +262,7 @@ pub(super) mod tests {
         assert_eq!(code.text, expected);
         // What was written is found again, wherever an error points.
         for (at, letter) in code.text.char_indices() {
-            let is_new = code.moves.iter().any(|m| m.new.contains(&at));
+            let is_new = code.is_new(at);
             let written = code.written(at..at + letter.len_utf8());
             let same = source.get(written.clone()) == Some(&letter.to_string());
             assert!(same || is_new, "{at} {letter}: {written:?}");

@@ -14,7 +14,9 @@ use model::render::{Render, Undefined};
 
 use super::code::Code;
 use super::templates::TemplateText;
-use super::{apart, changing, defaults, networks, ordered, percent, python, repr, variadic};
+use super::{
+    apart, changing, defaults, literals, networks, ordered, percent, python, repr, variadic, views,
+};
 
 /// Instructions of one template: a loop over this many never ends for whoever waits.
 pub(super) const FUEL: u64 = 200_000_000;
@@ -68,6 +70,8 @@ pub(super) fn environment(
     networks::add_to(&mut env);
     ordered::add_to(&mut env);
     percent::add_to(&mut env);
+    literals::add_to(&mut env);
+    views::add_to(&mut env);
     apart::add_to(&mut env);
     variadic::add_to(&mut env);
     defaults::add_to(&mut env);

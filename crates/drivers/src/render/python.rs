@@ -12,7 +12,7 @@ use minijinja::{Environment, Error, ErrorKind, State, Value};
 use minijinja_contrib::{filters, globals, pycompat};
 
 use super::templates::open_error;
-use super::{changing, format, repr};
+use super::{changing, format, repr, views};
 
 pub(super) fn add_to(env: &mut Environment<'static>) {
     env.add_function("cycler", |items: Rest<Value>| {
@@ -29,7 +29,7 @@ pub(super) fn add_to(env: &mut Environment<'static>) {
     env.add_filter("striptags", filters::striptags);
     env.add_filter("filesizeformat", filters::filesizeformat);
     env.add_filter("center", |text: &str, width: Option<usize>| {
-        center(text, width.unwrap_or(80))
+        center(text, width.unwrap_or(80), " ")
     });
     env.add_filter("wordcount", wordcount);
     env.add_filter("wordwrap", wordwrap);
@@ -73,6 +73,10 @@ pub(super) fn method(
         Some(Ok(None)) => pycompat::unknown_method_callback(state, value, name, args),
         None => match (name, value.kind()) {
             ("index", ValueKind::Seq) => index(value, args),
+            ("keys" | "values" | "items", ValueKind::Map) => {
+                let found = pycompat::unknown_method_callback(state, value, name, args)?;
+                views::of_map(name, &found)
+            }
             ("copy", ValueKind::Seq | ValueKind::Map) => {
                 let () = from_args(args)?;
                 changing::copy(value)
@@ -227,7 +231,12 @@ fn own_method(text: &str, name: &str, args: &[Value]) -> Result<Option<Value>, E
         }
         "ljust" => Value::from(format!("{text}{}", fill().repeat(missing(width()?)))),
         "rjust" => Value::from(format!("{}{text}", fill().repeat(missing(width()?)))),
-        "center" if args.len() == 1 => Value::from(center(text, width()?)),
+        "center" => Value::from(center(text, width()?, &fill())),
+        "title" => Value::from(title(text)),
+        "translate" => {
+            let (table,): (Value,) = from_args(args)?;
+            Value::from(translate(text, &table)?)
+        }
         "removeprefix" => Value::from(text.strip_prefix(word()?).unwrap_or(text)),
         "removesuffix" => Value::from(text.strip_suffix(word()?).unwrap_or(text)),
         "partition" => {
@@ -371,14 +380,50 @@ pub(super) fn float(number: f64) -> String {
 }
 
 /// The odd space goes where Python puts it.
-fn center(text: &str, width: usize) -> String {
+fn center(text: &str, width: usize, fill: &str) -> String {
     let length = text.chars().count();
     if length >= width {
         return text.to_owned();
     }
     let all = width - length;
     let left = all / 2 + (all & width & 1);
-    format!("{}{text}{}", " ".repeat(left), " ".repeat(all - left))
+    format!("{}{text}{}", fill.repeat(left), fill.repeat(all - left))
+}
+
+/// A capital begins whatever comes behind something that is no letter, an apostrophe too.
+fn title(text: &str) -> String {
+    let (mut out, mut in_word) = (String::new(), false);
+    for c in text.chars() {
+        if in_word {
+            out.extend(c.to_lowercase());
+        } else {
+            let mut capital = c.to_uppercase();
+            out.extend(capital.next());
+            out.extend(capital.flat_map(char::to_lowercase));
+        }
+        in_word = c.is_uppercase() || c.is_lowercase();
+    }
+    out
+}
+
+/// Characters by their numbers: what stands for one is a text, a number, or nothing.
+fn translate(text: &str, table: &Value) -> Result<String, Error> {
+    let mut out = String::new();
+    for c in text.chars() {
+        let other = table.get_item(&Value::from(u32::from(c)))?;
+        match (other.kind(), other.as_str()) {
+            (ValueKind::Undefined, _) => out.push(c),
+            (ValueKind::None, _) => {}
+            (_, Some(text)) => out.push_str(text),
+            _ => {
+                let number = u32::try_from(other).ok().and_then(char::from_u32);
+                out.push(number.ok_or_else(|| {
+                    open_error("`translate` takes texts and numbers of characters")
+                })?);
+            }
+        }
+    }
+    Ok(out)
 }
 
 fn wordcount(text: &str) -> usize {

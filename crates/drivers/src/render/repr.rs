@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use minijinja::value::ValueKind;
 use minijinja::{Error, Value};
 
-use super::moments;
 use super::python::float;
 use super::templates::open_error;
+use super::{moments, views};
 
 /// What is nested deeper was made by a loop, and nobody reads it.
 const DEEPEST: usize = 500;
@@ -37,7 +37,7 @@ fn write(out: &mut String, value: &Value, is_sorted: bool, depth: usize) -> Resu
     if depth > DEEPEST {
         return Err(open_error("this is nested too deep to be printed"));
     }
-    if let Some(text) = moments::repr(value) {
+    if let Some(text) = moments::repr(value).or_else(|| views::shown(value)) {
         out.push_str(&text);
         return Ok(());
     }

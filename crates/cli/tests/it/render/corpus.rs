@@ -492,6 +492,22 @@ pub(super) const FEATURES: &[(&str, &str)] = &[
         "groups-shown",
         "#{ nodes | groupby('role') | map('first') | list }# #{ nodes | map(attribute='cores') | list | string }# #{ nodes | groupby('cores') | string | length > 5 }# #{ nodes | groupby('role') }#\n",
     ),
+    (
+        "raw-lines",
+        "a\n#% raw %#\n #{ x }#\n#% endraw %#\nb\n  #% raw %#\n y\n  #% endraw %#\nc\n#%- raw %#\n\n z\n#% endraw +%#\nd #% raw -%#\n e #%- endraw -%#\n f\n",
+    ),
+    (
+        "escapes",
+        "#{ 'a\\/b \\d+ \\. \\a\\v\\b\\f \\x41\\101\\u2022\\U0001f600' }#|#{ \"one\\\ntwo\" }#|#{ '%s\\/%s' % (1, 2) }#|#{ '\\é' }#\n",
+    ),
+    (
+        "titles",
+        "#{ \"it's o'neil ab1cd x_y ß ﬁx\".title() }# #{ \"it's ab1cd\" | title }# #{ 'abc'.center(10, '*') }#|#{ 'ab'.center(7) }#| #{ 'abcd'.translate({97: 'zz', 98: none, 99: 120}) }#\n",
+    ),
+    (
+        "views",
+        "#{ range(3) }# #{ range(1, 10, 3) }# #{ [range(2)] }# #{ range(5, 0, -2) | list }# #{ range(4)[1] }# #{ range(3) | length }# #{ 2 in range(3) }# #{ nested.keys() }# #{ nested.items() }# #{ {'a': none}.values() }# #{ nested.keys() | list }# #{ nested.items() | list | length }# #{ 'b' in nested.keys() }# #{ nested.keys() | sort | join(',') }# #% for k, v in nested.items() %##{ loop.length }##{ k }#;#% endfor %##% for i in range(2) %##{ loop.last }#;#% endfor %# #{ range(3) | map('string') | join }# #{ range(6) | batch(4) | list }# #{ nodes[0].keys() | first }#\n",
+    ),
 ];
 
 /// What differs, and why that is better so. Each is rendered by both, and the difference is kept.
