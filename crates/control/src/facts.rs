@@ -8,6 +8,7 @@
 
 mod answers;
 mod branch;
+mod claims;
 mod current;
 mod early;
 mod elsewhere;

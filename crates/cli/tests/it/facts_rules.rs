@@ -462,6 +462,36 @@ fn a_plan_tells_of_sinks_of_a_place_that_moved_and_of_a_destroy() {
     ");
 }
 
+/// Nothing was published yet: only the plans of both tell.
+#[test]
+fn paths_that_clash_are_found_before_anything_is_applied() {
+    let each = "publish \"runtime\" {\n    for_each = output.names\n    path     = \"x/${each.value}.yaml\"\n    values   = { a = 1 }\n  }";
+    let names = |names: &str| format!("output \"names\" {{\n  value = {names}\n}}\n");
+    let stacks = [stack("app", each), stack("web", each)].concat();
+    let test = world(&stacks, &names(r#"{ p = "one", q = "one" }"#));
+    test.write("web/main.tf", &names(r#"{ p = "two" }"#));
+    let said = flat(&test, &["apply", "--auto-approve"], 4);
+    let expected = "two `publish` blocks of stack `app` write `x/one.yaml` of `runtime`";
+    assert!(said.contains(expected), "{said}");
+    test.write("app/main.tf", &names(r#"{ p = "one", q = "two.yaml/z" }"#));
+    let said = flat(&test, &["apply", "app", "--auto-approve"], 4);
+    assert!(
+        said.contains("`x/two.yaml/z.yaml` cannot lie beside `x/two.yaml`"),
+        "{said}"
+    );
+    drop(test.git(&[
+        "--git-dir=../facts.git",
+        "update-ref",
+        "-d",
+        "refs/heads/facts",
+    ]));
+    test.write("app/main.tf", &names(r#"{ p = "new" }"#))
+        .write("web/main.tf", &names(r#"{ p = "new", q = "newer" }"#));
+    let said = flat(&test, &["plan"], 4);
+    let expected = "stack `app`, in the same change set, publishes `x/new.yaml`, too";
+    assert!(said.contains(expected), "{said}");
+}
+
 #[test]
 fn stacks_that_swap_their_paths_are_refused_in_the_plan() {
     let stacks = |one: &str, two: &str| {

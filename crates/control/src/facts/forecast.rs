@@ -12,14 +12,15 @@ use model::facts::{
     Clash, Encrypt, FactFile, Forecast, ForecastChange, Outputs, Owner, PrepareFactsError, Publish,
     ReadPublishError, Standing, TakenPath, prepare, render,
 };
-use model::ids::{RunId, StackName};
+use model::ids::{ChangeSetId, RunId, StackName};
 use model::project::FactsPlace;
 use model::run::{RunSpec, Upstream};
 use model::stage::StageBlock;
 use serde_json::{Map, Value};
-use store::{KeyedDigester, StoreError};
+use store::{ChangeSetError, KeyedDigester, StoreError};
 
 use super::branch::header;
+use super::claims::{Claimed, Claims};
 use super::{PublishFactsError, SealFactsError, key_of, sealed};
 use crate::Control;
 use crate::asker::Asker;
@@ -31,6 +32,8 @@ use crate::stages::Side;
 #[derive(Clone, Copy)]
 pub(crate) struct Outlook<'a> {
     pub(crate) control: &'a Control,
+    pub(crate) set: ChangeSetId,
+    pub(crate) run: RunId,
     pub(crate) spec: &'a RunSpec,
     pub(crate) asker: &'a Asker,
     pub(crate) env: &'a Environment,
@@ -76,16 +79,40 @@ pub(crate) enum ForecastError {
     },
     #[error(transparent)]
     Taken(Box<PublishFactsError>),
+    #[error("{}", both(.0))]
+    Claimed(Claimed),
     #[error("could not read what was published")]
     Store(#[from] StoreError),
+    #[error("could not read what others are about to publish")]
+    Others(#[from] ChangeSetError),
+}
+
+fn both(claimed: &Claimed) -> String {
+    let Claimed {
+        path,
+        there,
+        how,
+        stack,
+    } = claimed;
+    match how {
+        Clash::Same => format!("stack `{stack}`, in the same change set, publishes `{path}`, too"),
+        Clash::Directory | Clash::Case => format!(
+            "`{path}` cannot lie beside `{there}`, which stack `{stack}` publishes in the same change set: {}",
+            how.why()
+        ),
+    }
 }
 
 impl ForecastError {
     /// Whether a rule would say no after the apply, too.
     pub(crate) fn is_refusal(&self) -> bool {
         match self {
-            Self::Read(_) | Self::Prepare(_) | Self::Seal { .. } | Self::Taken(_) => true,
-            Self::Contract(_) | Self::Store(_) => false,
+            Self::Read(_)
+            | Self::Prepare(_)
+            | Self::Seal { .. }
+            | Self::Taken(_)
+            | Self::Claimed(_) => true,
+            Self::Contract(_) | Self::Store(_) | Self::Others(_) => false,
         }
     }
 
@@ -96,7 +123,10 @@ impl ForecastError {
             Self::Prepare(err) => err.hint(),
             Self::Contract(err) => err.hint(),
             Self::Seal { source, .. } => source.hint(),
-            Self::Read(_) | Self::Store(_) => None,
+            Self::Claimed(_) => {
+                Some("a file has one owner: publish one of them to another path".to_owned())
+            }
+            Self::Read(_) | Self::Store(_) | Self::Others(_) => None,
         }
     }
 }
@@ -127,6 +157,7 @@ impl Outlook<'_> {
         let mut found = Vec::new();
         // By place, the paths that would be there; none: not all is known.
         let mut named: Option<BTreeMap<String, BTreeSet<String>>> = Some(BTreeMap::new());
+        let mut claims = Claims::default();
         for block in &self.spec.stack.stages.publish {
             let files = self.files(block)?;
             let place = self.spec.facts.get(&block.name);
@@ -140,6 +171,16 @@ impl Outlook<'_> {
             };
             let has_moved = self.has_moved(&place.name, &key);
             for file in files {
+                if let Some((there, how)) = claims.add(&key, &file.path) {
+                    let clash = PublishFactsError::Twice {
+                        stack: self.spec.stack.name.clone(),
+                        place: place.name.clone(),
+                        path: file.path,
+                        there,
+                        how,
+                    };
+                    return Err(ForecastError::Taken(Box::new(clash)));
+                }
                 self.check_owner(&place.name, &key, &file.path).await?;
                 let mut change = self.change(&key, &file, &digester).await?;
                 if has_moved {
@@ -158,6 +199,9 @@ impl Outlook<'_> {
                     named.entry(key.clone()).or_default().insert(file.path);
                 }
             }
+        }
+        if let Some(claimed) = claims.note(self.control, self.set, self.run).await? {
+            return Err(ForecastError::Claimed(claimed));
         }
         for standing in &self.spec.standing {
             let (Standing::Branch { key, place, files }, Some(named)) = (standing, &named) else {

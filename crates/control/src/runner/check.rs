@@ -129,6 +129,8 @@ async fn foretell_facts(
     }
     let outlook = Outlook {
         control: job.control,
+        set: job.set.id,
+        run: job.run,
         spec: job.spec,
         asker: job.asker,
         env: &engine_environment(job.asker.env(), job.spec.target.is_open()),
