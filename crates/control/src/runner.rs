@@ -239,6 +239,8 @@ pub(crate) struct Carried {
 #[derive(Debug)]
 pub(crate) struct Failure {
     message: String,
+    /// What of its stage it was, if that has a word of its own.
+    during: Option<&'static str>,
     hint: Option<String>,
     diagnostics: Vec<EngineDiagnostic>,
     refused: bool,
@@ -253,6 +255,7 @@ impl Failure {
     pub(crate) fn new(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
+            during: None,
             hint: None,
             diagnostics: Vec::new(),
             refused: false,
@@ -283,6 +286,11 @@ impl Failure {
         let mut failure = Self::new("interrupted");
         failure.interrupted = true;
         failure
+    }
+
+    fn during(mut self, what: &'static str) -> Self {
+        self.during = Some(what);
+        self
     }
 
     pub(crate) fn refused(mut self) -> Self {
@@ -331,6 +339,7 @@ impl Failure {
             .collect();
         Problem {
             stage,
+            during: self.during.map(str::to_owned),
             message: clean(&self.message),
             diagnostics,
             serial,

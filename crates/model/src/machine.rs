@@ -91,7 +91,11 @@ fn name_of(state: &RunState) -> String {
 }
 
 fn run_states() -> Vec<(String, RunState)> {
-    let finished = |outcome| RunState::Finished { outcome, at: NOW };
+    let finished = |outcome| RunState::Finished {
+        outcome,
+        at: NOW,
+        published: None,
+    };
     let planned = |confirmed| RunState::Planned {
         plan: plan(),
         confirmed,
@@ -107,12 +111,14 @@ fn run_states() -> Vec<(String, RunState)> {
         outcome: applied(),
         next,
         lost: 0,
+        published: None,
     };
     let completing = |part| RunState::Completing {
         part,
         outcome: applied(),
         since: NOW,
         lost: 0,
+        published: None,
     };
     let states = vec![
         RunState::Queued,
@@ -183,6 +189,7 @@ fn run_events() -> Vec<(&'static str, RunEvent)> {
     let ended = |part, then| RunEvent::StageFinished {
         part,
         report: serde_json::Value::Null,
+        changed: None,
         then,
     };
     vec![

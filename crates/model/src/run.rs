@@ -71,6 +71,9 @@ pub enum RunState {
         /// How often a runner was lost in it.
         #[serde(default)]
         lost: u8,
+        /// Whether publishing changed anything, once it is over; not said in older records.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        published: Option<bool>,
     },
     /// In a stage after the apply: publishing, bootstrapping or verifying.
     Completing {
@@ -79,10 +82,14 @@ pub enum RunState {
         since: Timestamp,
         #[serde(default)]
         lost: u8,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        published: Option<bool>,
     },
     Finished {
         outcome: Outcome,
         at: Timestamp,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        published: Option<bool>,
     },
 }
 
@@ -218,6 +225,9 @@ pub enum Skip {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
     pub stage: Stage,
+    /// What of the stage it was, if that has a word of its own: `draining`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub during: Option<String>,
     pub message: String,
     /// What the engine reported.
     #[serde(default)]
@@ -310,6 +320,7 @@ impl Problem {
     pub fn new(stage: Stage, message: impl Into<String>) -> Self {
         Self {
             stage,
+            during: None,
             message: message.into(),
             diagnostics: Vec::new(),
             serial: None,
@@ -324,6 +335,11 @@ impl Problem {
 }
 
 impl Problem {
+    /// What was going on, in a word.
+    pub fn word(&self) -> &str {
+        self.during.as_deref().unwrap_or_else(|| self.stage.word())
+    }
+
     /// Whether its stage may be tried again as it is, rather than after a fresh plan.
     pub fn can_go_on(&self) -> bool {
         !self.refused
@@ -402,6 +418,9 @@ pub enum RunEvent {
     StageFinished {
         part: Stage,
         report: Value,
+        /// Whether it changed anything, where that can be told.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        changed: Option<bool>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         then: Option<Stage>,
     },
@@ -435,6 +454,20 @@ pub enum RunEvent {
 }
 
 impl RunState {
+    /// Whether publishing changed anything; none if it is not over, or was never said.
+    pub fn published(&self) -> Option<bool> {
+        match self {
+            Self::Applied { published, .. }
+            | Self::Completing { published, .. }
+            | Self::Finished { published, .. } => *published,
+            Self::Queued
+            | Self::Planning { .. }
+            | Self::Deferred { .. }
+            | Self::Planned { .. }
+            | Self::Applying { .. } => None,
+        }
+    }
+
     /// Whether it ended with everything as its source says; what follows an apply may have failed.
     pub fn is_reached(&self) -> bool {
         match self {

@@ -111,7 +111,7 @@ fn row(
             (Mark::Waiting, why_queued(run, runs), None)
         }
         RunState::Planned { plan, .. } if tails.is_none() => {
-            (Mark::Done, format!("planned {}", counts(plan.counts)), None)
+            (Mark::Done, planned(plan.counts, set), None)
         }
         RunState::Planned { plan, .. } => {
             let wait = if set.status == Status::Confirmed {
@@ -119,7 +119,7 @@ fn row(
             } else {
                 String::new()
             };
-            let text = [format!("planned {}", counts(plan.counts)), wait].join("   ");
+            let text = [planned(plan.counts, set), wait].join("   ");
             (Mark::Waiting, text.trim_end().to_owned(), None)
         }
         RunState::Applying { since: at, .. } => {
@@ -170,6 +170,7 @@ fn stages(run: &Run, outcome: &Outcome, set: &ChangeSet) -> String {
     let skips = skips.filter(|one| one.stack == run.stack).count();
     let words = run.stages.iter().filter_map(|stage| match stage {
         Stage::Publishing if set.request.action == Action::Destroy => Some(", facts withdrawn"),
+        Stage::Publishing if run.state.published() == Some(false) => Some(", facts unchanged"),
         Stage::Publishing => Some(", facts published"),
         Stage::Bootstrapping => Some(", bootstrapped"),
         Stage::Verifying if skips > 0 => Some(", verified but for skipped gates"),
@@ -256,6 +257,17 @@ pub(super) fn why_queued(run: &Run, runs: &[Run]) -> String {
 }
 
 /// `3 changes`, or what else there is.
+fn planned(counts: PlanCounts, set: &ChangeSet) -> String {
+    let all = counts.delete;
+    match set.request.action {
+        Action::Destroy if all == 1 => "planned to destroy 1 resource".to_owned(),
+        Action::Destroy if all > 1 => format!("planned to destroy {all} resources"),
+        Action::Destroy | Action::Plan | Action::Apply | Action::Exec => {
+            format!("planned {}", self::counts(counts))
+        }
+    }
+}
+
 fn counts(counts: PlanCounts) -> String {
     let resources = counts.create + counts.update + counts.replace + counts.delete;
     let parts = [

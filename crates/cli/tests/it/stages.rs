@@ -142,7 +142,7 @@ fn every_run_asserts_facts_and_gates_again() {
     let said = story.cli(&["apply"]).expect(0);
     assert_snapshot!(essence(&said), @"
     change set c2: apply on `local`
-      base   no changes, facts published, verified
+      base   no changes, facts unchanged, verified
       top    untouched: nothing it consumes changes
     Done: 1 stack unchanged, 1 untouched in 0 s.
     [exit 0]

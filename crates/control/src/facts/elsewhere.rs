@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use model::bootstrap::ObjectOutcome;
 use model::facts::{
     Encrypt, FactFile, FieldDifference, Standing, StandingObject, field_differences,
 };
@@ -85,6 +86,8 @@ pub fn sinks_of(
     Ok(found)
 }
 
+const WITHDRAWN: &str = "withdrawn";
+
 /// What became of facts outside of Git.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Elsewhere {
@@ -93,6 +96,9 @@ pub struct Elsewhere {
     pub outcome: String,
     /// It could not be withdrawn: somebody should hear of it.
     pub is_left: bool,
+    /// It is otherwise than before.
+    #[serde(skip)]
+    pub is_changed: bool,
 }
 
 impl Elsewhere {
@@ -103,6 +109,7 @@ impl Elsewhere {
             what: format!("file `{path}`"),
             outcome: outcome.to_owned(),
             is_left: false,
+            is_changed: is_new,
         }
     }
 
@@ -111,6 +118,7 @@ impl Elsewhere {
             what,
             outcome: "was gone already".to_owned(),
             is_left: false,
+            is_changed: false,
         }
     }
 
@@ -124,6 +132,7 @@ impl Elsewhere {
             what,
             outcome: format!("could not be withdrawn ({later}): {why}"),
             is_left: true,
+            is_changed: false,
         }
     }
 }
@@ -204,6 +213,7 @@ pub(super) async fn put(
             what: object.to_string(),
             outcome: outcome.to_string(),
             is_left: false,
+            is_changed: outcome != ObjectOutcome::Same,
         });
     }
     Ok(done)
@@ -223,7 +233,7 @@ pub(super) async fn withdraw(
                 None => Ok("was gone already"),
                 Some(bytes) if digester.digest(&bytes) == *digest => {
                     files_of_project::remove(publication.root, path)?;
-                    Ok("withdrawn")
+                    Ok(WITHDRAWN)
                 }
                 Some(_) => Ok("left as it is: somebody changed it"),
             }
@@ -231,12 +241,12 @@ pub(super) async fn withdraw(
         Former::Object { sink, .. } => match sink {
             Err(why) => Err(why.clone()),
             Ok(sink) => match sinks::withdraw(sink, publication.ground).await {
-                Ok(true) => Ok("withdrawn"),
+                Ok(true) => Ok(WITHDRAWN),
                 Ok(false) => Ok("was gone already"),
                 Err(err) => Err(chain(&err)),
             },
         },
-        Former::Branch { .. } => Ok("withdrawn"),
+        Former::Branch { .. } => Ok(WITHDRAWN),
     };
     // What stands elsewhere under the same name has moved with its cluster.
     let has_moved = match former {
@@ -256,6 +266,7 @@ pub(super) async fn withdraw(
             what,
             outcome: outcome.to_owned(),
             is_left: false,
+            is_changed: outcome == WITHDRAWN,
         },
         Err(why) => Elsewhere::left(what, &why, !lets_go),
     })

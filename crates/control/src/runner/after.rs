@@ -64,6 +64,7 @@ pub(super) async fn carry_out(job: &Job<'_>, stage: Stage) -> RunEvent {
             let stages = job.spec.stages_after();
             RunEvent::StageFinished {
                 part: stage,
+                changed: report.changed,
                 report: json!(report),
                 then: stages.iter().find(later).copied(),
             }
@@ -81,6 +82,9 @@ struct Report {
     /// In a few words.
     summary: String,
     details: Value,
+    /// Whether it changed anything, where that can be told.
+    #[serde(skip)]
+    changed: Option<bool>,
 }
 
 /// What a stage works with.

@@ -17,7 +17,12 @@ const MOST_LOST: u8 = 3;
 
 pub fn advance(state: &RunState, event: RunEvent, now: Timestamp) -> Result<RunState, Refusal> {
     use {RunEvent as E, RunState as S};
-    let finish = |outcome| S::Finished { outcome, at: now };
+    let published = state.published();
+    let finish = |outcome| S::Finished {
+        outcome,
+        at: now,
+        published,
+    };
     Ok(match (state, event) {
         (S::Queued | S::Deferred { .. }, E::PlanStarted) => S::Planning {
             since: now,
@@ -28,7 +33,7 @@ pub fn advance(state: &RunState, event: RunEvent, now: Timestamp) -> Result<RunS
             awaits: on,
         },
         (S::Queued | S::Deferred { .. }, E::NothingConsumed { then }) => {
-            reached(Outcome::Untouched, then, now)
+            reached(Outcome::Untouched, then, now, None)
         }
         (
             S::Planning { awaits, .. },
@@ -49,7 +54,7 @@ pub fn advance(state: &RunState, event: RunEvent, now: Timestamp) -> Result<RunS
             preview: Preview::None,
         }),
         (S::Planning { awaits, .. }, E::NothingToChange { then, .. }) if awaits.is_empty() => {
-            reached(Outcome::Unchanged, then, now)
+            reached(Outcome::Unchanged, then, now, None)
         }
         (
             S::Planning { awaits, .. },
@@ -98,13 +103,14 @@ pub fn advance(state: &RunState, event: RunEvent, now: Timestamp) -> Result<RunS
                 serial,
                 outputs,
             };
-            reached(outcome, then, now)
+            reached(outcome, then, now, None)
         }
         (
             S::Applied {
                 outcome,
                 next,
                 lost,
+                ..
             },
             E::StageStarted { part },
         ) if *next == part => S::Completing {
@@ -112,13 +118,23 @@ pub fn advance(state: &RunState, event: RunEvent, now: Timestamp) -> Result<RunS
             outcome: outcome.clone(),
             since: now,
             lost: *lost,
+            published,
         },
         (
             S::Completing { part, outcome, .. },
             E::StageFinished {
-                part: ended, then, ..
+                part: ended,
+                then,
+                changed,
+                ..
             },
-        ) if *part == ended => reached((**outcome).clone(), then, now),
+        ) if *part == ended => {
+            let published = match part {
+                Stage::Publishing => changed,
+                _ => published,
+            };
+            reached((**outcome).clone(), then, now, published)
+        }
         (S::Completing { part, outcome, .. }, E::Failed { problem }) => finish(Outcome::NotDone {
             done: outcome.clone(),
             problem: Problem {
@@ -151,6 +167,7 @@ pub fn advance(state: &RunState, event: RunEvent, now: Timestamp) -> Result<RunS
             outcome: outcome.clone(),
             next: *part,
             lost: lost + 1,
+            published,
         },
         (S::Applied { outcome, next, .. }, E::Skipped { because }) => {
             if let Outcome::Applied { .. } = **outcome {
@@ -172,6 +189,7 @@ pub fn advance(state: &RunState, event: RunEvent, now: Timestamp) -> Result<RunS
             outcome: done.clone(),
             next: problem.stage,
             lost: 0,
+            published,
         },
         // Never repeated by itself: the way on is a fresh plan.
         (S::Applying { .. }, E::RunnerLost { kept, left }) => {
@@ -202,14 +220,24 @@ pub fn advance(state: &RunState, event: RunEvent, now: Timestamp) -> Result<RunS
 }
 
 /// The end, unless a stage comes first.
-fn reached(outcome: Outcome, then: Option<Stage>, at: Timestamp) -> RunState {
+fn reached(
+    outcome: Outcome,
+    then: Option<Stage>,
+    at: Timestamp,
+    published: Option<bool>,
+) -> RunState {
     match then {
         Some(next) => RunState::Applied {
             outcome: Box::new(outcome),
             next,
             lost: 0,
+            published,
         },
-        None => RunState::Finished { outcome, at },
+        None => RunState::Finished {
+            outcome,
+            at,
+            published,
+        },
     }
 }
 

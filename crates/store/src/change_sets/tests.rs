@@ -437,6 +437,7 @@ impl World {
                 },
                 _ => RunEvent::StageFinished {
                     part: *part,
+                    changed: None,
                     report: serde_json::Value::Null,
                     then: (*part == Stage::Publishing).then_some(Stage::Verifying),
                 },
@@ -662,6 +663,7 @@ impl World {
                     },
                     RunState::Completing { part, .. } => RunEvent::StageFinished {
                         part,
+                        changed: None,
                         report: serde_json::Value::Null,
                         then: None,
                     },

@@ -238,7 +238,7 @@ async fn failure(
             }
         });
     Ok(Failure {
-        stage: problem.stage.word().to_owned(),
+        stage: problem.word().to_owned(),
         after,
         lines,
         diagnostics: diagnostics(problem, watcher.control(), run).await?,

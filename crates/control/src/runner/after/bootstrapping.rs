@@ -52,6 +52,7 @@ pub(super) async fn bootstrap(
         reports.push(report);
     }
     Ok(Report {
+        changed: None,
         summary: summary(steps, &reports),
         details: json!(reports),
     })

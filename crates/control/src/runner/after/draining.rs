@@ -37,7 +37,9 @@ pub(in crate::runner) async fn before_destroy(job: &Job<'_>) -> Result<bool, Fai
         () = interrupts.next() => Err(Failure::interrupted()),
     };
     drop(fs::remove_file(job.control.home.run_waits(job.run)));
-    drained.map(|()| true)
+    drained
+        .map(|()| true)
+        .map_err(|failure| failure.during("draining its cluster"))
 }
 
 /// Of a block only where its cluster is: nothing else is needed any more.

@@ -168,6 +168,7 @@ fn report(part: &Part<'_>, done: &facts::Done) -> Report {
     Report {
         summary: parts.join(", "),
         details: json!({ "published": done.places, "elsewhere": done.elsewhere }),
+        changed: Some(written + withdrawn > 0 || done.elsewhere.iter().any(|one| one.is_changed)),
     }
 }
 

@@ -22,6 +22,7 @@ pub(super) async fn verify(
 ) -> Result<Report, Failure> {
     if part.job.spec.destroy && seal::head(part.job).await?.is_none() {
         return Ok(Report {
+            changed: None,
             summary: "nothing was ever made".to_owned(),
             details: json!([]),
         });
@@ -65,6 +66,7 @@ fn ended(part: &Part<'_>, reports: &[GateReport]) -> Result<Report, Failure> {
         .collect();
     if open.is_empty() {
         return Ok(Report {
+            changed: None,
             summary: summary(reports),
             details: json!(reports),
         });

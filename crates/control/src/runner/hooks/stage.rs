@@ -80,6 +80,7 @@ pub(in crate::runner) async fn after_apply(job: &Job<'_>) -> RunEvent {
         Ok(()) => RunEvent::StageFinished {
             part: stage,
             report: json!({ "summary": "hooks done", "details": null }),
+            changed: None,
             then: job.first_stage(),
         },
         Err(failure) => failed(failure, stage, None, &Mask::default()),

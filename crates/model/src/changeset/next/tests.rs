@@ -260,6 +260,7 @@ fn staged(part: Stage, then: Option<Stage>) -> RunEvent {
     RunEvent::StageFinished {
         part,
         report: serde_json::Value::Null,
+        changed: None,
         then: then.filter(|then| *then > part),
     }
 }
