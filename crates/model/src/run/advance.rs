@@ -121,7 +121,12 @@ pub fn advance(state: &RunState, event: RunEvent, now: Timestamp) -> Result<RunS
             published,
         },
         (
-            S::Completing { part, outcome, .. },
+            S::Completing {
+                part,
+                outcome,
+                lost,
+                ..
+            },
             E::StageFinished {
                 part: ended,
                 then,
@@ -130,6 +135,8 @@ pub fn advance(state: &RunState, event: RunEvent, now: Timestamp) -> Result<RunS
             },
         ) if *part == ended => {
             let published = match part {
+                // A runner that was lost may have pushed them.
+                Stage::Publishing if *lost > 0 => changed.filter(|changed| *changed),
                 Stage::Publishing => changed,
                 _ => published,
             };
@@ -264,5 +271,49 @@ impl RunEvent {
             Self::Reopened { moved: false } => "reopened",
             Self::Reopened { moved: true } => "reopened, moved",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(state: RunState, events: Vec<RunEvent>) -> RunState {
+        let step = |state: RunState, event| advance(&state, event, Timestamp::UNIX_EPOCH).unwrap();
+        events.into_iter().fold(state, step)
+    }
+
+    fn published(changed: bool) -> RunEvent {
+        RunEvent::StageFinished {
+            part: Stage::Publishing,
+            report: serde_json::Value::Null,
+            changed: Some(changed),
+            then: None,
+        }
+    }
+
+    /// What a runner pushed that was lost then is not called unchanged by the next.
+    #[test]
+    fn facts_are_unchanged_only_if_nobody_can_have_changed_them() {
+        let started = || RunEvent::StageStarted {
+            part: Stage::Publishing,
+        };
+        let lost = RunEvent::RunnerLost {
+            kept: None,
+            left: None,
+        };
+        let applied = || {
+            reached(
+                Outcome::Unchanged,
+                Some(Stage::Publishing),
+                Timestamp::UNIX_EPOCH,
+                None,
+            )
+        };
+        let said = |events| after(applied(), events).published();
+        assert_eq!(said(vec![started(), published(false)]), Some(false));
+        assert_eq!(said(vec![started(), published(true)]), Some(true));
+        let again = vec![started(), lost, started(), published(false)];
+        assert_eq!(said(again), None);
     }
 }
