@@ -111,7 +111,7 @@ fn row(
             (Mark::Waiting, why_queued(run, runs), None)
         }
         RunState::Planned { plan, .. } if tails.is_none() => {
-            (Mark::Done, planned(plan.counts, set), None)
+            (Mark::Done, planned(plan.counts, set.request.action), None)
         }
         RunState::Planned { plan, .. } => {
             let wait = if set.status == Status::Confirmed {
@@ -119,7 +119,7 @@ fn row(
             } else {
                 String::new()
             };
-            let text = [planned(plan.counts, set), wait].join("   ");
+            let text = [planned(plan.counts, set.request.action), wait].join("   ");
             (Mark::Waiting, text.trim_end().to_owned(), None)
         }
         RunState::Applying { since: at, .. } => {
@@ -257,9 +257,9 @@ pub(super) fn why_queued(run: &Run, runs: &[Run]) -> String {
 }
 
 /// `3 changes`, or what else there is.
-fn planned(counts: PlanCounts, set: &ChangeSet) -> String {
+fn planned(counts: PlanCounts, action: Action) -> String {
     let all = counts.delete;
-    match set.request.action {
+    match action {
         Action::Destroy if all == 1 => "planned to destroy 1 resource".to_owned(),
         Action::Destroy if all > 1 => format!("planned to destroy {all} resources"),
         Action::Destroy | Action::Plan | Action::Apply | Action::Exec => {
@@ -285,5 +285,22 @@ fn counts(counts: PlanCounts) -> String {
         (false, _) => words.join(", "),
         (true, 1) => "1 output".to_owned(),
         (true, outputs) => format!("{outputs} outputs"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_destroy_is_planned_as_one() {
+        let counts = |delete| PlanCounts {
+            delete,
+            ..PlanCounts::default()
+        };
+        let words = |delete, action| planned(counts(delete), action);
+        assert_eq!(words(4, Action::Destroy), "planned to destroy 4 resources");
+        assert_eq!(words(1, Action::Destroy), "planned to destroy 1 resource");
+        assert_eq!(words(4, Action::Apply), "planned 4 changes");
     }
 }

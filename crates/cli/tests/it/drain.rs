@@ -69,3 +69,24 @@ fn a_destroy_that_is_interrupted_while_it_drains_destroyed_nothing() {
     drop(story.cli(&["destroy", "--auto-approve"]).expect(0));
     assert_eq!(story.made(), ["cluster", "destroyed"]);
 }
+
+/// Nothing was applied then, and nothing destroyed.
+#[test]
+fn what_failed_while_draining_says_so() {
+    let block = "bootstrap \"command\" {\n    run        = [\"true\"]\n    kubeconfig = output.kubeconfig\n  }";
+    let story = Story::new("tofu").stack(
+        "cluster",
+        block,
+        "output \"kubeconfig\" {\n  value = \"none: [\"\n}\n\
+             resource \"terraform_data\" \"two\" {\n  count = 2\n}\n",
+    );
+    drop(story.cli(&["apply", "--auto-approve"]));
+    let said = story
+        .cli(&["destroy", "--auto-approve"])
+        .expect(1)
+        .to_string();
+    assert!(
+        said.contains("✗ cluster   failed while draining its cluster, after"),
+        "{said}"
+    );
+}
