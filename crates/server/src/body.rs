@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use axum::body::{Body, Bytes};
 use axum::http::HeaderMap;
-use axum::http::header::CONTENT_LENGTH;
+use axum::http::header::{CONTENT_LENGTH, EXPECT};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use control::state_service::Scratch;
@@ -110,7 +110,7 @@ impl Room {
     pub(crate) async fn state(&self, headers: &HeaderMap, body: Body) -> Result<Taken, TakeError> {
         let length = declared_length(headers);
         if length.is_some_and(|length| length > self.limit) {
-            linger(body);
+            turn_away(headers, body);
             return Err(TakeError::TooLarge { limit: self.limit });
         }
         let mut pieces = Pieces::new(body, self.limit, self.idle);
@@ -149,7 +149,7 @@ impl Room {
     pub(crate) async fn lock(&self, headers: &HeaderMap, body: Body) -> Result<Bytes, TakeError> {
         let length = declared_length(headers);
         if length.is_some_and(|length| length > LOCK_LIMIT) {
-            linger(body);
+            turn_away(headers, body);
             return Err(TakeError::TooLarge { limit: LOCK_LIMIT });
         }
         let mut pieces = Pieces::new(body, LOCK_LIMIT, self.idle);
@@ -302,6 +302,13 @@ async fn checked(headers: &HeaderMap, bytes: Vec<u8>) -> Result<Bytes, TakeError
 fn declared_length(headers: &HeaderMap) -> Option<usize> {
     let length = headers.get(CONTENT_LENGTH)?.to_str().ok()?;
     length.parse().ok()
+}
+
+/// Who asks first whether to send it need not be asked to: reading would do that.
+fn turn_away(headers: &HeaderMap, body: Body) {
+    if !headers.contains_key(EXPECT) {
+        linger(body);
+    }
 }
 
 /// Goes on reading for a moment. A connection that is closed on a sender is reset, and the answer that

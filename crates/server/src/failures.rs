@@ -9,6 +9,8 @@ use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::peers::Peer;
+
 /// So many are answered as wrong in one span; the next ones only with "too many".
 const ALLOWED: u32 = 20;
 const SPAN: Duration = Duration::from_mins(1);
@@ -16,16 +18,8 @@ const PLACES: usize = 4096;
 
 #[derive(Debug, Default)]
 pub(crate) struct Failures {
-    peers: Mutex<HashMap<Peer, Count>>,
-}
-
-/// An address, or all addresses of one IPv6 network: whoever has one of them has them all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Peer {
-    V4([u8; 4]),
-    V6([u16; 4]),
-    /// All that there is no place for.
-    Other,
+    /// Without a peer: all that there is no place for.
+    peers: Mutex<HashMap<Option<Peer>, Count>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -39,19 +33,19 @@ impl Failures {
     pub(crate) fn are_too_many(&self, peer: IpAddr, now: Instant) -> bool {
         let peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
         let is_full = peers.len() >= PLACES;
-        let place = Peer::of(peer);
+        let place = Some(Peer::of(peer));
         let count = peers.get(&place);
-        let count = count.or_else(|| is_full.then(|| peers.get(&Peer::Other)).flatten());
+        let count = count.or_else(|| is_full.then(|| peers.get(&None)).flatten());
         count.is_some_and(|count| count.failures >= ALLOWED && !count.is_over(now))
     }
 
     pub(crate) fn note(&self, peer: IpAddr, now: Instant) {
         let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut place = Peer::of(peer);
+        let mut place = Some(Peer::of(peer));
         if peers.len() >= PLACES && !peers.contains_key(&place) {
             peers.retain(|_, count| !count.is_over(now));
             if peers.len() >= PLACES {
-                place = Peer::Other;
+                place = None;
             }
         }
         let fresh = Count {
@@ -69,18 +63,6 @@ impl Failures {
 impl Count {
     fn is_over(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.since) >= SPAN
-    }
-}
-
-impl Peer {
-    fn of(address: IpAddr) -> Self {
-        match address.to_canonical() {
-            IpAddr::V4(address) => Self::V4(address.octets()),
-            IpAddr::V6(address) => {
-                let [a, b, c, d, ..] = address.segments();
-                Self::V6([a, b, c, d])
-            }
-        }
     }
 }
 
@@ -114,7 +96,6 @@ mod tests {
         }
         assert!(failures.are_too_many("2001:db8::2".parse().unwrap(), now));
         assert!(!failures.are_too_many("2001:db8:1::1".parse().unwrap(), now));
-        assert_eq!(Peer::of("::ffff:0.0.0.1".parse().unwrap()), Peer::of(v4(1)));
     }
 
     #[test]

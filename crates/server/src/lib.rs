@@ -7,6 +7,8 @@ mod body;
 mod error;
 mod failures;
 mod metrics;
+mod peers;
+mod pulse;
 mod routes;
 mod serve;
 pub mod service;

@@ -8,7 +8,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hyper::service::service_fn;
@@ -21,6 +20,8 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
+use crate::peers::Peers;
+use crate::pulse::{FIRST, Felt, Pulse};
 use crate::service::Serving;
 use crate::tls::Tls;
 
@@ -29,13 +30,9 @@ const CONNECTIONS: usize = 1000;
 
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// For a request's head, and for the pause before it. Engines close an idle connection after 90 s; if
+/// For the pause before a request. Engines close an idle connection after 90 s; if
 /// we closed first, a request could meet the end of its connection.
 const HEAD: Duration = Duration::from_mins(2);
-
-/// So long a new connection may take until its first request is there: who holds many of them open for nothing keeps others
-/// from being accepted.
-const FIRST: Duration = Duration::from_secs(15);
 
 /// How many headers, and how many bytes of them, a request may have.
 const HEADERS: usize = 100;
@@ -51,6 +48,7 @@ pub(crate) async fn connections(
     let protocol = protocol();
     let graceful = GracefulShutdown::new();
     let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let peers = Arc::new(Peers::new(serving.server.per_address()));
     let mut end = pin!(end);
     loop {
         let accepted = async {
@@ -68,6 +66,10 @@ pub(crate) async fn connections(
                 continue;
             }
         };
+        // Closed at once: an engine tries again, and whoever means no good takes nobody's place.
+        let Some(seat) = Peers::admit(&peers, peer.ip()) else {
+            continue;
+        };
         serving.server.metrics.connection();
         let connection = Connection {
             peer,
@@ -78,7 +80,7 @@ pub(crate) async fn connections(
         let tls = tls.clone();
         tokio::spawn(async move {
             connection.serve(stream, tls).await;
-            drop(place);
+            drop((place, seat));
         });
     }
     drop(listener);
@@ -127,19 +129,25 @@ impl Connection {
         } else {
             protocol.http1_only()
         };
-        let heard = Arc::new(AtomicBool::new(false));
-        let hearing = Arc::clone(&heard);
+        let pulse = Arc::new(Pulse::new(!is_h2));
+        let felt = Arc::clone(&pulse);
         let service = service_fn(move |request| {
-            hearing.store(true, Ordering::Relaxed);
+            let beat = Pulse::heard(&felt);
             let serving = Arc::clone(&serving);
-            async move { Ok::<_, Infallible>(serving.answer(peer, request).await) }
+            async move {
+                let answer = serving.answer(peer, request).await;
+                drop(beat);
+                Ok::<_, Infallible>(answer)
+            }
         });
-        let connection = protocol.serve_connection(TokioIo::new(stream), service);
-        let mut connection = pin!(watcher.watch(connection.into_owned()));
-        let ended = match timeout(FIRST, &mut connection).await {
-            Ok(ended) => ended,
-            Err(_) if heard.load(Ordering::Relaxed) => connection.await,
-            Err(_) => return tracing::debug!(%peer, "no request in time"),
+        let stream = TokioIo::new(Felt::new(stream, Arc::clone(&pulse)));
+        let connection = protocol.serve_connection(stream, service);
+        let connection = watcher.watch(connection.into_owned());
+        let ended = tokio::select! {
+            ended = connection => ended,
+            () = pulse.is_overdue() => {
+                return tracing::debug!(%peer, "no whole head of a request in {} s", FIRST.as_secs());
+            }
         };
         if let Err(err) = ended {
             tracing::debug!(%peer, error = %err, "a connection broke");

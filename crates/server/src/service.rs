@@ -37,6 +37,7 @@ pub struct StateServer {
     room: Room,
     failures: Failures,
     pub(crate) metrics: Metrics,
+    per_address: Option<usize>,
 }
 
 /// A server and its deeds in flight.
@@ -64,7 +65,22 @@ impl StateServer {
             room,
             failures: Failures::default(),
             metrics: Metrics::default(),
+            per_address: None,
         }
+    }
+
+    /// No more connections than these from one address of another machine.
+    #[must_use]
+    pub fn limited_to(self, per_address: usize) -> Self {
+        let per_address = Some(per_address);
+        Self {
+            per_address,
+            ..self
+        }
+    }
+
+    pub(crate) fn per_address(&self) -> Option<usize> {
+        self.per_address
     }
 
     /// Answers until `end` comes, then finishes what it has begun.

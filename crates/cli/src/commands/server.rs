@@ -52,6 +52,9 @@ pub(crate) struct ServerArgs {
     /// Refuse larger states before they are read, in megabytes
     #[arg(long, value_name = "MB", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=4096))]
     max_state_size: u32,
+    /// Connections that one address of another machine may have; a proxy there speaks for many
+    #[arg(long, value_name = "N", default_value_t = 250, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    max_connections_per_address: u32,
     /// Keep so many of the newest versions of each state; all, if it is not said
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     keep_versions: Option<u32>,
@@ -96,7 +99,9 @@ pub(crate) async fn server(
     say_where(address, tls.is_some(), global)?;
 
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let serving = StateServer::new(service, limit).serve(listener, tls, async {
+    let server = StateServer::new(service, limit);
+    let server = server.limited_to(args.max_connections_per_address as usize);
+    let serving = server.serve(listener, tls, async {
         let _ = stopped.await;
     });
     tokio::pin!(serving);

@@ -36,6 +36,23 @@ async fn a_gigabyte_is_refused_before_it_is_read() {
     );
 }
 
+/// Who asks before it sends is not told to go on, only to be refused.
+#[tokio::test]
+async fn too_much_is_not_asked_for() {
+    let home = Home::new().await;
+    let server = home.serve_with(None, 1024).await;
+    let client = home.client(&server, TokenScope::Write).await;
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    let head = format!(
+        "POST /x HTTP/1.1\r\nHost: here\r\n{}Content-Length: 1073741824\r\nExpect: 100-continue\r\n\r\n",
+        basic(&client.token)
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = [0; 12];
+    stream.read_exact(&mut answer).await.unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 413");
+}
+
 /// A client that is still sending must get the answer, not a reset.
 #[tokio::test]
 async fn who_sends_too_much_hears_of_it() {
@@ -119,16 +136,26 @@ async fn a_large_body_that_stops_keeps_no_room() {
     drop(slow);
 }
 
-/// Connections that never say what they want make room for others.
+/// Connections that never say what they want make room for others; those that did so once, too.
 #[tokio::test]
 async fn half_a_head_is_not_waited_for() {
     let home = Home::new().await;
     let server = home.serve().await;
-    let mut stream = TcpStream::connect(server.address).await.unwrap();
-    let half = b"GET /healthz HTTP/1.1\r\nX: ";
-    stream.write_all(half).await.unwrap();
-    let mut answer = Vec::new();
-    let ended = stream.read_to_end(&mut answer);
+    let half = "GET /healthz HTTP/1.1\r\nX: ";
+    let whole = "GET /healthz HTTP/1.1\r\nHost: here\r\n\r\n";
+    let begin = async |sent: &str| {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        stream.write_all(sent.as_bytes()).await.unwrap();
+        stream
+    };
+    let mut new = begin(half).await;
+    let mut used = begin(whole).await;
+    let mut first = [0; 16];
+    used.read_exact(&mut first).await.unwrap();
+    assert_eq!(&first[..15], b"HTTP/1.1 200 OK");
+    used.write_all(half.as_bytes()).await.unwrap();
+    let (mut none, mut rest) = (Vec::new(), Vec::new());
+    let ended = async { tokio::join!(new.read_to_end(&mut none), used.read_to_end(&mut rest)) };
     let ended = tokio::time::timeout(Duration::from_mins(1), ended).await;
     assert!(ended.is_ok(), "it is held for two minutes");
 }
