@@ -2,6 +2,8 @@
 
 use std::error::Error;
 
+use control::home::hint_of_place;
+
 use crate::ExitStatus;
 use crate::args::Global;
 use crate::commands::place::at_home;
@@ -32,6 +34,7 @@ impl CommandError {
     pub(crate) fn from_error(error: &dyn Error) -> Self {
         Self {
             causes: errors::causes(error),
+            hints: hints(error),
             ..Self::new(error.to_string())
         }
     }
@@ -42,6 +45,7 @@ impl CommandError {
         causes.extend(errors::causes(error));
         Self {
             causes,
+            hints: hints(error),
             ..Self::new(deed)
         }
     }
@@ -87,4 +91,10 @@ impl CommandError {
         self.status = status;
         self
     }
+}
+
+/// What helps whatever was asked for.
+fn hints(error: &dyn Error) -> Vec<String> {
+    let hint = hint_of_place(error);
+    hint.into_iter().map(str::to_owned).collect()
 }

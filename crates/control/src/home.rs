@@ -429,3 +429,35 @@ pub(crate) fn log_name(stage: model::run::Stage) -> &'static str {
         model::run::Stage::Verifying => "verify.jsonl",
     }
 }
+
+/// What to do about an error whose cause is where the home is: nothing can be written there, or its bucket is not to be
+/// had.
+pub fn hint_of_place(error: &dyn std::error::Error) -> Option<&'static str> {
+    const FULL: &str = "make room on that disk and repeat the command: nothing that was acknowledged is lost, and commands that only read work meanwhile";
+    const READ_ONLY: &str = "it is mounted, or its files are, to be read only: commands that only read work there; write where it can be written to";
+    const EITHER: &str = "commands that only read work meanwhile; make room on the disk, or have it mounted to be written to";
+    const NO_BUCKET: &str = "`blobs=` of `TERRANE_HOME` names the bucket: make it, or name the right one; another service than the provider's own is named by `AWS_ENDPOINT_URL`";
+    const CREDENTIALS: &str = "credentials come from the service's own variables: `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`, `AZURE_STORAGE_…`, `GOOGLE_…`";
+    let mut next = error.source();
+    while let Some(cause) = next {
+        match cause.downcast_ref::<store::DbError>() {
+            Some(store::DbError::NoRoom) => return Some(FULL),
+            Some(store::DbError::ReadOnly) => return Some(READ_ONLY),
+            Some(store::DbError::Looking) => return Some(EITHER),
+            _ => {}
+        }
+        let trouble = cause.downcast_ref::<Box<store::BucketTrouble>>();
+        match trouble.and_then(|trouble| trouble.fault()) {
+            Some(store::BucketFault::NoBucket) => return Some(NO_BUCKET),
+            Some(store::BucketFault::Credentials) => return Some(CREDENTIALS),
+            None => {}
+        }
+        match cause.downcast_ref::<io::Error>().map(io::Error::kind) {
+            Some(io::ErrorKind::StorageFull) => return Some(FULL),
+            Some(io::ErrorKind::ReadOnlyFilesystem) => return Some(READ_ONLY),
+            _ => {}
+        }
+        next = cause.source();
+    }
+    None
+}

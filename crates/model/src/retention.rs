@@ -1,5 +1,5 @@
-//! Which versions of a state may go. Never the newest, never a pinned one, never one that another which stays
-//! is built on.
+//! Which versions of a state may go: never the newest, never a pinned one, never one that another which stays
+//! is built on. And how many refused writes stay.
 
 use std::collections::BTreeSet;
 
@@ -44,9 +44,33 @@ pub fn expired(versions: &[VersionAge], policy: &RetentionPolicy, now: Timestamp
     going
 }
 
+/// So many refused writes of a state are kept, and so many bytes of them.
+pub const REFUSED_COUNT: usize = 20;
+pub const REFUSED_BYTES: u64 = 128 * 1024 * 1024;
+
+/// How many of a state's refused writes stay; `sizes` are theirs, newest first. The newest always does.
+pub fn refused_that_stay(sizes: &[u64]) -> usize {
+    let mut bytes = 0_u64;
+    let newest = sizes.iter().take(REFUSED_COUNT);
+    let stay = newest.take_while(|size| {
+        bytes = bytes.saturating_add(**size);
+        bytes <= REFUSED_BYTES
+    });
+    stay.count().max(1).min(sizes.len())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn refused_writes_that_stay() {
+        assert_eq!(refused_that_stay(&[]), 0);
+        assert_eq!(refused_that_stay(&[u64::MAX, 1]), 1);
+        assert_eq!(refused_that_stay(&[1, REFUSED_BYTES, 1]), 1);
+        assert_eq!(refused_that_stay(&[1, REFUSED_BYTES - 1, 1]), 2);
+        assert_eq!(refused_that_stay(&[0; 30]), REFUSED_COUNT);
+    }
 
     fn at(day: i64) -> Timestamp {
         Timestamp::from_second(day * 86_400).unwrap()

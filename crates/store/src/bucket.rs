@@ -20,6 +20,10 @@ use object_store::{
 };
 use tokio::runtime::Handle;
 
+mod trouble;
+
+pub use trouble::{BucketFault, BucketTrouble};
+
 use crate::StoreError;
 use crate::blobs::Staged;
 use crate::segments::Place;
@@ -141,7 +145,7 @@ impl Bucket {
     pub(crate) fn write_new(&self, name: &str, bytes: Vec<u8>) -> Result<bool, StoreError> {
         match self.create(name, bytes) {
             Err(StoreError::Object { source, .. })
-                if matches!(*source, object_store::Error::AlreadyExists { .. }) =>
+                if matches!(source.0, object_store::Error::AlreadyExists { .. }) =>
             {
                 Ok(false)
             }
@@ -290,7 +294,7 @@ impl Bucket {
         move |source| StoreError::Object {
             deed,
             path: path.clone(),
-            source: Box::new(source),
+            source: Box::new(BucketTrouble(source)),
         }
     }
 }

@@ -13,6 +13,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 mod group;
+mod looking;
 mod postgres;
 mod set_up;
 mod sqlite;
@@ -68,6 +69,12 @@ pub enum DbError {
         statement: &'static str,
         source: DriverError,
     },
+    #[error("there is no room left on its disk")]
+    NoRoom,
+    #[error("it can only be read")]
+    ReadOnly,
+    #[error("nothing can be written to it: its disk is full, or can only be read")]
+    Looking,
     #[error("column {column} of an answer is not {expected}")]
     Column {
         column: usize,
@@ -97,6 +104,17 @@ impl Db {
 
     pub(crate) async fn open_postgres(url: &str) -> Result<Self, OpenPostgresError> {
         Box::pin(Postgres::open(url)).await.map(Self::Postgres)
+    }
+
+    /// Goes on with a copy in memory, where `err` says that nothing can be written and nobody else uses this database.
+    /// Only what is learned from reading may change there. False if that is not so.
+    pub(crate) async fn look_only(&self, err: &DbError) -> bool {
+        match (self, err) {
+            (Self::Sqlite(db), DbError::NoRoom | DbError::ReadOnly) if db.is_alone() => {
+                db.look_only().await.is_ok()
+            }
+            _ => false,
+        }
     }
 
     pub(crate) async fn execute(&self, sql: &'static str, args: &[Value]) -> Result<u64, DbError> {
@@ -243,9 +261,19 @@ impl Tx {
 }
 
 fn failed<E: Into<DriverError>>(statement: &'static str) -> impl Fn(E) -> DbError {
-    move |source| DbError::Statement {
-        statement,
-        source: source.into(),
+    use rusqlite::ErrorCode as Code;
+    move |source| {
+        let source = source.into();
+        let code = match &source {
+            DriverError::Sqlite(err) => err.sqlite_error_code(),
+            DriverError::Postgres(_) => None,
+        };
+        match code {
+            Some(Code::DiskFull) => DbError::NoRoom,
+            Some(Code::ReadOnly) => DbError::ReadOnly,
+            Some(Code::AuthorizationForStatementDenied) => DbError::Looking,
+            _ => DbError::Statement { statement, source },
+        }
     }
 }
 

@@ -52,7 +52,7 @@ pub use artifacts::{KeepArtifactsError, KeptArtifacts};
 pub use behind::Behind;
 pub use blobs::file_name;
 pub use break_glass::NewBreakGlass;
-pub use bucket::OpenBucketError;
+pub use bucket::{BucketFault, BucketTrouble, OpenBucketError};
 pub use bundles::{OpenBundleError, is_bundle};
 use change_sets::KnownRequest;
 pub use change_sets::{ChangeSetError, Turn};
@@ -209,7 +209,7 @@ pub enum StoreError {
     Object {
         deed: &'static str,
         path: PathBuf,
-        source: Box<object_store::Error>,
+        source: Box<BucketTrouble>,
     },
     #[error("could not get the data key")]
     Key(#[from] KeyError),
@@ -227,6 +227,8 @@ pub enum StoreError {
         if .behind.known == 0 { "that there is none".to_owned() } else { format!("version {}", .behind.known) },
     )]
     Behind { state: StateName, behind: Behind },
+    #[error("the database says that it is the newest, and version {newest} is there")]
+    OldHead { head: i64, newest: i64 },
     #[error("a task of ours ended early")]
     Interrupted,
 }
@@ -237,7 +239,7 @@ impl StoreError {
         match self {
             Self::File { source, .. } => source.kind() == std::io::ErrorKind::NotFound,
             Self::Object { source, .. } => {
-                matches!(**source, object_store::Error::NotFound { .. })
+                matches!(source.0, object_store::Error::NotFound { .. })
             }
             _ => false,
         }

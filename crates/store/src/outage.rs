@@ -12,7 +12,11 @@ impl StoreError {
         match self {
             Self::Db(err) => err.is_outage(),
             Self::File { .. } | Self::Object { .. } | Self::Interrupted => true,
-            Self::Key(_) | Self::Unseal { .. } | Self::Row { .. } | Self::Behind { .. } => false,
+            Self::Key(_)
+            | Self::Unseal { .. }
+            | Self::Row { .. }
+            | Self::Behind { .. }
+            | Self::OldHead { .. } => false,
         }
     }
 }
@@ -20,7 +24,12 @@ impl StoreError {
 impl DbError {
     pub fn is_outage(&self) -> bool {
         match self {
-            Self::Statement { .. } | Self::Sync(_) | Self::Group(_) => true,
+            Self::Statement { .. }
+            | Self::NoRoom
+            | Self::ReadOnly
+            | Self::Looking
+            | Self::Sync(_)
+            | Self::Group(_) => true,
             Self::Column { .. } => false,
         }
     }

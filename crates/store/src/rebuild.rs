@@ -26,6 +26,8 @@ pub struct Rebuilt {
     /// States that have versions now which the tables did not know.
     pub states: Vec<StateName>,
     pub versions: usize,
+    /// How many states are served by their newest version again.
+    pub heads: u64,
     /// States whose artifacts the tables know again.
     pub artifacts: usize,
     /// Later ones of which nothing says that they were acknowledged: still files, and no versions.
@@ -164,6 +166,7 @@ impl Tx {
         const KNOWN: &str = "SELECT version, blob_digest, depth FROM state_version WHERE state = $1 ORDER BY version";
         // The lock stays as it is: who holds it looks at the head before it writes.
         const MOVE: &str = "UPDATE state SET head = $2 WHERE id = $1";
+        const RAISE: &str = "UPDATE state SET head = $2 WHERE id = $1 AND head < $2";
         let mut newest = 0;
         // By digest: which version, and how many differences lead to a whole one.
         let mut known: HashMap<String, (i64, i64)> = HashMap::new();
@@ -212,6 +215,9 @@ impl Tx {
         rebuilt.unproven.append(&mut unproven);
         if newest > last_known {
             self.execute(MOVE, &[state.into(), newest.into()]).await?;
+        } else {
+            let moved = self.execute(RAISE, &[state.into(), newest.into()]).await?;
+            rebuilt.heads += moved;
         }
         Ok(())
     }

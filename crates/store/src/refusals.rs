@@ -1,12 +1,14 @@
 //! What was refused, and why. Engines show a status code and nothing else, so the reason is kept
-//! here, and a refused state too: even a mistake can be recovered.
+//! here, and a refused state too: even a mistake can be recovered. Equal ones are kept once.
+//!
+//! Not here: how many are kept, and for how long (`retention`).
 
 use jiff::Timestamp;
 use model::ids::RunId;
 use model::state::StateName;
 
 use crate::blobs::file_error;
-use crate::db::{Row, Value};
+use crate::db::{Row, Tx, Value};
 use crate::delta::{compress, decompress};
 use crate::keys::Scope;
 use crate::sealing::UnsealError;
@@ -39,12 +41,21 @@ pub struct Refusal {
     /// Where the refused bytes are, sealed, in the home.
     pub kept: Option<String>,
     pub at: Timestamp,
+    /// When the refused bytes were let go of.
+    pub let_go: Option<Timestamp>,
+}
+
+/// A refused body that is in its place, if its row comes soon.
+struct Piece {
+    name: String,
+    content: String,
+    stored: i64,
 }
 
 macro_rules! refusal_sql {
     ($rest:literal) => {
         concat!(
-            "SELECT id, project, state, deed, reason, run, lock_id, kept, at FROM refusal ",
+            "SELECT id, project, state, deed, reason, run, lock_id, kept, at, let_go FROM refusal ",
             $rest
         )
     };
@@ -58,32 +69,39 @@ impl Store {
     /// Remembers a refusal; a body is durable before its row.
     pub async fn refusal_record(&self, refused: NewRefusal<'_>) -> Result<Refusal, StoreError> {
         const INSERT: &str = "INSERT INTO refusal \
-            (project, state, deed, reason, run, lock_id, kept, at) \
-            VALUES ($1, $2, $3, $4, $5, $6, $7, $8) \
-            RETURNING id, project, state, deed, reason, run, lock_id, kept, at";
-        let kept = match refused.body {
+            (project, state, deed, reason, run, lock_id, kept, at, content, stored) \
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) \
+            RETURNING id, project, state, deed, reason, run, lock_id, kept, at, let_go";
+        let piece = match refused.body {
             None => None,
-            Some(body) => Some(self.refusal_keep(refused.state, body).await?),
+            Some(body) => Some(self.refusal_keep(refused.state, refused.deed, body).await?),
         };
-        let kept_as = kept.clone();
+        let now = Timestamp::now();
         let mut args: Vec<Value> = name_args(refused.state).to_vec();
         args.extend([
             refused.deed.into(),
             refused.reason.into(),
             refused.run.into(),
             refused.lock_id.into(),
-            kept.into(),
-            Timestamp::now().into(),
+            piece.as_ref().map(|piece| piece.name.clone()).into(),
+            now.into(),
+            piece.as_ref().map(|piece| piece.content.clone()).into(),
+            piece.as_ref().map(|piece| piece.stored).into(),
         ]);
         let mut tx = self.db.begin_write().await?;
+        if let Some(piece) = &piece {
+            // One that was let go of just now is ours again, unless the sweeper was first.
+            let is_named = tx.refusal_names(&piece.name).await?;
+            if !is_named && !tx.blob_intent_take(&piece.name).await? {
+                return Err(StoreError::Interrupted);
+            }
+        }
         let row = tx
             .fetch_optional(INSERT, &args)
             .await?
             .ok_or(StoreError::Interrupted)?;
-        if let Some(kept) = &kept_as
-            && !tx.blob_intent_take(kept).await?
-        {
-            return Err(StoreError::Interrupted);
+        if piece.is_some() {
+            tx.refusals_bound(refused.state, now).await?;
         }
         tx.commit().await?;
         Refusal::read(&row)
@@ -116,6 +134,15 @@ impl Store {
         rows.iter().map(Refusal::read).collect()
     }
 
+    /// The states of those whose bytes were let go of, one for each of them.
+    pub(crate) async fn refusal_list_let_go(&self) -> Result<Vec<StateName>, StoreError> {
+        const SQL: &str = "SELECT project, state FROM refusal WHERE let_go IS NOT NULL";
+        let rows = self.db.fetch_all(SQL, &[]).await?;
+        rows.iter()
+            .map(|row| Ok(StateName::new(row.text(0)?, row.text(1)?)))
+            .collect()
+    }
+
     pub async fn refusal_get(&self, id: i64) -> Result<Option<Refusal>, StoreError> {
         let sql = refusal_sql!("WHERE id = $1");
         let row = self.db.fetch_optional(sql, &[id.into()]).await?;
@@ -134,17 +161,50 @@ impl Store {
         blocking(move || unpack(&packed)).await.map(Some)
     }
 
-    async fn refusal_keep(&self, state: &StateName, body: Vec<u8>) -> Result<String, StoreError> {
+    /// Stores a body, if no equal one of that state is; one that waits for a person has its own.
+    async fn refusal_keep(
+        &self,
+        state: &StateName,
+        deed: &str,
+        body: Vec<u8>,
+    ) -> Result<Piece, StoreError> {
+        const EQUAL: &str = "SELECT kept, stored FROM refusal WHERE project = $1 AND state = $2 \
+            AND content = $3 AND kept IS NOT NULL AND stored IS NOT NULL AND deed <> $4 LIMIT 1";
+        let digester = self.keyed_digester(PURPOSE).await?;
+        let (content, packed) =
+            blocking(move || Ok((digester.digest(&body), pack(&body)?))).await?;
+        if deed != decisions::ADOPT {
+            let mut args = name_args(state).to_vec();
+            args.extend([content.as_str().into(), decisions::ADOPT.into()]);
+            if let Some(row) = self.db.fetch_optional(EQUAL, &args).await? {
+                return Ok(Piece {
+                    name: row.text(0)?.to_owned(),
+                    stored: row.int(1)?,
+                    content,
+                });
+            }
+        }
         let scope = Scope::State(state.clone());
         let at = Timestamp::now().as_microsecond();
         let random = uuid::Uuid::new_v4().simple().to_string();
         let name = format!("{DIR}/{}/{at}-{}.piece", scope.dir(), &random[..8]);
-        let packed = blocking(move || pack(&body)).await?;
         let sealed = self.seal(scope, PURPOSE, packed).await?;
+        let stored = i64::try_from(sealed.len()).unwrap_or(i64::MAX);
         let (blobs, own) = (self.blobs.clone(), name.clone());
         self.blob_intend(&name).await?;
         blocking(move || blobs.write_new(&own, &sealed)).await?;
-        Ok(name)
+        Ok(Piece {
+            name,
+            content,
+            stored,
+        })
+    }
+}
+
+impl Tx {
+    async fn refusal_names(&mut self, kept: &str) -> Result<bool, StoreError> {
+        const NAMED: &str = "SELECT 1 FROM refusal WHERE kept = $1 LIMIT 1";
+        Ok(self.fetch_optional(NAMED, &[kept.into()]).await?.is_some())
     }
 }
 
@@ -179,6 +239,10 @@ impl Refusal {
             lock_id: row.opt_text(6)?.map(str::to_owned),
             kept: row.opt_text(7)?.map(str::to_owned),
             at: read_time(row.int(8)?)?,
+            let_go: row.opt_int(9)?.map(read_time).transpose()?,
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

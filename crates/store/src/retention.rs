@@ -1,19 +1,22 @@
-//! Letting go of what is old: versions by age and count, refused pieces by age. Rows go first; bytes follow by
-//! the sweeper.
+//! Letting go of what is old: versions by age and count, refused pieces by age, count and size. Rows go first; bytes follow
+//! by the sweeper.
 //!
 //! Not here: which versions may go (`model::retention`).
 
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use model::retention::{RetentionPolicy, VersionAge, expired};
+use model::retention::{RetentionPolicy, VersionAge, expired, refused_that_stay};
 use model::state::StateName;
 
 use crate::blobs::Blobs;
 use crate::db::{Row, Tx};
 use crate::segments::Place;
-use crate::states::read_time;
+use crate::states::{name_args, read_time};
 use crate::{Store, StoreError};
+
+/// So many refusals of a state are on record.
+const REASONS: i64 = 1000;
 
 /// A version that is gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +61,7 @@ impl Store {
     ) -> Result<bool, StoreError> {
         const PIN: &str = "UPDATE state_version SET pinned_until = $4 WHERE version = $3 \
             AND state = (SELECT id FROM state WHERE project = $1 AND name = $2)";
-        let mut args = crate::states::name_args(state).to_vec();
+        let mut args = name_args(state).to_vec();
         args.extend([version.into(), until.map(Timestamp::as_microsecond).into()]);
         Ok(self.db.execute(PIN, &args).await? > 0)
     }
@@ -66,18 +69,38 @@ impl Store {
     /// Lets go of refused pieces from before `cutoff`; why they were refused stays on record. One that waits for a
     /// person's decision stays, and its time begins with that. Says how many.
     pub async fn refusal_expire(&self, cutoff: Timestamp) -> Result<usize, StoreError> {
-        const EXPIRED: &str = "SELECT id, kept FROM refusal \
-            WHERE kept IS NOT NULL AND COALESCE(decided_at, at) < $1 \
-                AND (deed <> 'adopt' OR decision IS NOT NULL) ORDER BY id";
-        const FORGET: &str = "UPDATE refusal SET kept = NULL WHERE id = $1";
+        const EXPIRED: &str = "SELECT kept FROM refusal WHERE kept IS NOT NULL GROUP BY kept \
+            HAVING MAX(COALESCE(decided_at, at)) < $1 \
+                AND MAX(CASE WHEN deed = 'adopt' AND decision IS NULL THEN id END) IS NULL";
         let mut tx = self.db.begin_write().await?;
         let rows = tx.fetch_all(EXPIRED, &[cutoff.into()]).await?;
         for row in &rows {
-            tx.execute(FORGET, &[row.int(0)?.into()]).await?;
-            tx.blob_condemn(row.text(1)?).await?;
+            tx.refused_let_go(row.text(0)?, Timestamp::now()).await?;
         }
         tx.commit().await?;
         Ok(rows.len())
+    }
+
+    /// Forgets why requests were refused, beyond the newest ones of each state: a client that goes on asking for what it
+    /// may not have fills no disk. What belongs to a run, or is kept aside, stays.
+    pub async fn refusals_forget(&self) -> Result<u64, StoreError> {
+        const MANY: &str = "SELECT project, state FROM refusal GROUP BY project, state \
+            HAVING COUNT(*) > $1";
+        const OLDEST: &str = "SELECT id FROM refusal WHERE project = $1 AND state = $2 \
+            ORDER BY id DESC LIMIT 1 OFFSET $3";
+        const FORGET: &str = "DELETE FROM refusal WHERE project = $1 AND state = $2 AND id <= $3 \
+            AND kept IS NULL AND run IS NULL";
+        let mut forgotten = 0;
+        for row in self.db.fetch_all(MANY, &[REASONS.into()]).await? {
+            let state = StateName::new(row.text(0)?, row.text(1)?);
+            let mut args = name_args(&state).to_vec();
+            args.push(REASONS.into());
+            if let Some(oldest) = self.db.fetch_optional(OLDEST, &args).await? {
+                args[2] = oldest.int(0)?.into();
+                forgotten += self.db.execute(FORGET, &args).await?;
+            }
+        }
+        Ok(forgotten)
     }
 }
 
@@ -120,6 +143,34 @@ impl Tx {
             }
         }
         Ok(())
+    }
+
+    /// Lets go of the refused pieces of a state beyond those that stay. What waits for a person's decision does not count.
+    pub(crate) async fn refusals_bound(
+        &mut self,
+        state: &StateName,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        const KEPT: &str = "SELECT kept, MAX(stored) FROM refusal \
+            WHERE project = $1 AND state = $2 AND kept IS NOT NULL \
+            GROUP BY kept HAVING MAX(CASE WHEN deed = 'adopt' AND decision IS NULL THEN id END) IS NULL \
+            ORDER BY MAX(id) DESC";
+        let rows = self.fetch_all(KEPT, &name_args(state)).await?;
+        let sizes: Result<Vec<u64>, StoreError> = rows
+            .iter()
+            .map(|row| Ok(row.opt_int(1)?.unwrap_or(0).unsigned_abs()))
+            .collect();
+        let stay = refused_that_stay(&sizes?);
+        for row in rows.iter().skip(stay) {
+            self.refused_let_go(row.text(0)?, now).await?;
+        }
+        Ok(())
+    }
+
+    async fn refused_let_go(&mut self, kept: &str, now: Timestamp) -> Result<(), StoreError> {
+        const FORGET: &str = "UPDATE refusal SET kept = NULL, let_go = $2 WHERE kept = $1";
+        self.execute(FORGET, &[kept.into(), now.into()]).await?;
+        self.blob_condemn(kept).await
     }
 
     /// What the sweeper may remove as soon as it comes: it is as old as the world.

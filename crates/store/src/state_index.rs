@@ -5,7 +5,7 @@
 //! transactions, each of which may be repeated; it counts when the last one has moved `state_index.version`.
 //! Rows beyond that are left over from somebody who did not finish, and are not looked at.
 //!
-//! Not here: reading and comparing (`control::states`, `model::state::history`).
+//! Not here: reading and comparing (`control::states`, `model::state::history`), values that were sensitive (`secrets`).
 
 use model::state::StateName;
 use model::state::history::{Counts, Holding, Holdings, Step};
@@ -14,6 +14,8 @@ use model::state::leaves::EntryKind;
 use crate::db::{Row, Value};
 use crate::states::name_args;
 use crate::{Store, StoreError};
+
+mod secrets;
 
 /// Rows in one transaction: others wait for the writer no longer than for these.
 const BATCH: usize = 500;
@@ -47,6 +49,15 @@ pub struct Appearance {
 }
 
 impl Store {
+    /// Whether reading can go on although `err` says that nothing can be written: what is learned is then kept in memory,
+    /// for this process alone.
+    pub async fn state_index_in_memory(&self, err: &StoreError) -> bool {
+        match err {
+            StoreError::Db(err) => self.db.look_only(err).await,
+            _ => false,
+        }
+    }
+
     /// Up to which version a state was read in this form; zero if it never was. What was read in another
     /// form is removed.
     pub async fn state_index_begin(
@@ -84,11 +95,14 @@ impl Store {
              WHERE s.project = $1 AND s.name = $2 LIMIT 500)";
         const VERSIONS: &str = "DELETE FROM state_index_version \
             WHERE state = (SELECT id FROM state WHERE project = $1 AND name = $2)";
+        const SECRETS: &str = "DELETE FROM state_index_secret \
+            WHERE state = (SELECT id FROM state WHERE project = $1 AND name = $2)";
         let args = name_args(state);
         self.db.execute(FORGET, &args).await?;
         while self.db.execute(CHANGES, &args).await? > 0 {}
         while self.db.execute(ENTRIES, &args).await? > 0 {}
         self.db.execute(VERSIONS, &args).await?;
+        self.db.execute(SECRETS, &args).await?;
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 //!
 //! Not here: mending. What is damaged is named; a person decides.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::state::{StateName, StateVersion};
@@ -28,6 +29,8 @@ pub struct Verified {
     pub damages: Vec<Damage>,
     /// What was not accepted and is kept aside.
     pub refused: Vec<Refusal>,
+    /// How many refused writes of which states were let go of.
+    pub let_go: BTreeMap<StateName, usize>,
 }
 
 /// One thing that is not as it was stored.
@@ -36,6 +39,8 @@ pub struct Damage {
     pub state: StateName,
     /// None for the artifacts that are kept with the state.
     pub version: Option<i64>,
+    /// How many versions it concerns: all of the state, if their key is.
+    pub versions: usize,
     /// Whether it is the state's newest version.
     pub is_head: bool,
     /// The newest version before it that can be read.
@@ -44,9 +49,14 @@ pub struct Damage {
 }
 
 impl Damage {
-    /// What is stored is whole: the tables do not know of it.
+    /// What is stored is whole: the tables do not know of it, or forgot that it is the newest.
     pub fn is_behind(&self) -> bool {
-        matches!(self.error, StoreError::Behind { .. })
+        self.is_old_head() || matches!(self.error, StoreError::Behind { .. })
+    }
+
+    /// The version that is served is older than one that is there.
+    pub fn is_old_head(&self) -> bool {
+        matches!(self.error, StoreError::OldHead { .. })
     }
 
     /// Nothing is wrong with what is stored: the master key at hand is not the one it needs.
@@ -75,6 +85,7 @@ impl Store {
             if only.is_none_or(|only| *only == state) {
                 verified.damages.push(Damage {
                     version: Some(behind.acknowledged),
+                    versions: 1,
                     is_head: true,
                     readable: (behind.known > 0).then_some(behind.known),
                     error: StoreError::Behind {
@@ -92,6 +103,7 @@ impl Store {
                     verified.damages.push(Damage {
                         state: kept.state,
                         version: None,
+                        versions: 0,
                         is_head: false,
                         readable: None,
                         error,
@@ -104,6 +116,11 @@ impl Store {
                 verified.refused.push(refusal);
             }
         }
+        for state in self.refusal_list_let_go().await? {
+            if only.is_none_or(|only| *only == state) {
+                *verified.let_go.entry(state).or_default() += 1;
+            }
+        }
         Ok(verified)
     }
 
@@ -114,6 +131,21 @@ impl Store {
     ) -> Result<(), StoreError> {
         verified.states += 1;
         let all = self.stored_all(&row.name).await?;
+        let last = all.last().map(|stored| stored.version.version);
+        if let Err(error) = self.verify_key(&row.name).await
+            && last.is_some()
+        {
+            verified.versions += all.len();
+            verified.damages.push(Damage {
+                state: row.name.clone(),
+                version: last,
+                versions: all.len(),
+                is_head: true,
+                readable: None,
+                error,
+            });
+            return Ok(());
+        }
         let mut readable = None;
         let mut before: Option<(i64, Arc<Vec<u8>>)> = None;
         for stored in &all {
@@ -122,6 +154,7 @@ impl Store {
                 verified.damages.push(Damage {
                     state: row.name.clone(),
                     version: Some(version),
+                    versions: 1,
                     is_head: row.head == Some(version),
                     readable,
                     error,
@@ -156,6 +189,7 @@ impl Store {
             verified.damages.push(Damage {
                 state: row.name.clone(),
                 version: Some(head),
+                versions: 1,
                 is_head: true,
                 readable,
                 error: StoreError::Row {
@@ -164,7 +198,31 @@ impl Store {
                 },
             });
         }
+        // Somebody may have written meanwhile: then the head is another one by now.
+        let head = self.state_get(&row.name).await?.and_then(|row| row.head);
+        if let (Some(head), Some(newest)) = (head, last)
+            && head < newest
+        {
+            verified.damages.push(Damage {
+                state: row.name.clone(),
+                version: Some(head),
+                versions: 1,
+                is_head: true,
+                readable,
+                error: StoreError::OldHead { head, newest },
+            });
+        }
         Ok(())
+    }
+
+    /// Without its key, no version of a state can be read, and one word is enough.
+    async fn verify_key(&self, state: &StateName) -> Result<(), StoreError> {
+        let (keys, scope) = (self.keys.clone(), Scope::State(state.clone()));
+        blocking(move || {
+            keys.get(&Scope::Project)?;
+            keys.get(&scope).map(drop)
+        })
+        .await
     }
 
     async fn verify_version(

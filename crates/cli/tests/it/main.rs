@@ -74,6 +74,7 @@ mod stored;
 mod story;
 mod surgery;
 mod tour;
+mod unwritable;
 mod usage;
 mod validate;
 mod verify;

@@ -369,3 +369,43 @@ fn check_absent(said: &[Said], secret: &str) {
         assert!(!shown, "{secret} is shown in: {said}");
     }
 }
+
+/// A password that was changed at its source still stands in a script that was made with it.
+#[test]
+fn a_secret_that_was_changed_stays_hidden_where_its_old_value_stands() {
+    let story = Story::new("tofu").stack("app", "", "");
+    let push = |serial: u64, secret: &str| {
+        let state = format!(
+            r#"{{"version":4,"serial":{serial},"lineage":"l",
+                "outputs":{{"login":{{"value":["{secret}"],"type":["list","string"],"sensitive":true}}}},
+                "resources":[{{"mode":"managed","type":"x_y","name":"n","provider":"p","instances":[
+                    {{"attributes":{{"id":"{serial}","user_data":"export TOKEN=first-secret"}}}}]}}]}}"#
+        );
+        story.write("../by-hand.tfstate", &state);
+        let push = ["state", "push", "app", "../by-hand.tfstate", "--force"];
+        let yes = ["--reason", "test", "--auto-approve"];
+        drop(story.cli(&[&push[..], &yes[..]].concat()).expect(0));
+    };
+    push(1, "first-secret");
+    push(2, "second-secret");
+    push(3, "second-secret");
+    let questions: [&[&str]; 7] = [
+        &["state", "show", "app"],
+        &["state", "show", "app", "--version", "2"],
+        &["state", "blame", "app", "x_y.n"],
+        &["state", "search", "TOKEN"],
+        &["state", "search", "TOKEN", "--all-versions"],
+        &["state", "diff", "app"],
+        &["state", "diff", "app", "1", "3"],
+    ];
+    let mut said = Vec::new();
+    for question in questions {
+        said.push(story.cli(question).expect(0));
+        said.push(story.cli(&[question, &["--json"]].concat()).expect(0));
+    }
+    check_absent(&said, "first-secret");
+    check_absent(&said, "second-secret");
+    let shown = ["state", "show", "app", "x_y.n", "--reveal", "--reason", "x"];
+    let shown = story.cli(&shown).expect(0);
+    assert!(shown.stdout.contains("TOKEN=first-secret"), "{shown}");
+}

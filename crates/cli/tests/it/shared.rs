@@ -22,14 +22,19 @@ fn machine(home: &str, bucket: &[(&str, &str)]) -> TestTerrane {
     test
 }
 
-fn on_minio(home: &str, minio: &Minio) -> TestTerrane {
-    let bucket = [
+/// How to get at its buckets.
+pub(crate) fn settings(minio: &Minio) -> [(&'static str, String); 5] {
+    [
         ("AWS_ENDPOINT_URL", minio.endpoint()),
         ("AWS_ALLOW_HTTP", "true".to_owned()),
         ("AWS_REGION", "us-east-1".to_owned()),
         ("AWS_ACCESS_KEY_ID", Minio::ACCESS_KEY.to_owned()),
         ("AWS_SECRET_ACCESS_KEY", Minio::SECRET_KEY.to_owned()),
-    ];
+    ]
+}
+
+fn on_minio(home: &str, minio: &Minio) -> TestTerrane {
+    let bucket = settings(minio);
     machine(
         home,
         &bucket
@@ -59,6 +64,26 @@ fn what_one_machine_applies_another_knows() {
         let told = text.contains(KEY) || text.contains(Minio::SECRET_KEY);
         assert!(!told, "{}", path.display());
     }
+}
+
+#[test]
+fn a_bucket_that_is_not_to_be_had_is_said_in_a_line() {
+    let minio = Minio::start();
+    let (home, bucket) = home(&minio);
+    let test = on_minio(&home, &minio);
+    drop(test.cli(&["state", "list"]).expect(0));
+    let wrong = test.cli_with(&[("AWS_SECRET_ACCESS_KEY", "wrong")], &["state", "verify"]);
+    let said = wrong.expect(1).stderr;
+    assert!(said.contains("SignatureDoesNotMatch"), "{said}");
+    assert!(said.contains("hint: credentials come from"), "{said}");
+    assert!(!said.contains("<Code>"), "{said}");
+    let elsewhere = Postgres::start().database();
+    let elsewhere = format!("{elsewhere}&blobs=s3://no-{bucket}/states");
+    let missing = test.cli_with(&[("TERRANE_HOME", &elsewhere)], &["state", "list"]);
+    let said = missing.expect(1).stderr;
+    assert!(said.contains("NoSuchBucket"), "{said}");
+    assert!(said.contains("hint: `blobs=` of `TERRANE_HOME`"), "{said}");
+    assert!(!said.contains("<Code>"), "{said}");
 }
 
 #[test]

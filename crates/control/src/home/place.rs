@@ -29,6 +29,10 @@ pub enum InvalidPlace {
     Scheme { scheme: String },
     #[error("the home `{scheme}://…` does not say where its blobs are")]
     NoBlobs { scheme: String },
+    #[error(
+        "`blobs=` names a bucket alone: what opens it is not part of it, and is not repeated here"
+    )]
+    BlobsOpened,
 }
 
 impl InvalidPlace {
@@ -37,6 +41,9 @@ impl InvalidPlace {
             Self::Scheme { .. } => "name a directory, or `postgres://…?blobs=s3://BUCKET/PREFIX`",
             Self::NoBlobs { .. } => {
                 "add `?blobs=s3://BUCKET/PREFIX` (or `az://`, `gs://`, `file:///DIR`)"
+            }
+            Self::BlobsOpened => {
+                "give it as the service's own variables: `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`, `AZURE_STORAGE_…`, `GOOGLE_…`"
             }
         }
     }
@@ -65,6 +72,11 @@ impl StorePlace {
         let Some(blobs) = blobs else {
             return Err(InvalidPlace::NoBlobs { scheme });
         };
+        let bucket = blobs.split_once("://").map_or("", |(_, rest)| rest);
+        let bucket = bucket.split('/').next().unwrap_or(bucket);
+        if bucket.contains('@') {
+            return Err(InvalidPlace::BlobsOpened);
+        }
         let database = if rest.is_empty() {
             address.to_owned()
         } else {
@@ -195,6 +207,10 @@ mod tests {
         check(
             "postgres://db.example.io/terrane",
             "the home `postgres://…` does not say where its blobs are: add `?blobs=s3://BUCKET/PREFIX` (or `az://`, `gs://`, `file:///DIR`)",
+        );
+        check(
+            "postgres://db.example.io/terrane?blobs=s3://KEY:hunter2@states/prod",
+            "`blobs=` names a bucket alone: what opens it is not part of it, and is not repeated here: give it as the service's own variables: `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`, `AZURE_STORAGE_…`, `GOOGLE_…`",
         );
         check(
             "https://terrane.example.io",

@@ -2,13 +2,14 @@
 
 use model::break_glass::Act;
 use model::state::pick::Pick;
-use model::state::resources::{Document, Instance, Opaque};
+use model::state::resources::{Document, Opaque};
 use model::state::{StateName, StateVersion};
 use serde_json::Value;
 use store::{ChangeSetError, KeyedDigester, NewBreakGlass, StoreError};
 
 use super::ReadStateError;
 use super::deleted::{self, Deleted};
+use super::index;
 use crate::reasons::without_secrets;
 use crate::{Control, hidden};
 
@@ -201,24 +202,33 @@ pub async fn pick(
     }
 }
 
-/// A version and what it holds; it is an error if that cannot be known.
+/// A version and what it holds, ready to be shown; it is an error if that cannot be known.
 pub async fn document(
     control: &Control,
     state: &StateName,
     which: Pick,
 ) -> Result<Asked, AskStateError> {
+    let mut asked = addresses(control, state, which).await?;
+    let digests = Digests::of(control).await?;
+    asked.document.elsewhere = index::secrets(control, state, &digests).await?;
+    Ok(asked)
+}
+
+/// The same for who shows no value: what is sensitive in other versions is not looked for.
+pub async fn addresses(
+    control: &Control,
+    state: &StateName,
+    which: Pick,
+) -> Result<Asked, AskStateError> {
     let version = pick(control, state, which).await?;
-    let document = look_into(control, &version).await?;
-    document
-        .map(|document| Asked {
-            version: version.clone(),
-            document,
-        })
-        .map_err(|source| AskStateError::Opaque {
+    match look_into(control, &version).await? {
+        Ok(document) => Ok(Asked { version, document }),
+        Err(source) => Err(AskStateError::Opaque {
             state: state.clone(),
             version: version.version,
             source,
-        })
+        }),
+    }
 }
 
 /// What a version holds, or why that cannot be known.
@@ -243,22 +253,30 @@ pub async fn predecessor(
 }
 
 impl Asked {
-    /// The objects at an address: the resource's, or one instance of it.
-    pub fn instances_at(&self, address: &str) -> Result<Vec<&Instance>, AskStateError> {
-        let belongs = |instance: &&Instance| {
+    /// The same with the objects at an address alone: the resource's, or one instance of it; or an output.
+    pub fn only(mut self, address: &str) -> Result<Self, AskStateError> {
+        let not_there = self.no_address(address);
+        let output = address.strip_prefix("output.");
+        self.document.instances.retain(|instance| {
             let rest = instance.address.strip_prefix(address);
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['[', ' ']))
-        };
-        let found: Vec<&Instance> = self.document.instances.iter().filter(belongs).collect();
-        if found.is_empty() {
-            return Err(self.no_address(address));
+        });
+        self.document
+            .outputs
+            .retain(|name, _| Some(name.as_str()) == output);
+        if self.document.instances.is_empty() && self.document.outputs.is_empty() {
+            return Err(not_there);
         }
-        Ok(found)
+        Ok(self)
     }
 
     pub fn no_address(&self, address: &str) -> AskStateError {
         let last = address.rsplit('.').next().unwrap_or(address).to_lowercase();
-        let all = || self.document.instances.iter().map(|it| it.address.clone());
+        let outputs = || self.document.outputs.keys();
+        let all = || {
+            let resources = self.document.instances.iter().map(|it| it.address.clone());
+            resources.chain(outputs().map(|name| format!("output.{name}")))
+        };
         let mut near: Vec<String> = all()
             .filter(|it| it.to_lowercase().contains(&last))
             .collect();

@@ -64,6 +64,10 @@ pub async fn keep_house(
         .refusal_expire(now - KEEP_REFUSED)
         .await
         .map_err(failed("let go of refused writes"))?;
+    store
+        .refusals_forget()
+        .await
+        .map_err(failed("forget old refusals"))?;
     let swept = store
         .blobs_sweep(now - KEEP_UNFINISHED)
         .await

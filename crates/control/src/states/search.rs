@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use jiff::Timestamp;
 use model::masking::Mask;
 use model::plan::PlanValue;
+use model::secret::Secret;
 use model::state::glob::Glob;
 use model::state::leaves::Leaf;
 use model::state::pick::Pick;
@@ -108,10 +109,13 @@ impl<'a> Seeker<'a> {
         is_newest: bool,
         found: &mut Found,
     ) -> Result<(), AskStateError> {
-        let Some(document) = self.open(version, found).await? else {
+        let Some(mut document) = self.open(version, found).await? else {
             return Ok(());
         };
         found.states += 1;
+        if self.finds_a_value(&document) {
+            document.elsewhere = self.secrets(&version.state).await?;
+        }
         let mask = document.mask();
         let last = (!is_newest).then_some(version.version);
         for entry in document.entries() {
@@ -144,7 +148,8 @@ impl<'a> Seeker<'a> {
         versions: &[StateVersion],
         found: &mut Found,
     ) -> Result<(), AskStateError> {
-        index::update(self.control, state, &self.digests).await?;
+        // All versions were read for them: what is sensitive in any is in it.
+        let mask = Mask::new(&self.secrets(state).await?);
         let store = &self.control.store;
         let failed = &store_failed("search", state);
         let mut hits = Vec::new();
@@ -174,7 +179,6 @@ impl<'a> Seeker<'a> {
             let Some(document) = self.open(version, found).await? else {
                 continue;
             };
-            let mask = document.mask();
             for entry in document.entries() {
                 if !self.fits(entry.type_name) {
                     continue;
@@ -201,6 +205,21 @@ impl<'a> Seeker<'a> {
         hits.sort_by_key(|hit| (hit.address.clone(), path(hit), hit.first));
         found.hits.extend(hits);
         Ok(())
+    }
+
+    async fn secrets(&self, state: &StateName) -> Result<Vec<Secret>, AskStateError> {
+        index::secrets(self.control, state, &self.digests).await
+    }
+
+    /// Whether a value would be shown, so that all has to be known that must not be.
+    fn finds_a_value(&self, document: &Document) -> bool {
+        let nothing = Mask::default();
+        let entries = document.entries();
+        let mut fitting = entries.iter().filter(|entry| self.fits(entry.type_name));
+        fitting.any(|entry| {
+            let mut leaves = entry.leaves.iter();
+            leaves.any(|leaf| self.value(leaf, &nothing).is_some())
+        })
     }
 
     async fn open(

@@ -12,7 +12,7 @@ use crate::plan::diff::{Segment, render_path};
 
 /// How leaves are cut and named. Whoever keeps something derived from them keeps this too, and starts
 /// again when it differs.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// Where the fact that an object is tainted is kept among its attributes.
 pub const TAINTED: &str = "(tainted)";

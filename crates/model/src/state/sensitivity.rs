@@ -148,6 +148,13 @@ pub(super) fn mark_below<'a>(marks: &'a Value, inner: Option<&'a Value>) -> &'a 
 impl Document {
     /// Finds every sensitive value of this state where it has no mark: inside other texts.
     pub fn mask(&self) -> Mask {
+        let mut found = self.sensitive_values();
+        found.extend_from_slice(&self.elsewhere);
+        Mask::new(&found)
+    }
+
+    /// Every value that has a mark.
+    pub fn sensitive_values(&self) -> Vec<Secret> {
         let mut found = Vec::new();
         for instance in &self.instances {
             collect(&instance.attributes, &instance.sensitive, &mut found);
@@ -155,7 +162,7 @@ impl Document {
         for output in self.outputs.values() {
             collect(&output.value, &output.sensitive, &mut found);
         }
-        Mask::new(&found)
+        found
     }
 }
 

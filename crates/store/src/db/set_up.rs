@@ -29,6 +29,8 @@ pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/0015_hidden.sql"),
     include_str!("../../migrations/0016_blob_home.sql"),
     include_str!("../../migrations/0017_outputs.sql"),
+    include_str!("../../migrations/0018_state_index_secret.sql"),
+    include_str!("../../migrations/0019_refused_bounds.sql"),
 ];
 
 /// So long others have to end what they are at.
@@ -43,6 +45,10 @@ pub enum OpenDbError {
     Queue(#[source] io::Error),
     #[error("could not put the new database in its place")]
     Place(#[source] io::Error),
+    #[error("could not copy the database, which cannot be written to where it is")]
+    Copy(#[source] io::Error),
+    #[error("nothing can be written to the database")]
+    Unwritable(#[source] super::DbError),
     #[error("could not open the database")]
     Connect(#[source] rusqlite::Error),
     #[error("could not set up the database (migration {number})")]
@@ -98,7 +104,7 @@ pub(super) async fn connect(file: &Path) -> Result<Connection, OpenDbError> {
     Ok(connection)
 }
 
-fn open(file: &Path) -> rusqlite::Result<Connection> {
+pub(super) fn open(file: &Path) -> rusqlite::Result<Connection> {
     // Each connection is used by one thread at a time.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(file, flags)?;
@@ -174,7 +180,7 @@ fn bring_up_to_date(file: &Path) -> Result<(), OpenDbError> {
 }
 
 /// All that is left to do, in one transaction, each step with its number.
-fn migrate(connection: &mut Connection) -> Result<(), OpenDbError> {
+pub(super) fn migrate(connection: &mut Connection) -> Result<(), OpenDbError> {
     let tx = connection
         .transaction_with_behavior(TransactionBehavior::Immediate)
         .map_err(OpenDbError::Connect)?;

@@ -13,6 +13,7 @@ use rusqlite::{CachedStatement, Connection, ErrorCode};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use super::group::Group;
+use super::looking::{copy_of, copy_of_file, may_be_unwritable, why};
 use super::set_up::{self, OpenDbError};
 use super::value::{Row, Value};
 use super::{DbError, Use, failed, sync_all};
@@ -53,7 +54,15 @@ pub(crate) struct SqliteTx {
 
 impl Sqlite {
     pub(super) async fn open(file: &Path, how: Use) -> Result<Self, OpenDbError> {
-        let writer = Arc::new(Mutex::new(set_up::connect(file).await?));
+        let writer = match set_up::connect(file).await {
+            Err(err) if how == Use::Brief && file.exists() && may_be_unwritable(&err) => {
+                // If that does not help, the first error says more.
+                copy_of_file(file).map_err(|_| why(file).unwrap_or(err))?
+            }
+            Err(err) if may_be_unwritable(&err) => return Err(why(file).unwrap_or(err)),
+            opened => opened?,
+        };
+        let writer = Arc::new(Mutex::new(writer));
         let mut readers = Vec::new();
         let mut group = None;
         if how == Use::Serving {
@@ -77,6 +86,18 @@ impl Sqlite {
 
     pub(super) fn group(&self) -> Option<&Group> {
         self.group.as_ref()
+    }
+
+    /// From now on a copy in memory is used, in which only what is learned from reading may change.
+    pub(super) async fn look_only(&self) -> Result<(), OpenDbError> {
+        let mut writer = self.writer.lock().await;
+        *writer = copy_of(&writer)?;
+        Ok(())
+    }
+
+    /// Whether the one connection there is could be another one.
+    pub(super) fn is_alone(&self) -> bool {
+        self.readers.is_empty() && self.group.is_none()
     }
 
     pub(super) async fn execute(&self, sql: &'static str, args: &[Value]) -> Result<u64, DbError> {

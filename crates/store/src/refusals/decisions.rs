@@ -10,7 +10,7 @@ use crate::states::name_args;
 use crate::{Store, StoreError};
 
 /// A refused adoption is a state that somebody must look at.
-const ADOPT: &str = "adopt";
+pub(super) const ADOPT: &str = "adopt";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {

@@ -102,3 +102,39 @@ async fn without_its_tables_a_home_is_not_opened() {
     let refused = Store::open(&root, keyring).await;
     assert!(matches!(refused, Err(OpenStoreError::TablesGone { .. })));
 }
+
+#[tokio::test]
+async fn a_head_that_is_not_the_newest_is_found_and_mended() {
+    let home = TestHome::new();
+    let store = home.open().await;
+    for serial in 1..=4 {
+        append(&store, network(), wide(50, serial)).await.unwrap();
+    }
+    let old = "UPDATE state SET head = 2";
+    store.db.execute(old, &[]).await.unwrap();
+    let verified = store.state_verify(None).await.unwrap();
+    let [damage] = verified.damages.as_slice() else {
+        panic!("{:?}", verified.damages);
+    };
+    assert!(damage.is_old_head());
+    assert_eq!(damage.version, Some(2));
+    let rebuilt = store.rebuild().await.unwrap();
+    assert_eq!((rebuilt.heads, rebuilt.versions), (1, 0));
+    let verified = store.state_verify(None).await.unwrap();
+    assert!(verified.damages.is_empty(), "{:?}", verified.damages);
+}
+
+/// Once for the key, not once for each version that it seals.
+#[tokio::test]
+async fn a_key_that_is_gone_is_named_once() {
+    let home = TestHome::new();
+    let stored = four(&home).await;
+    let dir = crate::blobs::state_dir(&network());
+    fs::remove_file(home.path().join(format!("home/keys/{dir}/1"))).unwrap();
+    let verified = home.open().await.state_verify(None).await.unwrap();
+    let [damage] = verified.damages.as_slice() else {
+        panic!("{:?}", verified.damages);
+    };
+    assert_eq!(damage.versions, stored.len());
+    assert_eq!(verified.versions, stored.len());
+}

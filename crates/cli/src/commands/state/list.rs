@@ -49,7 +49,12 @@ pub(crate) async fn list(
         if global.json {
             report::json(&view::json::states(lines))?;
         } else if lines.is_empty() && listing.unread.is_empty() {
-            report::say("There is no state yet: `terrane apply` makes one.\n")?;
+            report::say(match pick {
+                Pick::At(_) => "There was no state at that time.\n",
+                Pick::Head | Pick::Version(_) | Pick::Serial(_) => {
+                    "There is no state yet: `terrane apply` makes one.\n"
+                }
+            })?;
         } else {
             let names = view::Names::new(place.project.as_ref(), place.control.home.project());
             let look = process.data_look(global);
@@ -60,7 +65,7 @@ pub(crate) async fn list(
         return not_all(&listing.unread);
     };
     let state = place.state(word).await?;
-    let asked = ask::document(&place.control, &state, args.pick.pick()?)
+    let asked = ask::addresses(&place.control, &state, args.pick.pick()?)
         .await
         .map_err(|err| shown(&err))?;
     let asked = filtered(asked, args)?;

@@ -125,6 +125,7 @@ async fn into_home(
         report::json(&json!({
             "states": rebuilt.states,
             "versions": rebuilt.versions,
+            "heads": rebuilt.heads,
             "artifacts": rebuilt.artifacts,
             "not_provably_acknowledged": rebuilt.unproven,
             "broken": rebuilt.broken,
@@ -144,7 +145,9 @@ fn told(rebuilt: &Rebuilt, look: Look) -> String {
     let plural =
         |count: usize, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
     let mut text = match rebuilt.states.as_slice() {
-        [] if rebuilt.artifacts == 0 => "The database knows all that the files know.\n".to_owned(),
+        [] if rebuilt.artifacts == 0 && rebuilt.heads == 0 => {
+            "The database knows all that the files know.\n".to_owned()
+        }
         [] => String::new(),
         states => {
             let names: Vec<String> = states.iter().map(|state| format!("`{state}`")).collect();
@@ -156,6 +159,13 @@ fn told(rebuilt: &Rebuilt, look: Look) -> String {
             )
         }
     };
+    if rebuilt.heads > 0 {
+        let count = plural(
+            usize::try_from(rebuilt.heads).unwrap_or(usize::MAX),
+            "state",
+        );
+        _ = writeln!(text, "The newest version is the newest again for {count}.");
+    }
     if rebuilt.artifacts > 0 {
         let count = plural(rebuilt.artifacts, "state");
         _ = writeln!(text, "It knows the artifacts of {count} again.");

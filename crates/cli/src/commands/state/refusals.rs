@@ -64,7 +64,7 @@ pub(crate) async fn refusals(
             ago(one.at, now),
             one.state.to_string(),
             one.deed.clone(),
-            one.reason.clone(),
+            told(one),
         ]);
     }
     report::data(&table.render(process.data_look(global)))?;
@@ -74,6 +74,11 @@ pub(crate) async fn refusals(
         ))?;
     }
     Ok(ExitStatus::Done)
+}
+
+fn told(refusal: &Refusal) -> String {
+    let gone = refusal.let_go.map(|_| " (its state is kept no more)");
+    format!("{}{}", refusal.reason, gone.unwrap_or_default())
 }
 
 fn document(refusal: &Refusal) -> serde_json::Value {
@@ -86,5 +91,6 @@ fn document(refusal: &Refusal) -> serde_json::Value {
         "lock": refusal.lock_id,
         "at": refusal.at,
         "kept": refusal.kept,
+        "let_go": refusal.let_go,
     })
 }

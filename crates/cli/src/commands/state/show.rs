@@ -19,7 +19,7 @@ use crate::{CommandError, ExitStatus, Process, report};
 pub(crate) struct ShowArgs {
     /// A stack of the project here, or `PROJECT/NAME`
     state: String,
-    /// One resource, or one instance of it: `aws_instance.web[0]`
+    /// One resource, or one instance of it: `aws_instance.web[0]`; or an output: `output.url`
     address: Option<String>,
     #[command(flatten)]
     pick: PickArgs,
@@ -37,8 +37,7 @@ pub(crate) async fn show(
         .await
         .map_err(|err| shown(&err))?;
     if let Some(address) = &args.address {
-        let found = asked.instances_at(address).map_err(|err| shown(&err))?;
-        asked.document.instances = found.into_iter().cloned().collect();
+        asked = asked.only(address).map_err(|err| shown(&err))?;
     }
     let what = args.address.as_deref().unwrap_or("everything");
     let detail = format!("{what} of version {}", asked.version.version);
@@ -57,7 +56,7 @@ pub(crate) async fn show(
     };
     let sheet = view::show::Sheet {
         asked: &asked,
-        with_outputs: args.address.is_none(),
+        is_whole: args.address.is_none(),
         full: args.reveal.full || args.address.is_some(),
         showing,
     };

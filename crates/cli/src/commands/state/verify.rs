@@ -1,8 +1,10 @@
 //! `terrane state verify`
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use control::states::{self, Damage, Refusal, Verified};
+use model::retention::{REFUSED_BYTES, REFUSED_COUNT};
 use serde_json::json;
 
 use crate::args::Global;
@@ -65,21 +67,48 @@ fn summary(verified: &Verified) -> String {
         let artifacts = usize::try_from(verified.artifacts).unwrap_or(usize::MAX);
         _ = writeln!(text, "and {}", plural(artifacts, "artifact"));
     }
+    let mut equal: BTreeMap<&str, usize> = BTreeMap::new();
     for refusal in &verified.refused {
-        text.push_str(&aside(refusal));
+        *equal.entry(kept(refusal)).or_default() += 1;
+    }
+    for refusal in &verified.refused {
+        let count = equal.get_mut(kept(refusal));
+        // The newest of equal ones stands for them.
+        match count {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => text.push_str(&aside(refusal, &verified.refused)),
+        }
+    }
+    for (state, count) in &verified.let_go {
+        _ = writeln!(
+            text,
+            "{} of state `{state}` {} kept no more: the newest {REFUSED_COUNT} of a state are, up to {} MB, for 30 days",
+            plural(*count, "refused write"),
+            if *count == 1 { "is" } else { "are" },
+            REFUSED_BYTES / (1024 * 1024),
+        );
     }
     text
 }
 
-fn aside(refusal: &Refusal) -> String {
+fn kept(refusal: &Refusal) -> &str {
+    refusal.kept.as_deref().unwrap_or_default()
+}
+
+fn aside(refusal: &Refusal, all: &[Refusal]) -> String {
+    let others = all.iter().filter(|other| kept(other) == kept(refusal));
+    let others = match others.count() {
+        0 | 1 => String::new(),
+        count => format!(" (the newest of {count} equal ones)"),
+    };
     format!(
-        "kept aside, number {}: {} of state `{}` at {}: {}\n            `{}`\n",
+        "kept aside, number {}{others}: {} of state `{}` at {}: {}\n            `{}`\n",
         refusal.id,
         refusal.deed,
         refusal.state,
         refusal.at.strftime("%Y-%m-%d %H:%M:%S UTC"),
         refusal.reason,
-        refusal.kept.as_deref().unwrap_or_default(),
+        kept(refusal),
     )
 }
 
@@ -89,11 +118,22 @@ fn told(damage: &Damage, look: Look) -> String {
         "cannot be read with this master key"
     } else if damage.is_behind() {
         "is not in the database"
+    } else if damage.versions > 1 {
+        "cannot be read"
     } else {
         "is damaged"
     };
     let state = &damage.state;
     let message = match damage.version {
+        Some(version) if damage.is_old_head() => {
+            format!("version {version} of state `{state}` is served, and is not the newest")
+        }
+        Some(_) if damage.versions > 1 => {
+            format!(
+                "all {} versions of state `{state}` {found}",
+                damage.versions
+            )
+        }
         Some(version) => format!("version {version}{newest} of state `{state}` {found}"),
         None => format!("what is kept of the artifacts of state `{state}` {found}"),
     };
@@ -149,6 +189,8 @@ fn document(verified: &Verified) -> serde_json::Value {
             "kept": refusal.kept,
         })
     });
+    let let_go = verified.let_go.iter();
+    let let_go = let_go.map(|(state, count)| json!({ "state": state, "count": count }));
     json!({
         "states": verified.states,
         "versions": verified.versions,
@@ -157,5 +199,6 @@ fn document(verified: &Verified) -> serde_json::Value {
         "artifacts": verified.artifacts,
         "damaged": damages.collect::<Vec<_>>(),
         "kept_aside": refused.collect::<Vec<_>>(),
+        "let_go": let_go.collect::<Vec<_>>(),
     })
 }

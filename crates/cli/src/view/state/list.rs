@@ -4,6 +4,7 @@ use control::states::ask::Asked;
 use control::states::listing::{Lock, StateLine};
 use jiff::Timestamp;
 use model::plan::Mode;
+use model::state::Mark;
 
 use super::{Names, ago, author_words, dash, size};
 use crate::view::look::Look;
@@ -23,6 +24,7 @@ pub(crate) fn states(lines: &[StateLine], names: &Names, now: Timestamp, look: L
     let mut table = Table::new(headings).right(1).right(2).right(3).right(4);
     for line in lines {
         let mut written = vec![ago(line.head.created_at, now)];
+        written.extend(line.head.is_copy().then(|| Mark::Copy.words().to_owned()));
         written.extend(author_words(
             &line.author,
             look.width.saturating_sub(96),

@@ -20,17 +20,23 @@ const MOST: usize = 10;
 
 pub(crate) struct Sheet<'a> {
     pub(crate) asked: &'a Asked,
-    pub(crate) with_outputs: bool,
+    /// Not only one address of it.
+    pub(crate) is_whole: bool,
     pub(crate) full: bool,
     pub(crate) showing: Showing<'a>,
 }
 
 pub(crate) fn text(sheet: &Sheet<'_>, now: Timestamp, look: Look) -> String {
     let mut out = String::new();
-    if sheet.with_outputs {
+    if sheet.is_whole {
         let version = &sheet.asked.version;
         let words = version_words(version, now);
-        out = format!("state `{}`, {words}\n\n", clean(&version.state.name));
+        let copy = if version.is_copy() {
+            ", a copy: the state lives in a backend of the engine"
+        } else {
+            ""
+        };
+        out = format!("state `{}`, {words}{copy}\n\n", clean(&version.state.name));
     }
     let mask = sheet.asked.document.mask();
     let mut blocks: Vec<String> = Vec::new();
@@ -40,7 +46,7 @@ pub(crate) fn text(sheet: &Sheet<'_>, now: Timestamp, look: Look) -> String {
         lines.extend(value_lines(&values, sheet.full, look));
         blocks.push(lines.join("\n") + "\n");
     }
-    if sheet.with_outputs && !sheet.asked.document.outputs.is_empty() {
+    if !sheet.asked.document.outputs.is_empty() {
         let outputs = outputs(sheet, &mask);
         let mut lines = vec![look.paint(Ink::Strong, "outputs")];
         lines.extend(value_lines(&outputs, true, look));
@@ -134,8 +140,10 @@ pub(crate) fn json(sheet: &Sheet<'_>) -> Value {
         })
         .collect();
     let mut answer = json!({ "version": version(&sheet.asked.version), "resources": resources });
-    if sheet.with_outputs {
+    if sheet.is_whole {
         answer["engine_version"] = document.engine_version.as_str().into();
+    }
+    if sheet.is_whole || !document.outputs.is_empty() {
         answer["outputs"] = Value::Object(values(outputs(sheet, &mask)));
     }
     answer
