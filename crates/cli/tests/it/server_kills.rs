@@ -7,12 +7,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use testkit::{Dice, Postgres, TestTerrane};
+use testkit::{Dice, Minio, Postgres, TestTerrane};
 
 use crate::project::terrane;
 use crate::server::{Server, token};
+use crate::shared::settings;
 
-const KILLS: usize = 100;
+const KILLS: usize = 200;
+/// In a bucket each start and each write takes longer.
+const KILLS_WITH_A_BUCKET: usize = 40;
 const STATES: usize = 3;
 /// For each state, so that they meet.
 const CLIENTS: usize = 2;
@@ -31,7 +34,7 @@ struct World {
 
 #[test]
 fn nothing_acknowledged_is_lost_on_sqlite() {
-    kill_again_and_again(&terrane());
+    kill_again_and_again(&terrane(), KILLS);
 }
 
 #[test]
@@ -39,10 +42,22 @@ fn nothing_acknowledged_is_lost_on_postgres() {
     let test = terrane();
     let blobs = test.root().join("bucket").display().to_string();
     let home = format!("{}&blobs=file://{blobs}", Postgres::start().database());
-    kill_again_and_again(&test.env("TERRANE_HOME", &home));
+    kill_again_and_again(&test.env("TERRANE_HOME", &home), KILLS);
 }
 
-fn kill_again_and_again(test: &TestTerrane) {
+#[test]
+fn nothing_acknowledged_is_lost_with_a_bucket() {
+    let minio = Minio::start();
+    let blobs = format!("s3://{}/kills", minio.bucket());
+    let home = format!("{}&blobs={blobs}", Postgres::start().database());
+    let test = terrane().env("TERRANE_HOME", &home);
+    let test = settings(&minio)
+        .iter()
+        .fold(test, |test, (name, value)| test.env(name, value));
+    kill_again_and_again(&test, KILLS_WITH_A_BUCKET);
+}
+
+fn kill_again_and_again(test: &TestTerrane, kills: usize) {
     let seed = testkit::seed();
     let mut dice = Dice::new(seed);
     let world = World {
@@ -61,7 +76,7 @@ fn kill_again_and_again(test: &TestTerrane) {
                 })
             })
             .collect();
-        for _ in 0..KILLS {
+        for _ in 0..kills {
             let server = Server::start(test, &[]);
             world.moved_to(Some(server.address()));
             // The moment is what is tried here, not something to wait for.
