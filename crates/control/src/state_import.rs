@@ -131,13 +131,14 @@ pub struct Imported {
 }
 
 /// How the place it came from was left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OldHome {
     /// Nobody can lock it.
     NoLock,
     /// It was locked while its state was read, and is free again.
     Released,
-    LeftLocked,
+    /// With this lock.
+    LeftLocked { id: String },
 }
 
 /// What is asked for.
@@ -234,7 +235,8 @@ pub async fn import_state(
                     });
                 }
             };
-            (body, OldHome::LeftLocked, Some(http))
+            let id = lock.id.clone();
+            (body, OldHome::LeftLocked { id }, Some(http))
         }
     };
     let stored = store(control, state, &body, &hidden, import.who).await;
@@ -257,7 +259,7 @@ pub async fn import_state(
 /// What came of one entry of a directory of all states.
 #[derive(Clone, Debug)]
 pub enum Brought {
-    State(Imported),
+    State(Box<Imported>),
     /// It lives in a backend of the engine: the next run keeps a copy again.
     Copy(StateName),
 }
@@ -293,11 +295,11 @@ pub async fn import_all(
             Brought::Copy(state)
         } else {
             let (version, was_here) = store(control, &state, &body, &entry.hidden, who).await?;
-            Brought::State(Imported {
+            Brought::State(Box::new(Imported {
                 version,
                 was_here,
                 old_home: OldHome::NoLock,
-            })
+            }))
         });
     }
     let artifacts = backup::bring(control, &sets).await.map_err(artifacts)?;

@@ -22,7 +22,7 @@ use crate::locks::held::Reason;
 
 mod target;
 
-pub use target::Target;
+pub use target::{InvalidTarget, Target};
 
 /// What would become the newest version, and how it differs from the one that is.
 #[derive(Debug)]

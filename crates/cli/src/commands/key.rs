@@ -8,7 +8,7 @@ use serde_json::json;
 use super::by_hand::ask;
 use super::place::Place;
 use crate::args::Global;
-use crate::view::{errors, table::Table};
+use crate::view::{errors, table::Table, text::count};
 use crate::{CommandError, ExitStatus, Process, report};
 
 /// See which master keys a home needs, and replace one
@@ -129,8 +129,9 @@ async fn rotate(
         "Made"
     };
     report::say(&format!(
-        "{begun} master key `{}`; wrapped {} data keys with it.\n",
-        rotated.new, rotated.rewrapped
+        "{begun} master key `{}`; wrapped {} with it.\n",
+        rotated.new,
+        count(rotated.rewrapped, "data key")
     ))?;
     let mut hints = vec![format!("back it up: it is in `{file}`")];
     if rotated.moved {

@@ -98,8 +98,10 @@ async fn list(
     };
     if global.json {
         let own = locks.iter().map(|lock| document(place, lock));
-        let others = others.iter().filter_map(elsewhere::document);
-        let documents: Vec<Value> = own.chain(others).collect();
+        let mut documents: Vec<Value> = own.collect();
+        for found in &others {
+            documents.extend(elsewhere::document(place, found).await);
+        }
         report::json(&json!({ "locks": documents }))?;
         return Ok(ExitStatus::Done);
     }

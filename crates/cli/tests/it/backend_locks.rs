@@ -98,6 +98,10 @@ fn the_lock_of_a_run_that_is_at_work_is_not_broken() {
     story.wait_for("slow");
     let held = story.cli(&["lock", "list"]).expect(0).stdout;
     assert!(held.contains("run r1, alive"), "{held}");
+    let held = story.cli(&["lock", "list", "--json"]).expect(0).stdout;
+    let held: serde_json::Value = serde_json::from_str(&held).expect("JSON");
+    let lock = &held["locks"][0];
+    assert_eq!((&lock["run"], &lock["alive"]), (&"r1".into(), &true.into()));
     let args = "lock break web --reason impatient --auto-approve";
     let said = story.cli(&args.split(' ').collect::<Vec<_>>()).expect(4);
     assert!(said.stderr.contains("run r1"), "{said}");

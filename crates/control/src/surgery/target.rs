@@ -1,8 +1,7 @@
 //! Which older version is meant: by number, by serial, or by time.
 
-use std::str::FromStr;
-
 use jiff::Timestamp;
+use model::state::pick::Pick;
 use model::state::{StateName, StateVersion};
 
 use super::SurgeryError;
@@ -20,18 +19,24 @@ pub enum Target {
 #[error("`{0}` is neither a version, nor `serial:N`, nor a time")]
 pub struct InvalidTarget(String);
 
-impl FromStr for Target {
-    type Err = InvalidTarget;
+impl InvalidTarget {
+    pub const HINT: &str =
+        "write `12`, `serial:40`, `2026-11-01T10:00` (UTC), or how long ago: `2h`, `3d`";
+}
 
-    fn from_str(raw: &str) -> Result<Self, Self::Err> {
-        let invalid = || InvalidTarget(raw.to_owned());
-        if let Some(serial) = raw.strip_prefix("serial:") {
-            return serial.parse().map(Self::Serial).map_err(|_| invalid());
+impl Target {
+    /// `12` or `v12`, `serial:40`, or a moment, as everywhere.
+    pub fn parse(raw: &str, now: Timestamp) -> Result<Self, InvalidTarget> {
+        let raw = raw
+            .strip_prefix('v')
+            .filter(|rest| rest.parse::<i64>().is_ok())
+            .unwrap_or(raw);
+        match Pick::parse(raw, now) {
+            Ok(Pick::Version(version)) => Ok(Self::Version(version)),
+            Ok(Pick::Serial(serial)) => Ok(Self::Serial(serial)),
+            Ok(Pick::At(at)) => Ok(Self::Time(at)),
+            Ok(Pick::Head) | Err(_) => Err(InvalidTarget(raw.to_owned())),
         }
-        if let Ok(version) = raw.strip_prefix('v').unwrap_or(raw).parse() {
-            return Ok(Self::Version(version));
-        }
-        raw.parse().map(Self::Time).map_err(|_| invalid())
     }
 }
 
@@ -70,12 +75,15 @@ mod tests {
 
     #[test]
     fn what_may_be_said() {
-        let check = |raw: &str| raw.parse::<Target>().map_err(|err| err.to_string());
+        let now: Timestamp = "2026-11-16T04:00:00Z".parse().unwrap();
+        let check = |raw: &str| Target::parse(raw, now).map_err(|err| err.to_string());
         assert_eq!(check("3"), Ok(Target::Version(3)));
         assert_eq!(check("v3"), Ok(Target::Version(3)));
         assert_eq!(check("serial:12"), Ok(Target::Serial(12)));
         let at: Timestamp = "2026-11-16T02:00:00Z".parse().unwrap();
         assert_eq!(check("2026-11-16T02:00:00Z"), Ok(Target::Time(at)));
+        assert_eq!(check("2026-11-16 02:00"), Ok(Target::Time(at)));
+        assert_eq!(check("2h"), Ok(Target::Time(at)));
         let wrong = "`yesterday` is neither a version, nor `serial:N`, nor a time";
         assert_eq!(check("yesterday"), Err(wrong.to_owned()));
     }

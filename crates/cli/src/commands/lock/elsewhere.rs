@@ -67,11 +67,14 @@ fn since(created: &str) -> String {
     duration::ago(Duration::try_from(since).unwrap_or_default())
 }
 
-pub(super) fn document(found: &FoundLock) -> Option<Value> {
+pub(super) async fn document(place: &Place, found: &FoundLock) -> Option<Value> {
     let info = held(found)?;
+    let run = applying(&place.control, &found.stack).await;
     Some(json!({
         "stack": found.stack.as_str(),
         "lock": info,
+        "run": run.map(|run| run.to_string()),
+        "alive": run.map(|_| true),
         "holder": "backend",
         "resolve": format!("terrane lock break {} --reason …", found.stack),
     }))

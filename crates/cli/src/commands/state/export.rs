@@ -7,6 +7,7 @@ use serde_json::json;
 use crate::args::Global;
 use crate::commands::place::Place;
 use crate::commands::{open_home, selection, sound_project};
+use crate::view::text::count;
 use crate::{CommandError, ExitStatus, Process, report};
 
 /// Take states out: one to a file or a backend, or all of them to a directory
@@ -53,8 +54,8 @@ pub(crate) async fn export(
             report::json(&json!({ "exported": entries }))?;
         }
         report::say(&format!(
-            "{} states written to `{}`.\n",
-            entries.len(),
+            "{} written to `{}`.\n",
+            count(entries.len(), "state"),
             dir.display()
         ))?;
         return Ok(ExitStatus::Done);

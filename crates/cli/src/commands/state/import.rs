@@ -244,22 +244,32 @@ fn say(imported: &Imported) -> Result<(), CommandError> {
         "imported"
     };
     let left = match imported.old_home {
-        OldHome::LeftLocked => "; its old home stays locked",
+        OldHome::LeftLocked { .. } => "; its old home stays locked",
         OldHome::NoLock | OldHome::Released => "",
     };
     report::say(&format!(
         "State `{}` {word}: serial {}, lineage {}{left}.\n",
         version.state.name, version.serial, version.lineage
-    ))
+    ))?;
+    if let OldHome::LeftLocked { id } = &imported.old_home {
+        report::say(&format!(
+            "hint: `{id}` is its lock: `force-unlock {id}` of an engine with that backend frees it\n"
+        ))?;
+    }
+    Ok(())
 }
 
 fn document(stack: Option<&StackName>, imported: &Imported) -> Value {
     let version = &imported.version;
+    let lock = match &imported.old_home {
+        OldHome::LeftLocked { id } => Some(id),
+        OldHome::NoLock | OldHome::Released => None,
+    };
     json!({
         "stack": stack.map(StackName::as_str), "project": version.state.project,
         "state": version.state.name, "version": version.version,
         "serial": version.serial, "lineage": version.lineage, "was_here": imported.was_here,
-        "left_locked": imported.old_home == OldHome::LeftLocked,
+        "left_locked": lock.is_some(), "lock_id": lock,
     })
 }
 

@@ -1,6 +1,6 @@
 //! `terrane state rollback`
 
-use control::surgery::{self, Proposal, Target};
+use control::surgery::{self, InvalidTarget, Proposal, Target};
 use model::changeset::Action;
 
 use super::surgery::{Consent, carry_out, refused};
@@ -23,7 +23,7 @@ use crate::{CommandError, ExitStatus, Process};
 pub(crate) struct RollbackArgs {
     /// A stack of the project here, or `PROJECT/NAME`
     state: String,
-    /// A version, `serial:N`, or the time when it was the newest
+    /// A version, `serial:N`, or when it was the newest: `2026-11-01T10:00` (UTC), or how long ago: `2h`
     #[arg(long, value_name = "WHICH")]
     to: String,
     /// First show what the configuration would then change
@@ -38,9 +38,9 @@ pub(crate) async fn rollback(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let target: Target = args.to.parse().map_err(|err| {
+    let target = Target::parse(&args.to, jiff::Timestamp::now()).map_err(|err| {
         CommandError::from_error(&err)
-            .hint("`terrane state pull STATE --version N` prints a version")
+            .hint(InvalidTarget::HINT)
             .status(ExitStatus::Usage)
     })?;
     let (place, state) = Place::open_state(global, process, &args.state).await?;
