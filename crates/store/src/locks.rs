@@ -204,6 +204,14 @@ impl Store {
     }
 }
 
+/// Whether somebody asks again for the lock that it has. The id alone does not say so: a script may give every lock the same
+/// one, and each that is refused is told the holder's.
+fn is_same(holder: &HeldLock, info: &LockInfo, run: Option<RunId>) -> bool {
+    let held = &holder.info;
+    let is_its_own = run.is_some() || (held.who == info.who && held.created == info.created);
+    held.id == info.id && holder.run == run && is_its_own
+}
+
 impl Tx {
     async fn lock_acquire(
         &mut self,
@@ -245,7 +253,7 @@ impl Tx {
             return Err(AcquireLockError::RunsOnly { state });
         }
         match (now.lock, want.expected) {
-            (Some(holder), _) if holder.info.id == info.id && holder.run == run => Ok(holder.epoch),
+            (Some(holder), _) if is_same(&holder, info, run) => Ok(holder.epoch),
             (Some(holder), _) => Err(AcquireLockError::Held {
                 state,
                 holder: Box::new(holder),

@@ -196,3 +196,22 @@ async fn a_lock_is_broken_with_a_record_or_not_at_all() {
     );
     assert_eq!(records[0].detail, "the lock of me@here (apply), lock `a`");
 }
+
+/// A script may give every lock the same id.
+#[tokio::test]
+async fn the_same_id_of_somebody_else_is_not_the_same_lock() {
+    let home = TestHome::new();
+    let store = home.open().await;
+    let acquire = async |who: &str| {
+        let who = who.to_owned();
+        let info = LockInfo {
+            who,
+            ..lock_info("ci")
+        };
+        told(store.lock_acquire_outside(&network(), &info).await)
+    };
+    assert_eq!(acquire("job 1").await, "LockEpoch(1)");
+    assert_eq!(acquire("job 1").await, "LockEpoch(1)");
+    let held = "state `p/network` is locked by job 1 (apply), lock `ci`";
+    assert_eq!(acquire("job 2").await, held);
+}
