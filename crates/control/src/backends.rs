@@ -15,6 +15,7 @@ use drivers::engine::{
 };
 use drivers::process::{CaptureError, Captured, Environment};
 use model::break_glass::Act;
+use model::engine_event::{EngineEvent, Severity};
 use model::ids::{RunId, StackName};
 use model::lock::LockInfo;
 use model::masking::{Mask, cut};
@@ -251,9 +252,29 @@ impl Seat {
         Err(BackendError::Refused {
             deed,
             stack: self.stack.clone(),
-            said: cut(words.trim(), 4000),
+            said: cut(complaints(&words).trim(), 4000),
         })
     }
+}
+
+/// The errors of an engine that talks in events; what it printed, if it does not.
+fn complaints(words: &str) -> String {
+    let events = words.lines().map(EngineEvent::parse);
+    let errors: Vec<String> = events
+        .filter_map(|event| {
+            let found = event.as_diagnostic()?;
+            let is_error = found.severity == Severity::Error;
+            is_error.then(|| {
+                format!("{}\n{}", found.summary, found.detail)
+                    .trim()
+                    .to_owned()
+            })
+        })
+        .collect();
+    if errors.is_empty() {
+        return words.to_owned();
+    }
+    errors.join("\n")
 }
 
 /// What a backend says when it has no state: nothing, or a state that was never written.
@@ -464,6 +485,18 @@ mod tests {
         let info = read_lock(said).expect("a lock");
         assert_eq!(info.to_string(), "a@b (apply), lock `f1c2`");
         assert_eq!(read_lock("Error: nothing here"), None);
+    }
+
+    #[test]
+    fn errors_are_told_without_the_stream_they_came_in() {
+        let stream = concat!(
+            r#"{"@level":"info","@message":"Initializing","type":"init_output"}"#,
+            "\n",
+            r#"{"@level":"error","@message":"Error: no","type":"diagnostic","diagnostic":{"severity":"error","summary":"Failed to get existing workspaces","detail":"connection refused"}}"#,
+        );
+        let told = "Failed to get existing workspaces\nconnection refused";
+        assert_eq!(complaints(stream), told);
+        assert_eq!(complaints("plain words"), "plain words");
     }
 
     #[test]

@@ -57,7 +57,7 @@ pub enum SurgeryError {
     NoState { state: StateName },
     #[error("state `{state}` has no version {target}")]
     NoVersion { state: StateName, target: String },
-    #[error("state `{state}` had no version at {at} yet")]
+    #[error("state `{state}` had no version on {} yet", .at.strftime("%Y-%m-%d %H:%M:%S UTC"))]
     NotYet { state: StateName, at: Timestamp },
     #[error("version {version} is the newest of state `{state}` already")]
     IsHead { state: StateName, version: i64 },
@@ -125,10 +125,10 @@ impl SurgeryError {
                 let near: Vec<String> = near.iter().map(|one| format!("`{one}`")).collect();
                 Some(format!("did you mean {}?", near.join(" or ")))
             }
-            Self::NoVersion { .. } | Self::NotYet { .. } => Some(
-                "`--to` takes a version, `serial:N`, or a time such as `2026-11-16T02:00:00Z`"
-                    .to_owned(),
-            ),
+            Self::NoVersion { state, .. } | Self::NotYet { state, .. } => Some(format!(
+                "`terrane state versions {}` shows all that are kept",
+                state.name
+            )),
             Self::NothingRefused { .. } => {
                 Some("`terrane state verify` lists what is kept, with its number".to_owned())
             }

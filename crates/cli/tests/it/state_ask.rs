@@ -296,6 +296,13 @@ fn nothing_sensitive_is_seen_unless_it_is_recorded() {
         ];
         let said = story.cli(&reveal).expect(0);
         assert!(said.stdout.contains("battery-staple"), "{said}");
+        // One output alone.
+        let output = ["state", "show", "app", "output.login"];
+        let hidden = story.cli(&output).expect(0);
+        assert!(hidden.stdout.contains("(sensitive"), "{hidden}");
+        let reveal = [&output[..], &["--reveal", "--reason", "audit"]].concat();
+        let said = story.cli(&reveal).expect(0).stdout;
+        assert_eq!(said, "outputs\n    login   \"root:battery-staple\"\n");
     }
 }
 
@@ -316,6 +323,14 @@ fn what_is_not_there_is_said() {
     [exit 1]
     ");
     drop(test.cli(&["apply", "--auto-approve"]).expect(0));
+    assert_snapshot!(test.cli(&["state", "list", "--at", "2020-01-01"]).expect(0), @"
+    ── stderr
+    There was no state at that time.
+    ");
+    let back = "state rollback app --to 2w --reason r";
+    let back: Vec<&str> = back.split(' ').collect();
+    let back = test.cli(&back).expect(1).stderr;
+    assert!(back.contains("had no version on 20"), "{back}");
     assert_snapshot!(test.cli(&["state", "show", "app", "terraform_data.wep"]).expect(1), @"
     ── stderr
     error: there is no `terraform_data.wep` in version 1 of state `k3v9qd/app`

@@ -69,6 +69,12 @@ fn damage_is_named_with_a_way_on() {
     hint: or go on from version 1: `terrane state pull k3v9qd/app --version 1`
     [exit 1]
     ");
+    // Nor does it hide the others.
+    let older = ["state", "show", "app", "--version", "1"];
+    let older = test.cli(&older).expect(0).stdout;
+    assert!(older.contains("first"), "{older}");
+    let all = test.cli(&["state", "versions", "app"]).expect(0).stdout;
+    assert!(all.contains("not read"), "{all}");
 }
 
 #[test]

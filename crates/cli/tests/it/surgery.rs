@@ -99,7 +99,7 @@ fn rollback_by_serial_and_by_time() {
     assert_snapshot!(levelled(&story, &to("9").expect(1)), @"
     ── stderr
     error: state `story/base` has no version 9
-    hint: `--to` takes a version, `serial:N`, or a time such as `2026-11-16T02:00:00Z`
+    hint: `terrane state versions base` shows all that are kept
     [exit 1]
     ");
     assert_snapshot!(levelled(&story, &to("2").expect(1)), @"
@@ -109,8 +109,8 @@ fn rollback_by_serial_and_by_time() {
     ");
     assert_snapshot!(levelled(&story, &to("2001-01-01T00:00:00Z").expect(1)), @"
     ── stderr
-    error: state `story/base` had no version at 2001-01-01T00:00:00Z yet
-    hint: `--to` takes a version, `serial:N`, or a time such as `2026-11-16T02:00:00Z`
+    error: state `story/base` had no version on 2001-01-01 00:00:00 UTC yet
+    hint: `terrane state versions base` shows all that are kept
     [exit 1]
     ");
     let _ = to("soon").expect(64);

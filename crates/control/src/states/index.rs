@@ -80,13 +80,23 @@ async fn try_update(
     }
 }
 
-/// What was sensitive in any version, whatever its place holds now.
+/// What was sensitive in any version, whatever its place holds now. A version that is damaged hides no other.
 pub(super) async fn secrets(
     control: &Control,
     state: &StateName,
     digests: &Digests,
 ) -> Result<Vec<Secret>, AskStateError> {
-    update(control, state, digests).await?;
-    let found = control.store.state_index_secrets(state).await;
-    found.map_err(store_failed("index", state))
+    let failed = &store_failed("index", state);
+    if update(control, state, digests).await.is_ok() {
+        let found = control.store.state_index_secrets(state).await;
+        return found.map_err(failed);
+    }
+    let mut found = Vec::new();
+    let versions = control.store.state_version_list(state).await;
+    for version in versions.map_err(failed)? {
+        if let Ok(Ok(document)) = look_into(control, &version).await {
+            found.extend(document.sensitive_values());
+        }
+    }
+    Ok(found)
 }
