@@ -55,10 +55,11 @@ fn asked(test: &TestTerrane, made: &str, commands: &[&str]) -> String {
 const FULL: &str = "dd if=/dev/zero of=../disk/fill bs=4k 2> /dev/null || true";
 const READ_ONLY: &str = "mount -o remount,ro ../disk";
 
-const READING: [&str; 10] = [
+const READING: [&str; 11] = [
     "state list app",
     "state show app",
     "state pull app",
+    "state pull app --at 0s",
     "state versions app --json",
     "state blame app output.n",
     "state search n-",

@@ -57,3 +57,35 @@ impl Store {
 fn purpose(version: i64) -> String {
     format!("what version {version} brought that is sensitive")
 }
+
+#[cfg(test)]
+mod tests {
+    use model::state::history::{Holdings, Step};
+
+    use super::*;
+    use crate::Appended;
+    use crate::testing::{TestHome, append, body, network};
+
+    #[tokio::test]
+    async fn what_was_sensitive_is_known_when_its_version_is_read() {
+        let home = TestHome::new();
+        let (store, state) = (home.open().await, network());
+        let appended = append(&store, state.clone(), body(1)).await.unwrap();
+        let (Appended::New(version) | Appended::Same(version)) = appended;
+        assert_eq!(store.state_index_begin(&state, "1").await.unwrap(), 0);
+        let secrets = [Secret::new("first-secret"), Secret::new("\u{e4}\"\n")];
+        store
+            .state_index_secrets_add(&version, &secrets)
+            .await
+            .unwrap();
+        let known = async || store.state_index_secrets(&state).await.unwrap();
+        assert_eq!(known().await, [], "its version does not count yet");
+        let (step, held) = (Step::default(), Holdings::new());
+        let added = store.state_index_add(&state, 0, version.version, &step, &held, None);
+        assert!(added.await.unwrap());
+        assert_eq!(known().await, secrets);
+        // With another form all is learned anew.
+        assert_eq!(store.state_index_begin(&state, "2").await.unwrap(), 0);
+        assert_eq!(known().await, []);
+    }
+}

@@ -2,8 +2,10 @@
 
 use std::io::Write as _;
 
-use control::states::{self, ReadStateError};
+use control::states::{self, ReadStateError, ask};
+use model::state::pick::Pick;
 
+use super::asking::{PickArgs, shown};
 use crate::args::Global;
 use crate::commands::place::Place;
 use crate::{CommandError, ExitStatus, Process};
@@ -13,14 +15,13 @@ use crate::{CommandError, ExitStatus, Process};
 /// It holds every value in clear, sensitive ones too.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  terrane state pull network > network.tfstate\n  terrane state pull network --version 3"
+    after_help = "Examples:\n  terrane state pull network > network.tfstate\n  terrane state pull network --version 3\n  terrane state pull network --at 2h"
 )]
 pub(crate) struct PullArgs {
     /// A stack of the project here, or `PROJECT/NAME`
     state: String,
-    /// An older version instead of the newest
-    #[arg(long, value_name = "N")]
-    version: Option<i64>,
+    #[command(flatten)]
+    pick: PickArgs,
 }
 
 pub(crate) async fn pull(
@@ -29,7 +30,15 @@ pub(crate) async fn pull(
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
     let (place, state) = Place::open_state(global, process, &args.state).await?;
-    let (_, bytes) = states::read(&place.control, &state, args.version)
+    let version = match args.pick.pick()? {
+        Pick::Head => None,
+        Pick::Version(version) => Some(version),
+        pick @ (Pick::Serial(_) | Pick::At(_)) => {
+            let found = ask::pick(&place.control, &state, pick).await;
+            Some(found.map_err(|err| shown(&err))?.version)
+        }
+    };
+    let (_, bytes) = states::read(&place.control, &state, version)
         .await
         .map_err(|err| {
             let shown = CommandError::from_error(&err);

@@ -1,5 +1,6 @@
 //! `terrane state recover`
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
@@ -9,6 +10,7 @@ use control::states::recover::{
     self as recovery, RebuildError, Rebuilt, RecoverError, RecoverReport, RecoveredStanding,
     RecoveredVersion,
 };
+use model::state::StateName;
 use serde_json::json;
 
 use crate::args::Global;
@@ -223,13 +225,20 @@ fn doubts(report: &RecoverReport, look: Look) -> String {
             .to_owned();
         text.push_str(&errors::render_warning(&message, &[hint], look));
     }
+    // A key that fails does so for all that it sealed: once is enough.
+    let mut told: BTreeMap<(&StateName, &[String]), Vec<Option<i64>>> = BTreeMap::new();
     for damaged in &report.damaged {
-        let what = match damaged.version {
-            Some(version) => format!("version {version}"),
-            None => "a refused write, or the artifacts,".to_owned(),
+        let key = (&damaged.state, damaged.why.as_slice());
+        told.entry(key).or_default().push(damaged.version);
+    }
+    for ((state, why), pieces) in told {
+        let what = match pieces[..] {
+            [Some(version)] => format!("version {version}"),
+            [None] => "a refused write, or the artifacts,".to_owned(),
+            _ => format!("{} pieces", pieces.len()),
         };
-        let message = format!("could not read {what} of state `{}`", damaged.state);
-        text.push_str(&errors::render(&message, &damaged.why, &[], look));
+        let message = format!("could not read {what} of state `{state}`");
+        text.push_str(&errors::render(&message, why, &[], look));
     }
     text
 }
