@@ -36,6 +36,7 @@ fn set(rule: ApprovalRule) -> (ChangeSet, Vec<Run>) {
         goes_on_with_stages: false,
         bundle: None,
         asker: Some("ada".to_owned()),
+        asked_with: None,
         identity: None,
         exec: None,
         dependents: Vec::new(),

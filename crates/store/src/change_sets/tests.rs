@@ -196,6 +196,7 @@ impl World {
             goes_on_with_stages: false,
             bundle: None,
             asker: Some("ada".to_owned()),
+            asked_with: None,
             origin: if self.dice.roll(3) == 0 {
                 Origin::Push {
                     branch: "main".to_owned(),

@@ -69,7 +69,8 @@ impl OpenDbError {
     pub(crate) fn wants_writing(&self) -> bool {
         use rusqlite::ErrorCode;
         let code = match self {
-            Self::Queue(err) | Self::Place(err) => return crate::is_denied(err),
+            Self::Queue(err) | Self::Place(err) | Self::Copy(err) => return crate::is_denied(err),
+            Self::Unwritable(err) => return matches!(err, super::DbError::ReadOnly),
             Self::Connect(err) | Self::Migrate { source: err, .. } => err.sqlite_error_code(),
             Self::Journal { .. } | Self::Newer { .. } | Self::OldSqlite { .. } => None,
         };

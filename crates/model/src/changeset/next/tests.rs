@@ -67,6 +67,7 @@ fn change_set(action: Action, stacks: &[&str]) -> (ChangeSet, Vec<Run>) {
         subject: None,
         dirty: false,
         asker: None,
+        asked_with: None,
         keeps_plans: false,
         earlier_askers: Vec::new(),
         exceptions: None,
