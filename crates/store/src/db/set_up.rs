@@ -70,7 +70,8 @@ impl OpenDbError {
         use rusqlite::ErrorCode;
         let code = match self {
             Self::Queue(err) | Self::Place(err) | Self::Copy(err) => return crate::is_denied(err),
-            Self::Unwritable(err) => return matches!(err, super::DbError::ReadOnly),
+            // Whatever was asked for, what helps against that is said already.
+            Self::Unwritable(_) => return false,
             Self::Connect(err) | Self::Migrate { source: err, .. } => err.sqlite_error_code(),
             Self::Journal { .. } | Self::Newer { .. } | Self::OldSqlite { .. } => None,
         };
