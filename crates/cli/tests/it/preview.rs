@@ -376,6 +376,13 @@ fn without_state_everything_shows_as_new() {
             "{alone}"
         );
         let _ = story.cli(&["plan", "--no-state", "--destroy"]).expect(64);
+        // Where the engine cannot plan without the values, that is no failure.
+        story.module(
+            "top",
+            "variable \"id\" { type = string }\nresource \"terraform_data\" \"x\" {\n  for_each = toset([var.id])\n}\n",
+        );
+        let alone = story.cli(&["plan", "top", "--no-state"]).expect(0);
+        assert!(alone.stdout.contains("no preview"), "{alone}");
     }
 }
 

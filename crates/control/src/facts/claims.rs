@@ -36,8 +36,7 @@ impl Claims {
         clash
     }
 
-    /// Notes them first and looks then: of two that look at once, the later run sees the other. So one of them, and only
-    /// one, is told.
+    /// Notes them first and looks then: of two that do so at once, one sees the other, or both do.
     pub(super) async fn note(
         &self,
         control: &Control,
@@ -52,7 +51,7 @@ impl Claims {
             return Ok(None);
         }
         for other in control.store.run_list(set).await? {
-            if other.id >= run {
+            if other.id == run {
                 continue;
             }
             let bytes = std::fs::read(control.home.run_claims(other.id)).unwrap_or_default();

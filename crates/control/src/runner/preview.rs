@@ -3,6 +3,7 @@
 //!
 //! Not here: the rewriting (`model::preview`), which runs are looked at and when (`model::changeset`).
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -10,9 +11,11 @@ use std::path::Path;
 use drivers::engine::{EngineCall, Plan as PlanCall};
 use drivers::tree::DirTree;
 use model::context::HookStage;
+use model::ids::StackName;
 use model::masking::Mask;
 use model::plan::Plan;
 use model::preview::{Rewritten, rewrite};
+use model::project::EdgeKind;
 use model::run::{Awaited, PlanRecord, Preview, RunEvent, Stage};
 use model::seal::Seal;
 
@@ -30,7 +33,7 @@ use crate::fit;
 /// For a run that waits for its upstreams: what could be seen of its plan by now.
 pub(super) async fn preview(job: &Job<'_>, awaits: &[Awaited]) -> RunEvent {
     let mut mask = Mask::default();
-    let looked = look(job, awaits, &mut mask).await;
+    let looked = look(job, awaits, &mut mask, &mut BTreeSet::new()).await;
     let (on, preview) = match looked {
         Ok(looked) if looked.plan.is_empty() => (looked.on, Preview::Unchanged),
         Ok(looked) => {
@@ -56,7 +59,8 @@ pub(super) async fn preview(job: &Job<'_>, awaits: &[Awaited]) -> RunEvent {
 /// For a review where no state can be read: what would be made if nothing were there.
 pub(super) async fn without_state(job: &Job<'_>) -> RunEvent {
     let mut mask = Mask::default();
-    let looked = look(job, &[], &mut mask).await;
+    let mut unknown = BTreeSet::new();
+    let looked = look(job, &[], &mut mask, &mut unknown).await;
     match looked {
         // Never `unchanged`: nobody looked at what is there.
         Ok(looked) => RunEvent::PlanFinished {
@@ -66,8 +70,33 @@ pub(super) async fn without_state(job: &Job<'_>) -> RunEvent {
             fits: None,
             novelties: Vec::new(),
         },
+        // As with any preview: with the real values it may well work.
+        Err(failure) if !unknown.is_empty() && !failure.interrupted && !failure.refused => {
+            let on = unknown.into_iter().map(|stack| Awaited {
+                outputs: outputs_of(job, &stack),
+                stack,
+            });
+            RunEvent::Previewed {
+                on: on.collect(),
+                preview: Preview::Impossible {
+                    why: mask.mask_text(&reason(job, &failure)),
+                },
+                review: true,
+            }
+        }
         Err(failure) => failed(failure, Stage::Planning, None, &mask),
     }
+}
+
+/// What a run takes from a stack.
+fn outputs_of(job: &Job<'_>, stack: &StackName) -> Vec<String> {
+    let edges = job.spec.stack.edges.iter();
+    let own = edges.filter(|edge| edge.upstream == *stack);
+    let outputs = own.filter_map(|edge| match &edge.kind {
+        EdgeKind::Output { output, .. } => Some(output.clone()),
+        EdgeKind::Order => None,
+    });
+    outputs.collect()
 }
 
 struct Looked {
@@ -77,7 +106,13 @@ struct Looked {
     record: PlanRecord,
 }
 
-async fn look(job: &Job<'_>, awaits: &[Awaited], mask: &mut Mask) -> Result<Looked, Failure> {
+/// Leaves behind what is to be masked, and the stacks whose outputs are missing, however it ends.
+async fn look(
+    job: &Job<'_>,
+    awaits: &[Awaited],
+    mask: &mut Mask,
+    unknown: &mut BTreeSet<StackName>,
+) -> Result<Looked, Failure> {
     logs::begin_attempt(job)?;
     job.take_place().await?;
     let access = read_state(job).await?;
@@ -86,6 +121,7 @@ async fn look(job: &Job<'_>, awaits: &[Awaited], mask: &mut Mask) -> Result<Look
     let limit = Limit::from_now("plan", job.spec.stack.timeout_plan);
     let inputs = inputs::gather_ahead(job, &ahead, limit).await?;
     *mask = inputs.mask.clone();
+    unknown.extend(inputs.unknown.values().flatten().cloned());
     let mut workspace = Workspace::prepare_apart(job).await?;
     workspace.mount(&inputs.files)?;
     let workspace = workspace;

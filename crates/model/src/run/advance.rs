@@ -42,7 +42,8 @@ pub fn advance(state: &RunState, event: RunEvent, now: Timestamp) -> Result<RunS
                 preview,
                 review,
             },
-        ) if !awaits.is_empty() => {
+            // Where no state is read, it turns out that values are missing.
+        ) if !awaits.is_empty() || (review && !on.is_empty()) => {
             if review {
                 finish(Outcome::Deferred { on, preview })
             } else {
