@@ -92,6 +92,8 @@ pub(crate) struct Job<'a> {
     carried: Mutex<Option<Carried>>,
     /// While its engines are at work.
     place: Mutex<Option<Place>>,
+    /// Of the apply that this process made: the hooks after it count towards it.
+    limit_of_apply: Mutex<Option<Limit>>,
     /// The hold of its lanes under which its present stage began.
     fence: Mutex<Option<Fence>>,
     /// Its change set holds its lanes: nobody else applies this stack meanwhile.
@@ -177,14 +179,14 @@ impl Job<'_> {
                 return std::future::pending().await;
             };
             tokio::time::sleep_until(limit.until).await;
-            format!("the time limit `{limit}` was reached before the engine began")
+            Failure::too_late(limit, "the engine")
         };
         let mut interrupts = self.interrupts.lock().await;
         tokio::select! {
             biased;
             done = work => done,
             () = interrupts.next() => Err(Failure::interrupted()),
-            message = over => Err(Failure::new(message)),
+            failure = over => Err(failure),
         }
     }
 
@@ -291,6 +293,13 @@ impl Failure {
     fn during(mut self, what: &'static str) -> Self {
         self.during = Some(what);
         self
+    }
+
+    /// Nothing is begun that would be ended at once.
+    fn too_late(limit: Limit, who: &str) -> Self {
+        Self::new(format!(
+            "the time limit `{limit}` was reached before {who} began"
+        ))
     }
 
     pub(crate) fn refused(mut self) -> Self {
@@ -405,6 +414,7 @@ async fn carry_out(
         interrupts,
         carried: Mutex::new(None),
         place: Mutex::new(None),
+        limit_of_apply: Mutex::new(None),
         fence: Mutex::new(None),
         holds_lanes: set.status.holds_lanes(),
         auto_approve: set.request.auto_approve,

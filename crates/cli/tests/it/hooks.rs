@@ -267,6 +267,57 @@ fn one_that_takes_too_long_is_ended_with_all_it_started() {
     }
 }
 
+/// A stack's limit is about all of a stage: who set it must not wait for a hook that hangs.
+#[track_caller]
+fn check_limit(when: &str, stage: &str, limits: &str, expected: &str) -> TestTerrane {
+    let hangs = hook(when, stage, "\"sh\", \"-c\", \"while :; do sleep 1; done\"");
+    let test = noting(&format!(
+        "context \"slow\" {{\n  autoattach = [\"*\"]\n{hangs}}}\n"
+    ));
+    let body = stack("app", &format!("timeout {{ {limits} }}"));
+    let text = fs::read_to_string(test.project().join("terrane.hcl")).unwrap();
+    test.write("terrane.hcl", &text.replace(&stack("app", ""), &body));
+    let said = test.cli(&["apply", "--auto-approve"]).expect(1);
+    assert!(said.stderr.contains(expected), "{said}");
+    test
+}
+
+#[test]
+fn a_stacks_limit_ends_one_before_a_plan() {
+    let expected = "hook before plan of context `slow` failed: the time limit `timeout { plan = \"1s\" }` was reached, the hook was ended";
+    check_limit("before", "plan", "plan = \"1s\"", expected);
+}
+
+#[test]
+fn a_stacks_limit_ends_one_before_an_apply() {
+    let expected = "hook before apply of context `slow` failed: the time limit `timeout { apply = \"1s\" }` was reached, the hook was ended";
+    check_limit("before", "apply", "apply = \"1s\"", expected);
+}
+
+/// The engine had time enough, and what it did stays done.
+#[test]
+fn a_stacks_limit_ends_one_after_an_apply_which_stays_applied() {
+    let expected = "hook after apply of context `slow` failed: the time limit `timeout { apply = \"10s\" }` was reached, the hook was ended";
+    let test = check_limit("after", "apply", "apply = \"10s\"", expected);
+    let runs = test.cli(&["run", "list"]).expect(0);
+    assert!(runs.stdout.contains("applied, not done"), "{runs}");
+}
+
+/// What went wrong is cleaned up after, though the limit is over.
+#[test]
+fn one_after_a_stage_that_reached_its_limit_still_runs() {
+    let test = noting(&format!(
+        "context \"tidy\" {{\n  autoattach = [\"*\"]\n{}}}\n",
+        hook("after", "apply", "\"./scripts/note.sh\", \"tidied\""),
+    ));
+    let body = stack("app", "timeout { apply = \"1s\" }");
+    let text = fs::read_to_string(test.project().join("terrane.hcl")).unwrap();
+    test.write("terrane.hcl", &text.replace(&stack("app", ""), &body))
+        .write("app/main.tf", &crate::project::runs("sleep 60", "1"));
+    drop(test.cli(&["apply", "--auto-approve"]).expect(1));
+    assert_eq!(noted(&test), "tidied apply failed\n");
+}
+
 /// A hook never outlives its runner, however that ends.
 #[test]
 fn one_whose_runner_is_killed_is_killed() {

@@ -18,7 +18,7 @@ use super::limit::Limit;
 use super::plan::{file_path, initialise};
 use super::seal::Void;
 use super::workspace::{Scratch, Workspace, write_private};
-use super::{Failure, Job, after, check, failed, inputs, seal};
+use super::{Failure, Job, after, check, failed, inputs, limit, seal};
 use crate::backends;
 use crate::kept_aside::{self, Leftovers};
 use crate::left_behind;
@@ -50,7 +50,7 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
     let plan = plan_of(job).await?;
     nothing_kept_aside(job).await?;
     let carried = job.carried.lock().await.take();
-    let limit = Limit::from_now("apply", job.spec.stack.timeout_apply);
+    let mut limit = Limit::from_now("apply", job.spec.stack.timeout_apply);
     let (inputs, held, scratch) = match carried {
         Some(carried) => (carried.inputs, Some(carried.workspace), carried.scratch),
         None => (inputs::gather(job, limit).await?, None, Scratch::open(job)?),
@@ -63,8 +63,9 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
     }
     let mut workspace = match held {
         Some(workspace) => workspace,
-        None => Workspace::prepare(job).await?,
+        None => limit::apart_from(&mut limit, Workspace::prepare(job)).await?,
     };
+    *job.limit_of_apply.lock().await = limit;
     workspace.mount(&inputs.files)?;
     let workspace = workspace;
     let left = Leftovers::of(job.run, job.spec, &workspace.dir, &plan);
@@ -90,7 +91,7 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
     *mask = inputs.hide(&mut caller, &scratch)?;
     let var_files = workspace.var_files(job, &scratch);
     let hidden = mask.clone();
-    let hooks = Hooks::of(job, &workspace, &inputs, mask, Some(scratch.plan()));
+    let hooks = Hooks::of(job, &workspace, &inputs, mask, Some(scratch.plan()), limit);
     let work = hooks.before_and(HookStage::Apply, async {
         if !goes_on {
             initialise(job, &caller, &workspace, &inputs, &var_files, limit, &hooks).await?;

@@ -77,6 +77,7 @@ pub async fn attend(
         interrupts: &interrupts,
         carried: Mutex::new(None),
         place: Mutex::new(None),
+        limit_of_apply: Mutex::new(None),
         fence: Mutex::new(None),
         holds_lanes: false,
         auto_approve: false,
@@ -167,7 +168,7 @@ async fn try_attend(job: &Job<'_>, exec: &Exec, mask: &mut Mask) -> Result<Exit,
     let mut caller = Caller::new(job, &workspace, environment, access).await?;
     *mask = inputs.hide(&mut caller, &scratch)?;
     let var_files = workspace.var_files(job, &scratch);
-    let hooks = Hooks::of(job, &workspace, &inputs, mask, None);
+    let hooks = Hooks::of(job, &workspace, &inputs, mask, None, limit);
     initialise(job, &caller, &workspace, &inputs, &var_files, limit, &hooks).await?;
     let call = EngineCall::Exec {
         exec,

@@ -237,6 +237,9 @@ impl<'a> Caller<'a> {
         if interrupts.came().await {
             return Err(Failure::interrupted());
         }
+        if let Some(over) = limit.filter(|limit| limit.is_over()) {
+            return Err(Failure::too_late(over, "the engine"));
+        }
         let (home, run) = (&self.job.control.home, self.job.run);
         let copy = home.engine_complaints(run);
         let mut complaints =

@@ -25,7 +25,7 @@ use super::hooks::Hooks;
 use super::limit::Limit;
 use super::plan::initialise;
 use super::workspace::{Scratch, Workspace};
-use super::{Carried, Failure, Job, failed, inputs, logs};
+use super::{Carried, Failure, Job, failed, inputs, limit, logs};
 use crate::home::Home;
 use crate::kept_aside::Leftovers;
 use crate::policy::author;
@@ -104,16 +104,17 @@ async fn try_exec(job: &Job<'_>, exec: &Exec, mask: &mut Mask) -> Result<RunEven
     let plan = plan_of(job).await?;
     nothing_kept_aside(job).await?;
     let carried = job.carried.lock().await.take();
-    let limit = Limit::from_now("apply", job.spec.stack.timeout_apply);
+    let mut limit = Limit::from_now("apply", job.spec.stack.timeout_apply);
     let (inputs, mut workspace, scratch) = match carried {
         Some(carried) => (carried.inputs, carried.workspace, carried.scratch),
         None => (
             inputs::gather(job, limit).await?,
-            Workspace::prepare(job).await?,
+            limit::apart_from(&mut limit, Workspace::prepare(job)).await?,
             Scratch::open(job)?,
         ),
     };
     *mask = inputs.mask.clone();
+    *job.limit_of_apply.lock().await = limit;
     workspace.mount(&inputs.files)?;
     let workspace = workspace;
     let left = Leftovers::of(job.run, job.spec, &workspace.dir, &plan);
@@ -129,7 +130,7 @@ async fn try_exec(job: &Job<'_>, exec: &Exec, mask: &mut Mask) -> Result<RunEven
     let mut caller = Caller::new(job, &workspace, environment, access.clone()).await?;
     *mask = inputs.hide(&mut caller, &scratch)?;
     let var_files = workspace.var_files(job, &scratch);
-    let hooks = Hooks::of(job, &workspace, &inputs, mask, None);
+    let hooks = Hooks::of(job, &workspace, &inputs, mask, None, limit);
     let work = hooks.before_and(HookStage::Apply, async {
         initialise(job, &caller, &workspace, &inputs, &var_files, limit, &hooks).await?;
         job.holds_its_lanes().await?;

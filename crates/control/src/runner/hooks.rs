@@ -21,6 +21,7 @@ use tokio::time::Instant;
 
 use super::inputs::{Inputs, ReadyHook};
 use super::interrupts::Interrupts;
+use super::limit::Limit;
 use super::workspace::Workspace;
 use super::{Failure, Job};
 use log::HookLog;
@@ -45,6 +46,8 @@ pub(super) struct Hooks<'a> {
     tree: PathBuf,
     dir: PathBuf,
     plan: Option<PathBuf>,
+    /// Of the stage, hooks and all.
+    limit: Option<Limit>,
 }
 
 /// How a stage ended, as `after` hooks are told.
@@ -80,6 +83,7 @@ impl<'a> Hooks<'a> {
         inputs: &Inputs,
         mask: &Mask,
         plan: Option<PathBuf>,
+        limit: Option<Limit>,
     ) -> Self {
         Self {
             job,
@@ -89,6 +93,7 @@ impl<'a> Hooks<'a> {
             tree: workspace.tree().to_owned(),
             dir: workspace.dir.clone(),
             plan,
+            limit,
         }
     }
 
@@ -166,6 +171,10 @@ impl<'a> Hooks<'a> {
         if hook.when == When::Before && interrupts.came().await {
             return Err(Failure::interrupted());
         }
+        let limit = self.limit.filter(|_| is_counted(ending));
+        if let Some(over) = limit.filter(|limit| limit.is_over()) {
+            return Err(Failure::too_late(over, &format!("the {name}")));
+        }
         let environment = self.environment_of(hook, ending);
         let (program, args) = self.program(hook, &environment).map_err(|failure| {
             let message = format!("{name}: {}", failure.message);
@@ -195,12 +204,16 @@ impl<'a> Hooks<'a> {
         drop(keeper.watch(running.pid()));
         // `run cancel --kill` finds it as it finds an engine.
         self.job.note_engine(Some(running.pid()));
-        let ended = supervise(&mut running, &mut interrupts, hook.limit, &mut log).await;
+        // Its own limit, or what is left of its stage's.
+        let own = Instant::now() + hook.limit;
+        let limit = limit.filter(|limit| limit.until < own);
+        let until = limit.map_or(own, |limit| limit.until);
+        let ended = supervise(&mut running, &mut interrupts, until, &mut log).await;
         self.job.note_engine(None);
         keeper.ended();
         let said = log.finish();
         let ended = ended.map_err(|err| failed(&err))?;
-        judge(&name, hook, &ended, &said)
+        judge(&name, hook, limit, &ended, &said)
     }
 
     /// That of the engine, what the hook adds, and where it is.
@@ -258,7 +271,13 @@ impl<'a> Hooks<'a> {
 }
 
 /// What came of a hook; its last words go with its failure.
-fn judge(name: &str, hook: &ReadyHook, ended: &Ended, said: &[String]) -> Result<(), Failure> {
+fn judge(
+    name: &str,
+    hook: &ReadyHook,
+    limit: Option<Limit>,
+    ended: &Ended,
+    said: &[String],
+) -> Result<(), Failure> {
     let (message, interrupted) = match ended {
         Ended::Exit(Exit::Code(0)) => return Ok(()),
         Ended::Exit(exit) => (
@@ -267,10 +286,11 @@ fn judge(name: &str, hook: &ReadyHook, ended: &Ended, said: &[String]) -> Result
         ),
         Ended::TimedOut => {
             let seconds = hook.limit.as_secs();
-            (
-                format!("{name} failed: it did not end within {seconds} s"),
-                false,
-            )
+            let why = limit.map_or_else(
+                || format!("it did not end within {seconds} s"),
+                |limit| format!("the time limit `{limit}` was reached, the hook was ended"),
+            );
+            (format!("{name} failed: {why}"), false)
         }
         Ended::Interrupted => (format!("{name}: interrupted"), true),
     };
@@ -290,6 +310,12 @@ fn judge(name: &str, hook: &ReadyHook, ended: &Ended, said: &[String]) -> Result
     Err(failure)
 }
 
+/// Whether a hook counts towards its stage's limit: not one that cleans up after a stage that failed, maybe for that
+/// very limit.
+fn is_counted(ending: Option<Ending>) -> bool {
+    matches!(ending, None | Some(Ending::Succeeded))
+}
+
 enum Ended {
     Exit(Exit),
     TimedOut,
@@ -300,10 +326,10 @@ enum Ended {
 async fn supervise(
     running: &mut Running,
     interrupts: &mut Interrupts,
-    limit: Duration,
+    until: Instant,
     log: &mut HookLog,
 ) -> std::io::Result<Ended> {
-    let deadline = tokio::time::sleep_until(Instant::now() + limit);
+    let deadline = tokio::time::sleep_until(until);
     let grace = tokio::time::sleep(Duration::MAX);
     tokio::pin!(deadline, grace);
     let mut ticks = tokio::time::interval(TICK);

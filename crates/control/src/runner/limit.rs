@@ -1,6 +1,7 @@
-//! How long a stage may take. A limit interrupts the engine, once, and never kills it.
+//! How long a stage may take. A limit interrupts the engine, once, and never kills it; a hook it ends.
 
 use std::fmt;
+use std::future::Future;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -22,6 +23,20 @@ impl Limit {
             until: Instant::now() + of,
         })
     }
+
+    pub(super) fn is_over(self) -> bool {
+        self.until <= Instant::now()
+    }
+}
+
+/// Waits for somebody else. A stage's time does not run meanwhile.
+pub(super) async fn apart_from<T>(limit: &mut Option<Limit>, wait: impl Future<Output = T>) -> T {
+    let began = Instant::now();
+    let done = wait.await;
+    if let Some(limit) = limit {
+        limit.until += began.elapsed();
+    }
+    done
 }
 
 /// `timeout { plan = "10m" }`, as it stands in the project file.

@@ -29,7 +29,7 @@ use super::hooks::Hooks;
 use super::inputs::{self, Inputs};
 use super::limit::Limit;
 use super::workspace::{Scratch, Workspace};
-use super::{Carried, Failure, Job, ahead, check, failed, logs, seal};
+use super::{Carried, Failure, Job, ahead, check, failed, limit, logs, seal};
 use crate::fit::{self, Judged};
 use crate::state::StateAccess;
 
@@ -60,11 +60,11 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
             then: job.first_stage(),
         });
     }
-    let limit = Limit::from_now("plan", job.spec.stack.timeout_plan);
+    let mut limit = Limit::from_now("plan", job.spec.stack.timeout_plan);
     let inputs = inputs::gather(job, limit).await?;
     *mask = inputs.mask.clone();
     inputs.check_short(job)?;
-    let mut workspace = Workspace::prepare(job).await?;
+    let mut workspace = limit::apart_from(&mut limit, Workspace::prepare(job)).await?;
     let scratch = Scratch::open(job)?;
     scratch.write_variables(&inputs.variables)?;
     workspace.mount(&inputs.files)?;
@@ -73,7 +73,7 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
     let mut caller = Caller::new(job, &workspace, inputs.environment.clone(), access).await?;
     *mask = inputs.hide(&mut caller, &scratch)?;
     let var_files = workspace.var_files(job, &scratch);
-    let hooks = Hooks::of(job, &workspace, &inputs, mask, Some(scratch.plan()));
+    let hooks = Hooks::of(job, &workspace, &inputs, mask, Some(scratch.plan()), limit);
     let planned = hooks.around(HookStage::Plan, async {
         initialise(job, &caller, &workspace, &inputs, &var_files, limit, &hooks).await?;
         let call = EngineCall::Plan(PlanCall {

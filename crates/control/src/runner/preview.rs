@@ -131,7 +131,7 @@ async fn look(
     let mut caller = Caller::new(job, &workspace, inputs.environment.clone(), access).await?;
     *mask = inputs.hide(&mut caller, &scratch)?;
     let var_files = workspace.var_files(job, &scratch);
-    let hooks = Hooks::of(job, &workspace, &inputs, mask, Some(scratch.plan()));
+    let hooks = Hooks::of(job, &workspace, &inputs, mask, Some(scratch.plan()), limit);
     let planned = hooks.around(HookStage::Plan, async {
         initialise(job, &caller, &workspace, &inputs, &var_files, limit, &hooks).await?;
         let call = EngineCall::Plan(PlanCall {

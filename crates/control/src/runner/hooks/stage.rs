@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::{Ending, Hooks};
 use crate::runner::inputs::for_hooks;
+use crate::runner::limit::{self, Limit};
 use crate::runner::workspace::{Scratch, Workspace};
 use crate::runner::{Failure, Job, failed};
 
@@ -32,7 +33,7 @@ pub(in crate::runner) async fn around_part<T>(
         return work.await;
     };
     let stage = HookStage::around(stage);
-    let (hooks, scratch) = prepare(job, workspace).await?;
+    let (hooks, scratch) = prepare(job, workspace, None).await?;
     let done = hooks.around(stage, work).await;
     scratch.remove();
     done.map_err(|failure| failure.masked(&hooks.mask))
@@ -42,6 +43,7 @@ pub(in crate::runner) async fn around_part<T>(
 async fn prepare<'a>(
     job: &'a Job<'a>,
     workspace: &mut Workspace,
+    limit: Option<Limit>,
 ) -> Result<(Hooks<'a>, Scratch), Failure> {
     let values = job.unless_stopped(None, for_hooks(job)).await?;
     let scratch = Scratch::open(job)?;
@@ -55,6 +57,7 @@ async fn prepare<'a>(
         tree: workspace.tree().to_owned(),
         dir: workspace.dir.clone(),
         plan: None,
+        limit,
     };
     Ok((hooks, scratch))
 }
@@ -62,12 +65,16 @@ async fn prepare<'a>(
 /// The hooks after an apply that went well.
 pub(in crate::runner) async fn after_apply(job: &Job<'_>) -> RunEvent {
     let stage = Stage::Applying;
-    let mut workspace = match Workspace::prepare(job).await {
+    // What is left of the apply's; a retry has all of it.
+    let kept = *job.limit_of_apply.lock().await;
+    let mut limit = kept.or_else(|| Limit::from_now("apply", job.spec.stack.timeout_apply));
+    let prepared = limit::apart_from(&mut limit, Workspace::prepare(job)).await;
+    let mut workspace = match prepared {
         Ok(workspace) => workspace,
         Err(failure) => return failed(failure, stage, None, &Mask::default()),
     };
     let ended = async {
-        let (hooks, scratch) = prepare(job, &mut workspace).await?;
+        let (hooks, scratch) = prepare(job, &mut workspace, limit).await?;
         // A hook may fetch what the engine cannot write.
         workspace.owe_artifacts()?;
         let done = hooks.after(HookStage::Apply, Ending::Succeeded).await;
