@@ -10,6 +10,7 @@ use control::asker::Asker;
 use control::changesets::{self, Begun};
 use control::worker::{self, ChangeMark, Say};
 use control::{Control, policy, recovery, stragglers};
+use model::approval::Owed;
 use model::changeset::{Action, ChangeSet, Front, HearError, Status};
 use model::ids::{ChangeSetId, RunId, StackName};
 use model::run::{Run, RunState};
@@ -203,11 +204,15 @@ impl<'a> Watcher<'a> {
         if before.set.status != Status::AwaitingConfirm {
             return Ok(()); // what is said then is refused for another reason
         }
-        let denied = policy::denials_of_confirmation(self.control, &before, &self.actor).await;
-        let denied = denied.map_err(|err| {
+        let said = policy::objections_to_confirmation(self.control, &before, &self.actor).await;
+        let said = said.map_err(|err| {
             let shown = CommandError::from_error(&err);
             err.hint().into_iter().fold(shown, CommandError::hint)
         })?;
+        let (denied, owed) = (said.denials, said.owed);
+        if denied.is_empty() && !owed.is_empty() {
+            return Err(owes(self.id, &owed));
+        }
         if denied.is_empty() {
             return Ok(());
         }
@@ -508,18 +513,7 @@ impl<'a> Watcher<'a> {
 pub(crate) fn turn_error(err: &worker::TurnError) -> CommandError {
     let shown = CommandError::from_error(err);
     match err.heard() {
-        Some(HearError::Owes { set, owed }) => {
-            let mut shown = CommandError::new(format!("change set {set} may not be confirmed yet"))
-                .status(ExitStatus::Waits);
-            for one in owed {
-                shown = shown.cause(format!("{} ({})", one.words(), one.by));
-            }
-            let ways = owed.iter().map(|one| one.command(*set));
-            let ways: BTreeSet<String> = ways.collect();
-            ways.into_iter().fold(shown, |shown, way| {
-                shown.hint(format!("`{way}` approves it"))
-            })
-        }
+        Some(HearError::Owes { set, owed }) => owes(*set, owed),
         Some(heard @ HearError::Held { hold, .. }) => CommandError::from_error(heard)
             .hint(format!("`terrane hold release {}` ends it", hold.on.name()))
             .status(ExitStatus::Refused),
@@ -528,6 +522,19 @@ pub(crate) fn turn_error(err: &worker::TurnError) -> CommandError {
             .status(ExitStatus::Refused),
         None => shown,
     }
+}
+
+fn owes(set: ChangeSetId, owed: &[Owed]) -> CommandError {
+    let mut shown = CommandError::new(format!("change set {set} may not be confirmed yet"))
+        .status(ExitStatus::Waits);
+    for one in owed {
+        shown = shown.cause(format!("{} ({})", one.words(), one.by));
+    }
+    let ways = owed.iter().map(|one| one.command(set));
+    let ways: BTreeSet<String> = ways.collect();
+    ways.into_iter().fold(shown, |shown, way| {
+        shown.hint(format!("`{way}` approves it"))
+    })
 }
 
 fn say_begin(set: &ChangeSet) -> Result<(), CommandError> {

@@ -8,6 +8,7 @@
 use drivers::process::CaptureError;
 use drivers::snapshot::sha256;
 use jiff::Timestamp;
+use model::approval::{Owed, owed_to_policy};
 use model::changeset::{ChangeSet, Request};
 use model::identity::IdentityKind;
 use model::ids::{RunId, StackName};
@@ -152,11 +153,7 @@ pub async fn denials_of_approval(
     for run in &before.runs {
         let is_meant = new.run.is_none_or(|meant| meant == run.id);
         if is_meant && matches!(run.state, RunState::Planned { .. }) {
-            let actor = Actor {
-                name: new.person.clone(),
-                kind: "person".to_owned(),
-                ..Actor::default()
-            };
+            let actor = Actor::person(&new.person);
             let said = at_approval(control, &before.set, run, &given, actor, now).await?;
             denials.extend(said.denials);
         }
@@ -164,39 +161,53 @@ pub async fn denials_of_approval(
     Ok(denials)
 }
 
-/// What policies deny about a yes to what was planned, before anything is applied.
-pub async fn denials_of_confirmation(
+/// What stands between a yes and what was planned.
+#[derive(Debug, Default)]
+pub struct Objections {
+    pub denials: Vec<Remark>,
+    /// Approvals that are wanted now that somebody says yes.
+    pub owed: Vec<Owed>,
+}
+
+/// What policies say about a yes to what was planned, before anything is applied.
+pub async fn objections_to_confirmation(
     control: &Control,
     before: &Explained,
     person: &str,
-) -> Result<Vec<Remark>, PolicyError> {
+) -> Result<Objections, PolicyError> {
+    let mut objections = Objections::default();
     if before.set.request.policy_override.is_some() {
-        return Ok(Vec::new()); // what they say at apply goes on the record
+        return Ok(objections); // what they say goes on the record at apply
     }
     let given = approvals(&before.approvals);
-    let mut denials = Vec::new();
     for run in &before.runs {
         if matches!(run.state, RunState::Planned { .. }) {
-            let actor = Actor {
-                name: person.to_owned(),
-                kind: "person".to_owned(),
-                ..Actor::default()
-            };
-            let said = at_approval(control, &before.set, run, &given, actor, control.now()).await?;
-            denials.extend(said.denials);
+            let (actor, now) = (Actor::person(person), control.now());
+            let said = at_approval(control, &before.set, run, &given, actor, now).await?;
+            let owed = |wanted| owed_to_policy(&before.set, run, wanted, &before.approvals, now);
+            objections
+                .owed
+                .extend(said.approvals.iter().filter_map(owed));
+            objections.denials.extend(said.denials);
         }
     }
-    Ok(denials)
+    Ok(objections)
+}
+
+/// Whether a policy may look at approvals, so that one may be given before any is owed.
+pub async fn hears_approvals(control: &Control, before: &Explained) -> Result<bool, PolicyError> {
+    for run in &before.runs {
+        if !run.state.is_finished() && control.store.run_spec(run.id).await?.hears_approvals() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Who asked for a change.
 pub fn author(request: &Request) -> Actor {
     match &request.identity {
-        None => Actor {
-            name: request.asker.clone().unwrap_or_default(),
-            kind: "person".to_owned(),
-            ..Actor::default()
-        },
+        None => Actor::person(request.asker.as_deref().unwrap_or_default()),
         Some(who) => Actor {
             name: who.name.clone(),
             kind: match who.kind {

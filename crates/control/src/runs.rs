@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use model::approval::{Approval, Owed, owed};
+use model::approval::{Approval, Owed, owed, owed_to_policy};
 use model::changeset::{
     Action, Around, ChangeSet, Front, SetEvent, Status, next, stage_held, why, why_set,
 };
@@ -106,6 +106,21 @@ impl Explained {
     /// What is owed before it may be confirmed.
     pub fn owed(&self) -> Vec<Owed> {
         owed(&self.set, &self.runs, &self.approvals, self.now)
+    }
+
+    /// What policies wanted when it was about to be applied, and have not got: it goes on with a resume.
+    pub fn owed_before_resume(&self) -> Vec<Owed> {
+        let request = &self.set.request;
+        let is_resumed = request.action == Action::Apply && request.bundle.is_none();
+        if !is_resumed || !matches!(self.set.status, Status::Stopped { .. }) {
+            return Vec::new();
+        }
+        let wanted = self.runs.iter().flat_map(|run| {
+            let wanted = run.state.refused_for().iter();
+            wanted
+                .filter_map(move |it| owed_to_policy(&self.set, run, it, &self.approvals, self.now))
+        });
+        wanted.collect()
     }
 
     /// The word for a run's state, seen together with its change set's.

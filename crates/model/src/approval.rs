@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::changeset::ChangeSet;
 use crate::ids::{ChangeSetId, RunId, StackName};
+use crate::policy;
 use crate::run::{Preview, Run, RunState};
 
 /// What an `approval` block says; what it leaves out is inherited from the target's, then the default.
@@ -195,19 +196,34 @@ fn by_policy(set: &ChangeSet, ready: &BTreeMap<&StackName, &Run>) -> Vec<Require
     }
     let wanted = ready.values().flat_map(|run| {
         let wanted = run.state.policy().map_or(&[][..], |it| &it.approvals);
-        wanted.iter().map(|wanted| Requirement {
-            by: format!("policy `{}`", wanted.remark.policy),
-            rule: ApprovalRule {
-                count: wanted.count,
-                role: wanted.role.clone(),
-                author: false,
-                expires: None,
-                scope: ApprovalScope::ChangeSet,
-            },
-            stacks: BTreeSet::from([run.stack.clone()]),
-        })
+        wanted.iter().map(|wanted| of_policy(wanted, run))
     });
     wanted.collect()
+}
+
+fn of_policy(wanted: &policy::Requirement, run: &Run) -> Requirement {
+    Requirement {
+        by: format!("policy `{}`", wanted.remark.policy),
+        rule: ApprovalRule {
+            count: wanted.count,
+            role: wanted.role.clone(),
+            author: false,
+            expires: None,
+            scope: ApprovalScope::ChangeSet,
+        },
+        stacks: BTreeSet::from([run.stack.clone()]),
+    }
+}
+
+/// What a policy wants for one run and has not got, at whatever point it said so.
+pub fn owed_to_policy(
+    set: &ChangeSet,
+    run: &Run,
+    wanted: &policy::Requirement,
+    approvals: &[Approval],
+    now: Timestamp,
+) -> Option<Owed> {
+    count(set, &of_policy(wanted, run), None, &[run], approvals, now)
 }
 
 /// Whether nothing is owed for one run.
@@ -272,7 +288,7 @@ fn count(
 /// From when on a word is about the plan that lies there.
 fn plan_since(run: &Run) -> Option<Timestamp> {
     match &run.state {
-        RunState::Planned { plan, .. } => plan.since,
+        RunState::Planned { plan, .. } | RunState::Applying { plan, .. } => plan.since,
         RunState::Deferred {
             preview: Preview::Planned { plan },
             ..
@@ -280,7 +296,6 @@ fn plan_since(run: &Run) -> Option<Timestamp> {
         RunState::Queued
         | RunState::Planning { .. }
         | RunState::Deferred { .. }
-        | RunState::Applying { .. }
         | RunState::Applied { .. }
         | RunState::Completing { .. }
         | RunState::Finished { .. } => None,

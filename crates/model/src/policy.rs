@@ -135,6 +135,13 @@ impl Verdict {
         !self.denials.is_empty()
     }
 
+    /// Adds what is wanted, once.
+    pub fn want(&mut self, wanted: Requirement) {
+        if !self.approvals.contains(&wanted) {
+            self.approvals.push(wanted);
+        }
+    }
+
     /// Adds what one policy answered. Of one that is not enforced, everything is a warning.
     pub fn add(&mut self, policy: &str, enforce: bool, answers: Vec<Answer>, left_off: usize) {
         self.asked.push(policy.to_owned());
@@ -179,33 +186,9 @@ impl Verdict {
         self.left_off += self.approvals.len().saturating_sub(MOST);
         self.approvals.truncate(MOST);
     }
-
-    /// The requirements that these approvals do not meet yet. Whoever asked for the change does not count.
-    pub fn unmet<'a>(
-        &'a self,
-        approvals: &'a [Approval],
-        author: &'a str,
-    ) -> impl Iterator<Item = (&'a Requirement, usize)> {
-        self.approvals.iter().filter_map(move |wanted| {
-            let given = wanted.given(approvals, author);
-            let enough = usize::try_from(wanted.count).unwrap_or(usize::MAX);
-            (given < enough).then_some((wanted, given))
-        })
-    }
 }
 
 impl Requirement {
-    /// How many people have approved in the way it wants.
-    pub fn given(&self, approvals: &[Approval], author: &str) -> usize {
-        let people: BTreeSet<&str> = approvals
-            .iter()
-            .filter(|approval| approval.approves() && approval.person != author)
-            .filter(|approval| self.role.is_none() || self.role == approval.role)
-            .map(|approval| approval.person.as_str())
-            .collect();
-        people.len()
-    }
-
     /// ``2 approvals by role `approver` ``
     pub fn wants(&self) -> String {
         let noun = if self.count == 1 {

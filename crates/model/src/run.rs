@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::ids::{ChangeSetId, RunId, StackName};
 use crate::import_proposal::Left;
 use crate::plan::PlanCounts;
-use crate::policy::Verdict;
+use crate::policy::{Requirement, Verdict};
 use crate::project::Wait;
 use crate::seal::Seal;
 
@@ -592,6 +592,24 @@ impl RunState {
             | Self::Deferred { .. }
             | Self::Applied { .. }
             | Self::Completing { .. } => None,
+        }
+    }
+
+    /// The approvals that policies wanted when they refused its apply.
+    pub fn refused_for(&self) -> &[Requirement] {
+        match self {
+            Self::Finished {
+                outcome: Outcome::Failed { problem },
+                ..
+            } if problem.refused && problem.stage == Stage::Applying => &problem.policy.approvals,
+            Self::Finished { .. }
+            | Self::Queued
+            | Self::Planning { .. }
+            | Self::Planned { .. }
+            | Self::Applying { .. }
+            | Self::Deferred { .. }
+            | Self::Applied { .. }
+            | Self::Completing { .. } => &[],
         }
     }
 

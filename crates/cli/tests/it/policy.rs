@@ -504,6 +504,118 @@ fn a_yes_may_be_denied() {
     assert!(list.stdout.contains("awaiting confirmation"), "{list}");
 }
 
+/// Who says yes beforehand says it all the same.
+#[test]
+fn a_yes_beforehand_may_be_denied() {
+    let story = with(
+        "at = [\"approval\"]",
+        "package terrane\ndeny contains \"not on a Friday\" if input.run.phase == \"approval\"\n",
+    );
+    let said = story.cli(&["apply", "--auto-approve"]).expect(4);
+    assert!(said.stderr.contains("`owners`: not on a Friday"), "{said}");
+    assert_eq!(story.made(), Vec::<String>::new());
+    let past = [
+        "apply",
+        "--auto-approve",
+        "--override-policy",
+        "--reason",
+        "the shop is down",
+    ];
+    let _ = story.cli(&past).expect(0);
+    assert_eq!(story.made(), ["base"]);
+    let open = story.cli(&["run", "list", "--open"]).expect(0);
+    assert!(open.stdout.contains("the shop is down"), "{open}");
+    assert!(open.stdout.contains("policy overridden"), "{open}");
+}
+
+#[test]
+fn a_yes_beforehand_to_a_bundle_may_be_denied() {
+    let story = with(
+        "at = [\"approval\"]",
+        "package terrane\ndeny contains \"not on a Friday\" if input.run.phase == \"approval\"\n",
+    );
+    let _ = story.cli(&["plan", "--out", "plan.terrane"]).expect(0);
+    let said = story
+        .cli(&["apply", "plan.terrane", "--auto-approve"])
+        .expect(4);
+    assert!(said.stderr.contains("`owners`: not on a Friday"), "{said}");
+    assert_eq!(story.made(), Vec::<String>::new());
+}
+
+const LATE: &str = "package terrane\nrequire_approval contains {\"msg\": \"late\", \"count\": 1}\n";
+
+fn approve_as(story: &Story, person: &str, set: &str) -> testkit::Said {
+    let args = ["run", "approve", set];
+    story.cli_with(&[("CI", "true"), ("GITHUB_ACTOR", person)], &args)
+}
+
+#[test]
+fn an_approval_that_is_wanted_of_a_yes_comes_first() {
+    let story = with("at = [\"approval\"]", LATE);
+    let _ = story.cli(&["apply"]).expect(3);
+    let said = story.cli(&["run", "confirm", "c1"]).expect(3);
+    assert_snapshot!(said.stderr, @"
+    error: change set c1 may not be confirmed yet
+           0 of 1 approval; not the author (policy `owners`)
+    hint: `terrane run approve c1` approves it
+    ");
+    assert_eq!(story.made(), Vec::<String>::new());
+    let _ = approve_as(&story, "eve", "c1").expect(0);
+    let _ = story.cli(&["run", "confirm", "c1"]).expect(0);
+    assert_eq!(story.made(), ["base"]);
+}
+
+#[test]
+fn an_approval_that_is_wanted_of_a_yes_beforehand_is_waited_for() {
+    let story = with("at = [\"approval\"]", LATE);
+    let said = story.cli(&["apply", "--auto-approve"]).expect(3);
+    assert!(said.stderr.contains("terrane run approve c1"), "{said}");
+    assert_eq!(story.made(), Vec::<String>::new());
+    let _ = approve_as(&story, "eve", "c1").expect(0);
+    story.wait_until("the apply", || story.made() == ["base"]);
+}
+
+#[test]
+fn an_approval_that_is_wanted_at_apply_may_come_before() {
+    let story = with("at = [\"apply\"]", LATE);
+    let _ = story.cli(&["apply"]).expect(3);
+    let _ = approve_as(&story, "eve", "c1").expect(0);
+    let _ = story.cli(&["run", "confirm", "c1"]).expect(0);
+    assert_eq!(story.made(), ["base"]);
+}
+
+#[test]
+fn an_approval_that_is_wanted_at_apply_may_come_after_the_refusal() {
+    let story = with("at = [\"apply\"]", LATE);
+    let said = story.cli(&["apply", "--auto-approve"]).expect(4);
+    let hint = "`terrane run approve c1` approves it, then `terrane apply --resume c1` goes on";
+    let words = said.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("late: needs 1 approval, has 0"), "{said}");
+    assert!(words.contains(hint), "{said}");
+    let again = ["apply", "--resume", "c1", "--auto-approve"];
+    let _ = story.cli(&again).expect(4);
+    let said = approve_as(&story, "eve", "c1").expect(0);
+    assert!(
+        said.stderr
+            .contains("`terrane apply --resume c1` goes on with it"),
+        "{said}"
+    );
+    let _ = story.cli(&again).expect(0);
+    assert_eq!(story.made(), ["base"]);
+}
+
+/// A yes was said to another plan than the one that a resume makes.
+#[test]
+fn an_approval_of_a_refused_plan_does_not_cover_another() {
+    let story = with("at = [\"apply\"]", LATE);
+    let _ = story.cli(&["apply", "--auto-approve"]).expect(4);
+    let _ = approve_as(&story, "eve", "c1").expect(0);
+    story.write("base/more.tf", "resource \"terraform_data\" \"more\" {}\n");
+    let again = ["apply", "--resume", "c1", "--auto-approve"];
+    let _ = story.cli(&again).expect(4);
+    assert_eq!(story.made(), Vec::<String>::new());
+}
+
 #[test]
 fn a_destroy_that_is_denied_can_be_overridden() {
     let story = story("package terrane\ndeny contains \"it holds data\" if input.run.destroy\n");

@@ -70,7 +70,7 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
     let workspace = workspace;
     let left = Leftovers::of(job.run, job.spec, &workspace.dir, &plan);
     nothing_left_over(job, left).await?;
-    if let Err(denied) = check::at_apply(job, &plan.policy).await {
+    if let Err(denied) = check::at_apply(job, &plan).await {
         scratch.remove();
         return Err(denied);
     }

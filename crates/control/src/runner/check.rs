@@ -2,15 +2,19 @@
 //!
 //! A plan without changes is not asked about: there is nothing to object to.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use drivers::process::engine_environment;
 use drivers::snapshot::sha256;
+use model::approval::{Owed, owed_to_policy};
 use model::break_glass::Act;
+use model::changeset::{Action, SetEvent};
 use model::contract::{self, Planned};
 use model::masking::Mask;
-use model::policy::{Approval, Point, PolicySource, Remark, Verdict, redact};
-use model::project::Backend;
+use model::policy::{Actor, Approval, Point, PolicySource, Remark, Requirement, Verdict, redact};
+use model::project::{Backend, Confirm};
+use model::run::{PlanRecord, Run};
 use serde_json::{Map, Value};
 use store::NewBreakGlass;
 
@@ -36,7 +40,8 @@ pub(super) async fn at_plan(
     let case = Case { plan, policies };
     let kept = policy::keep(job.control, job.run, job.spec, &case).await;
     kept.map_err(|err| failure(&err))?;
-    let verdict = ask(job, &case, Point::Plan, Vec::new()).await?;
+    let author = policy::author(&job.set.request);
+    let verdict = ask(job, &case, Point::Plan, Vec::new(), author).await?;
     if verdict.denies() && job.set.request.policy_override.is_none() {
         return Err(denied("denied by policy", verdict));
     }
@@ -145,59 +150,106 @@ async fn foretell_facts(
     Ok(())
 }
 
+/// A plan that needs nobody's yes any more, because one was said beforehand or to what it fits: policies are asked as if
+/// it was said now. What is wanted then is waited for like what is wanted of the plan.
+pub(super) async fn at_yes(job: &Job<'_>, policy: &mut Verdict) -> Result<(), Failure> {
+    let is_past = job.set.request.policy_override.is_some();
+    if is_past || !job.spec.is_asked_at(Point::Approval) {
+        return Ok(());
+    }
+    let (run, given) = standing(job).await?;
+    let said = ask_about_yes(job, &policy::approvals(&given)).await?;
+    if said.denies() {
+        return Err(denied("denied by policy", said));
+    }
+    let owed = |wanted: &Requirement| {
+        owed_to_policy(job.set, &run, wanted, &given, job.control.now()).is_some()
+    };
+    for wanted in said.approvals.into_iter().filter(owed) {
+        policy.want(wanted);
+    }
+    policy.warnings.extend(said.warnings);
+    Ok(())
+}
+
+async fn ask_about_yes(job: &Job<'_>, given: &[Approval]) -> Result<Verdict, Failure> {
+    let case = policy::recall(job.control, job.run, job.spec).await;
+    let case = case.map_err(|err| failure(&err))?;
+    let events = job.control.store.change_set_events(job.set.id).await;
+    let events = events.map_err(|err| Failure::because("could not read who said yes", &err))?;
+    let said = events.into_iter().rev().find_map(|(_, event)| match event {
+        SetEvent::Confirmed { by } => by,
+        _ => None,
+    });
+    let actor = match said {
+        Some(person) if !job.auto_approve => Actor::person(&person),
+        _ => policy::author(&job.set.request),
+    };
+    ask(job, &case, Point::Approval, given.to_vec(), actor).await
+}
+
 /// Before the engine starts. Who overrides policies leaves a record of it.
-pub(super) async fn at_apply(job: &Job<'_>, at_plan: &Verdict) -> Result<(), Failure> {
+pub(super) async fn at_apply(job: &Job<'_>, plan: &PlanRecord) -> Result<(), Failure> {
     if job.spec.policies.is_empty() {
         return Ok(());
     }
+    let (at_plan, request) = (&plan.policy, &job.set.request);
     let case = policy::recall(job.control, job.run, job.spec).await;
     let case = case.map_err(|err| failure(&err))?;
-    let given = job.control.store.approval_list(job.set.id).await;
-    let given = given.map_err(|err| Failure::because("could not read the approvals", &err))?;
+    let (run, given) = standing(job).await?;
     let approvals = policy::approvals(&given);
-    let mut verdict = ask(job, &case, Point::Apply, approvals.clone()).await?;
+    let author = policy::author(request);
+    let mut verdict = ask(job, &case, Point::Apply, approvals.clone(), author.clone()).await?;
     // What a plan policy wants is wanted by then, asked again or not.
     for wanted in &at_plan.approvals {
-        if !verdict.approvals.contains(wanted) {
-            verdict.approvals.push(wanted.clone());
-        }
+        verdict.want(wanted.clone());
     }
-    let author = policy::author(&job.set.request).name;
-    let missing: Vec<Remark> = verdict
-        .unmet(&approvals, &author)
-        .map(|(wanted, given)| Remark {
-            message: format!(
-                "{}: needs {}, has {given}",
-                wanted.remark.message,
-                wanted.wants()
-            ),
-            ..wanted.remark.clone()
+    if is_yes_to_be_asked_about(job, at_plan) {
+        let said = ask_about_yes(job, &approvals).await?;
+        said.approvals.into_iter().for_each(|it| verdict.want(it));
+        let new = said.denials.into_iter();
+        let new: Vec<Remark> = new.filter(|it| !verdict.denials.contains(it)).collect();
+        verdict.denials.extend(new);
+    }
+    let now = job.control.now();
+    let wanted = verdict.approvals.iter();
+    let missing: Vec<(Remark, Owed)> = wanted
+        .filter_map(|wanted| {
+            let owed = owed_to_policy(job.set, &run, wanted, &given, now)?;
+            let (message, wants) = (&wanted.remark.message, wanted.wants());
+            let message = format!("{message}: needs {wants}, has {}", owed.given);
+            let remark = wanted.remark.clone();
+            Some((Remark { message, ..remark }, owed))
         })
         .collect();
     if !verdict.denies() && missing.is_empty() {
         return Ok(());
     }
-    let Some(reason) = &job.set.request.policy_override else {
+    let remarks = missing.iter().map(|(remark, _)| remark.clone());
+    let Some(reason) = &request.policy_override else {
         let agreed = !at_plan.asked.is_empty() && !at_plan.denies();
         let how = match (verdict.denies(), agreed) {
             (true, true) => "denied by policy, which had no objection when it was planned",
             (true, false) => "denied by policy",
             (false, _) => "not approved as policy wants it",
         };
-        verdict.denials.extend(missing);
-        return Err(denied(how, verdict));
+        let hint = way_to_approve(job, missing.iter().map(|(_, owed)| owed));
+        let hint = hint.filter(|_| !verdict.denies());
+        verdict.denials.extend(remarks);
+        return Err(hint.into_iter().fold(denied(how, verdict), Failure::hint));
     };
     let past: Vec<String> = verdict
         .denials
         .iter()
-        .chain(&missing)
-        .map(ToString::to_string)
+        .cloned()
+        .chain(remarks)
+        .map(|remark| remark.to_string())
         .collect();
     let state = job.control.state_name(&job.spec.stack.state);
     let record = NewBreakGlass {
         act: Act::PolicyOverridden,
         state: &state,
-        actor: &author,
+        actor: &author.name,
         reason: Some(reason),
         detail: format!("run {}: {}", job.run, past.join("; ")),
     };
@@ -207,11 +259,55 @@ pub(super) async fn at_apply(job: &Job<'_>, at_plan: &Verdict) -> Result<(), Fai
         .map_err(|err| Failure::because("could not record that policy is overridden", &err))
 }
 
+/// Whether nobody was asked about the yes yet: it was said beforehand, and others had to speak first, or there was no plan
+/// to make; or policies are overridden, and what they say goes on the record.
+fn is_yes_to_be_asked_about(job: &Job<'_>, at_plan: &Verdict) -> bool {
+    let request = &job.set.request;
+    let is_beforehand = job.auto_approve || job.spec.stack.confirm == Confirm::Auto;
+    let others_speak = !request.approvals.is_empty() || !at_plan.approvals.is_empty();
+    let is_left = is_beforehand && (others_speak || job.is_bundled);
+    job.spec.is_asked_at(Point::Approval) && (is_left || request.policy_override.is_some())
+}
+
+/// What lacks approvals now got none because nobody knew that they are wanted.
+fn way_to_approve<'o>(job: &Job<'_>, owed: impl Iterator<Item = &'o Owed>) -> Option<String> {
+    let set = job.set.id;
+    let commands: BTreeSet<String> = owed.map(|one| format!("`{}`", one.command(set))).collect();
+    let commands: Vec<String> = commands.into_iter().collect();
+    if commands.is_empty() {
+        return None;
+    }
+    // Only an apply that plans for itself is taken up again.
+    let is_resumed = job.set.request.action == Action::Apply && !job.is_bundled;
+    Some(if is_resumed {
+        let commands = commands.join(", ");
+        format!("{commands} approves it, then `terrane apply --resume {set}` goes on")
+    } else {
+        "the same command without `--auto-approve` waits: `terrane run approve` approves it, then `terrane run confirm` starts it"
+            .to_owned()
+    })
+}
+
+/// Where the run stands, and what people have said of its change set.
+async fn standing(job: &Job<'_>) -> Result<(Run, Vec<model::approval::Approval>), Failure> {
+    let store = &job.control.store;
+    let read = async {
+        let run = store.run_get(job.run).await?;
+        Ok::<_, store::ChangeSetError>((run, store.approval_list(job.set.id).await?))
+    };
+    let (run, given) = read
+        .await
+        .map_err(|err| Failure::because("could not read the approvals", &err))?;
+    let run = run.ok_or_else(|| Failure::new("there is no such run any more"))?;
+    Ok((run, given))
+}
+
 async fn ask(
     job: &Job<'_>,
     case: &Case,
     point: Point,
     approvals: Vec<Approval>,
+    actor: Actor,
 ) -> Result<Verdict, Failure> {
     let asking = Asking {
         set: job.set,
@@ -219,7 +315,7 @@ async fn ask(
         spec: job.spec,
         point,
         approvals,
-        actor: policy::author(&job.set.request),
+        actor,
         now: job.control.now(),
     };
     let verdict = policy::ask(job.control, case, asking).await;

@@ -16,6 +16,7 @@ use model::engine::Flavor;
 use model::engine_event::nothing_changes;
 use model::masking::Mask;
 use model::plan::Plan;
+use model::policy::Verdict;
 use model::project::{Backend, Confirm};
 use model::providers;
 use model::run::{PlanRecord, RunEvent, RunSpec, Stage};
@@ -130,7 +131,7 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
         return Ok(nothing);
     }
     keep_view(job, &plan).await?;
-    let policy = match check::at_plan(job, &shown, mask, &workspace).await {
+    let mut policy = match check::at_plan(job, &shown, mask, &workspace).await {
         Ok(policy) => policy,
         Err(denied) => {
             scratch.remove();
@@ -142,7 +143,8 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
     }
     // Where nobody looks, nothing is approved that another plan could be compared with.
     let is_bundle = job.set.request.bundle.is_some();
-    let nobody_looks = job.auto_approve && job.set.request.approvals.is_empty() && !is_bundle;
+    let is_heard = !job.set.request.approvals.is_empty() || job.spec.hears_approvals();
+    let nobody_looks = job.auto_approve && !is_heard && !is_bundle;
     let judged = if nobody_looks || (job.review && !job.keeps_plan) {
         Judged::default()
     } else {
@@ -159,13 +161,26 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
     };
     // Who confirmed the change set said yes to what fits what they saw; not to what nobody could see, nor to what is asked
     // for itself.
-    let is_owed = !policy.approvals.is_empty() && job.set.request.policy_override.is_none();
-    let was_seen = judged.fits == Some(true);
-    let is_said = was_seen && !has_own_approval(job.spec) && !is_owed;
-    let is_auto = job.spec.stack.confirm == Confirm::Auto;
+    let wants = |policy: &Verdict| {
+        !policy.approvals.is_empty() && job.set.request.policy_override.is_none()
+    };
+    let may_be_said = judged.fits == Some(true) && !has_own_approval(job.spec);
     // A bundle is applied as it was reviewed: the yes beforehand is not to what is new in it.
     let is_auto_approved = job.auto_approve && !(is_bundle && judged.fits == Some(false));
-    let confirmed = !job.review && (is_auto_approved || is_auto || is_said);
+    let is_auto = is_auto_approved || job.spec.stack.confirm == Confirm::Auto;
+    // If others have to speak first, policies are asked when they have.
+    let is_last_word = may_be_said || is_auto && job.set.request.approvals.is_empty();
+    if !job.review
+        && is_last_word
+        && !wants(&policy)
+        && let Err(denied) = check::at_yes(job, &mut policy).await
+    {
+        scratch.remove();
+        return Err(denied);
+    }
+    let is_owed = wants(&policy);
+    let is_said = may_be_said && !is_owed;
+    let confirmed = !job.review && (is_auto || is_said);
     let record = PlanRecord {
         counts: plan.counts(),
         destroys: plan.destroys(),

@@ -63,6 +63,17 @@ pub struct Approval {
     pub at: Timestamp,
 }
 
+impl Actor {
+    /// Somebody whom nobody has verified.
+    pub fn person(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            kind: "person".to_owned(),
+            ..Self::default()
+        }
+    }
+}
+
 impl Approval {
     pub fn approves(&self) -> bool {
         self.verdict == "approve"

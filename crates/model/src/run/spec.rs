@@ -11,7 +11,7 @@ use crate::engine::Flavor;
 use crate::exec::{Exec, ExecKind};
 use crate::facts::Standing;
 use crate::ids::StackName;
-use crate::policy::AppliedPolicy;
+use crate::policy::{AppliedPolicy, Point};
 use crate::project::{Context, FactsPlace, Stack, Target, Wait};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -89,6 +89,18 @@ pub struct RunSpec {
 }
 
 impl RunSpec {
+    /// Whether one of its policies is asked then.
+    pub fn is_asked_at(&self, point: Point) -> bool {
+        self.policies
+            .iter()
+            .any(|policy| policy.at.contains(&point))
+    }
+
+    /// Whether a policy sees approvals.
+    pub fn hears_approvals(&self) -> bool {
+        self.is_asked_at(Point::Approval) || self.is_asked_at(Point::Apply)
+    }
+
     /// Whether it only looks, for as long as somebody likes: nobody may have to wait for that.
     pub fn only_reads(&self) -> bool {
         let exec = self.exec.as_ref();

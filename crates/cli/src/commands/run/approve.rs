@@ -40,9 +40,18 @@ pub(super) async fn approve(
     let before = runs::explain(&here.control, set)
         .await
         .map_err(|err| failed(&err))?;
-    let needs_none = before.set.request.approvals.is_empty() && before.owed().is_empty();
-    if before.set.status.is_over() || needs_none {
-        let why = if before.set.status.is_over() {
+    let is_over = before.set.status.is_over();
+    let is_heard = if is_over {
+        !before.owed_before_resume().is_empty()
+    } else {
+        !before.set.request.approvals.is_empty()
+            || !before.owed().is_empty()
+            || policy::hears_approvals(&here.control, &before)
+                .await
+                .map_err(|err| failed(&err))?
+    };
+    if !is_heard {
+        let why = if is_over {
             format!("change set {set} is {}", before.set.status.word())
         } else {
             format!("change set {set} needs no approval")
@@ -70,7 +79,11 @@ pub(super) async fn approve(
     let after = runs::approve(&here.control, new)
         .await
         .map_err(|err| failed(&err))?;
-    let owed = after.owed();
+    let owed = if is_over {
+        after.owed_before_resume()
+    } else {
+        after.owed()
+    };
     // Who approves need not be one who may apply.
     let goes_on = owed.is_empty()
         && after.set.request.auto_approve
@@ -118,6 +131,10 @@ pub(super) async fn approve(
     }
     if goes_on {
         report::say(&format!("Change set {set} goes on.\n"))?;
+    } else if owed.is_empty() && is_over {
+        report::say(&format!(
+            "`terrane apply --resume {set}` goes on with it.\n"
+        ))?;
     } else if owed.is_empty() {
         report::say(&format!("`terrane run confirm {set}` starts it.\n"))?;
     }
