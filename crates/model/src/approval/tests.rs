@@ -48,7 +48,7 @@ fn set(rule: ApprovalRule) -> (ChangeSet, Vec<Run>) {
         }],
     };
     let plan = PlanRecord {
-        policy: crate::policy::Verdict::default(),
+        policy: policy::Verdict::default(),
         counts: PlanCounts::default(),
         destroys: false,
         outputs: BTreeSet::new(),
