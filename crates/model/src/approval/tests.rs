@@ -210,3 +210,36 @@ fn a_stacks_block_inherits_from_its_targets() {
         })
     );
 }
+
+/// Said at whatever point, it counts as an `approval` block's would: also while its apply is about to begin.
+#[test]
+fn what_a_policy_wants_counts_people_by_role_and_not_the_author() {
+    let (set, mut runs) = set(rule(1));
+    let mut run = runs.remove(0);
+    if let RunState::Planned { plan, .. } = run.state {
+        run.state = RunState::Applying {
+            plan,
+            since: at(12),
+        };
+    }
+    let wanted = policy::Requirement {
+        remark: policy::Remark {
+            policy: "p".to_owned(),
+            rule: "require_approval".to_owned(),
+            message: "late".to_owned(),
+            resource: None,
+        },
+        count: 1,
+        role: Some("dba".to_owned()),
+    };
+    let dba = |person: &str, minute| Approval {
+        role: Some("dba".to_owned()),
+        ..yes(person, minute)
+    };
+    let lacks = |given: &[Approval]| {
+        owed_to_policy(&set, &run, &wanted, given, at(13)).map(|owed| owed.given)
+    };
+    assert_eq!(lacks(&[dba("ada", 11), yes("alan", 11)]), Some(0));
+    assert_eq!(lacks(&[dba("eve", 9)]), Some(0), "of another plan");
+    assert_eq!(lacks(&[dba("eve", 11)]), None);
+}
