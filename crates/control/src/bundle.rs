@@ -108,11 +108,10 @@ pub enum WriteBundleError {
 impl WriteBundleError {
     pub fn hint(&self) -> String {
         match self {
-            Self::Denied { .. } => {
-                "change what is denied; in an emergency, `terrane apply --override-policy --reason \"…\"` plans \
+            Self::Denied { stack } => format!(
+                "change what is denied; in an emergency, `terrane apply {stack} --override-policy --reason \"…\"` plans \
                  and applies it without a bundle, on the record"
-                    .to_owned()
-            }
+            ),
             _ => "no bundle was written".to_owned(),
         }
     }

@@ -106,11 +106,13 @@ impl Settings {
     pub fn home_of(&self, project: &str) -> Home {
         let own = self.data_dir.join(project);
         let (store, work) = match &self.named_home {
-            None => (StorePlace::Directory(own.clone()), own),
-            Some(StorePlace::Directory(dir)) => (
-                StorePlace::Directory(dir.clone()),
-                dir.join("projects").join(project),
-            ),
+            None => {
+                let work = work_in(&own, project);
+                (StorePlace::Directory(own), work)
+            }
+            Some(StorePlace::Directory(dir)) => {
+                (StorePlace::Directory(dir.clone()), work_in(dir, project))
+            }
             // What only this machine needs stays on it.
             Some(shared @ StorePlace::Shared(_)) => (shared.clone(), own.join("shared")),
         };
@@ -125,6 +127,21 @@ impl Settings {
             StorePlace::Shared(_) => self.data_dir.join("shared"),
         };
         Some(Home::at(store, work, self.key.clone(), String::new()))
+    }
+}
+
+/// Where a project keeps its runs in a home: in a part of its own, or in the whole of one that bears its name. It is the
+/// same however the home is named, or the locks of who is at work would be looked for in another place.
+fn work_in(home: &Path, project: &str) -> PathBuf {
+    let real = home.canonicalize();
+    let real = real.as_deref().unwrap_or(home);
+    let part = home.join("projects").join(project);
+    let is_own = real.file_name().is_some_and(|name| name == project);
+    let is_used = |work: &Path| work.join("runs").is_dir();
+    if is_own && (is_used(home) || !is_used(&part)) {
+        home.to_owned()
+    } else {
+        part
     }
 }
 
@@ -201,7 +218,7 @@ impl Home {
         if let StorePlace::Directory(dir) = &self.store
             && self.project != project
         {
-            home.work = dir.join("projects").join(project);
+            home.work = work_in(dir, project);
             home.memory = OnceLock::new();
             project.clone_into(&mut home.project);
         }

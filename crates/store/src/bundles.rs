@@ -12,6 +12,7 @@ use model::run::{RunEvent, RunSpec};
 use serde::{Deserialize, Serialize};
 
 use crate::change_sets::{self, ChangeSetError, to_json};
+use crate::db::{Row, Value};
 use crate::keyring::Keyring;
 use crate::keys::{Key, KeyError};
 use crate::sealing::{self, UnsealError, header_line, open_file, seal_file};
@@ -90,9 +91,17 @@ impl Store {
         request: &Request,
         planned: Vec<(RunSpec, Vec<RunEvent>)>,
         now: Timestamp,
-    ) -> Result<ChangeSetId, ChangeSetError> {
+    ) -> Result<Inserted, ChangeSetError> {
         let (specs, events): (Vec<RunSpec>, Vec<Vec<RunEvent>>) = planned.into_iter().unzip();
         let mut tx = self.db.begin_write().await?;
+        if let Some(bundle) = &request.bundle {
+            let rows = tx.fetch_all(OF_BUNDLE, &[of_bundle(&bundle.id)]).await?;
+            let open = read_of_bundle(&rows, &bundle.id)?;
+            let mut open = open.into_iter().filter(|set| !set.status.is_over());
+            if let Some(set) = open.next() {
+                return Ok(Inserted::Before(set.id));
+            }
+        }
         let id = change_sets::insert(&mut tx, request, &specs, now).await?;
         let mut members = runs::list(&mut tx, id).await?;
         let ids: Vec<_> = members.iter().map(|run| run.id).collect();
@@ -102,7 +111,7 @@ impl Store {
             }
         }
         tx.commit().await?;
-        Ok(id)
+        Ok(Inserted::Now(id))
     }
 
     /// Makes another machine the one that carries a change set out, as long as it waits for a person: nothing of it is
@@ -141,26 +150,37 @@ impl Store {
         &self,
         bundle: &str,
     ) -> Result<Vec<ChangeSet>, ChangeSetError> {
-        const LIST: &str = "SELECT id, status, request, created_at FROM change_set \
-            WHERE request LIKE $1 ORDER BY id";
-        // Looked for as text first: few of many have one at all.
-        let rows = self
-            .db
-            .fetch_all(
-                LIST,
-                &[format!("%\"bundle\":{{\"id\":\"{bundle}\"%").into()],
-            )
-            .await?;
-        let mut sets = Vec::new();
-        for row in &rows {
-            let set = change_sets::read(row)?;
-            let own = set.request.bundle.as_ref();
-            if own.is_some_and(|own| own.id == bundle) {
-                sets.push(set);
-            }
-        }
-        Ok(sets)
+        let rows = self.db.fetch_all(OF_BUNDLE, &[of_bundle(bundle)]).await?;
+        read_of_bundle(&rows, bundle)
     }
+}
+
+/// What became of the change set of a bundle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inserted {
+    Now(ChangeSetId),
+    /// Somebody applies the bundle already.
+    Before(ChangeSetId),
+}
+
+const OF_BUNDLE: &str = "SELECT id, status, request, created_at FROM change_set \
+    WHERE request LIKE $1 ORDER BY id";
+
+/// Looked for as text first: few of many have one at all.
+fn of_bundle(bundle: &str) -> Value {
+    format!("%\"bundle\":{{\"id\":\"{bundle}\"%").into()
+}
+
+fn read_of_bundle(rows: &[Row], bundle: &str) -> Result<Vec<ChangeSet>, ChangeSetError> {
+    let mut sets = Vec::new();
+    for row in rows {
+        let set = change_sets::read(row)?;
+        let own = set.request.bundle.as_ref();
+        if own.is_some_and(|own| own.id == bundle) {
+            sets.push(set);
+        }
+    }
+    Ok(sets)
 }
 
 fn seal(keyring: &Keyring, project: &str, id: &str, plain: &[u8]) -> Result<Vec<u8>, KeyError> {

@@ -53,7 +53,7 @@ pub use behind::Behind;
 pub use blobs::file_name;
 pub use break_glass::NewBreakGlass;
 pub use bucket::{BucketFault, BucketTrouble, OpenBucketError};
-pub use bundles::{OpenBundleError, is_bundle};
+pub use bundles::{Inserted, OpenBundleError, is_bundle};
 use change_sets::KnownRequest;
 pub use change_sets::{ChangeSetError, Turn};
 pub use db::{DbError, DriverError, OpenDbError, OpenPostgresError, Use};

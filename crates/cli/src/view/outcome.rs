@@ -325,14 +325,10 @@ fn way_on(outcome: &Outcome, tally: &Tally) -> Vec<String> {
     let is_broken = tally.failed > 0 || not_done.iter().any(|one| !one.is_interrupted);
     if tally.denied > 0 {
         hints.push(format!("change what is denied, then {command}"));
-        let verb = match outcome.deed {
-            Deed::Apply => "apply",
-            Deed::ApplyBundle => "apply FILE",
-            Deed::Destroy => "destroy",
-        };
-        hints.push(format!(
-            "in an emergency, `terrane {verb} --override-policy --reason \"…\"` goes past it, on the record"
-        ));
+        hints.push(
+            "in an emergency, the same command with `--override-policy --reason \"…\"` goes past it, on the record"
+                .to_owned(),
+        );
     } else if is_broken {
         hints.push(format!("fix the cause, then {command}"));
     } else if tally.interrupted + tally.not_done > 0 {

@@ -508,3 +508,18 @@ fn the_rules_it_was_planned_under_hold() {
     let approved = test.cli_with(&[("GITHUB_ACTOR", "eve")], &["run", "approve", "c2"]);
     let _ = approved.expect(0);
 }
+
+#[test]
+fn of_many_who_begin_it_at_once_one_does() {
+    let test = project("tofu", "");
+    let _ = test.cli(&["plan", "--out", "plan.terrane"]).expect(0);
+    let names = ["one", "two", "three", "four"];
+    let begun = names.map(|name| test.start(name, &["apply", "plan.terrane"]));
+    let said = begun.map(testkit::Background::wait);
+    let waiting = test.cli(&["run", "list"]).expect(0);
+    let sets = waiting.stdout.matches("terrane run confirm c").count();
+    let runs = 2; // each of the set says why it waits
+    assert!(sets <= runs, "{waiting}");
+    assert!(!waiting.stdout.contains("c3"), "{waiting}");
+    assert!(said.iter().any(|one| one.code == Some(3)), "{said:?}");
+}

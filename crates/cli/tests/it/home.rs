@@ -4,6 +4,7 @@ use insta::assert_snapshot;
 use testkit::TestTerrane;
 
 use crate::project::{HEAD, one_stack, shown, stack, terrane};
+use crate::story::{Story, gated};
 
 const MODULE: &str = "resource \"terraform_data\" \"a\" { input = 1 }\noutput \"a\" { value = terraform_data.a.output }\n";
 
@@ -384,4 +385,27 @@ fn a_home_that_cannot_be_made_has_a_way_on() {
     hint: set `HOME`, or name the directories: `XDG_DATA_HOME`, `XDG_CONFIG_HOME`, `XDG_CACHE_HOME`
     [exit 1]
     ");
+}
+
+/// Whoever names the home that is found by itself sees the same runs in it, and who is at work.
+#[test]
+fn a_home_is_the_same_however_it_is_named() {
+    let story = Story::on(terrane().without_env("TERRANE_HOME"), "tofu").stack(
+        "base",
+        "",
+        &gated("slow", ""),
+    );
+    let apply = story.start("apply", &["apply", "--auto-approve"]);
+    story.wait_for("slow");
+    let homes = story.root().join("user/.local/share/terrane");
+    let home = std::fs::read_dir(homes).unwrap().next().unwrap().unwrap();
+    let home = home.path().display().to_string();
+    let seen = story.cli(&["--data", &home, "run", "list"]).expect(0);
+    assert!(seen.stdout.contains("applying"), "{seen}");
+    let _ = story.cli(&["--data", &home, "plan"]);
+    story.open("slow");
+    let said = apply.wait().expect(0);
+    assert!(said.stderr.contains("Done: 1 stack applied"), "{said}");
+    let again = story.cli(&["--data", &home, "plan", "--detailed-exitcode"]);
+    let _ = again.expect(0);
 }

@@ -77,7 +77,8 @@ fn what_a_policy_denies_is_shown_and_not_applied() {
 
             error: change set c2 stopped: 1 denied, 1 skipped, 1 applied
             hint: change what is denied, then `terrane apply --resume c2` runs what is left
-            hint: in an emergency, `terrane apply --override-policy --reason "…"` goes past it, on the record
+            hint: in an emergency, the same command with `--override-policy --reason "…"` goes past it, on the
+                  record
             [exit 4]
             "#);
         }
@@ -629,7 +630,8 @@ fn a_destroy_that_is_denied_can_be_overridden() {
 
     error: change set c2 stopped: 1 denied
     hint: change what is denied, then the same command again destroys what is left
-    hint: in an emergency, `terrane destroy --override-policy --reason "…"` goes past it, on the record
+    hint: in an emergency, the same command with `--override-policy --reason "…"` goes past it, on the
+          record
     [exit 4]
     "#);
     let past = [
@@ -659,7 +661,8 @@ fn a_bundle_goes_past_a_denial_only_with_a_reason_of_its_own() {
         .expect(4);
     assert!(said.stderr.contains("`owners`: not on a Friday"), "{said}");
     assert!(
-        said.stderr.contains("terrane apply FILE --override-policy"),
+        said.stderr
+            .contains("the same command with `--override-policy"),
         "{said}"
     );
     assert_eq!(story.made(), Vec::<String>::new());
@@ -719,8 +722,8 @@ fn what_is_denied_gets_no_bundle() {
     change set c1: plan on `local`
     ✗ bad   denied by policy
     error: stack `bad` is denied by policy, and gets no bundle
-    hint: change what is denied; in an emergency, `terrane apply --override-policy --reason "…"` plans
-          and applies it without a bundle, on the record
+    hint: change what is denied; in an emergency, `terrane apply bad --override-policy --reason "…"`
+          plans and applies it without a bundle, on the record
     [exit 4]
     "#);
     assert!(!story.project().join("plan.terrane").exists());

@@ -11,7 +11,7 @@ use model::ids::{ChangeSetId, StackName};
 use model::masking::Mask;
 use model::project::Project;
 use model::run::{Outcome, Run, RunEvent, RunSpec, RunState};
-use store::Scope;
+use store::{Inserted, Scope};
 
 use super::{Begun, PrepareError, Wanted, approvals, checks, is_ours, source, watch, watch_path};
 use crate::asker::Asker;
@@ -38,6 +38,8 @@ pub enum BeginBundleError {
     Applied { set: String },
     #[error("this bundle is being applied already, as change set {set}, under the usual rules")]
     UnderRules { set: ChangeSetId },
+    #[error("this bundle is being applied already, as change set {set}")]
+    Meanwhile { set: ChangeSetId },
     #[error("this bundle is being applied by another machine, as change set {set}")]
     Elsewhere { set: String },
     #[error("could not see what stack `{stack}` gives")]
@@ -63,6 +65,7 @@ impl BeginBundleError {
             Self::UnderRules { set } => Some(format!(
                 "`terrane run discard {set} --reason \"…\"` drops it, then the same command begins anew"
             )),
+            Self::Meanwhile { .. } => Some("the same command again attaches to it".to_owned()),
             Self::Elsewhere { .. } => Some("the same command there attaches to it".to_owned()),
             Self::Copy { source, .. } => source.hint(),
             Self::LayOut(_) => None,
@@ -76,6 +79,7 @@ impl BeginBundleError {
             | Self::Engine { .. }
             | Self::Applied { .. }
             | Self::UnderRules { .. }
+            | Self::Meanwhile { .. }
             | Self::Elsewhere { .. } => true,
             Self::Copy { .. } | Self::LayOut(_) => false,
         }
@@ -242,7 +246,10 @@ async fn insert(
         .store
         .change_set_insert_planned(&request, planned, control.now())
         .await;
-    Ok(stored.map_err(PrepareError::from)?)
+    match stored.map_err(PrepareError::from)? {
+        Inserted::Now(id) => Ok(id),
+        Inserted::Before(set) => Err(BeginBundleError::Meanwhile { set }),
+    }
 }
 
 async fn take_over(
