@@ -156,11 +156,7 @@ impl Store {
         if !cleared.map_err(|err| failed(err.into()))?.is_empty() {
             return Ok(Released::Now);
         }
-        let (state, id) = (state.clone(), id.to_owned());
-        let deed = self
-            .db
-            .write(move |tx| Box::pin(async move { Ok(tx.lock_end(&state, &id).await) }));
-        deed.await.map_err(failed)?
+        self.lock_end_for(Lasts::ForGood, state, id).await
     }
 
     /// The same for the lock of a run. If the machine dies first, the lock is found as that of a run that is gone.
@@ -169,12 +165,21 @@ impl Store {
         state: &StateName,
         id: &str,
     ) -> Result<Released, ReleaseLockError> {
+        self.lock_end_for(Lasts::WhileUp, state, id).await
+    }
+
+    async fn lock_end_for(
+        &self,
+        lasts: Lasts,
+        state: &StateName,
+        id: &str,
+    ) -> Result<Released, ReleaseLockError> {
         let failed = |source| ReleaseLockError::Store {
             state: state.clone(),
             source,
         };
         let (name, id) = (state.clone(), id.to_owned());
-        let deed = self.db.write_for(Lasts::WhileUp, move |tx| {
+        let deed = self.db.write_for(lasts, move |tx| {
             Box::pin(async move { Ok(tx.lock_end(&name, &id).await) })
         });
         deed.await.map_err(failed)?

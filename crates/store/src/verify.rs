@@ -183,34 +183,30 @@ impl Store {
             verified.versions += 1;
             verified.stored_bytes += stored.place.length;
         }
+        let of_head = |head: i64, error: StoreError| Damage {
+            state: row.name.clone(),
+            version: Some(head),
+            versions: 1,
+            is_head: true,
+            readable,
+            error,
+        };
         if let Some(head) = row.head
             && all.iter().all(|stored| stored.version.version != head)
         {
-            verified.damages.push(Damage {
-                state: row.name.clone(),
-                version: Some(head),
-                versions: 1,
-                is_head: true,
-                readable,
-                error: StoreError::Row {
-                    found: "nothing".to_owned(),
-                    expected: "the newest version",
-                },
-            });
+            let error = StoreError::Row {
+                found: "nothing".to_owned(),
+                expected: "the newest version",
+            };
+            verified.damages.push(of_head(head, error));
         }
         // Somebody may have written meanwhile: then the head is another one by now.
         let head = self.state_get(&row.name).await?.and_then(|row| row.head);
         if let (Some(head), Some(newest)) = (head, last)
             && head < newest
         {
-            verified.damages.push(Damage {
-                state: row.name.clone(),
-                version: Some(head),
-                versions: 1,
-                is_head: true,
-                readable,
-                error: StoreError::OldHead { head, newest },
-            });
+            let error = StoreError::OldHead { head, newest };
+            verified.damages.push(of_head(head, error));
         }
         Ok(())
     }
