@@ -103,6 +103,16 @@ pub(crate) enum Command {
     Runner(RunnerArgs),
 }
 
+impl Command {
+    /// Long work: `--json` is one event a line, and the last one tells the outcome.
+    pub(crate) fn tells_events(&self) -> bool {
+        matches!(
+            self,
+            Self::Plan(_) | Self::Apply(_) | Self::Destroy(_) | Self::Exec(_)
+        )
+    }
+}
+
 impl Args {
     /// Parses, or says what is wrong and ends with the code for wrong usage.
     pub fn parse_from_process(_process: &Process) -> Self {

@@ -93,10 +93,10 @@ pub(crate) fn sound_but_for(
         .collect();
     if open.loaded.has_errors() {
         if global.json {
-            report::json(&findings::findings_json(&worth))?;
-        } else {
-            report::say(&findings::render(&worth, &open.loaded.texts, look))?;
+            let document = findings::findings_json(&worth);
+            return Err(CommandError::documented(ExitStatus::Failed, document));
         }
+        report::say(&findings::render(&worth, &open.loaded.texts, look))?;
         return Err(CommandError::said(ExitStatus::Failed));
     }
     let Some(project) = open.loaded.project.clone() else {

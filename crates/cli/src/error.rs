@@ -3,6 +3,7 @@
 use std::error::Error;
 
 use control::home::hint_of_place;
+use serde_json::{Value, json};
 
 use crate::ExitStatus;
 use crate::args::Global;
@@ -17,6 +18,10 @@ pub struct CommandError {
     pub(crate) status: ExitStatus,
     /// Everything was said already; only the exit code is left.
     pub(crate) is_said: bool,
+    /// What `--json` prints of it.
+    pub(crate) document: Option<Box<Value>>,
+    /// The stream of events has told its outcome already.
+    is_told: bool,
 }
 
 impl CommandError {
@@ -27,6 +32,8 @@ impl CommandError {
             hints: Vec::new(),
             status: ExitStatus::Failed,
             is_said: false,
+            document: None,
+            is_told: false,
         }
     }
 
@@ -67,6 +74,43 @@ impl CommandError {
             is_said: true,
             ..Self::new("")
         }
+    }
+
+    /// Says it as data.
+    pub(crate) fn documented(status: ExitStatus, document: Value) -> Self {
+        Self {
+            document: Some(Box::new(document)),
+            ..Self::said(status)
+        }
+    }
+
+    /// After the last event of a stream.
+    pub(crate) fn told(self) -> Self {
+        Self {
+            is_told: true,
+            ..self
+        }
+    }
+
+    /// The last events of a stream that ends with this, if they are not told yet.
+    pub(crate) fn events(&self) -> Vec<Value> {
+        if self.is_told {
+            return Vec::new();
+        }
+        let found = self.document.as_deref().cloned();
+        let found = found.map(|mut document| {
+            document["event"] = "findings".into();
+            document
+        });
+        let mut outcome = json!({
+            "event": "outcome", "change_set": null, "exit": self.status.code(), "stacks": {},
+        });
+        if !self.is_said {
+            outcome["error"] = json!({
+                "message": self.message, "causes": self.causes, "hints": self.hints,
+            });
+        }
+        found.into_iter().chain([outcome]).collect()
     }
 
     pub(crate) fn cause(mut self, cause: impl Into<String>) -> Self {

@@ -21,7 +21,16 @@ use args::Command;
 /// Carries out one command line.
 pub fn run(args: Args, process: &Process) -> Result<ExitStatus, CommandError> {
     let global = args.global.clone();
-    carry_out(args, process).map_err(|err| err.at_home(&global))
+    let is_stream = global.json && args.command.tells_events();
+    let ended = carry_out(args, process).map_err(|err| err.at_home(&global));
+    if let Err(err) = &ended {
+        if is_stream {
+            err.events().iter().try_for_each(report::json_line)?;
+        } else if let Some(document) = &err.document {
+            report::json(document)?;
+        }
+    }
+    ended
 }
 
 fn carry_out(args: Args, process: &Process) -> Result<ExitStatus, CommandError> {

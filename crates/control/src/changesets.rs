@@ -226,7 +226,7 @@ async fn prepare(
     let dependents = checks::check_downstreams(control, open, project, &graph, wanted).await?;
     let kept = source::hold_snapshots(control)?;
     let snapshot = source::keep_source(control, open, project).await?;
-    checks::is_in_the_source(project, &snapshot, wanted)?;
+    checks::is_in_the_source(open, project, &snapshot, wanted)?;
     checks::no_file_twice(project, &snapshot, wanted)?;
     let source = Source {
         own: changed::own_sources(open, project, &snapshot),

@@ -25,6 +25,7 @@ pub mod gates;
 mod hidden;
 pub mod holds;
 pub mod home;
+pub mod ignored;
 pub mod in_force;
 pub mod kept_aside;
 pub mod keys;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use drivers::git::{Git, GitError, Repository};
 use drivers::tree::DirTree;
 use model::config::{self, Loaded, Surroundings};
+use model::diagnostic::Finding;
 use model::project::Project;
 
 #[derive(Debug)]
@@ -102,6 +103,22 @@ pub fn open(root: &Path, env: &BTreeMap<String, String>) -> Result<OpenProject, 
         commit: None,
         derived,
     })
+}
+
+impl OpenProject {
+    /// Notes more findings, with the texts of the modules they point into.
+    pub fn note(&mut self, findings: Vec<Finding>) {
+        for place in findings.iter().flat_map(|finding| &finding.places) {
+            let file = &place.at.file;
+            if self.loaded.texts.contains_key(file) {
+                continue;
+            }
+            if let Ok(text) = std::fs::read_to_string(self.root.join(file)) {
+                self.loaded.texts.insert(file.clone(), text);
+            }
+        }
+        self.loaded.findings.extend(findings);
+    }
 }
 
 fn written(loaded: &Loaded) -> Option<Identity> {

@@ -1,30 +1,23 @@
 //! Whether stacks keep to the providers that their targets list, as far as the source says. What modules
 //! from elsewhere need is seen by the runner, before any provider is started.
 
-use std::collections::BTreeMap;
-
 use model::diagnostic::Finding;
 use model::ids::StackName;
-use model::project::Project;
+use model::project::{Project, Stack};
 use model::providers::{self, Unlisted};
 
 use crate::changesets::PrepareError;
 use crate::projects::OpenProject;
 
-/// What `validate` says about all stacks, and the texts it points into.
-pub fn findings(open: &OpenProject, project: &Project) -> (Vec<Finding>, BTreeMap<String, String>) {
-    let mut findings = Vec::new();
-    let mut texts = BTreeMap::new();
-    for (name, stack) in &project.stacks {
-        for one in unlisted(open, project, name) {
-            let path = &one.at.file;
-            if let Ok(text) = std::fs::read_to_string(open.root.join(path)) {
-                texts.insert(path.clone(), text);
-            }
-            findings.push(one.finding(stack, &project.targets[&stack.target]));
-        }
-    }
-    (findings, texts)
+/// What `validate` says about all stacks.
+pub fn findings(open: &OpenProject, project: &Project) -> Vec<Finding> {
+    let of_one = |(name, stack): (&StackName, &Stack)| {
+        let found = unlisted(open, project, name).into_iter();
+        found
+            .map(|one| one.finding(stack, &project.targets[&stack.target]))
+            .collect::<Vec<_>>()
+    };
+    project.stacks.iter().flat_map(of_one).collect()
 }
 
 /// Refuses a stack that needs more than its target lists.

@@ -13,6 +13,7 @@ mod slot;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::io;
@@ -133,6 +134,16 @@ pub fn collect(
         files,
         left_out,
     })
+}
+
+/// The paths that a snapshot of the project at `root` would hold, of those that are there.
+pub fn list(
+    root: &Path,
+    repository: Option<&Repository>,
+    extras: &Extras,
+) -> Result<BTreeSet<String>, SnapshotError> {
+    let root = root.canonicalize().map_err(read_error(""))?;
+    listing::paths(&root, repository, extras)
 }
 
 impl Snapshot {

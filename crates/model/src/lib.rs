@@ -27,6 +27,7 @@ pub mod graph;
 pub mod hold;
 pub mod identity;
 pub mod ids;
+pub mod ignored;
 pub mod import_proposal;
 pub mod kubernetes;
 pub mod lock;

@@ -311,7 +311,12 @@ async fn follow(
         let rest = watcher.until_rest().await?;
         match rest {
             Rest::Over => break,
-            Rest::Detached => return Ok(ExitStatus::Interrupted),
+            Rest::Detached => {
+                if global.json {
+                    ending::say_outcome(watcher, ExitStatus::Interrupted)?;
+                }
+                return Ok(ExitStatus::Interrupted);
+            }
             Rest::AwaitsConfirm => {
                 let set = planned::plan_set(watcher, project).await?;
                 planned::show(&set, change.full, global, process)?;
@@ -333,7 +338,7 @@ async fn follow(
                         if global.json {
                             ending::say_outcome(watcher, answer.status())?;
                         }
-                        return asking::nobody(watcher).await;
+                        return asking::nobody(watcher).await.map_err(CommandError::told);
                     }
                     answer => {
                         watcher.discard().await?;
@@ -344,7 +349,7 @@ async fn follow(
                         if global.json {
                             ending::say_outcome(watcher, answer.status())?;
                         }
-                        return asking::unconfirmed(&answer);
+                        return asking::unconfirmed(&answer).map_err(CommandError::told);
                     }
                 }
             }
@@ -369,7 +374,8 @@ async fn follow(
         if global.json {
             ending::say_outcome(watcher, status)?;
         }
-        return written.map(|()| status).map_err(|err| err.status(status));
+        let ended = written.map(|()| status);
+        return ended.map_err(|err| err.status(status).told());
     }
     ending::tell(watcher, global, process).await
 }

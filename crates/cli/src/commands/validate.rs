@@ -35,9 +35,9 @@ pub(crate) async fn validate(
         ask_the_engine(&mut open, global, process).await?;
     }
     if let Some(project) = open.loaded.project.clone() {
-        let (found, texts) = control::providers::findings(&open, &project);
-        open.loaded.findings.extend(found);
-        open.loaded.texts.extend(texts);
+        open.note(control::providers::findings(&open, &project));
+        let ignored = control::ignored::findings(&open, &project);
+        open.note(ignored.map_err(|err| CommandError::from_error(&err))?);
     }
     control::secret_references::check(&mut open.loaded, &open.root);
     if !open.loaded.has_errors() {

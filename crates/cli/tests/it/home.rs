@@ -314,6 +314,45 @@ fn what_git_ignores_is_no_source_and_that_is_said() {
     hint: `git check-ignore -v app` names the rule; terrane runs what Git tracks or would add
     [exit 1]
     ");
+    assert_snapshot!(shown(&test, &test.cli(&["validate"]).expect(1)), @r#"
+    ── stderr
+    error: nothing of stack `app` is part of the source: Git ignores `app`
+      --> terrane.hcl:9:7
+       |
+     9 | stack "app" {
+       |       ^^^^^ its directory is ignored
+       |
+       = hint: `git check-ignore -v app` names the rule; terrane runs what Git tracks or would add
+
+    1 error in terrane.hcl
+    [exit 1]
+    "#);
+
+    test.write(".gitignore", "ign/\n")
+        .write("ign/lib/main.tf", MODULE)
+        .write(
+            "app/lib.tf",
+            "module \"lib\" {\n  source = \"../ign/lib\"\n}\n",
+        );
+    assert_snapshot!(shown(&test, &test.cli(&["validate"]).expect(1)), @r#"
+    ── stderr
+    error: stack `app` calls a module that is not part of the source: Git ignores `ign/lib`
+      --> app/lib.tf:2:12
+       |
+     2 |   source = "../ign/lib"
+       |            ^^^^^^^^^^^^ called here
+       |
+       = hint: `git check-ignore -v ign/lib` names the rule; terrane runs what Git tracks or would add
+
+    1 error in app/lib.tf
+    [exit 1]
+    "#);
+    assert_snapshot!(shown(&test, &test.cli(&["plan"]).expect(1)), @"
+    ── stderr
+    error: stack `app` calls a module that is not part of the source: Git ignores `ign/lib`
+    hint: `git check-ignore -v ign/lib` names the rule; terrane runs what Git tracks or would add
+    [exit 1]
+    ");
 }
 
 #[test]

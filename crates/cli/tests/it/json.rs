@@ -78,8 +78,40 @@ fn a_mistake_in_the_project_is_told_as_data() {
     let test = terrane();
     test.write("terrane.hcl", "stack \"a\" {}\n");
     let said = test.cli(&["plan", "--json"]).expect(1);
+    assert_snapshot!(shapes(&said.stdout), @"
+    findings: errors findings notes warnings
+    outcome: change_set exit stacks
+    ");
+    assert_eq!(last(&said.stdout), ("outcome".to_owned(), 1));
+    let found: Value = serde_json::from_str(said.stdout.lines().next().unwrap()).unwrap();
+    assert!(found["errors"].as_u64().is_some_and(|errors| errors > 0));
+    // Elsewhere it is one document.
+    let said = test.cli(&["output", "a", "--json"]).expect(1);
     let document: Value = serde_json::from_str(&said.stdout).unwrap();
-    assert!(document["errors"].as_u64().is_some_and(|errors| errors > 0));
+    assert_eq!(document["errors"], found["errors"]);
+    assert_eq!(document.get("event"), None);
+}
+
+#[test]
+fn what_never_began_has_an_outcome_too() {
+    let test = one_stack("protected = true\n", "");
+    for (args, code) in [
+        (&["plan", "nosuch"][..], 64),
+        (&["destroy", "app", "--auto-approve"], 4),
+        (&["apply", "missing.terrane"], 64),
+        (&["exec", "nosuch", "--", "state", "list"], 64),
+    ] {
+        let said = test.cli(&[&["--json"], args].concat());
+        let said = said.expect(code);
+        let outcome: Value = serde_json::from_str(&said.stdout).unwrap();
+        assert_eq!(
+            last(&said.stdout),
+            ("outcome".to_owned(), u64::from(code.unsigned_abs())),
+            "{said}"
+        );
+        let told = outcome["error"]["message"].as_str().unwrap_or_default();
+        assert!(!told.is_empty() && said.stderr.contains(told), "{said}");
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ use model::changeset::{Action, Dependent, reopen};
 use model::graph::Graph;
 use model::hold::HoldOn;
 use model::ids::StackName;
+use model::ignored::{Ignored, Listed};
 use model::module::Module;
 use model::project::{Backend, EdgeKind, Project, Stack};
 use model::run::{Outcome, Run, RunState, Stage};
@@ -53,26 +54,21 @@ pub(super) fn are_rendered(
     Ok(())
 }
 
-/// What runs is the snapshot: a stack of which it has nothing cannot run.
+/// What runs is the snapshot: a stack cannot run without its directory, or a module it calls.
 pub(super) fn is_in_the_source(
+    open: &OpenProject,
     project: &Project,
     snapshot: &Snapshot,
     wanted: &Wanted,
 ) -> Result<(), PrepareError> {
+    let listed = snapshot.files.iter().map(|file| file.path.as_str());
+    let listed: Listed = listed.collect();
     for stack in wanted.stacks.iter().map(|name| &project.stacks[name]) {
-        let dir = format!("{}/", stack.path);
-        // A link on the way to it is listed as what it is.
-        let is_of_it = |path: &str| {
-            stack.path.is_empty()
-                || path.starts_with(&dir)
-                || dir
-                    .strip_prefix(path)
-                    .is_some_and(|rest| rest.starts_with('/'))
-        };
-        if !snapshot.files.iter().any(|file| is_of_it(&file.path)) {
+        let ignored = Ignored::of(&stack.path, &open.loaded.modules, &listed);
+        if let Some(ignored) = ignored {
             return Err(PrepareError::Ignored {
                 stack: stack.name.clone(),
-                path: stack.path.clone(),
+                ignored,
             });
         }
     }

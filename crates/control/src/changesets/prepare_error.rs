@@ -8,6 +8,7 @@ use model::changeset::ReopenError;
 use model::exception::GateOfStack;
 use model::hold::Hold;
 use model::ids::{ChangeSetId, StackName};
+use model::ignored::Ignored;
 use store::ChangeSetError;
 
 use crate::applied::StateMovedError;
@@ -76,8 +77,8 @@ pub enum PrepareError {
     },
     #[error("{} is {}", hold.on.words(), hold.words())]
     Held { hold: Box<Hold> },
-    #[error("nothing of stack `{stack}` is part of the source: Git ignores `{path}`")]
-    Ignored { stack: StackName, path: String },
+    #[error("{}", ignored.message(stack.as_str()))]
+    Ignored { stack: StackName, ignored: Ignored },
     #[error("stack `{stack}` is no longer in the project")]
     Gone { stack: StackName },
     #[error("change set {set} is a command of the engine, which is not tried again by itself")]
@@ -190,9 +191,7 @@ impl PrepareError {
             Self::StateFile { stack, file } => Some(format!(
                 "`terrane state import {stack} --from {file}` brings it in; if nothing of it exists any more, remove the file"
             )),
-            Self::Ignored { path, .. } => Some(format!(
-                "`git check-ignore -v {path}` names the rule; terrane runs what Git tracks or would add"
-            )),
+            Self::Ignored { ignored, .. } => Some(ignored.hint()),
             Self::StateElsewhere { stack, kind, .. } => Some(format!(
                 "`terrane state import {stack} --from engine` brings it in; `backend \"{kind}\" {{}}` in the target leaves it \
                  there; if nothing was ever applied there, take the block out of the source"

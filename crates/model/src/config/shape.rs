@@ -54,7 +54,7 @@ impl Reader<'_> {
             .iter()
             .filter(|attr| attr.required && !implied.contains(&attr.name))
         {
-            if !block.body.has_attribute(attr.name) {
+            if !block.body.has_attribute(attr.name) && !is_misspelt(attr.name, block, &attrs) {
                 let finding = Finding::error(
                     "missing-attribute",
                     format!("{} has no `{}`", title(block), attr.name),
@@ -218,6 +218,16 @@ pub(crate) fn inner_blocks<'b>(
             .iter()
             .find(|known| known.block.word == inner.ident.as_str())?;
         Some((inner, known.block))
+    })
+}
+
+/// Whether an attribute that is missing is there under a name that is nearly its own, which is said of that.
+fn is_misspelt(name: &str, block: &HclBlock, attrs: &[&'static Attr]) -> bool {
+    let known = || attrs.iter().map(|attr| attr.name);
+    // Nobody writes more; looking for words that are near costs.
+    block.body.attributes().take(100).any(|attribute| {
+        let seen = attribute.key.as_str();
+        known().all(|known| known != seen) && suggest::nearest(seen, known()) == Some(name)
     })
 }
 

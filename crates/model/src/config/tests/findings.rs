@@ -103,6 +103,23 @@ error missing-attribute: `stack` has no `layer`
 }
 
 #[test]
+fn a_misspelt_attribute_is_one_mistake() {
+    insta::assert_snapshot!(check("stack \"s\" {\n  path = \"s\"\n  target = \"t\"\n  layr = \"l\"\n}\n"), @r#"
+    error missing-project: there is no `project` block
+      hint: add `project "NAME" { … }` to `terrane.hcl`
+    error missing-directory: there is no directory `s`
+      terrane.hcl:2:10 stack `s` should be here
+      hint: paths count from the project's root; `enabled = false` allows it to be missing
+    error unknown-name: there is no target `t`
+      terrane.hcl:3:12 not defined
+      hint: add `target "t" { … }`
+    error unknown-attribute: `stack` has no attribute `layr`
+      terrane.hcl:4:3 unknown attribute
+      hint: did you mean `layer`?
+    "#);
+}
+
+#[test]
 fn values_of_the_wrong_type() {
     insta::assert_snapshot!(check(&format!(
         r#"project "p" {{

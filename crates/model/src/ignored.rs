@@ -1,0 +1,163 @@
+//! What a stack is made of and Git ignores. What runs is the source: what Git tracks or would add.
+//!
+//! Not here: which files those are (`drivers`), other files a module reads.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::diagnostic::{Finding, Location};
+use crate::module::{self, Module};
+use crate::project::Stack;
+
+/// The files of a project's source.
+#[derive(Debug, Default)]
+pub struct Listed {
+    /// Relative to the project's root, with `/`.
+    paths: BTreeSet<String>,
+    /// Those that hold any of them, directly or further down.
+    dirs: BTreeSet<String>,
+}
+
+impl<'a> FromIterator<&'a str> for Listed {
+    fn from_iter<T: IntoIterator<Item = &'a str>>(paths: T) -> Self {
+        let mut listed = Self::default();
+        for path in paths {
+            for dir in above(path) {
+                if !listed.dirs.insert(dir.to_owned()) {
+                    break;
+                }
+            }
+            listed.paths.insert(path.to_owned());
+        }
+        listed
+    }
+}
+
+impl Listed {
+    /// Whether anything of a directory is in the source. A link on the way to it is listed as what it is.
+    fn holds(&self, dir: &str) -> bool {
+        dir.is_empty()
+            || self.dirs.contains(dir)
+            || self.paths.contains(dir)
+            || above(dir).any(|dir| self.paths.contains(dir))
+    }
+}
+
+/// The directories above a path, the nearest first; not the root.
+fn above(path: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(path.rsplit_once('/'), |(dir, _)| dir.rsplit_once('/'))
+        .map(|(dir, _)| dir)
+}
+
+/// A directory that a stack needs and of which the source has nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ignored {
+    pub dir: String,
+    /// Where it is called, if it is a module; else it is the stack's own.
+    called_at: Option<Location>,
+}
+
+impl Ignored {
+    /// The first of a stack's directory and the modules in the project that it calls.
+    pub fn of(dir: &str, modules: &BTreeMap<String, Module>, listed: &Listed) -> Option<Self> {
+        if !listed.holds(dir) {
+            return Some(Self {
+                dir: dir.to_owned(),
+                called_at: None,
+            });
+        }
+        let reached = module::closure(modules, dir);
+        let calls = reached.iter().filter_map(|dir| modules.get(dir));
+        let mut calls = calls.flat_map(|module| &module.calls);
+        calls.find_map(|call| {
+            let dir = call.local.as_ref().filter(|dir| !listed.holds(dir))?;
+            // One that is not there at all is another mistake.
+            let is_there = modules.get(dir).is_some_and(|it| it.has_engine_files);
+            is_there.then(|| Self {
+                dir: dir.clone(),
+                called_at: Some(call.at.clone()),
+            })
+        })
+    }
+
+    pub fn message(&self, stack: &str) -> String {
+        let dir = &self.dir;
+        match self.called_at {
+            None => {
+                format!("nothing of stack `{stack}` is part of the source: Git ignores `{dir}`")
+            }
+            Some(_) => format!(
+                "stack `{stack}` calls a module that is not part of the source: Git ignores `{dir}`"
+            ),
+        }
+    }
+
+    pub fn hint(&self) -> String {
+        format!(
+            "`git check-ignore -v {}` names the rule; terrane runs what Git tracks or would add",
+            self.dir
+        )
+    }
+
+    pub fn finding(&self, stack: &Stack) -> Finding {
+        let (at, label) = match &self.called_at {
+            None => (&stack.declared_at, "its directory is ignored"),
+            Some(at) => (at, "called here"),
+        };
+        Finding::error("ignored-source", self.message(stack.name.as_str()))
+            .at(at.clone(), label)
+            .hint(self.hint())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::module::ModuleCall;
+
+    fn module(dir: &str, calls: &[&str]) -> (String, Module) {
+        let call = |to: &&str| ModuleCall {
+            local: Some((*to).to_owned()),
+            ..ModuleCall::default()
+        };
+        let module = Module {
+            dir: dir.to_owned(),
+            calls: calls.iter().map(call).collect(),
+            has_engine_files: true,
+            ..Module::default()
+        };
+        (dir.to_owned(), module)
+    }
+
+    #[test]
+    fn a_directory_is_in_the_source_with_any_file_below_it_or_through_a_link() {
+        let listed: Listed = ["a/b/c.tf", "link"].into_iter().collect();
+        let held = ["", "a", "a/b", "link", "link/inside"].map(|dir| listed.holds(dir));
+        assert_eq!(held, [true; 5]);
+        let missing = ["b", "a/b/c", "a/x"].map(|dir| listed.holds(dir));
+        assert_eq!(missing, [false; 3]);
+    }
+
+    #[test]
+    fn modules_are_followed_and_what_is_not_there_is_another_mistake() {
+        let modules = [
+            module("app", &["lib", "gone"]),
+            module("lib", &["ign/deep"]),
+            module("ign/deep", &[]),
+        ];
+        let modules: BTreeMap<String, Module> = modules.into_iter().collect();
+        let found = |paths: &[&str]| {
+            let listed: Listed = paths.iter().copied().collect();
+            Ignored::of("app", &modules, &listed).map(|it| it.dir)
+        };
+        assert_eq!(found(&["lib/main.tf"]).as_deref(), Some("app"));
+        assert_eq!(found(&["app/main.tf"]).as_deref(), Some("lib"));
+        assert_eq!(
+            found(&["app/main.tf", "lib/main.tf"]).as_deref(),
+            Some("ign/deep")
+        );
+        assert_eq!(
+            found(&["app/main.tf", "lib/main.tf", "ign/deep/main.tf"]),
+            None
+        );
+    }
+}
