@@ -125,10 +125,8 @@ impl Mask {
     /// False only if no part of a document holds a secret: cheaper than to look at each of them.
     pub fn may_be_in(&self, document: &[u8]) -> bool {
         let finder = self.finder.as_ref();
-        // Texts that were escaped before are escaped once more in a document.
-        let is_nested = || document.windows(2).any(|two| two == br"\\");
         !self.numbers.is_empty()
-            || finder.is_some_and(|finder| finder.may_be_in(document) || is_nested())
+            || finder.is_some_and(|finder| is_cut_or_nested(document) || finder.is_in(document))
     }
 
     pub fn mask_text(&self, text: &str) -> String {
@@ -223,6 +221,15 @@ impl Mask {
             self.mask_plan_value(&mut output.after);
         }
     }
+}
+
+/// Whether parts of a document may be cut, or hold texts that were escaped before: those are escaped once more in it.
+fn is_cut_or_nested(document: &[u8]) -> bool {
+    let mut cut = [0; CUT.len_utf8()];
+    let cut = CUT.encode_utf8(&mut cut).as_bytes();
+    let holds = |part: &[u8]| document.windows(part.len()).any(|one| one == part);
+    document.contains(&cut[0]) && holds(cut)
+        || document.contains(&b'\\') && (holds(br"\\") || holds(br"\u2026"))
 }
 
 impl std::fmt::Debug for Mask {

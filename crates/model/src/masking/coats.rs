@@ -286,16 +286,17 @@ fn base64_end(value: &str, offset: usize) -> [String; 2] {
 /// stand before them.
 fn base64_core(bytes: &[u8], offset: usize) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let bit = |at: usize| -> usize {
-        let byte = at / 8;
-        byte.checked_sub(offset)
-            .and_then(|byte| bytes.get(byte))
-            .map_or(0, |byte| usize::from(byte >> (7 - at % 8) & 1))
+    let byte = |at: usize| {
+        let byte = at.checked_sub(offset).and_then(|at| bytes.get(at));
+        byte.map_or(0, |byte| usize::from(*byte))
+    };
+    let six_from = |bit: usize| {
+        let two = byte(bit / 8) << 8 | byte(bit / 8 + 1);
+        two >> (10 - bit % 8) & 0b11_1111
     };
     let first = (offset * 8).div_ceil(6);
     let end = (offset + bytes.len()) * 8 / 6;
     (first..end)
-        .map(|index| (0..6).fold(0, |six, place| six << 1 | bit(index * 6 + place)))
-        .filter_map(|six| ALPHABET.get(six).copied().map(char::from))
+        .filter_map(|index| ALPHABET.get(six_from(index * 6)).copied().map(char::from))
         .collect()
 }

@@ -13,6 +13,8 @@ use super::CUT;
 pub(super) struct Finder {
     forms: Arc<NFA>,
     start: StateID,
+    /// Whether a form begins with a byte: most of a text is passed over by looking here.
+    begins: Arc<[bool; 256]>,
 }
 
 /// From where to where, in bytes.
@@ -32,19 +34,24 @@ impl Finder {
         builder.match_kind(MatchKind::Standard);
         let forms = Arc::new(builder.build(forms).ok()?);
         let start = forms.start_state(Anchored::No).ok()?;
-        Some(Self { forms, start })
+        let mut begins = [false; 256];
+        for byte in 0..=u8::MAX {
+            begins[usize::from(byte)] = forms.next_state(Anchored::No, start, byte) != start;
+        }
+        let begins = Arc::new(begins);
+        Some(Self {
+            forms,
+            start,
+            begins,
+        })
     }
 
+    /// Whether there are any `spans`. Of a document, what is found across its parts counts, too.
     pub(super) fn is_in(&self, text: &[u8]) -> bool {
-        !self.spans(text).is_empty()
-    }
-
-    /// As `is_in`, without knowing where; what is found across the parts of a document counts, too.
-    pub(super) fn may_be_in(&self, document: &[u8]) -> bool {
         let mut found = false;
-        self.scan(document.iter().copied().enumerate(), &mut |_| found = true);
-        if !found {
-            self.scan(joined(document), &mut |_| found = true);
+        self.scan(text.iter().copied().enumerate(), &mut |_| found = true);
+        if !found && has_breaks(text) {
+            self.scan(joined(text), &mut |_| found = true);
         }
         found
     }
@@ -173,6 +180,9 @@ impl Finder {
     ) -> StateID {
         let mut state = self.start;
         for (at, byte) in bytes {
+            if state == self.start && !self.begins[usize::from(byte)] {
+                continue;
+            }
             state = self.forms.next_state(Anchored::No, state, byte);
             if self.forms.is_special(state) && self.forms.is_match(state) {
                 for index in 0..self.forms.match_len(state) {
@@ -198,8 +208,10 @@ fn merged(mut found: Vec<Span>) -> Vec<Span> {
     spans
 }
 
+/// Whether anything stands behind the end of a line.
 fn has_breaks(text: &[u8]) -> bool {
-    text.contains(&b'\n') || text.windows(2).any(|two| two == b"\\n")
+    let text = text.strip_suffix(b"\n").unwrap_or(text);
+    text.contains(&b'\n') || text.contains(&b'\\') && text.windows(2).any(|two| two == b"\\n")
 }
 
 /// The bytes of a text as if its lines had never been broken: without line ends, also those that JSON writes as `\n`,

@@ -289,8 +289,8 @@ fn action(actions: &[String], address: &str) -> Result<Action, ParsePlanError> {
 }
 
 /// Everything that plan JSON calls sensitive, to be found again where the mark is missing.
-pub(crate) fn sensitive_in(json: &[u8]) -> Result<Mask, ParsePlanError> {
-    let raw: RawPlan<'_> = serde_json::from_slice(json).map_err(ParsePlanError::NotPlanJson)?;
+pub(crate) fn sensitive_in(plan: &Value) -> Result<Mask, ParsePlanError> {
+    let raw = RawPlan::deserialize(plan).map_err(ParsePlanError::NotPlanJson)?;
     Ok(sensitive_values(&raw))
 }
 

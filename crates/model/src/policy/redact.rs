@@ -13,8 +13,8 @@ const SENSITIVE: &str = "(sensitive)";
 /// Plan JSON whose sensitive values are gone: by their marks, and by content wherever else they stand. `mask`
 /// knows the secrets that the run was given.
 pub fn redact(json: &[u8], mask: &Mask) -> Result<Value, ParsePlanError> {
-    let marked = sensitive_in(json)?;
     let mut plan: Value = serde_json::from_slice(json).map_err(ParsePlanError::NotPlanJson)?;
+    let marked = sensitive_in(&plan)?;
     for list in ["/resource_changes", "/resource_drift"] {
         for change in items(plan.pointer_mut(list)) {
             if let Some(change) = change.get_mut("change") {
@@ -34,8 +34,11 @@ pub fn redact(json: &[u8], mask: &Mask) -> Result<Value, ParsePlanError> {
         resources(plan.pointer_mut(&format!("{place}/root_module")));
     }
     variables(&mut plan);
-    marked.mask_value(&mut plan);
-    mask.mask_value(&mut plan);
+    for mask in [&marked, mask] {
+        if mask.may_be_in(json) {
+            mask.mask_value(&mut plan);
+        }
+    }
     Ok(plan)
 }
 
