@@ -41,8 +41,8 @@ pub(super) struct Caller<'a> {
     mask: Mask,
 }
 
-/// How often what the engine said is copied for those who read along.
-const COPY: Duration = Duration::from_millis(100);
+/// How often what the engine said is copied for those who read along. Most calls are over before.
+const COPY: Duration = Duration::from_millis(250);
 
 /// How a call ended.
 pub(super) struct Ended {
