@@ -20,12 +20,11 @@ use crate::runner::hidden_in;
 
 /// What a version holds, with the places of secrets hidden; or why that cannot be known.
 pub(crate) async fn document(
-    control: &Control,
+    store: &Store,
     version: &StateVersion,
 ) -> Result<Result<Document, Opaque>, StoreError> {
-    let bytes = control.store.state_version_bytes(version).await?;
-    let hidden = control
-        .store
+    let bytes = store.state_version_bytes(version).await?;
+    let hidden = store
         .hidden_list(&version.state, Some(version.version))
         .await?;
     Ok(Document::read(&bytes).map(|document| document.hiding(&hidden)))

@@ -105,7 +105,7 @@ pub(crate) async fn before_destroy(
             outputs => outputs?,
         };
         if !outputs.is_empty() {
-            let document = hidden::document(control, version).await;
+            let document = hidden::document(&control.store, version).await;
             return Ok(Some((outputs, document.map_err(wrong)?.ok())));
         }
     }

@@ -121,6 +121,6 @@ async fn mask_of(control: &Control, state: &StateName) -> Result<Option<Mask>, S
     let Some(head) = control.store.state_head(state).await? else {
         return Ok(None);
     };
-    let document = hidden::document(control, &head).await?;
+    let document = hidden::document(&control.store, &head).await?;
     Ok(document.ok().map(|document| document.mask()))
 }

@@ -144,7 +144,7 @@ impl StackValues {
         if let Some(version) = found.map_err(failed)? {
             let body = control.store.state_version_bytes(&version).await;
             let body = body.map_err(failed)?;
-            let read = hidden::document(control, &version).await;
+            let read = hidden::document(&control.store, &version).await;
             document = read.map_err(failed)?.ok();
             let read = outputs::of_version(control, &version, &body).await;
             outputs = read.map_err(|source| StageValuesError::Outputs {
@@ -273,7 +273,7 @@ async fn document(
     let Some(head) = head.filter(|head| head.is_copy() != is_ours) else {
         return Ok(None);
     };
-    Ok(hidden::document(control, &head).await?.ok())
+    Ok(hidden::document(&control.store, &head).await?.ok())
 }
 
 async fn secret(reference: &str, side: &Side<'_>) -> Result<Secret, StageValuesError> {

@@ -1,7 +1,7 @@
 //! Taking states out: into a file, a backend of the engine or a running HTTP backend; or all of them into a
 //! directory, as they were at one moment, while others go on writing.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
@@ -10,8 +10,11 @@ use std::path::{Path, PathBuf};
 use drivers::snapshot::sha256;
 use drivers::state_http::{HttpBackend, HttpBackendError, nameable};
 use model::ids::StackName;
+use model::masking::Mask;
 use model::project::Project;
-use model::state::hidden;
+use model::secret::Secret;
+use model::state::passages::passages;
+use model::state::resources::Document;
 use model::state::{StateFacts, StateName, StateVersion};
 use serde::{Deserialize, Serialize};
 use store::StoreError;
@@ -21,9 +24,10 @@ use crate::artifacts::{self, ArtifactsError, backup};
 use crate::backends::{BackendError, Seat, Which};
 use crate::projects::OpenProject;
 use crate::state_import::{
-    ImportError, LIST, Place, credential, file_in_directory, lock_info, notes_beside,
+    ImportError, LIST, Notes, Place, credential, file_in_directory, lock_info, notes_beside,
 };
-use crate::states::{self, ReadStateError};
+use crate::states::ask::{AskStateError, Digests};
+use crate::states::{self, ReadStateError, index};
 
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
@@ -33,6 +37,8 @@ pub enum ExportError {
     List(#[source] StoreError),
     #[error("could not read where secrets stand in the state")]
     Hidden(#[source] StoreError),
+    #[error("could not find out what was sensitive in earlier versions")]
+    Earlier(#[source] Box<AskStateError>),
     #[error("could not write `{}`", path.display())]
     Write { path: PathBuf, source: io::Error },
     #[error("`{}` is there already", path.display())]
@@ -56,6 +62,7 @@ impl ExportError {
             Self::Read(_)
             | Self::List(_)
             | Self::Hidden(_)
+            | Self::Earlier(_)
             | Self::Write { .. }
             | Self::Http(_)
             | Self::Artifacts(_) => None,
@@ -130,12 +137,12 @@ pub async fn export_state(
     let mut notes = None;
     let place = match export.to {
         Place::File(path) => {
-            notes = write_notes(control, &version, path).await?;
+            notes = write_notes(control, &version, &body, path).await?;
             write_new(path, &body)?
         }
         Place::Directory(dir) => {
             let path = dir.join(file_in_directory(&state.name));
-            notes = write_notes(control, &version, &path).await?;
+            notes = write_notes(control, &version, &body, &path).await?;
             write_new(&path, &body)?
         }
         Place::Engine => {
@@ -161,14 +168,15 @@ pub async fn export_state(
     })
 }
 
-/// The places of secrets are listed beside a state's file, before it is there.
+/// Where secrets stand is listed beside a state's file, before it is there.
 async fn write_notes(
     control: &Control,
     version: &StateVersion,
+    body: &[u8],
     path: &Path,
 ) -> Result<Option<PathBuf>, ExportError> {
-    let hidden = hidden_in(control, version).await?;
-    if hidden.is_empty() {
+    let notes = notes(control, version, body).await?;
+    if notes.is_empty() {
         return Ok(None);
     }
     if path.exists() {
@@ -176,18 +184,32 @@ async fn write_notes(
         return Err(ExportError::There { path });
     }
     let beside = notes_beside(path);
-    let list = serde_json::to_vec_pretty(&hidden).unwrap_or_default();
+    let list = notes.beside(body);
     write_new(&beside, &list)?;
     Ok(Some(beside))
 }
 
-async fn hidden_in(
+/// What another home has to know of a version's secrets. Of those that were sensitive only in other versions, which stay
+/// behind, it says where they stand in this one.
+async fn notes(
     control: &Control,
     version: &StateVersion,
-) -> Result<BTreeSet<hidden::Place>, ExportError> {
+    body: &[u8],
+) -> Result<Notes, ExportError> {
     let store = &control.store;
     let hidden = store.hidden_list(&version.state, Some(version.version));
-    hidden.await.map_err(ExportError::Hidden)
+    let hidden = hidden.await.map_err(ExportError::Hidden)?;
+    let earlier = |err| ExportError::Earlier(Box::new(err));
+    let digests = Digests::of(store).await.map_err(earlier)?;
+    let secrets = index::secrets(store, &version.state, &digests).await;
+    let mut secrets = secrets.map_err(earlier)?;
+    if let Ok(document) = Document::read(body) {
+        let own = document.hiding(&hidden).sensitive_values();
+        let own: HashSet<&str> = own.iter().map(Secret::expose).collect();
+        secrets.retain(|secret| !own.contains(secret.expose()));
+    }
+    let earlier = passages(body, &Mask::new(&secrets));
+    Ok(Notes { hidden, earlier })
 }
 
 /// One state of a directory of all.
@@ -202,9 +224,8 @@ pub struct Entry {
     /// It lives in a backend of the engine; this is what was seen there.
     pub copy: bool,
     pub sha256: String,
-    /// Where secrets of runs stand in it.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub hidden: BTreeSet<hidden::Place>,
+    #[serde(flatten)]
+    pub notes: Notes,
 }
 
 /// Writes every state of the home, as all of them were at one moment: their heads are read at once, and
@@ -239,7 +260,7 @@ pub async fn export_all(control: &Control, dir: &Path) -> Result<Vec<Entry>, Exp
             private_dir(parent).map_err(failed(parent))?;
         }
         write_new(&path, &body)?;
-        let hidden = hidden_in(control, &version).await?;
+        let notes = notes(control, &version, &body).await?;
         entries.push(Entry {
             project: row.name.project,
             state: row.name.name,
@@ -249,7 +270,7 @@ pub async fn export_all(control: &Control, dir: &Path) -> Result<Vec<Entry>, Exp
             copy: version.is_copy(),
             lineage: version.lineage,
             sha256: sha256(&body),
-            hidden,
+            notes,
         });
     }
     export_artifacts(control, dir).await?;

@@ -3,7 +3,7 @@
 //!
 //! Not here: the plan that proves it (`changesets`), and a person's push over the rules.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -15,9 +15,11 @@ use model::ids::StackName;
 use model::lock::LockInfo;
 use model::project::Project;
 use model::secret::Secret;
-use model::state::hidden::Place as HiddenPlace;
+use model::state::passages::standing_in;
 use model::state::{ExpectedHead, StateFacts, StateName, StateVersion};
-use store::{AcquireLockError, AppendError, Appended, ReleaseLockError, StoreError, Writer};
+use store::{
+    AcquireLockError, AppendError, Appended, BROUGHT, ReleaseLockError, Store, StoreError, Writer,
+};
 
 use crate::Control;
 use crate::artifacts::{BringArtifactsError, BroughtArtifacts, backup};
@@ -25,6 +27,11 @@ use crate::backends::{BackendError, Seat, Which};
 use crate::hidden;
 use crate::projects::OpenProject;
 use crate::state_export::Entry;
+
+mod notes;
+
+pub use notes::Notes;
+pub(crate) use notes::notes_beside;
 
 /// Where a state comes from, or goes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,6 +68,8 @@ pub enum ImportError {
     File { path: PathBuf, source: io::Error },
     #[error("`{}` is not what was exported: its digest is another one", path.display())]
     Changed { path: PathBuf },
+    #[error("`{}` says where secrets stand in another file than `{}`", notes.display(), path.display())]
+    OtherNotes { path: PathBuf, notes: PathBuf },
     #[error(
         "state `{state}` is not of a stack here, so there is no engine that knows where it was"
     )]
@@ -105,6 +114,11 @@ impl ImportError {
             Self::Other { .. } => {
                 Some("`terrane state push STACK FILE --force --reason …` replaces it".to_owned())
             }
+            Self::OtherNotes { path, notes } => Some(format!(
+                "bring back `{}` as it was exported; without `{}` it is imported as it is, and what was sensitive only in earlier versions is shown",
+                path.display(),
+                notes.display()
+            )),
             Self::Backend(err) => err.hint(),
             Self::NoStack { .. } => Some("name a file, a directory or a URL".to_owned()),
             Self::File { .. }
@@ -187,7 +201,7 @@ pub async fn import(
     let body = seat.pull().await?.ok_or_else(|| ImportError::Nothing {
         place: "the backend that the source names".to_owned(),
     })?;
-    let nothing = BTreeSet::new();
+    let nothing = Notes::default();
     let (version, was_here) = store(control, &state, &body, &nothing, import.who).await?;
     Ok(Imported {
         version,
@@ -204,16 +218,18 @@ pub async fn import_state(
 ) -> Result<Imported, ImportError> {
     let state = import.state;
     let lock = lock_info(import.who, "migration source state");
-    let mut hidden = BTreeSet::new();
+    let mut notes = Notes::default();
     let (body, old_home, http) = match import.from {
         Place::File(path) => {
-            hidden = read_notes(path)?;
-            (read_file(path)?, OldHome::NoLock, None)
+            let body = read_file(path)?;
+            notes = Notes::of(path, &body)?;
+            (body, OldHome::NoLock, None)
         }
         Place::Directory(dir) => {
             let path = dir.join(file_in_directory(&state.name));
-            hidden = read_notes(&path)?;
-            (read_file(&path)?, OldHome::NoLock, None)
+            let body = read_file(&path)?;
+            notes = Notes::of(&path, &body)?;
+            (body, OldHome::NoLock, None)
         }
         Place::Engine => {
             return Err(ImportError::NoStack {
@@ -239,7 +255,7 @@ pub async fn import_state(
             (body, OldHome::LeftLocked { id }, Some(http))
         }
     };
-    let stored = store(control, state, &body, &hidden, import.who).await;
+    let stored = store(control, state, &body, &notes, import.who).await;
     let mut old_home = old_home;
     // What failed is not imported, so its old home goes on as before.
     if let Some(http) = http
@@ -294,7 +310,7 @@ pub async fn import_all(
         brought.push(if entry.copy {
             Brought::Copy(state)
         } else {
-            let (version, was_here) = store(control, &state, &body, &entry.hidden, who).await?;
+            let (version, was_here) = store(control, &state, &body, &entry.notes, who).await?;
             Brought::State(Box::new(Imported {
                 version,
                 was_here,
@@ -323,30 +339,12 @@ pub(crate) fn file_in_directory(name: &str) -> String {
     format!("{}-{}.tfstate", &whole[..begin], &digest[..16])
 }
 
-/// The list of places that hold secrets, beside a state's file.
-pub(crate) fn notes_beside(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".hidden.json");
-    name.into()
-}
-
-fn read_notes(path: &Path) -> Result<BTreeSet<HiddenPlace>, ImportError> {
-    let path = notes_beside(path);
-    if !path.exists() {
-        return Ok(BTreeSet::new());
-    }
-    serde_json::from_slice(&read_file(&path)?).map_err(|err| ImportError::File {
-        path,
-        source: err.into(),
-    })
-}
-
 /// Under a lock of its own; a state of another lineage is never replaced. What holds secrets is noted before it is there.
 async fn store(
     control: &Control,
     state: &StateName,
     body: &[u8],
-    places: &BTreeSet<HiddenPlace>,
+    notes: &Notes,
     who: &str,
 ) -> Result<(StateVersion, bool), ImportError> {
     let failed = |source: StoreError| ImportError::Store {
@@ -378,7 +376,7 @@ async fn store(
         ..Writer::default()
     };
     hidden::follow(&control.store, state, body).await;
-    let noted = control.store.hidden_add(state, places).await;
+    let noted = note(&control.store, state, body, notes).await;
     let appended = match noted {
         Ok(()) => {
             let append = control
@@ -404,6 +402,18 @@ async fn store(
         Appended::New(version) => (version, false),
         Appended::Same(version) => (version, true),
     })
+}
+
+async fn note(
+    store: &Store,
+    state: &StateName,
+    body: &[u8],
+    notes: &Notes,
+) -> Result<(), StoreError> {
+    store.hidden_add(state, &notes.hidden).await?;
+    let secrets = standing_in(body, &notes.earlier);
+    let added = store.state_index_secrets_add(state, BROUGHT, &secrets);
+    added.await
 }
 
 fn read_file(path: &Path) -> Result<Vec<u8>, ImportError> {

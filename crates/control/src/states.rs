@@ -6,7 +6,7 @@ pub mod ask;
 pub mod author;
 pub mod blame;
 pub mod deleted;
-mod index;
+pub(crate) mod index;
 pub mod listing;
 pub mod search;
 pub mod versions;

@@ -24,6 +24,7 @@ pub mod hidden;
 pub mod history;
 pub mod leaves;
 pub mod moment;
+pub mod passages;
 pub mod pick;
 mod push;
 mod removal;

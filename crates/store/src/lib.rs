@@ -71,7 +71,7 @@ use runs::KnownRuns;
 pub use runs::Settled;
 pub use scratch::Scratch;
 pub use sealing::{KeyedDigester, UnsealError};
-pub use state_index::{Appearance, LastChange, VersionSummary};
+pub use state_index::{Appearance, BROUGHT, LastChange, VersionSummary};
 pub use state_versions::{AdoptError, Adopted, AppendError, Appended, ByHand, Record, Writer};
 pub use states::{DeleteStateError, StateRow};
 pub use sweeping::Swept;

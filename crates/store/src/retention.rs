@@ -7,16 +7,19 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use model::retention::{RetentionPolicy, VersionAge, expired, refused_that_stay};
-use model::state::StateName;
+use model::state::{StateName, StateVersion};
 
 use crate::blobs::Blobs;
 use crate::db::{Row, Tx};
 use crate::segments::Place;
 use crate::states::{name_args, read_time};
-use crate::{Store, StoreError};
+use crate::{StateRow, Store, StoreError};
 
 /// So many refusals of a state are on record.
 const REASONS: i64 = 1000;
+
+const AGES: &str = "SELECT version, created_at, pinned_until, base, blob \
+    FROM state_version WHERE state = $1 ORDER BY version";
 
 /// A version that is gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,30 +29,48 @@ pub struct RemovedVersion {
 }
 
 impl Store {
-    /// Removes the versions of all states that `policy` lets go of. Their bytes go when the sweeper comes.
-    pub async fn retention_apply(
+    /// The versions of a state that `policy` lets go of, oldest first.
+    pub async fn retention_due(
         &self,
+        state: &StateRow,
         policy: &RetentionPolicy,
         now: Timestamp,
-    ) -> Result<Vec<RemovedVersion>, StoreError> {
-        let mut removed = Vec::new();
-        for state in self.state_list().await? {
-            let mut tx = self.db.begin_write().await?;
-            let gone = tx.versions_expire(state.id, policy, now).await?;
-            if gone.is_empty() {
-                continue;
-            }
-            if let Blobs::Bucket(_) = &self.blobs {
-                tx.blobs_release(gone.iter().map(|(_, place)| place.object.as_str()))
-                    .await?;
-            }
-            tx.commit().await?;
-            removed.extend(gone.into_iter().map(|(version, _)| RemovedVersion {
-                state: state.name.clone(),
-                version,
-            }));
+    ) -> Result<Vec<StateVersion>, StoreError> {
+        let rows = self.db.fetch_all(AGES, &[state.id.into()]).await?;
+        let ages: Result<Vec<_>, _> = rows.iter().map(read_age).collect();
+        let going: BTreeSet<i64> = expired(&ages?, policy, now).into_iter().collect();
+        if going.is_empty() {
+            return Ok(Vec::new());
         }
-        Ok(removed)
+        let mut versions = self.state_version_list(&state.name).await?;
+        versions.retain(|version| going.contains(&version.version));
+        Ok(versions)
+    }
+
+    /// Removes the versions of a state that `policy` lets go of and that are among these. Their bytes go when the sweeper
+    /// comes.
+    pub async fn retention_apply(
+        &self,
+        state: &StateRow,
+        policy: &RetentionPolicy,
+        now: Timestamp,
+        among: &BTreeSet<i64>,
+    ) -> Result<Vec<RemovedVersion>, StoreError> {
+        let mut tx = self.db.begin_write().await?;
+        let gone = tx.versions_expire(state.id, policy, now, among).await?;
+        if gone.is_empty() {
+            return Ok(Vec::new());
+        }
+        if let Blobs::Bucket(_) = &self.blobs {
+            tx.blobs_release(gone.iter().map(|(_, place)| place.object.as_str()))
+                .await?;
+        }
+        tx.commit().await?;
+        let removed = gone.into_iter().map(|(version, _)| RemovedVersion {
+            state: state.name.clone(),
+            version,
+        });
+        Ok(removed.collect())
     }
 
     /// Keeps a version from retention until then.
@@ -110,13 +131,17 @@ impl Tx {
         state: i64,
         policy: &RetentionPolicy,
         now: Timestamp,
+        among: &BTreeSet<i64>,
     ) -> Result<Vec<(i64, Place)>, StoreError> {
-        const ALL: &str = "SELECT version, created_at, pinned_until, base, blob \
-            FROM state_version WHERE state = $1 ORDER BY version";
         const DELETE: &str = "DELETE FROM state_version WHERE state = $1 AND version = $2";
-        let rows = self.fetch_all(ALL, &[state.into()]).await?;
+        let rows = self.fetch_all(AGES, &[state.into()]).await?;
         let ages: Result<Vec<_>, _> = rows.iter().map(read_age).collect();
-        let going: BTreeSet<i64> = expired(&ages?, policy, now).into_iter().collect();
+        let mut ages = ages?;
+        // What stays keeps those that it is built on.
+        for age in ages.iter_mut().filter(|age| !among.contains(&age.version)) {
+            age.pinned_until = Some(Timestamp::MAX);
+        }
+        let going: BTreeSet<i64> = expired(&ages, policy, now).into_iter().collect();
         let mut gone = Vec::new();
         for row in &rows {
             let version = row.int(0)?;

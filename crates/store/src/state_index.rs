@@ -1,7 +1,7 @@
 //! What was learned from reading the versions of a state: which objects are in which versions, and which
 //! version gave each value. Values are keyed digests.
 //!
-//! Derived data: never written when a state is, but by whoever asks. Each version is added in small
+//! Derived data, all but values that were sensitive: never written when a state is, but by whoever asks. Each version is added in small
 //! transactions, each of which may be repeated; it counts when the last one has moved `state_index.version`.
 //! Rows beyond that are left over from somebody who did not finish, and are not looked at.
 //!
@@ -16,6 +16,8 @@ use crate::states::name_args;
 use crate::{Store, StoreError};
 
 mod secrets;
+
+pub use secrets::BROUGHT;
 
 /// Rows in one transaction: others wait for the writer no longer than for these.
 const BATCH: usize = 500;
@@ -95,14 +97,11 @@ impl Store {
              WHERE s.project = $1 AND s.name = $2 LIMIT 500)";
         const VERSIONS: &str = "DELETE FROM state_index_version \
             WHERE state = (SELECT id FROM state WHERE project = $1 AND name = $2)";
-        const SECRETS: &str = "DELETE FROM state_index_secret \
-            WHERE state = (SELECT id FROM state WHERE project = $1 AND name = $2)";
         let args = name_args(state);
         self.db.execute(FORGET, &args).await?;
         while self.db.execute(CHANGES, &args).await? > 0 {}
         while self.db.execute(ENTRIES, &args).await? > 0 {}
         self.db.execute(VERSIONS, &args).await?;
-        self.db.execute(SECRETS, &args).await?;
         Ok(())
     }
 

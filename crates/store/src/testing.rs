@@ -5,13 +5,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use model::lock::LockInfo;
+use model::retention::RetentionPolicy;
 use model::secret::Secret;
 use model::state::StateName;
 
 use crate::blobs::Blobs;
 use crate::segments::Segments;
-use crate::{AppendError, Appended, BlobsAt, Keyring, Store, TablesAt, Use, Writer};
+use crate::{
+    AppendError, Appended, BlobsAt, Keyring, RemovedVersion, Store, StoreError, TablesAt, Use,
+    Writer,
+};
 
 /// A home of its own, gone at the end of the test.
 pub(crate) struct TestHome {
@@ -162,4 +167,19 @@ pub(crate) fn wide(resources: u64, serial: u64) -> Vec<u8> {
         "outputs": {}, "resources": (0..resources).map(resource).collect::<Vec<_>>(), "check_results": null,
     });
     serde_json::to_vec_pretty(&state).unwrap()
+}
+
+/// Lets go of all that a policy lets go of.
+pub(crate) async fn expire(
+    store: &Store,
+    policy: &RetentionPolicy,
+    now: Timestamp,
+) -> Result<Vec<RemovedVersion>, StoreError> {
+    let mut removed = Vec::new();
+    for state in store.state_list().await? {
+        let due = store.retention_due(&state, policy, now).await?;
+        let due = due.iter().map(|version| version.version).collect();
+        removed.extend(store.retention_apply(&state, policy, now, &due).await?);
+    }
+    Ok(removed)
 }

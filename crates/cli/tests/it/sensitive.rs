@@ -403,6 +403,27 @@ fn a_secret_that_was_changed_stays_hidden_where_its_old_value_stands() {
         said.push(story.cli(question).expect(0));
         said.push(story.cli(&[question, &["--json"]].concat()).expect(0));
     }
+    // Another home never sees the version in which it was sensitive.
+    let all = ["state", "export", "--all", "--to", "../all"];
+    drop(story.cli(&all).expect(0));
+    let one = ["state", "export", "app", "--to", "../app.tfstate"];
+    let one = story.cli(&one).expect(0);
+    assert!(one.stderr.contains("app.tfstate.hidden.json"), "{one}");
+    for notes in ["../all/states.json", "../app.tfstate.hidden.json"] {
+        let notes = story.read(notes);
+        assert!(!notes.contains("-secret"), "{notes}");
+    }
+    for (home, from) in [
+        ("../one", &["app", "--from", "../app.tfstate"][..]),
+        ("../two", &["--all", "--from", "../all"]),
+    ] {
+        let home = ["--data", home];
+        let import = [&home[..], &["state", "import", "--no-plan"], from].concat();
+        drop(story.cli(&import).expect(0));
+        let show = story.cli(&[&home[..], &["state", "show", "app"]].concat());
+        assert!(show.stdout.contains("user_data   (sensitive)"), "{show}");
+        said.push(show);
+    }
     check_absent(&said, "first-secret");
     check_absent(&said, "second-secret");
     let shown = ["state", "show", "app", "x_y.n", "--reveal", "--reason", "x"];

@@ -5,7 +5,7 @@ use model::state::pick::Pick;
 use model::state::resources::{Document, Opaque};
 use model::state::{StateName, StateVersion};
 use serde_json::Value;
-use store::{ChangeSetError, KeyedDigester, NewBreakGlass, StoreError};
+use store::{ChangeSetError, KeyedDigester, NewBreakGlass, Store, StoreError};
 
 use super::ReadStateError;
 use super::deleted::{self, Deleted};
@@ -153,9 +153,12 @@ pub struct Asked {
 pub struct Digests(KeyedDigester);
 
 impl Digests {
-    pub async fn of(control: &Control) -> Result<Self, AskStateError> {
-        let digester = control.store.keyed_digester("state value").await;
-        digester.map(Self).map_err(AskStateError::Digest)
+    pub async fn of(store: &Store) -> Result<Self, AskStateError> {
+        Self::of_home(store).await.map_err(AskStateError::Digest)
+    }
+
+    pub(super) async fn of_home(store: &Store) -> Result<Self, StoreError> {
+        store.keyed_digester("state value").await.map(Self)
     }
 
     pub fn whole(&self, value: &Value) -> String {
@@ -209,8 +212,8 @@ pub async fn document(
     which: Pick,
 ) -> Result<Asked, AskStateError> {
     let mut asked = addresses(control, state, which).await?;
-    let digests = Digests::of(control).await?;
-    asked.document.elsewhere = index::secrets(control, state, &digests).await?;
+    let digests = Digests::of(&control.store).await?;
+    asked.document.elsewhere = index::secrets(&control.store, state, &digests).await?;
     Ok(asked)
 }
 
@@ -221,7 +224,7 @@ pub async fn addresses(
     which: Pick,
 ) -> Result<Asked, AskStateError> {
     let version = pick(control, state, which).await?;
-    match look_into(control, &version).await? {
+    match look_into(&control.store, &version).await? {
         Ok(document) => Ok(Asked { version, document }),
         Err(source) => Err(AskStateError::Opaque {
             state: state.clone(),
@@ -233,10 +236,10 @@ pub async fn addresses(
 
 /// What a version holds, or why that cannot be known.
 pub async fn look_into(
-    control: &Control,
+    store: &Store,
     version: &StateVersion,
 ) -> Result<Result<Document, Opaque>, AskStateError> {
-    let document = hidden::document(control, version).await;
+    let document = hidden::document(store, version).await;
     document.map_err(store_failed("read", &version.state))
 }
 

@@ -9,6 +9,9 @@ use jiff::{SignedDuration, Timestamp};
 use model::retention::RetentionPolicy;
 use store::{RemovedVersion, Store, StoreError, Swept};
 
+use super::ask::Digests;
+use super::index;
+
 const KEEP_REFUSED: SignedDuration = SignedDuration::from_hours(30 * 24);
 
 /// No write takes so long: what is older and belongs to no version never will.
@@ -56,8 +59,7 @@ pub async fn keep_house(
     now: Timestamp,
 ) -> Result<HouseKept, KeepHouseError> {
     let failed = |deed| move |source| KeepHouseError { deed, source };
-    let versions = store
-        .retention_apply(policy, now)
+    let versions = let_go_of_versions(store, policy, now)
         .await
         .map_err(failed("let go of old versions"))?;
     let refused = store
@@ -79,9 +81,29 @@ pub async fn keep_house(
     })
 }
 
+/// What was sensitive in a version stays hidden when it is gone.
+async fn let_go_of_versions(
+    store: &Store,
+    policy: &RetentionPolicy,
+    now: Timestamp,
+) -> Result<Vec<RemovedVersion>, StoreError> {
+    let mut removed = Vec::new();
+    for state in store.state_list().await? {
+        let due = store.retention_due(&state, policy, now).await?;
+        if due.is_empty() {
+            continue;
+        }
+        let digests = Digests::of_home(store).await?;
+        let read = index::learn_before_they_go(store, &state.name, &due, &digests).await?;
+        removed.extend(store.retention_apply(&state, policy, now, &read).await?);
+    }
+    Ok(removed)
+}
+
 #[cfg(test)]
 mod tests {
     use model::lock::LockInfo;
+    use model::secret::Secret;
     use model::state::{ExpectedHead, StateName};
     use store::{Keyring, Writer};
 
@@ -116,6 +138,35 @@ mod tests {
         }
         let verified = store.state_verify(None).await.unwrap();
         assert_eq!((verified.versions, verified.damages.len()), (1, 0));
+    }
+
+    /// Nobody asked about the state while the version was there.
+    #[tokio::test]
+    async fn what_was_sensitive_is_known_when_its_version_is_gone() {
+        let dir = tempfile::tempdir().unwrap();
+        let keyring = Keyring::open_or_create(&dir.path().join("master.key")).unwrap();
+        let home = dir.path().join("home");
+        let store = Store::open(&home, keyring).await.unwrap();
+        let state = StateName::new("", "network");
+        for serial in 1..=20 {
+            let is_sensitive = serial == 1;
+            let body = format!(
+                r#"{{"version":4,"serial":{serial},"lineage":"l","resources":[],
+                    "outputs":{{"a":{{"value":"first-secret","type":"string","sensitive":{is_sensitive}}}}}}}"#
+            );
+            let writer = Writer::default();
+            let written = store.state_version_append(&state, &writer, body.into_bytes());
+            written.await.unwrap();
+        }
+        let policy = RetentionPolicy {
+            max_age: None,
+            max_count: Some(1),
+        };
+        let now = Timestamp::now() + SignedDuration::from_hours(365 * 24);
+        let kept = keep_house(&store, &policy, now).await.unwrap();
+        assert!(kept.versions.iter().any(|gone| gone.version == 1));
+        let known = store.state_index_secrets(&state).await.unwrap();
+        assert_eq!(known, [Secret::new("first-secret")]);
     }
 
     #[tokio::test]

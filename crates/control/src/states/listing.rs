@@ -86,7 +86,7 @@ async fn line(
     let Some(head) = pick.find(&versions).cloned() else {
         return Ok(None);
     };
-    let document = look_into(control, &head).await?;
+    let document = look_into(&control.store, &head).await?;
     let alive = |run: RunId| RunLock::is_held(&control.home, run);
     Ok(Some(StateLine {
         state: row.name,

@@ -96,7 +96,7 @@ impl<'a> Seeker<'a> {
     async fn new(control: &'a Control, query: &Query) -> Result<Self, AskStateError> {
         Ok(Self {
             control,
-            digests: Digests::of(control).await?,
+            digests: Digests::of(&control.store).await?,
             text: query.text.clone(),
             lower: query.text.to_lowercase(),
             types: query.types.clone(),
@@ -208,7 +208,7 @@ impl<'a> Seeker<'a> {
     }
 
     async fn secrets(&self, state: &StateName) -> Result<Vec<Secret>, AskStateError> {
-        index::secrets(self.control, state, &self.digests).await
+        index::secrets(&self.control.store, state, &self.digests).await
     }
 
     /// Whether a value would be shown, so that all has to be known that must not be.
@@ -227,7 +227,7 @@ impl<'a> Seeker<'a> {
         version: &StateVersion,
         found: &mut Found,
     ) -> Result<Option<Document>, AskStateError> {
-        match look_into(self.control, version).await? {
+        match look_into(&self.control.store, version).await? {
             Ok(document) => {
                 found.versions += 1;
                 Ok(Some(document))

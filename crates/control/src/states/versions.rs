@@ -30,9 +30,9 @@ pub async fn versions(
         let state = state.clone();
         return Err(ReadStateError::NoState { state }.into());
     }
-    let digests = Digests::of(control).await?;
+    let digests = Digests::of(&control.store).await?;
     // What could not be read has no line of what it did; that it is there is said all the same.
-    drop(index::update(control, state, &digests).await);
+    drop(index::update(&control.store, state, &digests).await);
     let summaries = control.store.state_index_versions(state).await;
     let mut summaries: BTreeMap<i64, VersionSummary> = summaries
         .map_err(failed)?

@@ -9,7 +9,7 @@ use model::artifact::{Artifact, ArtifactSet};
 use model::retention::RetentionPolicy;
 
 use super::*;
-use crate::testing::{TestHome, append, network, wide};
+use crate::testing::{TestHome, append, expire, network, wide};
 use crate::{
     AppendError, BlobsAt, Keyring, OpenStoreError, Recovered, Standing, Store, TablesAt, Use,
     blocking, recover,
@@ -244,10 +244,7 @@ async fn retention_removes_objects_that_no_version_names() {
         max_count: Some(1),
         ..RetentionPolicy::default()
     };
-    let removed = store
-        .retention_apply(&policy, Timestamp::now())
-        .await
-        .unwrap();
+    let removed = expire(&store, &policy, Timestamp::now()).await.unwrap();
     assert_eq!(removed.len(), 17);
     assert_eq!(store.blobs_sweep(later()).await.unwrap().removed, 17);
     // Three versions, and the marker of the last one.

@@ -5,7 +5,7 @@ use model::ids::RunId;
 use model::retention::RetentionPolicy;
 
 use super::*;
-use crate::testing::{Backup, TestHome, append, network, wide};
+use crate::testing::{Backup, TestHome, append, expire, network, wide};
 use crate::{Appended, Decider, Decision};
 
 async fn push(store: &Store, serial: u64) {
@@ -42,7 +42,7 @@ async fn retention_keeps_what_the_kept_ones_need() {
     for serial in 1..=40 {
         push(&store, serial).await;
     }
-    let removed = store.retention_apply(&newest(3), Timestamp::now()).await;
+    let removed = expire(&store, &newest(3), Timestamp::now()).await;
     // Chains are whole at 1, 18 and 35, so 35 to 37 stay for 38.
     assert_eq!(removed.unwrap().len(), 34);
     let fresh = home.open().await;
@@ -63,7 +63,7 @@ async fn a_pinned_version_stays() {
     emptied.await.unwrap();
     push(&store, 4).await;
     let soon = Timestamp::now() + SignedDuration::from_hours(89 * 24);
-    store.retention_apply(&newest(1), soon).await.unwrap();
+    expire(&store, &newest(1), soon).await.unwrap();
     // 3 lost its resources, 2 is the last that had them and builds on 1.
     assert_eq!(versions(&store).await, [1, 2, 3, 4]);
     assert!(
@@ -73,7 +73,7 @@ async fn a_pinned_version_stays() {
             .unwrap()
     );
     let late = Timestamp::now() + SignedDuration::from_hours(91 * 24);
-    store.retention_apply(&newest(1), late).await.unwrap();
+    expire(&store, &newest(1), late).await.unwrap();
     assert_eq!(versions(&store).await, [4]);
 }
 
@@ -90,7 +90,7 @@ async fn a_segment_goes_when_nothing_in_it_is_needed() {
     let before = disk.segments.numbers().unwrap();
     assert!(before.len() > 3, "{before:?}");
     assert_eq!(store.blobs_sweep(later()).await.unwrap().removed, 0);
-    store.retention_apply(&newest(1), later()).await.unwrap();
+    expire(&store, &newest(1), later()).await.unwrap();
     let young = Timestamp::now() - SignedDuration::from_hours(1);
     assert_eq!(store.blobs_sweep(young).await.unwrap().removed, 0);
     let swept = store.blobs_sweep(later()).await.unwrap();
@@ -119,7 +119,7 @@ async fn versions_that_the_tables_do_not_know_stay() {
     drop(store);
     backup.restore(&home);
     let store = home.open().await;
-    store.retention_apply(&newest(1), later()).await.unwrap();
+    expire(&store, &newest(1), later()).await.unwrap();
     assert_eq!(store.blobs_sweep(later()).await.unwrap().removed, 0);
     assert_eq!(store.rebuild().await.unwrap().versions, 59);
     drop(store);
