@@ -84,24 +84,48 @@ impl Store {
     }
 }
 
+/// How far the segments reach; none if there are none, or none that are ours to look at.
+#[derive(Debug)]
+pub(crate) struct Reach(Option<Seen>);
+
+impl Reach {
+    /// To be had before the tables are: what is committed later, they need not know.
+    pub(crate) fn of(blobs: &Blobs) -> Result<Self, OpenStoreError> {
+        let Blobs::Disk(disk) = blobs else {
+            return Ok(Self(None));
+        };
+        let numbers = disk.segments.numbers();
+        let numbers = numbers.map_err(|err| file_error("list", disk.path(DIR), err));
+        let reach = numbers.and_then(|numbers| {
+            let newest = numbers.last().copied();
+            let end = newest.map(|segment| {
+                let length = length(&disk.segments, segment)?;
+                Ok(Seen { segment, length })
+            });
+            end.transpose()
+        });
+        reach.map(Self).map_err(OpenStoreError::Compare)
+    }
+}
+
 /// The states that are not to be served. An error if tables and blobs cannot belong together.
 pub(crate) async fn look(
     db: &Db,
     blobs: &Blobs,
+    reach: &Reach,
 ) -> Result<BTreeMap<StateName, Behind>, OpenStoreError> {
     let failed = OpenStoreError::Compare;
     match blobs {
         Blobs::Disk(disk) => {
-            let numbers = disk.segments.numbers();
-            let numbers = numbers.map_err(|err| failed(file_error("list", disk.path(DIR), err)))?;
-            let Some(newest) = numbers.last().copied() else {
-                check_gone(db, disk.path(DIR)).await?;
+            let Some(end) = reach.0 else {
+                // The first ones may have come since.
+                if matches!(Reach::of(blobs)?, Reach(None)) {
+                    check_gone(db, disk.path(DIR)).await?;
+                }
                 return Ok(BTreeMap::new());
             };
             disk.segments.expect_some();
-            look_at_segments(db, disk, &numbers, newest)
-                .await
-                .map_err(failed)
+            look_at_segments(db, disk, end).await.map_err(failed)
         }
         Blobs::Bucket(bucket) => {
             let knows_none = !knows_a_state(db).await?;
@@ -142,8 +166,7 @@ async fn knows_a_state(db: &Db) -> Result<bool, OpenStoreError> {
 async fn look_at_segments(
     db: &Db,
     disk: &Disk,
-    numbers: &[u64],
-    newest: u64,
+    end: Seen,
 ) -> Result<BTreeMap<StateName, Behind>, StoreError> {
     const SEEN: &str = "SELECT segment, length FROM segment_seen";
     let seen = match db.fetch_optional(SEEN, &[]).await? {
@@ -153,14 +176,10 @@ async fn look_at_segments(
             length: u64::try_from(row.int(1)?).unwrap_or_default(),
         },
     };
-    let end = Seen {
-        segment: newest,
-        length: length(&disk.segments, newest)?,
-    };
-    if seen == end {
+    if seen >= end {
         return Ok(BTreeMap::new());
     }
-    let (heard, read) = listen(disk, numbers, seen)?;
+    let (heard, read) = listen(disk, seen, end)?;
     let mut behind = BTreeMap::new();
     for (state, heard) in heard {
         let known = known(db, &state).await?;
@@ -222,22 +241,30 @@ fn length(segments: &Segments, number: u64) -> Result<u64, StoreError> {
     Ok(metadata.len())
 }
 
-/// What the frames behind `seen` say, and how many bytes they are.
+/// What the frames between `seen` and `end` say, and how many bytes they are.
 fn listen(
     disk: &Disk,
-    numbers: &[u64],
     seen: Seen,
+    end: Seen,
 ) -> Result<(BTreeMap<StateName, Heard>, u64), StoreError> {
     let (mut heard, mut read) = (BTreeMap::new(), 0);
-    for number in numbers.iter().copied().filter(|one| *one >= seen.segment) {
+    let numbers = disk.segments.numbers();
+    let mut numbers = numbers.map_err(|err| file_error("list", disk.path(DIR), err))?;
+    numbers.retain(|number| (seen.segment..=end.segment).contains(number));
+    for number in numbers {
         let from = if number == seen.segment {
             seen.length
         } else {
             0
         };
+        let to = if number == end.segment {
+            end.length
+        } else {
+            u64::MAX
+        };
         let path = disk.segments.path(number);
         let each = |line: Line<'_>| hear(&mut heard, line);
-        read += first_lines(&path, from, each).map_err(|err| file_error("read", path, err))?;
+        read += first_lines(&path, from, to, each).map_err(|err| file_error("read", path, err))?;
     }
     Ok((heard, read))
 }
@@ -260,10 +287,11 @@ fn hear(heard: &mut BTreeMap<StateName, Heard>, line: Line<'_>) {
 fn first_lines(
     path: &std::path::Path,
     from: u64,
+    to: u64,
     mut each: impl FnMut(Line<'_>),
 ) -> io::Result<u64> {
     let file = File::open(path)?;
-    let end = file.metadata()?.len();
+    let end = file.metadata()?.len().min(to);
     let (mut offset, mut before) = (from, from);
     let mut start = [0; FIRST_LINE];
     while offset < end {

@@ -50,6 +50,7 @@ mod verify;
 
 pub use artifacts::{KeepArtifactsError, KeptArtifacts};
 pub use behind::Behind;
+use behind::Reach;
 pub use blobs::file_name;
 pub use break_glass::NewBreakGlass;
 pub use bucket::{BucketFault, BucketTrouble, OpenBucketError};
@@ -320,6 +321,7 @@ impl Store {
         comparison: Comparison,
     ) -> Result<Self, OpenStoreError> {
         let blobs = blobs.open()?;
+        let reach = Reach::of(&blobs)?;
         let (db, file) = match tables {
             TablesAt::File(file) => {
                 // New tables for old versions would only hide that the right ones are missing.
@@ -341,7 +343,7 @@ impl Store {
             TablesAt::Postgres(url) => (Db::open_postgres(url.expose()).await?, None),
         };
         let behind = match comparison {
-            Comparison::Made => Arc::new(behind::look(&db, &blobs).await?),
+            Comparison::Made => Arc::new(behind::look(&db, &blobs, &reach).await?),
             Comparison::Left => Arc::default(),
         };
         Ok(Self {

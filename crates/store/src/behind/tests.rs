@@ -4,7 +4,7 @@ use std::fs;
 
 use super::*;
 use crate::testing::{Backup, TestHome, append, body, lock_info, network, wide};
-use crate::{BlobsAt, Keyring, TablesAt, Use};
+use crate::{BlobsAt, DbError, Keyring, TablesAt, Use};
 use model::state::ExpectedHead;
 
 async fn write(store: &Store, state: &StateName, serial: u64) {
@@ -46,6 +46,21 @@ async fn a_state_that_went_on_is_not_served_from_an_older_database() {
     assert_eq!(verified.damages.len(), 1);
     assert!(verified.damages[0].is_behind());
     assert_eq!(verified.damages[0].version, Some(3));
+}
+
+/// One that may not be locked is copied first: others go on meanwhile.
+#[tokio::test]
+async fn what_is_written_while_a_home_is_opened_is_not_missed() {
+    let home = TestHome::new();
+    let (store, state) = (home.open().await, network());
+    write(&store, &state, 1).await;
+    let reach = Reach::of(&store.blobs).unwrap();
+    let other = home.open().await;
+    store.db.look_only(&DbError::ReadOnly).await;
+    write(&other, &state, 2).await;
+    write(&other, &state, 3).await;
+    let behind = look(&store.db, &store.blobs, &reach).await.unwrap();
+    assert_eq!(behind, BTreeMap::new());
 }
 
 /// As on a full disk, or in a home that is mounted to be read.
@@ -97,6 +112,13 @@ async fn a_look_remembers_how_far_it_came() {
     assert_eq!(seen(&store).await, Some(expected));
 }
 
+fn whole_first() -> Seen {
+    Seen {
+        segment: 1,
+        length: u64::MAX,
+    }
+}
+
 #[tokio::test]
 async fn a_torn_frame_is_stepped_over() {
     let home = TestHome::new();
@@ -109,7 +131,7 @@ async fn a_torn_frame_is_stepped_over() {
     let whole = fs::read(&path).unwrap();
     let heard = |bytes: &[u8]| {
         fs::write(&path, bytes).unwrap();
-        let (heard, _) = listen(disk, &[1], Seen::default()).unwrap();
+        let (heard, _) = listen(disk, Seen::default(), whole_first()).unwrap();
         let heard = heard.get(&network());
         heard.map(|heard| (heard.written.len(), heard.acknowledged))
     };

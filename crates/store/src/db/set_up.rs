@@ -47,6 +47,10 @@ pub enum OpenDbError {
     Place(#[source] io::Error),
     #[error("could not copy the database, which cannot be written to where it is")]
     Copy(#[source] io::Error),
+    #[error(
+        "the database is being written to meanwhile, and this process may not lock it: try again, or ask where it is written"
+    )]
+    Moving,
     #[error("nothing can be written to the database")]
     Unwritable(#[source] super::DbError),
     #[error("could not open the database")]
@@ -71,7 +75,7 @@ impl OpenDbError {
         let code = match self {
             Self::Queue(err) | Self::Place(err) | Self::Copy(err) => return crate::is_denied(err),
             // Whatever was asked for, what helps against that is said already.
-            Self::Unwritable(_) => return false,
+            Self::Unwritable(_) | Self::Moving => return false,
             Self::Connect(err) | Self::Migrate { source: err, .. } => err.sqlite_error_code(),
             Self::Journal { .. } | Self::Newer { .. } | Self::OldSqlite { .. } => None,
         };

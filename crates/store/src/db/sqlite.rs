@@ -56,8 +56,11 @@ impl Sqlite {
     pub(super) async fn open(file: &Path, how: Use) -> Result<Self, OpenDbError> {
         let writer = match set_up::connect(file).await {
             Err(err) if how == Use::Brief && file.exists() && may_be_unwritable(&err) => {
-                // If that does not help, the first error says more.
-                copy_of_file(file).map_err(|_| why(file).unwrap_or(err))?
+                copy_of_file(file).map_err(|copying| match copying {
+                    OpenDbError::Moving => copying,
+                    // The first error says more.
+                    _ => why(file).unwrap_or(err),
+                })?
             }
             Err(err) if may_be_unwritable(&err) => return Err(why(file).unwrap_or(err)),
             opened => opened?,
