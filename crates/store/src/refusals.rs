@@ -104,6 +104,10 @@ impl Store {
             tx.refusals_bound(refused.state, now).await?;
         }
         tx.commit().await?;
+        if piece.is_some() {
+            // What cannot be removed now goes with the next one, or with the sweeper.
+            drop(self.refused_sweep().await);
+        }
         Refusal::read(&row)
     }
 

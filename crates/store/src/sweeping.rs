@@ -43,16 +43,7 @@ impl Store {
         self.blobs_settle().await?;
         let mut swept = Swept::default();
         for row in self.db.fetch_all(OLD, &[cutoff.into()]).await? {
-            let object = row.text(0)?.to_owned();
-            // First the intent: from here on nobody can make a version of the object.
-            let mut tx = self.db.begin_write().await?;
-            let ours = tx.blob_intent_take(&object).await?;
-            tx.commit().await?;
-            if ours {
-                let blobs = self.blobs.clone();
-                blocking(move || blobs.remove(&object)).await?;
-                swept.removed += 1;
-            }
+            swept.removed += usize::from(self.blob_sweep(row.text(0)?).await?);
         }
         if let Blobs::Disk(disk) = &self.blobs {
             // As the only writer: no frame becomes a version's while this looks.
@@ -64,6 +55,31 @@ impl Store {
             swept.dead_bytes = segments.dead_bytes;
         }
         Ok(swept)
+    }
+
+    /// Removes the refused pieces that were let go of, whoever did: a home without a server has no other sweeper, and one
+    /// with a server may be full before it comes.
+    pub(crate) async fn refused_sweep(&self) -> Result<(), StoreError> {
+        const CONDEMNED: &str = "SELECT object FROM blob_intent WHERE at <= $1 \
+            AND object LIKE 'refused/%' ORDER BY object";
+        let args = [Timestamp::UNIX_EPOCH.into()];
+        for row in self.db.fetch_all(CONDEMNED, &args).await? {
+            self.blob_sweep(row.text(0)?).await?;
+        }
+        Ok(())
+    }
+
+    /// False if somebody else was first.
+    async fn blob_sweep(&self, object: &str) -> Result<bool, StoreError> {
+        // First the intent: from here on nobody can make a version of the object.
+        let mut tx = self.db.begin_write().await?;
+        let ours = tx.blob_intent_take(object).await?;
+        tx.commit().await?;
+        if ours {
+            let (blobs, object) = (self.blobs.clone(), object.to_owned());
+            blocking(move || blobs.remove(&object)).await?;
+        }
+        Ok(ours)
     }
 
     /// Writes down what nobody waited for: the markers of versions that were acknowledged last.

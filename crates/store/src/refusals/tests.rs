@@ -53,7 +53,7 @@ async fn the_newest_are_kept_and_the_rest_is_said_to_be_gone() {
     let oldest = store.refusal_get(all[0].id).await.unwrap().unwrap();
     assert_eq!(oldest.kept, None);
     assert!(oldest.let_go.is_some());
-    store.blobs_sweep(Timestamp::now()).await.unwrap();
+    // No sweeper has come yet, and to a home without a server none does.
     if home.path().join("home/refused").exists() {
         assert_eq!(pieces(&home), REFUSED_COUNT);
     }
