@@ -47,6 +47,16 @@ pub enum ExportError {
     Backend(#[from] BackendError),
     #[error(transparent)]
     Http(#[from] HttpBackendError),
+    #[error(
+        "the state was {}written to {place}, which could not be unlocked",
+        if *.is_written { "" } else { "not " }
+    )]
+    LeftLocked {
+        place: String,
+        id: String,
+        is_written: bool,
+        source: HttpBackendError,
+    },
     #[error(transparent)]
     Credential(#[from] ImportError),
     #[error(transparent)]
@@ -57,6 +67,9 @@ impl ExportError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::There { .. } => Some("name a path that is free".to_owned()),
+            Self::LeftLocked { id, .. } => Some(format!(
+                "`{id}` is its lock: `force-unlock {id}` of an engine with that backend frees it"
+            )),
             Self::Backend(err) => err.hint(),
             Self::Credential(err) => err.hint(),
             Self::Read(_)
@@ -154,10 +167,19 @@ pub async fn export_state(
             let http = HttpBackend::new(address, credential)?;
             let lock = lock_info(export.who, "migration destination state");
             http.lock(&lock).await?;
+            let place = format!("`{}`", nameable(address));
             let written = http.write(&lock.id, body).await;
-            http.unlock(&lock).await?;
+            let freed = http.unlock(&lock).await;
+            if let Err(err) = freed {
+                return Err(ExportError::LeftLocked {
+                    place,
+                    id: lock.id,
+                    is_written: written.is_ok(),
+                    source: written.err().unwrap_or(err),
+                });
+            }
             written?;
-            format!("`{}`", nameable(address))
+            place
         }
     };
     Ok(Exported {

@@ -99,6 +99,18 @@ pub enum ImportError {
         state: StateName,
         source: Box<ReleaseLockError>,
     },
+    #[error(
+        "state `{state}` was {}, and its old home could not be unlocked",
+        .imported.map_or_else(|| "not imported".to_owned(), |serial| format!("imported (serial {serial})"))
+    )]
+    LeftLocked {
+        state: StateName,
+        /// Of its old home.
+        id: String,
+        /// Its serial, if it is here.
+        imported: Option<u64>,
+        source: Box<ImportError>,
+    },
     #[error("could not read state `{state}`")]
     Store {
         state: StateName,
@@ -119,6 +131,15 @@ impl ImportError {
                 path.display(),
                 notes.display()
             )),
+            Self::LeftLocked { id, imported, .. } => {
+                let done = match imported {
+                    Some(_) => "; the import need not be repeated",
+                    None => "",
+                };
+                Some(format!(
+                    "`{id}` is its lock: `force-unlock {id}` of an engine with that backend frees it{done}"
+                ))
+            }
             Self::Backend(err) => err.hint(),
             Self::NoStack { .. } => Some("name a file, a directory or a URL".to_owned()),
             Self::File { .. }
@@ -244,10 +265,13 @@ pub async fn import_state(
             let body = match read {
                 Ok(Some(body)) => body,
                 other => {
-                    http.unlock(&lock).await?;
-                    other?;
-                    return Err(ImportError::Nothing {
+                    let failed = other.map_or_else(ImportError::Http, |_| ImportError::Nothing {
                         place: format!("`{}`", nameable(address)),
+                    });
+                    let freed = http.unlock(&lock).await;
+                    return Err(match freed {
+                        Ok(()) => failed,
+                        Err(_) => left_locked(state, &lock, None, failed),
                     });
                 }
             };
@@ -261,7 +285,12 @@ pub async fn import_state(
     if let Some(http) = http
         && (stored.is_err() || !import.leave_locked)
     {
-        http.unlock(&lock).await?;
+        if let Err(err) = http.unlock(&lock).await {
+            return Err(match stored {
+                Ok((version, _)) => left_locked(state, &lock, Some(version.serial), err.into()),
+                Err(failed) => left_locked(state, &lock, None, failed),
+            });
+        }
         old_home = OldHome::Released;
     }
     let (version, was_here) = stored?;
@@ -270,6 +299,20 @@ pub async fn import_state(
         was_here,
         old_home,
     })
+}
+
+fn left_locked(
+    state: &StateName,
+    lock: &LockInfo,
+    imported: Option<u64>,
+    source: ImportError,
+) -> ImportError {
+    ImportError::LeftLocked {
+        state: state.clone(),
+        id: lock.id.clone(),
+        imported,
+        source: Box::new(source),
+    }
 }
 
 /// What came of one entry of a directory of all states.

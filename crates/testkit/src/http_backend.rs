@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 struct Kept {
     places: BTreeMap<String, Place>,
     log: Vec<String>,
+    broken: Option<&'static str>,
 }
 
 #[derive(Default)]
@@ -44,6 +45,7 @@ impl HttpBackend {
         let kept = Arc::new(Mutex::new(Kept {
             places: BTreeMap::from([(PATH.to_owned(), place)]),
             log: Vec::new(),
+            broken: None,
         }));
         let shared = Arc::clone(&kept);
         std::thread::spawn(move || {
@@ -56,6 +58,11 @@ impl HttpBackend {
 
     pub fn address(&self) -> &str {
         &self.address
+    }
+
+    /// From now on it answers 500 to this method.
+    pub fn breaks_on(&self, method: &'static str) {
+        self.kept.lock().expect("a lock").broken = Some(method);
     }
 
     pub fn state(&self) -> Option<String> {
@@ -114,9 +121,11 @@ fn answer(mut stream: TcpStream, kept: &Mutex<Kept>) {
     reader.read_exact(&mut body).expect("a body");
     let mut kept = kept.lock().expect("a lock");
     kept.log.push(method.clone());
+    let broken = kept.broken;
     let place = kept.places.entry(path).or_default();
     let (status, sent) = match method.as_str() {
         _ if !allowed => (401, Vec::new()),
+        method if Some(method) == broken => (500, Vec::new()),
         "LOCK" => {
             if let Some(held) = &place.lock {
                 (423, held.clone())

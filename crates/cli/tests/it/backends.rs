@@ -443,6 +443,43 @@ fn an_old_home_stays_locked_on_request() {
 }
 
 #[test]
+fn an_old_home_that_cannot_be_unlocked_is_named_with_its_lock() {
+    let test = one_output();
+    let import = |old: &HttpBackend| {
+        let args = ["state", "import", "app", "--from", old.address()];
+        let said = test.cli(&[&args[..], &["--credential", "env:OLD_HOME"]].concat());
+        let words = shown(&test, &said);
+        let id = words.split("hint: `").nth(1).unwrap().split('`').next();
+        words
+            .replace(id.unwrap(), "ID")
+            .replace(old.address(), "ADDRESS")
+    };
+    // Nothing is there, and so nothing was imported.
+    let empty = HttpBackend::start(None);
+    empty.breaks_on("UNLOCK");
+    assert_snapshot!(import(&empty), @"
+    ── stderr
+    error: state `k3v9qd/app` was not imported, and its old home could not be unlocked
+           there is no state at `ADDRESS`
+    hint: `ID` is its lock:
+          `force-unlock ID` of an engine with that backend frees it
+    [exit 1]
+    ");
+    let old = HttpBackend::start(Some(STATE));
+    old.breaks_on("UNLOCK");
+    assert_snapshot!(import(&old), @"
+    ── stderr
+    error: state `k3v9qd/app` was imported (serial 41), and its old home could not be unlocked
+           could not unlock the state at `ADDRESS`: it answered 500
+    hint: `ID` is its lock:
+          `force-unlock ID` of an engine with that backend frees it;
+          the import need not be repeated
+    [exit 1]
+    ");
+    assert_eq!(test.cli(&["state", "pull", "app"]).expect(0).stdout, STATE);
+}
+
+#[test]
 fn what_cannot_be_kept_locked_is_not_said_to_be() {
     let test = one_output();
     test.write("old.tfstate", STATE);
@@ -483,6 +520,13 @@ fn a_state_goes_to_an_http_backend_as_it_is() {
         "--no-plan",
     ];
     drop(test.cli(&import).expect(0));
+    let broken = HttpBackend::start(None);
+    broken.breaks_on("UNLOCK");
+    let export = ["state", "export", "app", "--to", broken.address()];
+    let said = test.cli(&[&export[..], &["--credential", "env:OLD_HOME"]].concat());
+    let words = said.expect(1).stderr;
+    assert!(words.contains("the state was written to"), "{words}");
+    assert!(words.contains("is its lock"), "{words}");
     let export = ["state", "export", "app", "--to", new.address()];
     drop(
         test.cli(&[&export[..], &["--credential", "env:OLD_HOME"]].concat())
