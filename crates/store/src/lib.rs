@@ -230,6 +230,8 @@ pub enum StoreError {
     Behind { state: StateName, behind: Behind },
     #[error("the database says that it is the newest, and version {newest} is there")]
     OldHead { head: i64, newest: i64 },
+    #[error("the database says neither that it is the newest nor that the state was deleted")]
+    NoHead { newest: i64 },
     #[error("a task of ours ended early")]
     Interrupted,
 }

@@ -16,7 +16,8 @@ impl StoreError {
             | Self::Unseal { .. }
             | Self::Row { .. }
             | Self::Behind { .. }
-            | Self::OldHead { .. } => false,
+            | Self::OldHead { .. }
+            | Self::NoHead { .. } => false,
         }
     }
 }

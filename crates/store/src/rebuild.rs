@@ -166,7 +166,9 @@ impl Tx {
         const KNOWN: &str = "SELECT version, blob_digest, depth FROM state_version WHERE state = $1 ORDER BY version";
         // The lock stays as it is: who holds it looks at the head before it writes.
         const MOVE: &str = "UPDATE state SET head = $2 WHERE id = $1";
-        const RAISE: &str = "UPDATE state SET head = $2 WHERE id = $1 AND head < $2";
+        // One that was deleted has none.
+        const RAISE: &str = "UPDATE state SET head = $2 WHERE id = $1 \
+            AND (head < $2 OR (head IS NULL AND deleted_at IS NULL AND $2 > 0))";
         let mut newest = 0;
         // By digest: which version, and how many differences lead to a whole one.
         let mut known: HashMap<String, (i64, i64)> = HashMap::new();

@@ -51,7 +51,14 @@ pub struct Damage {
 impl Damage {
     /// What is stored is whole: the tables do not know of it, or forgot that it is the newest.
     pub fn is_behind(&self) -> bool {
-        self.is_old_head() || matches!(self.error, StoreError::Behind { .. })
+        self.is_old_head()
+            || self.is_without_head()
+            || matches!(self.error, StoreError::Behind { .. })
+    }
+
+    /// No version is served, and nobody deleted the state.
+    pub fn is_without_head(&self) -> bool {
+        matches!(self.error, StoreError::NoHead { .. })
     }
 
     /// The version that is served is older than one that is there.
@@ -201,12 +208,29 @@ impl Store {
             verified.damages.push(of_head(head, error));
         }
         // Somebody may have written meanwhile: then the head is another one by now.
-        let head = self.state_get(&row.name).await?.and_then(|row| row.head);
-        if let (Some(head), Some(newest)) = (head, last)
-            && head < newest
-        {
-            let error = StoreError::OldHead { head, newest };
-            verified.damages.push(of_head(head, error));
+        let now = self.state_get(&row.name).await?;
+        match (now, last) {
+            (
+                Some(StateRow {
+                    head: Some(head), ..
+                }),
+                Some(newest),
+            ) if head < newest => {
+                let error = StoreError::OldHead { head, newest };
+                verified.damages.push(of_head(head, error));
+            }
+            (
+                Some(StateRow {
+                    head: None,
+                    deleted_at: None,
+                    ..
+                }),
+                Some(newest),
+            ) => {
+                let error = StoreError::NoHead { newest };
+                verified.damages.push(of_head(newest, error));
+            }
+            _ => {}
         }
         Ok(())
     }

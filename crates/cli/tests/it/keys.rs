@@ -199,3 +199,23 @@ fn recovery_takes_the_key_from_wherever_it_comes() {
         test = test.without_env(name);
     }
 }
+
+/// Not once for each state that cannot be read.
+#[test]
+fn a_wrong_master_key_is_said_once() {
+    let test = project(terrane().env("TERRANE_KEY", KEY));
+    for (state, serial) in [("app", 1), ("app", 2), ("other/app", 1)] {
+        let body = format!(r#"{{"version":4,"serial":{serial},"lineage":"l","resources":[]}}"#);
+        test.write("../by-hand.tfstate", &body);
+        let push = ["state", "push", state, "../by-hand.tfstate", "--force"];
+        let yes = ["--reason", "test", "--auto-approve"];
+        drop(test.cli(&[&push[..], &yes[..]].concat()).expect(0));
+    }
+    let (_, secret) = KEY.rsplit_once(' ').unwrap();
+    let other = format!("terrane-key-1 wrong {}", secret.replace("AAEC", "BBEC"));
+    let test = test.env("TERRANE_KEY", &other);
+    let said = test.cli(&["state", "verify"]).expect(1);
+    let errors: Vec<&str> = said.stderr.split("error: ").skip(1).collect();
+    let begin = "3 versions of 2 states cannot be read with this master key\n";
+    assert!(errors.len() == 1 && errors[0].starts_with(begin), "{said}");
+}

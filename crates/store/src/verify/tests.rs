@@ -124,6 +124,32 @@ async fn a_head_that_is_not_the_newest_is_found_and_mended() {
     assert!(verified.damages.is_empty(), "{:?}", verified.damages);
 }
 
+#[tokio::test]
+async fn a_head_that_is_missing_is_found_and_mended() {
+    let home = TestHome::new();
+    let store = home.open().await;
+    for serial in 1..=4 {
+        append(&store, network(), wide(50, serial)).await.unwrap();
+    }
+    let none = "UPDATE state SET head = NULL";
+    store.db.execute(none, &[]).await.unwrap();
+    let verified = store.state_verify(None).await.unwrap();
+    let [damage] = verified.damages.as_slice() else {
+        panic!("{:?}", verified.damages);
+    };
+    assert!(damage.is_without_head());
+    assert_eq!(damage.version, Some(4));
+    let rebuilt = store.rebuild().await.unwrap();
+    assert_eq!((rebuilt.heads, rebuilt.versions), (1, 0));
+    let verified = store.state_verify(None).await.unwrap();
+    assert!(verified.damages.is_empty(), "{:?}", verified.damages);
+    // One that somebody deleted has none, and that is no damage.
+    store.state_delete(&network(), None, "ci").await.unwrap();
+    let verified = store.state_verify(None).await.unwrap();
+    assert!(verified.damages.is_empty(), "{:?}", verified.damages);
+    assert_eq!(store.rebuild().await.unwrap().heads, 0);
+}
+
 /// Once for the key, not once for each version that it seals.
 #[tokio::test]
 async fn a_key_that_is_gone_is_named_once() {

@@ -1,6 +1,6 @@
 //! `terrane state verify`
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use control::states::{self, Damage, Refusal, Verified};
@@ -9,6 +9,7 @@ use serde_json::json;
 
 use crate::args::Global;
 use crate::commands::place::{Place, at_home};
+use crate::view::text::count;
 use crate::view::{Look, errors};
 use crate::{CommandError, ExitStatus, Process, report};
 
@@ -41,8 +42,16 @@ pub(crate) async fn verify(
         report::json(&document(&verified))?;
     } else {
         report::data(&summary(&verified))?;
-        for damage in &verified.damages {
-            let text = told(damage, process.look(global));
+        let look = process.look(global);
+        let (of_the_key, others): (Vec<&Damage>, Vec<&Damage>) =
+            verified.damages.iter().partition(|one| one.is_of_the_key());
+        let texts = match of_the_key.as_slice() {
+            [] => None,
+            [damage] => Some(told(damage, look)),
+            [first, ..] => Some(told_of_the_key(&of_the_key, first, look)),
+        };
+        let others = others.into_iter().map(|damage| told(damage, look));
+        for text in texts.into_iter().chain(others) {
             report::say(&at_home(&text, global))?;
         }
     }
@@ -54,37 +63,34 @@ pub(crate) async fn verify(
 }
 
 fn summary(verified: &Verified) -> String {
-    let plural =
-        |count: usize, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
     let mut text = format!(
         "checked {} of {}: {} bytes, stored in {}\n",
-        plural(verified.versions, "version"),
-        plural(verified.states, "state"),
+        count(verified.versions, "version"),
+        count(verified.states, "state"),
         verified.plain_bytes,
         verified.stored_bytes,
     );
     if verified.artifacts > 0 {
         let artifacts = usize::try_from(verified.artifacts).unwrap_or(usize::MAX);
-        _ = writeln!(text, "and {}", plural(artifacts, "artifact"));
+        _ = writeln!(text, "and {}", count(artifacts, "artifact"));
     }
     let mut equal: BTreeMap<&str, usize> = BTreeMap::new();
     for refusal in &verified.refused {
         *equal.entry(kept(refusal)).or_default() += 1;
     }
     for refusal in &verified.refused {
-        let count = equal.get_mut(kept(refusal));
         // The newest of equal ones stands for them.
-        match count {
-            Some(count) if *count > 1 => *count -= 1,
+        match equal.get_mut(kept(refusal)) {
+            Some(left) if *left > 1 => *left -= 1,
             _ => text.push_str(&aside(refusal, &verified.refused)),
         }
     }
-    for (state, count) in &verified.let_go {
+    for (state, gone) in &verified.let_go {
         _ = writeln!(
             text,
             "{} of state `{state}` {} kept no more: the newest {REFUSED_COUNT} of a state are, up to {} MB, for 30 days",
-            plural(*count, "refused write"),
-            if *count == 1 { "is" } else { "are" },
+            count(*gone, "refused write"),
+            if *gone == 1 { "is" } else { "are" },
             REFUSED_BYTES / (1024 * 1024),
         );
     }
@@ -112,6 +118,20 @@ fn aside(refusal: &Refusal, all: &[Refusal]) -> String {
     )
 }
 
+/// Once for all that one key is missing for.
+fn told_of_the_key(all: &[&Damage], first: &Damage, look: Look) -> String {
+    let states: BTreeSet<_> = all.iter().map(|damage| &damage.state).collect();
+    let versions = all.iter().map(|damage| damage.versions).sum();
+    let message = format!(
+        "{} of {} cannot be read with this master key",
+        count(versions, "version"),
+        count(states.len(), "state"),
+    );
+    let mut causes = vec![first.error.to_string()];
+    causes.extend(errors::causes(&first.error));
+    errors::render(&message, &causes, &remedy(first), look)
+}
+
 fn told(damage: &Damage, look: Look) -> String {
     let newest = if damage.is_head { ", the newest," } else { "" };
     let found = if damage.is_of_the_key() {
@@ -125,6 +145,9 @@ fn told(damage: &Damage, look: Look) -> String {
     };
     let state = &damage.state;
     let message = match damage.version {
+        Some(version) if damage.is_without_head() => {
+            format!("version {version} of state `{state}` is there, and none is served")
+        }
         Some(version) if damage.is_old_head() => {
             format!("version {version} of state `{state}` is served, and is not the newest")
         }
