@@ -1,17 +1,19 @@
 //! Holds, and what was done by hand, said wherever they bear on what is shown.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use control::in_force::InForce;
 use jiff::Timestamp;
 use model::break_glass::BreakGlass;
 use model::hold::Hold;
+use model::state::StateName;
 
 use super::duration;
 use super::table::Table;
-use super::text::clean;
+use super::text::{clean, count};
 
-/// Each in one line.
+/// Each in one line; of several acts only that they are there.
 pub(crate) fn lines(in_force: &InForce) -> Vec<String> {
     let held = |hold: &Hold| format!("{} is {}", hold.on.words(), hold.words());
     let by_hand = |act: &BreakGlass| {
@@ -23,8 +25,20 @@ pub(crate) fn lines(in_force: &InForce) -> Vec<String> {
             reason(act)
         )
     };
+    let acts = match in_force.acts.as_slice() {
+        [] => None,
+        [act] => Some(by_hand(act)),
+        acts => {
+            let states: BTreeSet<&StateName> = acts.iter().map(|act| &act.state).collect();
+            Some(format!(
+                "{} by hand of {} are open until an apply of each ends well: `terrane run list --open` shows them",
+                count(acts.len(), "act"),
+                count(states.len(), "state"),
+            ))
+        }
+    };
     let holds = in_force.holds.iter().map(held);
-    let lines = holds.chain(in_force.acts.iter().map(by_hand));
+    let lines = holds.chain(acts);
     lines.map(|line| clean(&line).into_owned()).collect()
 }
 

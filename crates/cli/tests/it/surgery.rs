@@ -288,3 +288,21 @@ fn an_encrypted_state_comes_back_byte_for_byte() {
     let said = story.cli(&rm).expect(1);
     assert!(said.stderr.contains("cannot be told"), "{said}");
 }
+
+/// After a night of emergencies the list of locks is still a list of locks.
+#[test]
+fn several_acts_by_hand_are_one_note() {
+    let test = crate::project::one_stack("", "");
+    for serial in 1..=3 {
+        let body = format!(r#"{{"version":4,"serial":{serial},"lineage":"l","resources":[]}}"#);
+        test.write("../by-hand.tfstate", &body);
+        let push = ["state", "push", "app", "../by-hand.tfstate", "--force"];
+        let yes = ["--reason", "test", "--auto-approve"];
+        drop(test.cli(&[&push[..], &yes[..]].concat()).expect(0));
+    }
+    assert_snapshot!(test.cli(&["lock", "list"]).expect(0), @"
+    ── stderr
+    Nothing is locked.
+    note: 3 acts by hand of 1 state are open until an apply of each ends well: `terrane run list --open` shows them
+    ");
+}
