@@ -31,7 +31,7 @@ pub struct VersionSummary {
     pub opaque: Option<String>,
 }
 
-/// A value of the newest version that was read, and the version that gave it.
+/// A value of a version that was read, and the version that gave it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastChange {
     pub path: String,
@@ -233,20 +233,23 @@ impl Store {
         rows.iter().map(read_summary).collect()
     }
 
-    /// The values of one object as they are in the newest version that was read, and since which version.
+    /// The values of one object as they are in a version that was read, and since which version.
     pub async fn state_index_last_changes(
         &self,
         state: &StateName,
         address: &str,
+        version: i64,
     ) -> Result<Vec<LastChange>, StoreError> {
         const SQL: &str = "SELECT c.path, c.version, c.after FROM state_index_change AS c \
             JOIN state_index AS i ON i.state = c.state JOIN state AS s ON s.id = c.state \
-            WHERE s.project = $1 AND s.name = $2 AND c.address = $3 AND c.version <= i.version \
+            WHERE s.project = $1 AND s.name = $2 AND c.address = $3 \
+            AND c.version <= i.version AND c.version <= $4 \
             AND c.after IS NOT NULL AND NOT EXISTS (SELECT 1 FROM state_index_change AS later \
               WHERE later.state = c.state AND later.address = c.address AND later.path = c.path \
-              AND later.version > c.version AND later.version <= i.version) ORDER BY c.path";
+              AND later.version > c.version AND later.version <= i.version \
+              AND later.version <= $4) ORDER BY c.path";
         let mut args = name_args(state).to_vec();
-        args.push(address.into());
+        args.extend([address.into(), version.into()]);
         let rows = self.db.fetch_all(SQL, &args).await?;
         rows.iter()
             .map(|row| {

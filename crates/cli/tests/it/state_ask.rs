@@ -203,6 +203,15 @@ fn every_question_after_three_applies() {
         input.image    "web-1"
         output.image   "web-1"
     "#);
+    // As it was then, and who had made it so by then.
+    assert_snapshot!(ask(&["blame", "app", "terraform_data.web", "input", "--version", "2"]), @r#"
+    terraform_data.web
+      serial 2   just now   r2   COMMIT "app: grow"   ME
+        input.size   2
+      serial 1   just now   r1   COMMIT "app: begin"   ME
+        input.image      "web-1"
+        input.tags.env   "dev"
+    "#);
     assert_snapshot!(ask(&["blame", "app", "output.login"]), @r#"
     output.login
       serial 2   just now   r2   COMMIT "app: grow"   ME

@@ -36,16 +36,17 @@ pub struct BlameLine {
     pub author: Author,
 }
 
-/// Of the newest version: one object or output, all its attributes or those below one.
+/// Of one version: one object or output, all its attributes or those below one.
 pub async fn blame(
     control: &Control,
     state: &StateName,
+    which: Pick,
     address: &str,
     attribute: Option<&str>,
     reveal: bool,
 ) -> Result<Blame, AskStateError> {
     let failed = &store_failed("look through the versions of", state);
-    let asked = ask::document(control, state, Pick::Head).await?;
+    let asked = ask::document(control, state, which).await?;
     let digests = Digests::of(&control.store).await?;
     index::update(&control.store, state, &digests).await?;
     let versions = control.store.state_version_list(state).await;
@@ -64,9 +65,10 @@ pub async fn blame(
     let mut authors = Authors::new(control);
     let mut objects = Vec::new();
     for entry in entries_at(&asked, address)? {
-        let changes = control
-            .store
-            .state_index_last_changes(state, &entry.address);
+        let changes =
+            control
+                .store
+                .state_index_last_changes(state, &entry.address, asked.version.version);
         let since: BTreeMap<String, i64> = changes
             .await
             .map_err(failed)?

@@ -88,7 +88,9 @@ async fn check(history: Vec<(i64, Holdings, Option<usize>)>) {
         before = after;
     }
     for address in ADDRESSES {
-        let seen = store.state_index_last_changes(&state, address).await;
+        let seen = store
+            .state_index_last_changes(&state, address, i64::MAX)
+            .await;
         let seen: Vec<_> = seen
             .unwrap()
             .into_iter()

@@ -2,7 +2,7 @@
 
 use control::states::blame;
 
-use super::asking::{RevealArgs, shown};
+use super::asking::{PickArgs, RevealArgs, shown};
 use crate::args::Global;
 use crate::commands::place::Place;
 use crate::view::state as view;
@@ -11,7 +11,7 @@ use crate::{CommandError, ExitStatus, Process, report};
 /// Show who last changed each attribute of a resource: version, run, commit, person
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  terrane state blame network azurerm_subnet.nodes\n  terrane state blame network azurerm_subnet.nodes address_prefixes\n  terrane state blame network output.subnet_id"
+    after_help = "Examples:\n  terrane state blame network azurerm_subnet.nodes\n  terrane state blame network azurerm_subnet.nodes address_prefixes\n  terrane state blame network output.subnet_id\n  terrane state blame network azurerm_subnet.nodes --at 2d   # who had changed it by then"
 )]
 pub(crate) struct BlameArgs {
     /// A stack of the project here, or `PROJECT/NAME`
@@ -21,6 +21,8 @@ pub(crate) struct BlameArgs {
     /// One attribute with all below it: `tags`, `rules[0].port`
     attribute: Option<String>,
     #[command(flatten)]
+    pick: PickArgs,
+    #[command(flatten)]
     reveal: RevealArgs,
 }
 
@@ -29,6 +31,7 @@ pub(crate) async fn blame(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
+    let pick = args.pick.pick()?;
     let (place, state) = Place::open_state(global, process, &args.state).await?;
     let detail = format!("blame of {}", args.address);
     let reveal = args
@@ -36,9 +39,16 @@ pub(crate) async fn blame(
         .reveal(&place.control, &state, global, process, detail);
     let revealed = reveal.await?;
     let attribute = args.attribute.as_deref();
-    let answer = blame::blame(&place.control, &state, &args.address, attribute, revealed)
-        .await
-        .map_err(|err| shown(&err))?;
+    let answer = blame::blame(
+        &place.control,
+        &state,
+        pick,
+        &args.address,
+        attribute,
+        revealed,
+    )
+    .await
+    .map_err(|err| shown(&err))?;
     if global.json {
         report::json(&view::blame::json(&answer))?;
     } else {
