@@ -38,7 +38,7 @@ const PACE: u64 = 8 * 1024 * 1024;
 /// So long a large body waits for others to be done.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
-/// Smaller bodies are not counted, and are hashed where they are: a thread of their own would cost more.
+/// Of smaller bodies only the number is counted, and they are hashed where they are: a thread of their own would cost more.
 pub(crate) const SMALL: usize = 64 * 1024;
 
 /// What is counted is counted in pieces of this size.
@@ -47,11 +47,15 @@ const PIECE: usize = 1024;
 /// How long a sender may go on with a body that nobody wants, so that it hears the answer.
 const LINGER: Duration = Duration::from_secs(5);
 
+/// So many bodies come in at a time, small ones and beginnings of large ones: many requests may share a connection.
+const BODIES: usize = 1000;
+
 /// How much there is room for: one body, and all of them together.
 #[derive(Clone, Debug)]
 pub(crate) struct Room {
     limit: usize,
     idle: Duration,
+    bodies: Arc<Semaphore>,
     /// One body larger than all of it waits until it is alone.
     memory: Arc<Semaphore>,
     pieces: u32,
@@ -64,6 +68,7 @@ pub(crate) struct Room {
 #[derive(Debug)]
 pub(crate) struct Taken {
     pub(crate) bytes: Bytes,
+    _turn: OwnedSemaphorePermit,
     _room: Option<OwnedSemaphorePermit>,
 }
 
@@ -93,6 +98,7 @@ impl Room {
         Self {
             limit,
             idle,
+            bodies: Arc::new(Semaphore::new(BODIES)),
             memory: Arc::new(Semaphore::new(pieces as usize)),
             pieces,
             aside: None,
@@ -113,13 +119,18 @@ impl Room {
             turn_away(headers, body);
             return Err(TakeError::TooLarge { limit: self.limit });
         }
+        let turn = self.turn().await?;
         let mut pieces = Pieces::new(body, self.limit, self.idle);
         pieces.bytes.reserve_exact(length.unwrap_or(0).min(SMALL));
         // What is small is not counted, whatever it said it would be.
         while pieces.bytes.len() <= SMALL {
             if !pieces.more(self.idle).await? {
                 let bytes = checked(headers, pieces.bytes).await?;
-                return Ok(Taken { bytes, _room: None });
+                return Ok(Taken {
+                    bytes,
+                    _turn: turn,
+                    _room: None,
+                });
             }
         }
         let (bytes, room) = match (length, &self.aside) {
@@ -141,8 +152,11 @@ impl Room {
             }
         };
         let bytes = checked(headers, bytes).await?;
-        let room = Some(room);
-        Ok(Taken { bytes, _room: room })
+        Ok(Taken {
+            bytes,
+            _turn: turn,
+            _room: Some(room),
+        })
     }
 
     /// A lock's description, or nothing.
@@ -152,6 +166,7 @@ impl Room {
             turn_away(headers, body);
             return Err(TakeError::TooLarge { limit: LOCK_LIMIT });
         }
+        let _turn = self.turn().await?;
         let mut pieces = Pieces::new(body, LOCK_LIMIT, self.idle);
         while pieces.more(self.idle).await? {}
         checked(headers, pieces.bytes).await
@@ -179,20 +194,34 @@ impl Room {
         Ok((bytes.map_err(TakeError::Aside)?, room))
     }
 
-    /// Nobody waits for ever, and an engine sends it again. The sender's time does not count meanwhile.
+    async fn turn(&self) -> Result<OwnedSemaphorePermit, TakeError> {
+        self.wait(&self.bodies, 1).await
+    }
+
+    /// The sender's time does not count meanwhile.
     async fn take(
         &self,
         bytes: usize,
         pieces: &mut Pieces,
     ) -> Result<OwnedSemaphorePermit, TakeError> {
         let begun = Instant::now();
-        let room = Arc::clone(&self.memory).acquire_many_owned(self.pieces_of(bytes));
-        let waited = self.idle.min(LONGEST_WAIT);
-        let room = tokio::time::timeout(waited, room).await;
+        let room = self.wait(&self.memory, self.pieces_of(bytes)).await;
         pieces.begun += begun.elapsed();
+        room
+    }
+
+    /// Nobody waits for ever, and an engine sends it again.
+    async fn wait(
+        &self,
+        of: &Arc<Semaphore>,
+        count: u32,
+    ) -> Result<OwnedSemaphorePermit, TakeError> {
+        let waited = self.idle.min(LONGEST_WAIT);
+        let got = Arc::clone(of).acquire_many_owned(count);
+        let got = tokio::time::timeout(waited, got).await;
         let busy = TakeError::Busy { waited };
         // It is closed by nobody.
-        room.ok().and_then(Result::ok).ok_or(busy)
+        got.ok().and_then(Result::ok).ok_or(busy)
     }
 
     fn pieces_of(&self, bytes: usize) -> u32 {
@@ -380,6 +409,23 @@ mod tests {
         // What was given up holds nothing: there is room for all of it again.
         drop(room.state(&HeaderMap::new(), body()).await.unwrap());
         assert_eq!(room.memory.available_permits(), 128);
+    }
+
+    /// Many requests may share a connection, so the number of connections bounds nothing.
+    #[tokio::test]
+    async fn small_bodies_take_room_together() {
+        let room = Room::new(1 << 20, 1 << 20, Duration::from_millis(1));
+        let small = || Body::from("0123456789");
+        let mut held = Vec::new();
+        for _ in 0..BODIES {
+            held.push(room.state(&with_length(10), small()).await.unwrap());
+        }
+        let refused = room.state(&with_length(10), small()).await.unwrap_err();
+        assert!(matches!(refused, TakeError::Busy { .. }), "{refused}");
+        let refused = room.lock(&with_length(10), small()).await.unwrap_err();
+        assert!(matches!(refused, TakeError::Busy { .. }), "{refused}");
+        drop(held.pop());
+        drop(room.lock(&with_length(10), small()).await.unwrap());
     }
 
     #[tokio::test]

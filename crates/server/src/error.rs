@@ -149,12 +149,12 @@ pub(crate) fn chain(err: &dyn std::error::Error) -> String {
 impl From<TakeError> for ApiError {
     fn from(err: TakeError) -> Self {
         let reason = chain(&err);
-        let answer = Self::new(match err {
-            TakeError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
-            TakeError::Slow { .. } | TakeError::Trickled => StatusCode::REQUEST_TIMEOUT,
-            TakeError::BrokeOff | TakeError::OtherBytes => StatusCode::BAD_REQUEST,
-            TakeError::Busy { .. } | TakeError::Aside(_) => StatusCode::SERVICE_UNAVAILABLE,
-        });
+        let answer = match err {
+            TakeError::TooLarge { .. } => Self::new(StatusCode::PAYLOAD_TOO_LARGE),
+            TakeError::Slow { .. } | TakeError::Trickled => Self::new(StatusCode::REQUEST_TIMEOUT),
+            TakeError::BrokeOff | TakeError::OtherBytes => Self::bad_request(),
+            TakeError::Busy { .. } | TakeError::Aside(_) => Self::unavailable(),
+        };
         answer.because(reason)
     }
 }

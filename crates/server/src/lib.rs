@@ -6,6 +6,7 @@ pub mod auth;
 mod body;
 mod error;
 mod failures;
+mod guests;
 mod metrics;
 mod peers;
 mod pulse;

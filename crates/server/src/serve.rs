@@ -10,6 +10,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::http::Request;
+use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
@@ -20,13 +22,11 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
+use crate::guests::{Guest, Guests};
 use crate::peers::Peers;
 use crate::pulse::{FIRST, Felt, Pulse};
 use crate::service::Serving;
 use crate::tls::Tls;
-
-/// At most so many at a time; the next ones wait to be accepted.
-const CONNECTIONS: usize = 1000;
 
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
@@ -47,7 +47,10 @@ pub(crate) async fn connections(
 ) {
     let protocol = protocol();
     let graceful = GracefulShutdown::new();
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    // The next ones wait to be accepted.
+    let connections = serving.server.connections();
+    let places = Arc::new(Semaphore::new(connections));
+    let guests = Arc::new(Guests::new(connections / 2));
     let peers = Arc::new(Peers::new(serving.server.per_address()));
     let mut end = pin!(end);
     loop {
@@ -70,9 +73,14 @@ pub(crate) async fn connections(
         let Some(seat) = Peers::admit(&peers, peer.ip()) else {
             continue;
         };
+        tokio::select! {
+            () = guests.room() => {}
+            () = &mut end => break,
+        }
         serving.server.metrics.connection();
         let connection = Connection {
             peer,
+            guest: Arc::new(Guests::admit(&guests)),
             protocol: protocol.clone(),
             serving: Arc::clone(&serving),
             watcher: graceful.watcher(),
@@ -90,6 +98,7 @@ pub(crate) async fn connections(
 
 struct Connection {
     peer: SocketAddr,
+    guest: Arc<Guest>,
     protocol: auto::Builder<TokioExecutor>,
     serving: Arc<Serving>,
     watcher: Watcher,
@@ -103,7 +112,11 @@ impl Connection {
             return self.speak(stream, false).await;
         };
         let secured = TlsAcceptor::from(tls.config()).accept(stream);
-        match timeout(HANDSHAKE, secured).await {
+        let secured = tokio::select! {
+            secured = timeout(HANDSHAKE, secured) => secured,
+            () = self.guest.has_to_go() => return,
+        };
+        match secured {
             Ok(Ok(stream)) => {
                 let is_h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
                 self.speak(stream, is_h2).await;
@@ -120,6 +133,7 @@ impl Connection {
     ) {
         let Self {
             peer,
+            guest,
             protocol,
             serving,
             watcher,
@@ -131,8 +145,10 @@ impl Connection {
         };
         let pulse = Arc::new(Pulse::new(!is_h2));
         let felt = Arc::clone(&pulse);
-        let service = service_fn(move |request| {
+        let asking = Arc::clone(&guest);
+        let service = service_fn(move |mut request: Request<Incoming>| {
             let beat = Pulse::heard(&felt);
+            request.extensions_mut().insert(Arc::clone(&asking));
             let serving = Arc::clone(&serving);
             async move {
                 let answer = serving.answer(peer, request).await;
@@ -147,6 +163,9 @@ impl Connection {
             ended = connection => ended,
             () = pulse.is_overdue() => {
                 return tracing::debug!(%peer, "no whole head of a request in {} s", FIRST.as_secs());
+            }
+            () = guest.has_to_go() => {
+                return tracing::debug!(%peer, "no token, and others want its place");
             }
         };
         if let Err(err) = ended {

@@ -22,6 +22,7 @@ use crate::auth;
 use crate::body::{IDLE, Room};
 use crate::error::{ApiError, Reason, chain};
 use crate::failures::Failures;
+use crate::guests::Guest;
 use crate::metrics::{Labels, Metrics};
 use crate::routes::{self, Route, StatePath};
 use crate::serve;
@@ -31,12 +32,16 @@ use crate::wire::{self, Access, Deed, Setting, VersionMade};
 /// Bodies of states that may be in memory at once, all together.
 const MEMORY: usize = 32 * 1024 * 1024;
 
+/// At most so many connections at a time.
+pub const CONNECTIONS: usize = 1000;
+
 #[derive(Debug)]
 pub struct StateServer {
     service: StateService,
     room: Room,
     failures: Failures,
     pub(crate) metrics: Metrics,
+    connections: usize,
     per_address: Option<usize>,
 }
 
@@ -65,18 +70,23 @@ impl StateServer {
             room,
             failures: Failures::default(),
             metrics: Metrics::default(),
+            connections: CONNECTIONS,
             per_address: None,
         }
     }
 
-    /// No more connections than these from one address of another machine.
+    /// No more connections than these, all together and from one address of another machine.
     #[must_use]
-    pub fn limited_to(self, per_address: usize) -> Self {
-        let per_address = Some(per_address);
+    pub fn limited_to(self, connections: usize, per_address: usize) -> Self {
         Self {
-            per_address,
+            connections,
+            per_address: Some(per_address),
             ..self
         }
+    }
+
+    pub(crate) fn connections(&self) -> usize {
+        self.connections
     }
 
     pub(crate) fn per_address(&self) -> Option<usize> {
@@ -140,6 +150,9 @@ impl Serving {
         story.state = Some(path.state.clone());
         let token = self.authorise(story.peer, request.headers()).await?;
         story.token = Some(Arc::clone(&token));
+        if let Some(guest) = request.extensions().get::<Arc<Guest>>() {
+            guest.is_known();
+        }
         let deed = deed.ok_or_else(ApiError::forbidden)?;
         let access = Access::Client(self.server.service.access(token, path.state));
         let is_remote = !story.peer.ip().to_canonical().is_loopback();

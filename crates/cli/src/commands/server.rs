@@ -10,7 +10,7 @@ use control::states::housekeeping::{self, HouseKept, KeepHouseError};
 use model::retention::RetentionPolicy;
 use model::token::Lifetime;
 use serde_json::json;
-use server::service::StateServer;
+use server::service::{CONNECTIONS, StateServer};
 use server::tls::{Tls, TlsFiles};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -100,7 +100,7 @@ pub(crate) async fn server(
 
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let server = StateServer::new(service, limit);
-    let server = server.limited_to(args.max_connections_per_address as usize);
+    let server = server.limited_to(CONNECTIONS, args.max_connections_per_address as usize);
     let serving = server.serve(listener, tls, async {
         let _ = stopped.await;
     });

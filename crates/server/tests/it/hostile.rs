@@ -53,6 +53,27 @@ async fn too_much_is_not_asked_for() {
     assert_eq!(&answer, b"HTTP/1.1 413");
 }
 
+/// Whoever has no token may have many addresses: those who have one still find a place.
+#[tokio::test]
+async fn strangers_do_not_take_all_places() {
+    let home = Home::new().await;
+    let server = home.serve_at_most(None, 1024, 4).await;
+    let client = home.client(&server, TokenScope::Write).await;
+    let mut held = Vec::new();
+    for _ in 0..4 {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        let asked = b"GET /healthz HTTP/1.1\r\nHost: here\r\n\r\n";
+        stream.write_all(asked).await.unwrap();
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer).await.unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 200");
+        held.push(stream);
+    }
+    let asked = client.send("GET /x", "", "");
+    let answered = tokio::time::timeout(Duration::from_mins(1), asked).await;
+    assert_eq!(answered.expect("a place"), "404");
+}
+
 /// A client that is still sending must get the answer, not a reset.
 #[tokio::test]
 async fn who_sends_too_much_hears_of_it() {

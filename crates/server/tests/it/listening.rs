@@ -6,7 +6,7 @@ use std::sync::Arc;
 use control::state_service::StateService;
 use control::tokens::{self, TokenWish};
 use model::token::TokenScope;
-use server::service::StateServer;
+use server::service::{CONNECTIONS, StateServer};
 use server::tls::Tls;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -33,6 +33,15 @@ impl Home {
     }
 
     pub(crate) async fn serve_with(&self, tls: Option<Arc<Tls>>, limit: usize) -> Server {
+        self.serve_at_most(tls, limit, CONNECTIONS).await
+    }
+
+    pub(crate) async fn serve_at_most(
+        &self,
+        tls: Option<Arc<Tls>>,
+        limit: usize,
+        connections: usize,
+    ) -> Server {
         let root = self.path().join("home");
         let home = control::home::Home::at(
             control::home::StorePlace::Directory(root.clone()),
@@ -40,7 +49,8 @@ impl Home {
             control::keys::KeySource::File(self.path().join("master.key")),
             String::new(),
         );
-        let server = StateServer::new(StateService::new(self.store.clone(), home), limit);
+        let server = StateServer::new(StateService::new(self.store.clone(), home), limit)
+            .limited_to(connections, connections);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (end, ended) = oneshot::channel::<()>();
