@@ -416,6 +416,7 @@ fn a_secret_that_was_changed_stays_hidden_where_its_old_value_stands() {
     for (home, from) in [
         ("../one", &["app", "--from", "../app.tfstate"][..]),
         ("../two", &["--all", "--from", "../all"]),
+        ("../three", &["app", "--from", "../all"]),
     ] {
         let home = ["--data", home];
         let import = [&home[..], &["state", "import", "--no-plan"], from].concat();

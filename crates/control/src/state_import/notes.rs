@@ -1,14 +1,17 @@
 //! What goes with a state to another home, so that its secrets stay hidden there: where they stand, never what they are.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use drivers::snapshot::sha256;
 use model::state::hidden::Place;
 use model::state::passages::Passage;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::{ImportError, read_file};
+use super::{ImportError, LIST, read_file};
+use crate::state_export::Entry;
 
 /// Of one version. Written to files: fields are only added.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,34 +50,44 @@ impl Notes {
         serde_json::to_vec_pretty(&beside).unwrap_or_default()
     }
 
-    /// Those of a state's file; none if nothing lies beside it.
+    /// Those of a state's file, which lie beside it or in the list of all; none if they do not.
     pub(super) fn of(path: &Path, body: &[u8]) -> Result<Self, ImportError> {
         let beside = notes_beside(path);
-        if !beside.exists() {
-            return Ok(Self::default());
-        }
-        let read = serde_json::from_slice(&read_file(&beside)?);
-        let read = read.map_err(|err| ImportError::File {
-            path: beside.clone(),
-            source: err.into(),
-        })?;
-        match read {
-            Beside::Places(hidden) => Ok(Self {
-                hidden,
-                earlier: Vec::new(),
-            }),
-            // In other bytes nobody knows where they stand.
-            Beside::Notes { sha256: of, notes }
-                if !notes.earlier.is_empty() && of != sha256(body) =>
-            {
-                Err(ImportError::OtherNotes {
-                    path: path.to_owned(),
-                    notes: beside,
-                })
+        let list = path.with_file_name(LIST);
+        let (place, of, notes) = if beside.exists() {
+            match read(&beside)? {
+                Beside::Places(hidden) => {
+                    let earlier = Vec::new();
+                    return Ok(Self { hidden, earlier });
+                }
+                Beside::Notes { sha256, notes } => (beside, sha256, notes),
             }
-            Beside::Notes { notes, .. } => Ok(notes),
+        } else if list.exists() {
+            let entries: Vec<Entry> = read(&list)?;
+            let is_its = |entry: &Entry| path.file_name() == Some(OsStr::new(&entry.file));
+            match entries.into_iter().find(is_its) {
+                Some(entry) => (list, entry.sha256, entry.notes),
+                None => return Ok(Self::default()),
+            }
+        } else {
+            return Ok(Self::default());
+        };
+        // In other bytes nobody knows where they stand.
+        if !notes.earlier.is_empty() && of != sha256(body) {
+            return Err(ImportError::OtherNotes {
+                path: path.to_owned(),
+                notes: place,
+            });
         }
+        Ok(notes)
     }
+}
+
+fn read<T: DeserializeOwned>(path: &Path) -> Result<T, ImportError> {
+    serde_json::from_slice(&read_file(path)?).map_err(|err| ImportError::File {
+        path: path.to_owned(),
+        source: err.into(),
+    })
 }
 
 pub(crate) fn notes_beside(path: &Path) -> PathBuf {
