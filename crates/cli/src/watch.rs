@@ -13,11 +13,13 @@ use control::{Control, policy, recovery, stragglers};
 use model::approval::Owed;
 use model::changeset::{Action, ChangeSet, Front, HearError, Status};
 use model::ids::{ChangeSetId, RunId, StackName};
+use model::policy::Remark;
 use model::run::{Run, RunState};
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::args::Global;
+use crate::view::{Look, errors};
 use crate::{CommandError, ExitStatus, Process, report};
 
 pub(crate) mod display;
@@ -69,6 +71,9 @@ pub(crate) struct Watcher<'a> {
     in_the_way: BTreeSet<String>,
     /// Runs that were applied before anybody watched here: this is about what came after.
     before: BTreeSet<RunId>,
+    /// What policies warned of and was shown.
+    warned: BTreeMap<StackName, Vec<Remark>>,
+    look: Look,
 }
 
 /// Why watching came to an end.
@@ -152,6 +157,8 @@ impl<'a> Watcher<'a> {
             moved: Instant::now(),
             in_the_way: BTreeSet::new(),
             before: BTreeSet::new(),
+            warned: BTreeMap::new(),
+            look: process.look(global),
         }
     }
 
@@ -198,20 +205,23 @@ impl<'a> Watcher<'a> {
     }
 
     /// Policies may object to who says yes, or when.
-    async fn ask_policies(&self) -> Result<(), CommandError> {
+    async fn ask_policies(&mut self) -> Result<(), CommandError> {
         let before = control::runs::explain(self.control, self.id).await;
         let before = before.map_err(|err| CommandError::from_error(&err))?;
         if before.set.status != Status::AwaitingConfirm {
             return Ok(()); // what is said then is refused for another reason
         }
-        let said = policy::objections_to_confirmation(self.control, &before, &self.actor).await;
-        let said = said.map_err(|err| {
+        let heard = policy::hear_confirmation(self.control, &before, &self.actor).await;
+        let heard = heard.map_err(|err| {
             let shown = CommandError::from_error(&err);
             err.hint().into_iter().fold(shown, CommandError::hint)
         })?;
-        let (denied, owed) = (said.denials, said.owed);
-        if denied.is_empty() && !owed.is_empty() {
-            return Err(owes(self.id, &owed));
+        for (stack, said) in &heard.said {
+            self.warn(stack, &said.warnings)?;
+        }
+        let denied: Vec<&Remark> = heard.denials().collect();
+        if denied.is_empty() && !heard.owed.is_empty() {
+            return Err(owes(self.id, &heard.owed));
         }
         if denied.is_empty() {
             return Ok(());
@@ -228,6 +238,28 @@ impl<'a> Watcher<'a> {
             self.id
         );
         Err(said.hint(hint).status(ExitStatus::Refused))
+    }
+
+    /// What policies warn of and was not shown here before.
+    pub(crate) fn warn(
+        &mut self,
+        stack: &StackName,
+        warnings: &[Remark],
+    ) -> Result<(), CommandError> {
+        let known = self.warned.entry(stack.clone()).or_default();
+        let new = warnings.iter().filter(|it| !known.contains(it));
+        let new: Vec<Remark> = new.cloned().collect();
+        known.extend(new.iter().cloned());
+        policy_warnings(stack, &new, self.json, self.look)
+    }
+
+    /// Warnings that were shown below a plan need not be repeated.
+    pub(crate) fn note_shown(&mut self) {
+        for run in self.state.iter().flat_map(|(_, runs)| runs) {
+            let said = run.state.policy().unwrap_or_default();
+            let known = self.warned.entry(run.stack.clone()).or_default();
+            known.extend(said.warnings);
+        }
     }
 
     pub(crate) async fn discard(&mut self) -> Result<(), CommandError> {
@@ -522,6 +554,24 @@ pub(crate) fn turn_error(err: &worker::TurnError) -> CommandError {
             .status(ExitStatus::Refused),
         None => shown,
     }
+}
+
+/// ``warning: policy `owners`: stack `base`: it is Friday``, or an event.
+pub(crate) fn policy_warnings(
+    stack: &StackName,
+    warnings: &[Remark],
+    json: bool,
+    look: Look,
+) -> Result<(), CommandError> {
+    for warning in warnings {
+        if json {
+            report::json_line(&json!({ "event": "warning", "stack": stack, "policy": warning }))?;
+        } else {
+            let said = format!("stack `{stack}`, policy {warning}");
+            report::say(&errors::render_warning(&said, &[], look))?;
+        }
+    }
+    Ok(())
 }
 
 fn owes(set: ChangeSetId, owed: &[Owed]) -> CommandError {

@@ -485,6 +485,27 @@ pub async fn needs_its_asker(control: &Control, id: ChangeSetId) -> Result<bool,
     Ok(asker::wants(&specs).is_some())
 }
 
+/// Whose hands can go on with a change set, once nobody has to speak any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hands {
+    Anyone,
+    /// Not everybody may apply it.
+    Writers,
+    /// Some of its values can come only from whoever asked for it.
+    Asker,
+}
+
+pub async fn hands(control: &Control, id: ChangeSetId) -> Result<Hands, ChangeSetError> {
+    let specs = specs(control, id).await?;
+    Ok(if !specs.iter().all(|spec| spec.target.is_open()) {
+        Hands::Writers
+    } else if asker::wants(&specs).is_some() {
+        Hands::Asker
+    } else {
+        Hands::Anyone
+    })
+}
+
 /// What each run of a change set is about.
 pub(crate) async fn specs(
     control: &Control,

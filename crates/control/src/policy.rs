@@ -18,7 +18,7 @@ use model::policy::{
     StackFacts, UpstreamFacts, Verdict,
 };
 use model::project::Project;
-use model::run::{Outcome, Run, RunSpec, RunState};
+use model::run::{Outcome, PlanRecord, Run, RunEvent, RunSpec, RunState};
 use serde_json::Value;
 
 use crate::Control;
@@ -106,40 +106,27 @@ pub fn current(project: &Project, stack: &StackName) -> Vec<CasePolicy> {
         .collect()
 }
 
-/// Asks the policies of a run again, now that somebody approves or confirms it. `approvals` are all that were
-/// given, the new one included; `actor` is who gives it.
-pub async fn at_approval(
-    control: &Control,
-    set: &ChangeSet,
-    run: &Run,
-    approvals: &[Approval],
-    actor: Actor,
-    now: Timestamp,
-) -> Result<Verdict, PolicyError> {
-    let spec = control.store.run_spec(run.id).await?;
-    if spec.policies.is_empty() {
-        return Ok(Verdict::default());
-    }
-    let case = recall(control, run.id, &spec).await?;
-    let asking = Asking {
-        set,
-        run: run.id,
-        spec: &spec,
-        point: Point::Approval,
-        approvals: approvals.to_vec(),
-        actor,
-        now,
-    };
-    ask(control, &case, asking).await
+/// What policies say of somebody's word, for each plan that it is about.
+#[derive(Debug, Default)]
+pub struct Heard {
+    pub said: Vec<(StackName, Verdict)>,
+    /// Approvals that are wanted now that somebody says yes.
+    pub owed: Vec<Owed>,
 }
 
-/// What policies deny about an approval, for each plan that it is about.
-pub async fn denials_of_approval(
+impl Heard {
+    pub fn denials(&self) -> impl Iterator<Item = &Remark> {
+        self.said.iter().flat_map(|(_, said)| &said.denials)
+    }
+}
+
+/// Asks about an approval that is to be given. What is wanted now that it comes is waited for, unless it is denied: then
+/// it does not come.
+pub async fn hear_approval(
     control: &Control,
     before: &Explained,
     new: &NewApproval,
-) -> Result<Vec<Remark>, PolicyError> {
-    let now = control.now();
+) -> Result<Heard, PolicyError> {
     let mut given = approvals(&before.approvals);
     given.push(Approval {
         person: new.person.clone(),
@@ -147,51 +134,104 @@ pub async fn denials_of_approval(
         verified: false,
         verdict: "approve".to_owned(),
         comment: new.comment.clone(),
-        at: now,
+        at: control.now(),
     });
-    let mut denials = Vec::new();
-    for run in &before.runs {
-        let is_meant = new.run.is_none_or(|meant| meant == run.id);
-        if is_meant && matches!(run.state, RunState::Planned { .. }) {
-            let actor = Actor::person(&new.person);
-            let said = at_approval(control, &before.set, run, &given, actor, now).await?;
-            denials.extend(said.denials);
-        }
+    let is_meant = |run: &Run| new.run.is_none_or(|meant| meant == run.id);
+    let heard = hear(control, before, is_meant, &given, &new.person).await?;
+    if heard.denials().next().is_none() {
+        note_all(control, before, &heard, &new.person).await?;
     }
-    Ok(denials)
+    Ok(heard)
 }
 
-/// What stands between a yes and what was planned.
-#[derive(Debug, Default)]
-pub struct Objections {
-    pub denials: Vec<Remark>,
-    /// Approvals that are wanted now that somebody says yes.
-    pub owed: Vec<Owed>,
-}
-
-/// What policies say about a yes to what was planned, before anything is applied.
-pub async fn objections_to_confirmation(
+/// Asks about a yes to what was planned, before anything is applied.
+pub async fn hear_confirmation(
     control: &Control,
     before: &Explained,
     person: &str,
-) -> Result<Objections, PolicyError> {
-    let mut objections = Objections::default();
+) -> Result<Heard, PolicyError> {
     if before.set.request.policy_override.is_some() {
-        return Ok(objections); // what they say goes on the record at apply
+        return Ok(Heard::default()); // what they say goes on the record at apply
     }
     let given = approvals(&before.approvals);
-    for run in &before.runs {
-        if matches!(run.state, RunState::Planned { .. }) {
-            let (actor, now) = (Actor::person(person), control.now());
-            let said = at_approval(control, &before.set, run, &given, actor, now).await?;
-            let owed = |wanted| owed_to_policy(&before.set, run, wanted, &before.approvals, now);
-            objections
-                .owed
-                .extend(said.approvals.iter().filter_map(owed));
-            objections.denials.extend(said.denials);
+    let heard = hear(control, before, |_| true, &given, person).await?;
+    note_all(control, before, &heard, person).await?;
+    Ok(heard)
+}
+
+async fn hear(
+    control: &Control,
+    before: &Explained,
+    is_meant: impl Fn(&Run) -> bool,
+    given: &[Approval],
+    person: &str,
+) -> Result<Heard, PolicyError> {
+    let (mut heard, now) = (Heard::default(), control.now());
+    for run in before.runs.iter().filter(|run| is_meant(run)) {
+        let RunState::Planned { .. } = run.state else {
+            continue;
+        };
+        let spec = control.store.run_spec(run.id).await?;
+        if spec.policies.is_empty() {
+            continue;
+        }
+        let case = recall(control, run.id, &spec).await?;
+        let asking = Asking {
+            set: &before.set,
+            run: run.id,
+            spec: &spec,
+            point: Point::Approval,
+            approvals: given.to_vec(),
+            actor: Actor::person(person),
+            now,
+        };
+        let said = ask(control, &case, asking).await?;
+        let owed = |wanted| owed_to_policy(&before.set, run, wanted, &before.approvals, now);
+        heard.owed.extend(said.approvals.iter().filter_map(owed));
+        heard.said.push((run.stack.clone(), said));
+    }
+    Ok(heard)
+}
+
+async fn note_all(
+    control: &Control,
+    before: &Explained,
+    heard: &Heard,
+    person: &str,
+) -> Result<(), PolicyError> {
+    for (stack, said) in &heard.said {
+        let run = before.runs.iter().find(|run| run.stack == *stack);
+        if let Some(run) = run
+            && let RunState::Planned { plan, .. } = &run.state
+        {
+            note(control, run.id, plan, Point::Approval, Some(person), said).await?;
         }
     }
-    Ok(objections)
+    Ok(())
+}
+
+/// Keeps with a run what policies said of its plan when they were asked again, if that is news.
+pub(crate) async fn note(
+    control: &Control,
+    run: RunId,
+    plan: &PlanRecord,
+    at: Point,
+    by: Option<&str>,
+    said: &Verdict,
+) -> Result<(), store::ChangeSetError> {
+    if !plan.is_news(at, said) {
+        return Ok(());
+    }
+    let event = RunEvent::PolicyAsked {
+        at,
+        by: by.map(str::to_owned),
+        said: said.clone(),
+    };
+    match control.store.run_record(run, event, control.now()).await {
+        // It has no such plan any more.
+        Err(store::ChangeSetError::Run(_)) => Ok(()),
+        noted => noted.map(drop),
+    }
 }
 
 /// Whether a policy may look at approvals, so that one may be given before any is owed.

@@ -195,8 +195,8 @@ fn by_policy(set: &ChangeSet, ready: &BTreeMap<&StackName, &Run>) -> Vec<Require
         return Vec::new();
     }
     let wanted = ready.values().flat_map(|run| {
-        let wanted = run.state.policy().map_or(&[][..], |it| &it.approvals);
-        wanted.iter().map(|wanted| of_policy(wanted, run))
+        let wanted = run.state.wanted().into_iter();
+        wanted.map(|wanted| of_policy(wanted, run))
     });
     wanted.collect()
 }

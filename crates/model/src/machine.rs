@@ -1,7 +1,7 @@
 //! The reference page of runs and change sets, written by asking `advance` itself: every state, every
 //! event, and what comes of it. What the page does not list cannot happen.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use crate::changeset::{self, SetEvent, Status};
 use crate::ids::ChangeSetId;
 use crate::plan::PlanCounts;
+use crate::policy::{Point, Verdict};
 use crate::run::{
     self, Awaited, Outcome, PlanRecord, Preview, Problem, RunEvent, RunState, Skip, Stage,
 };
@@ -105,6 +106,7 @@ fn run_states() -> Vec<(String, RunState)> {
             counts: PlanCounts::default(),
             serial: None,
             outputs: BTreeSet::new(),
+            warnings: Vec::new(),
         })
     };
     let before = |next| RunState::Applied {
@@ -150,6 +152,7 @@ fn run_states() -> Vec<(String, RunState)> {
             counts: PlanCounts::default(),
             serial: None,
             outputs: BTreeSet::new(),
+            warnings: Vec::new(),
         }),
         finished(Outcome::Failed { problem: problem() }),
         finished(Outcome::NotDone {
@@ -272,6 +275,14 @@ fn run_events() -> Vec<(&'static str, RunEvent)> {
             },
         ),
         (
+            "policy asked again",
+            RunEvent::PolicyAsked {
+                at: Point::Approval,
+                by: None,
+                said: Verdict::default(),
+            },
+        ),
+        (
             "cancel asked",
             RunEvent::CancelAsked {
                 by: String::new(),
@@ -369,7 +380,8 @@ fn awaited() -> Vec<Awaited> {
 
 fn plan() -> PlanRecord {
     PlanRecord {
-        policy: crate::policy::Verdict::default(),
+        policy: Verdict::default(),
+        policy_since: BTreeMap::new(),
         counts: PlanCounts::default(),
         destroys: false,
         outputs: BTreeSet::new(),

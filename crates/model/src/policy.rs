@@ -135,6 +135,13 @@ impl Verdict {
         !self.denials.is_empty()
     }
 
+    /// Whether all that it denies is what approvals would permit.
+    pub fn lacks_only_approvals(&self) -> bool {
+        let permitted = [Rule::RequireApproval, Rule::Approve];
+        let is_permitted = |it: &Remark| permitted.iter().any(|rule| rule.as_str() == it.rule);
+        self.denies() && self.denials.iter().all(is_permitted)
+    }
+
     /// Adds what is wanted, once.
     pub fn want(&mut self, wanted: Requirement) {
         if !self.approvals.contains(&wanted) {
@@ -189,6 +196,14 @@ impl Verdict {
 }
 
 impl Requirement {
+    /// Whether the same policy wants the same of more people.
+    pub(crate) fn is_less_than_any(&self, others: &[Self]) -> bool {
+        others.iter().any(|other| {
+            let is_alike = other.remark.policy == self.remark.policy && other.role == self.role;
+            is_alike && other.count > self.count
+        })
+    }
+
     /// ``2 approvals by role `approver` ``
     pub fn wants(&self) -> String {
         let noun = if self.count == 1 {

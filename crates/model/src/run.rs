@@ -11,14 +11,15 @@ use serde_json::Value;
 use crate::ids::{ChangeSetId, RunId, StackName};
 use crate::import_proposal::Left;
 use crate::plan::PlanCounts;
-use crate::policy::{Requirement, Verdict};
+use crate::policy::{Point, Remark, Requirement, Verdict};
 use crate::project::Wait;
-use crate::seal::Seal;
 
 mod advance;
+mod plan_record;
 mod spec;
 
 pub use advance::{Refusal, advance};
+pub use plan_record::PlanRecord;
 pub use spec::{DeclaredVariable, EnginePin, OutputState, RunSpec, Upstream};
 
 #[derive(Clone, Debug, PartialEq)]
@@ -93,36 +94,6 @@ pub enum RunState {
     },
 }
 
-/// What is remembered of a plan beside the plan itself.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PlanRecord {
-    pub counts: PlanCounts,
-    /// Something that exists goes away.
-    pub destroys: bool,
-    /// Outputs that will differ; dependents that consume one of them are deferred.
-    pub outputs: BTreeSet<String>,
-    pub seal: Box<Seal>,
-    /// Made in another slot than the one applies use: good to look at, planned afresh at apply.
-    pub preview: bool,
-    /// What policies said of it.
-    #[serde(default)]
-    pub policy: Verdict,
-    /// From when on a person's word is about this plan. None: it had to wait for an upstream, and what was
-    /// said of the change set covers it.
-    #[serde(default)]
-    pub since: Option<Timestamp>,
-    /// Keyed digest of the values it takes from other stacks.
-    #[serde(default)]
-    pub consumed: Option<String>,
-}
-
-impl PlanRecord {
-    /// Whether it may leave the state without resources.
-    pub fn may_empty(&self) -> bool {
-        self.destroys || self.counts.forget > 0
-    }
-}
-
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Outcome {
@@ -145,6 +116,9 @@ pub enum Outcome {
         /// The outputs that differ from before.
         #[serde(default)]
         outputs: BTreeSet<String>,
+        /// What policies warned of on the way.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        warnings: Vec<Remark>,
     },
     Failed {
         problem: Problem,
@@ -395,6 +369,14 @@ pub enum RunEvent {
     Deferred {
         on: Vec<Awaited>,
     },
+    /// Policies were asked about its plan again, and said something, or something else than before.
+    PolicyAsked {
+        at: Point,
+        /// Who approved or confirmed it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
+        said: Verdict,
+    },
     Confirmed,
     ApplyStarted,
     /// The plan may no longer be applied and is made afresh.
@@ -573,12 +555,12 @@ impl RunState {
     }
 
     /// What policies said of its plan, or of one that they denied.
-    pub fn policy(&self) -> Option<&Verdict> {
+    pub fn policy(&self) -> Option<Verdict> {
         match self {
-            Self::Planned { plan, .. } | Self::Applying { plan, .. } => Some(&plan.policy),
+            Self::Planned { plan, .. } | Self::Applying { plan, .. } => Some(plan.verdict()),
             Self::Finished { outcome, .. } => match outcome {
-                Outcome::Planned { plan } => Some(&plan.policy),
-                Outcome::Failed { problem } => Some(&problem.policy),
+                Outcome::Planned { plan } => Some(plan.verdict()),
+                Outcome::Failed { problem } => Some(problem.policy.clone()),
                 Outcome::NotDone { .. }
                 | Outcome::Deferred { .. }
                 | Outcome::Unchanged
@@ -592,6 +574,47 @@ impl RunState {
             | Self::Deferred { .. }
             | Self::Applied { .. }
             | Self::Completing { .. } => None,
+        }
+    }
+
+    /// What policies warned of, as far as it came.
+    pub fn warnings(&self) -> Vec<Remark> {
+        match self {
+            Self::Planned { plan, .. } | Self::Applying { plan, .. } => plan.warnings(),
+            Self::Applied { outcome, .. } | Self::Completing { outcome, .. } => outcome.warnings(),
+            Self::Finished { outcome, .. } => outcome.warnings(),
+            Self::Queued | Self::Planning { .. } | Self::Deferred { .. } => Vec::new(),
+        }
+    }
+
+    /// The approvals that policies want for the plan that lies ready.
+    pub fn wanted(&self) -> Vec<&Requirement> {
+        match self {
+            Self::Planned { plan, .. } => plan.wanted().collect(),
+            Self::Queued
+            | Self::Planning { .. }
+            | Self::Deferred { .. }
+            | Self::Applying { .. }
+            | Self::Applied { .. }
+            | Self::Completing { .. }
+            | Self::Finished { .. } => Vec::new(),
+        }
+    }
+
+    /// What policies denied when somebody last said yes to its plan.
+    pub fn denied_yes(&self) -> Option<&Remark> {
+        match self {
+            Self::Planned { plan, .. } => {
+                let said = plan.policy_since.get(&Point::Approval)?;
+                said.denials.first()
+            }
+            Self::Queued
+            | Self::Planning { .. }
+            | Self::Deferred { .. }
+            | Self::Applying { .. }
+            | Self::Applied { .. }
+            | Self::Completing { .. }
+            | Self::Finished { .. } => None,
         }
     }
 
@@ -647,6 +670,21 @@ impl Skip {
 }
 
 impl Outcome {
+    /// What policies warned of.
+    fn warnings(&self) -> Vec<Remark> {
+        match self {
+            Self::Planned { plan } => plan.warnings(),
+            Self::Applied { warnings, .. } => warnings.clone(),
+            Self::Failed { problem } => problem.policy.warnings.clone(),
+            Self::NotDone { done, .. } => done.warnings(),
+            Self::Deferred { .. }
+            | Self::Unchanged
+            | Self::Untouched
+            | Self::Skipped { .. }
+            | Self::Unknown { .. } => Vec::new(),
+        }
+    }
+
     /// Whether dependents may go on.
     pub fn is_good(&self) -> bool {
         match self {

@@ -50,10 +50,7 @@ pub(crate) async fn list(
     set: &ChangeSet,
     runs: &[Run],
 ) -> Result<Vec<Approval>, ChangeSetError> {
-    let wants = |run: &Run| {
-        let said = run.state.policy();
-        said.is_some_and(|said| !said.approvals.is_empty())
-    };
+    let wants = |run: &Run| !run.state.wanted().is_empty();
     if set.request.approvals.is_empty() && !runs.iter().any(wants) {
         return Ok(Vec::new());
     }

@@ -293,7 +293,7 @@ pub(crate) async fn watch_to_the_end(
     let mut watcher = attached.map_err(|err| CommandError::from_error(&err))?;
     match watcher.until_rest().await? {
         Rest::Detached => Ok(ExitStatus::Interrupted),
-        Rest::Over | Rest::AwaitsConfirm => ending::tell(&watcher, global, process).await,
+        Rest::Over | Rest::AwaitsConfirm => ending::tell(&mut watcher, global, process).await,
     }
 }
 
@@ -320,6 +320,7 @@ async fn follow(
             Rest::AwaitsConfirm => {
                 let set = planned::plan_set(watcher, project).await?;
                 planned::show(&set, change.full, global, process)?;
+                watcher.note_shown();
                 if let Some(status) = asking::waits_for_others(watcher, global).await? {
                     return Ok(status);
                 }
@@ -431,7 +432,9 @@ pub(crate) async fn show_plans(
 ) -> Result<(), CommandError> {
     watcher.see().await?;
     let plans = planned::plan_set(watcher, project).await?;
-    planned::show(&plans, full, global, process)
+    planned::show(&plans, full, global, process)?;
+    watcher.note_shown();
+    Ok(())
 }
 
 /// A change set that goes on after somebody's word, watched to its end.

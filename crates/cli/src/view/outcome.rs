@@ -48,6 +48,8 @@ pub enum StackResult {
     Untouched,
     /// Not begun, and nothing before it is to blame: somebody stopped, or said no.
     Skipped,
+    /// Not begun, because somebody ended all of it.
+    Cancelled,
     /// Not started, because something before it did not end well.
     Poisoned {
         by: String,
@@ -60,6 +62,8 @@ pub enum StackResult {
     },
     /// A policy objected, before or after it was planned.
     Denied(Failure),
+    /// A policy wants approvals that nobody gave.
+    NotApproved(Failure),
     Failed(Failure),
     /// Applied or destroyed, but a stage after it did not pass.
     NotDone(NotDone),
@@ -108,10 +112,12 @@ impl Outcome {
             | StackResult::Before
             | StackResult::Unchanged
             | StackResult::Untouched
-            | StackResult::Skipped => true,
+            | StackResult::Skipped
+            | StackResult::Cancelled => true,
             StackResult::Poisoned { .. }
             | StackResult::StillNeeded { .. }
             | StackResult::Denied(_)
+            | StackResult::NotApproved(_)
             | StackResult::Failed(_)
             | StackResult::NotDone(_)
             | StackResult::Interrupted(_)
@@ -140,7 +146,7 @@ pub fn render(outcome: &Outcome, look: Look) -> String {
     out
 }
 
-/// `Done: 2 stacks applied, 1 unchanged, 1 untouched in 4 m 12 s.`
+/// `Done: 2 stacks applied, 1 unchanged, 1 untouched in 4 m 12 s.`, or `Cancelled after 3 s: 1 stack not begun.`
 fn done(outcome: &Outcome) -> String {
     let tally = Tally::of(outcome);
     let counts = [
@@ -149,6 +155,7 @@ fn done(outcome: &Outcome) -> String {
         (tally.unchanged, "unchanged"),
         (tally.untouched, "untouched"),
         (tally.skipped, "skipped"),
+        (tally.cancelled, "not begun"),
     ];
     let mut parts: Vec<String> = counts
         .iter()
@@ -160,7 +167,11 @@ fn done(outcome: &Outcome) -> String {
     };
     // Only the first says of what.
     parts[0] = format!("{} {}", count(first.0, "stack"), first.1);
-    format!("Done: {} in {}.", parts.join(", "), human(outcome.elapsed))
+    let (parts, took) = (parts.join(", "), human(outcome.elapsed));
+    if tally.cancelled > 0 {
+        return format!("Cancelled after {took}: {parts}.");
+    }
+    format!("Done: {parts} in {took}.")
 }
 
 /// A stack in a change set that did not end well; what is as it was needs no line.
@@ -171,7 +182,8 @@ fn stack_block(result: &StackResult, deed: Deed, name: &str, look: Look) -> Stri
         | StackResult::Before
         | StackResult::Unchanged
         | StackResult::Untouched
-        | StackResult::Skipped => String::new(),
+        | StackResult::Skipped
+        | StackResult::Cancelled => String::new(),
         StackResult::Poisoned { by, through } => {
             let quoted = |stack: &String| format!("`{}`", clean(stack));
             let between: Vec<String> = through.iter().map(quoted).collect();
@@ -190,6 +202,10 @@ fn stack_block(result: &StackResult, deed: Deed, name: &str, look: Look) -> Stri
         StackResult::Denied(failure) => {
             let headline = format!("denied by policy while {}", clean(&failure.stage));
             line(Mark::Failed, &headline) + &failure.body("the denial", look)
+        }
+        StackResult::NotApproved(failure) => {
+            line(Mark::Failed, "not approved as policy wants it")
+                + &failure.body("the refusal", look)
         }
         StackResult::Failed(failure) => {
             line(Mark::Failed, &failure.headline("failed while"))
@@ -256,11 +272,12 @@ fn verdict(outcome: &Outcome, look: Look) -> String {
     let tally = Tally::of(outcome);
     let counts = [
         (tally.denied, "denied"),
+        (tally.not_approved, "not approved"),
         (tally.failed, "failed"),
         (tally.not_done, outcome.deed.past_but_not_done()),
         (tally.interrupted, "interrupted"),
         (tally.unknown, "unknown"),
-        (tally.skipped, "skipped"),
+        (tally.skipped + tally.cancelled, "skipped"),
         (tally.changed, outcome.deed.past()),
         (tally.before, outcome.deed.past_before()),
         (tally.unchanged, "unchanged"),
@@ -300,7 +317,8 @@ fn way_on(outcome: &Outcome, tally: &Tally) -> Vec<String> {
             _ => None,
         })
         .collect();
-    let others = tally.denied + tally.failed + tally.interrupted + tally.unknown;
+    let others =
+        tally.denied + tally.not_approved + tally.failed + tally.interrupted + tally.unknown;
     let command = match (outcome.deed, not_done.as_slice()) {
         // One run, and what waits for it, is all that is left.
         (Deed::Apply | Deed::ApplyBundle, [only]) if others == 0 => {
@@ -323,6 +341,7 @@ fn way_on(outcome: &Outcome, tally: &Tally) -> Vec<String> {
         (Deed::Destroy, _) => "the same command again destroys what is left".to_owned(),
     };
     let is_broken = tally.failed > 0 || not_done.iter().any(|one| !one.is_interrupted);
+    // What was not approved names its own way on.
     if tally.denied > 0 {
         hints.push(format!("change what is denied, then {command}"));
         hints.push(
@@ -375,7 +394,9 @@ struct Tally {
     unchanged: usize,
     untouched: usize,
     skipped: usize,
+    cancelled: usize,
     denied: usize,
+    not_approved: usize,
     failed: usize,
     not_done: usize,
     interrupted: usize,
@@ -394,7 +415,9 @@ impl Tally {
                 StackResult::Skipped
                 | StackResult::Poisoned { .. }
                 | StackResult::StillNeeded { .. } => &mut tally.skipped,
+                StackResult::Cancelled => &mut tally.cancelled,
                 StackResult::Denied(_) => &mut tally.denied,
+                StackResult::NotApproved(_) => &mut tally.not_approved,
                 StackResult::Failed(_) => &mut tally.failed,
                 StackResult::NotDone(_) => &mut tally.not_done,
                 StackResult::Interrupted(_) => &mut tally.interrupted,

@@ -208,6 +208,9 @@ fn finished(outcome: &Outcome, action: Action) -> (Mark, String) {
         Outcome::Failed { problem } if problem.interrupted => {
             (Mark::Failed, "interrupted".to_owned())
         }
+        Outcome::Failed { problem } if problem.policy.lacks_only_approvals() => {
+            (Mark::Failed, "not approved as policy wants it".to_owned())
+        }
         Outcome::Failed { problem } if problem.policy.denies() => {
             (Mark::Failed, "denied by policy".to_owned())
         }

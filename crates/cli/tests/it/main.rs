@@ -48,6 +48,7 @@ mod output;
 mod people;
 mod planted;
 mod policy;
+mod policy_later;
 mod preview;
 mod project;
 mod providers;

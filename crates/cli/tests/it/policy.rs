@@ -71,6 +71,8 @@ fn what_a_policy_denies_is_shown_and_not_applied() {
               top     skipped, poisoned by `bad`
             ✓ other   applied 1 change
             ✗ bad     denied by policy
+            warning: stack `bad`, policy `owners`: terraform_data.bad is new in stack `bad`
+            warning: stack `other`, policy `owners`: terraform_data.other is new in stack `other`
             ✗ bad     denied by policy while planning
                 `owners`: it has no owner (terraform_data.bad)
               top     skipped, poisoned by `bad`
@@ -593,6 +595,8 @@ fn an_approval_that_is_wanted_at_apply_may_come_after_the_refusal() {
     let words = said.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words.contains("late: needs 1 approval, has 0"), "{said}");
     assert!(words.contains(hint), "{said}");
+    assert!(words.contains("stopped: 1 not approved"), "{said}");
+    assert!(!words.contains("what is denied"), "{said}");
     let again = ["apply", "--resume", "c1", "--auto-approve"];
     let _ = story.cli(&again).expect(4);
     let said = approve_as(&story, "eve", "c1").expect(0);

@@ -15,6 +15,13 @@ const JOB: [(&str, &str); 5] = [
     ("actor", "operator"),
 ];
 
+/// Where there is no token.
+const LAPTOP: [(&str, &str); 3] = [
+    ("TERRANE_ID_TOKEN", ""),
+    ("CI", "true"),
+    ("GITHUB_ACTOR", "eve"),
+];
+
 /// One stack on a target that only jobs of `example/infra` may apply.
 fn guarded(issuer: &Issuer) -> TestTerrane {
     guarded_by(issuer, "\"ci\"")
@@ -247,4 +254,61 @@ fn an_open_target_asks_nobody() {
     let test = guarded_by(&issuer, "\"ci\", \"anyone\"").env("TERRANE_ID_TOKEN", "nonsense");
     drop(apply(&test).expect(0));
     assert_eq!(issuer.asked(), Vec::<String>::new());
+}
+
+/// Who approves or releases need not be one who may apply: what is said to happen then is what happens.
+#[test]
+fn what_goes_on_with_the_last_word_is_said_as_it_is() {
+    let issuer = Issuer::start();
+    let test = guarded(&issuer).env("TERRANE_ID_TOKEN", &issuer.token(&JOB).mint());
+    let project = test.read("terrane.hcl").replace(
+        "target \"local\" { writers = [\"ci\"] }",
+        "target \"local\" {\n  writers = [\"ci\"]\n  approval { count = 1 }\n}",
+    );
+    test.write("terrane.hcl", &project);
+    let said = apply(&test).expect(3);
+    let (_, waits) = said.stderr.split_once("\n\n").unwrap();
+    assert_snapshot!(waits, @"
+    Change set c1 awaits approval:
+      target `local`: 0 of 1 approval; not the author
+        `terrane run approve c1`
+    It goes on with the last one if whoever gives that may apply it; else `terrane run confirm c1` by one who may starts it.
+    ");
+    let said = test.cli_with(&LAPTOP, &["run", "approve", "c1"]).expect(0);
+    assert_snapshot!(said.stderr, @"
+    Approved change set c1 as `eve` (not verified).
+    `terrane run confirm c1` by who may apply it starts it.
+    ");
+    assert!(!has_state(&test));
+    drop(test.cli(&["run", "confirm", "c1"]).expect(0));
+    assert!(has_state(&test));
+}
+
+#[test]
+fn what_goes_on_with_the_end_of_a_hold_is_said_as_it_is() {
+    let issuer = Issuer::start();
+    let test = guarded(&issuer).env("TERRANE_ID_TOKEN", &issuer.token(&JOB).mint());
+    let project = test.read("terrane.hcl");
+    test.write(
+        "terrane.hcl",
+        &(project + &stack("top", "after = [stack.app]")),
+    );
+    test.write("top/main.tf", MODULE);
+    drop(test.cli(&["apply"]).expect(3));
+    let hold = ["hold", "add", "top", "--reason", "migration"];
+    drop(test.cli_with(&LAPTOP, &hold).expect(0));
+    let said = test.cli(&["run", "confirm", "c1"]).expect(3);
+    let hint = said
+        .stderr
+        .lines()
+        .skip_while(|line| !line.starts_with("hint"));
+    assert_snapshot!(hint.collect::<Vec<_>>().join("\n"), @"
+    hint: `terrane hold release top` ends it; it goes on if whoever says so may apply it, else with
+          `terrane run confirm c1` by one who may
+    ");
+    let released = test
+        .cli_with(&LAPTOP, &["hold", "release", "top"])
+        .expect(0);
+    assert!(!released.stderr.contains("c1 goes on;"), "{released}");
+    drop(test.cli(&["run", "confirm", "c1"]).expect(0));
 }

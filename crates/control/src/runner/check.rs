@@ -12,7 +12,7 @@ use model::break_glass::Act;
 use model::changeset::{Action, SetEvent};
 use model::contract::{self, Planned};
 use model::masking::Mask;
-use model::policy::{Actor, Approval, Point, PolicySource, Remark, Requirement, Verdict, redact};
+use model::policy::{Actor, Approval, Point, PolicySource, Remark, Verdict, redact};
 use model::project::{Backend, Confirm};
 use model::run::{PlanRecord, Run};
 use serde_json::{Map, Value};
@@ -154,26 +154,30 @@ async fn foretell_facts(
     Ok(())
 }
 
-/// A plan that needs nobody's yes any more, because one was said beforehand or to what it fits: policies are asked as if
-/// it was said now. What is wanted then is waited for like what is wanted of the plan.
-pub(super) async fn at_yes(job: &Job<'_>, policy: &mut Verdict) -> Result<(), Failure> {
+/// What policies say of a yes to a plan that was just made. `is_said`: it was, beforehand or to what the plan fits, and
+/// nobody else has to speak: then a denial ends the run. Otherwise this looks ahead as if who asked for it said yes, for
+/// the approvals that will be wanted; who will say it, and when, is not known yet.
+pub(super) async fn at_yes(job: &Job<'_>, is_said: bool) -> Result<Verdict, Failure> {
     let is_past = job.set.request.policy_override.is_some();
     if is_past || !job.spec.is_asked_at(Point::Approval) {
-        return Ok(());
+        return Ok(Verdict::default());
     }
     let (run, given) = standing(job).await?;
-    let said = ask_about_yes(job, &policy::approvals(&given)).await?;
-    if said.denies() {
-        return Err(denied("denied by policy", said));
-    }
-    let owed = |wanted: &Requirement| {
-        owed_to_policy(job.set, &run, wanted, &given, job.control.now()).is_some()
+    let mut said = match ask_about_yes(job, &policy::approvals(&given)).await {
+        Ok(said) if is_said && said.denies() => return Err(denied("denied by policy", said)),
+        Ok(said) if is_said => said,
+        Ok(said) => Verdict {
+            asked: said.asked,
+            approvals: said.approvals,
+            ..Verdict::default()
+        },
+        Err(failure) if is_said || failure.interrupted => return Err(failure),
+        Err(_) => return Ok(Verdict::default()), // whoever says yes hears of it
     };
-    for wanted in said.approvals.into_iter().filter(owed) {
-        policy.want(wanted);
-    }
-    policy.warnings.extend(said.warnings);
-    Ok(())
+    let now = job.control.now();
+    said.approvals
+        .retain(|wanted| owed_to_policy(job.set, &run, wanted, &given, now).is_some());
+    Ok(said)
 }
 
 async fn ask_about_yes(job: &Job<'_>, given: &[Approval]) -> Result<Verdict, Failure> {
@@ -198,18 +202,25 @@ pub(super) async fn at_apply(job: &Job<'_>, plan: &PlanRecord) -> Result<(), Fai
         return Ok(());
     }
     let (at_plan, request) = (&plan.policy, &job.set.request);
+    let note = async |at: Point, said: &Verdict| {
+        let noted = policy::note(job.control, job.run, plan, at, None, said).await;
+        noted.map_err(|err| Failure::because("could not keep what policies said", &err))
+    };
     let case = policy::recall(job.control, job.run, job.spec).await;
     let case = case.map_err(|err| failure(&err))?;
     let (run, given) = standing(job).await?;
     let approvals = policy::approvals(&given);
     let author = policy::author(request);
     let mut verdict = ask(job, &case, Point::Apply, approvals.clone(), author.clone()).await?;
-    // What a plan policy wants is wanted by then, asked again or not.
-    for wanted in &at_plan.approvals {
-        verdict.want(wanted.clone());
-    }
-    if is_yes_to_be_asked_about(job, at_plan) {
+    note(Point::Apply, &verdict).await?;
+    // What is wanted of the plan, and of a yes to it, is wanted by then, asked again or not.
+    let is_asked_again = is_yes_to_be_asked_about(job, plan);
+    let wanted = plan.wanted();
+    let wanted = wanted.filter(|it| !is_asked_again || at_plan.approvals.contains(it));
+    wanted.for_each(|it| verdict.want(it.clone()));
+    if is_asked_again {
         let said = ask_about_yes(job, &approvals).await?;
+        note(Point::Approval, &said).await?;
         said.approvals.into_iter().for_each(|it| verdict.want(it));
         let new = said.denials.into_iter();
         let new: Vec<Remark> = new.filter(|it| !verdict.denials.contains(it)).collect();
@@ -265,10 +276,10 @@ pub(super) async fn at_apply(job: &Job<'_>, plan: &PlanRecord) -> Result<(), Fai
 
 /// Whether nobody was asked about the yes yet: it was said beforehand, and others had to speak first, or there was no plan
 /// to make; or policies are overridden, and what they say goes on the record.
-fn is_yes_to_be_asked_about(job: &Job<'_>, at_plan: &Verdict) -> bool {
+fn is_yes_to_be_asked_about(job: &Job<'_>, plan: &PlanRecord) -> bool {
     let request = &job.set.request;
     let is_beforehand = job.auto_approve || job.spec.stack.confirm == Confirm::Auto;
-    let others_speak = !request.approvals.is_empty() || !at_plan.approvals.is_empty();
+    let others_speak = !request.approvals.is_empty() || plan.wanted().next().is_some();
     let is_left = is_beforehand && (others_speak || job.is_bundled);
     job.spec.is_asked_at(Point::Approval) && (is_left || request.policy_override.is_some())
 }

@@ -2,6 +2,7 @@
 //! holds the state's lock through the endpoint, and what a kill leaves is found and judged as after an
 //! apply.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
@@ -53,6 +54,7 @@ async fn try_prepare(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure
     *mask = inputs.mask.clone();
     let plan = PlanRecord {
         policy: model::policy::Verdict::default(),
+        policy_since: BTreeMap::new(),
         counts: PlanCounts::default(),
         // Whoever says `state rm` means it.
         destroys: true,

@@ -1,7 +1,7 @@
 //! The planning stage: prepare a slot, initialise it if need be, plan against one pinned version of the
 //! state, and keep the plan sealed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -16,7 +16,7 @@ use model::engine::Flavor;
 use model::engine_event::nothing_changes;
 use model::masking::Mask;
 use model::plan::Plan;
-use model::policy::Verdict;
+use model::policy::{Point, Verdict};
 use model::project::{Backend, Confirm};
 use model::providers;
 use model::run::{PlanRecord, RunEvent, RunSpec, Stage};
@@ -131,7 +131,7 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
         return Ok(nothing);
     }
     keep_view(job, &plan).await?;
-    let mut policy = match check::at_plan(job, &shown, mask, &workspace).await {
+    let policy = match check::at_plan(job, &shown, mask, &workspace).await {
         Ok(policy) => policy,
         Err(denied) => {
             scratch.remove();
@@ -168,20 +168,23 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
     // A bundle is applied as it was reviewed: the yes beforehand is not to what is new in it.
     let is_auto_approved = job.auto_approve && !(is_bundle && judged.fits == Some(false));
     let is_auto = is_auto_approved || job.spec.stack.confirm == Confirm::Auto;
-    // If others have to speak first, policies are asked when they have.
+    // If others have to speak first, policies are asked again when they have.
     let is_last_word = may_be_said || is_auto && job.set.request.approvals.is_empty();
-    if !job.review
-        && is_last_word
-        && !wants(&policy)
-        && let Err(denied) = check::at_yes(job, &mut policy).await
-    {
-        scratch.remove();
-        return Err(denied);
-    }
-    let is_owed = wants(&policy);
+    let of_yes = if job.review {
+        Verdict::default()
+    } else {
+        match check::at_yes(job, is_last_word && !wants(&policy)).await {
+            Ok(said) => said,
+            Err(denied) => {
+                scratch.remove();
+                return Err(denied);
+            }
+        }
+    };
+    let is_owed = wants(&policy) || wants(&of_yes);
     let is_said = may_be_said && !is_owed;
     let confirmed = !job.review && (is_auto || is_said);
-    let record = PlanRecord {
+    let mut record = PlanRecord {
         counts: plan.counts(),
         destroys: plan.destroys(),
         outputs: changing_outputs(job.spec, &plan, head.is_none() && is_ours),
@@ -194,11 +197,15 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
         }),
         preview: !workspace.is_first,
         policy,
+        policy_since: BTreeMap::new(),
         since: judged
             .since
             .or_else(|| (!is_said).then(|| job.control.now())),
         consumed,
     };
+    if record.is_news(Point::Approval, &of_yes) {
+        record.policy_since.insert(Point::Approval, of_yes);
+    }
     drop(caller);
     // The same process goes on to apply it at once if it may; otherwise it must survive this process.
     if job.goes_on && !is_owed {

@@ -3,7 +3,7 @@
 //!
 //! Not here: the rewriting (`model::preview`), which runs are looked at and when (`model::changeset`).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -177,6 +177,7 @@ async fn look(
         }),
         preview: true,
         policy: model::policy::Verdict::default(),
+        policy_since: BTreeMap::new(),
         since: Some(job.control.now()),
         consumed: None,
     };

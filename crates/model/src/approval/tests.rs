@@ -5,7 +5,7 @@ use jiff::SignedDuration;
 use super::*;
 use crate::changeset::{Action, Origin, Request, Status};
 use crate::plan::PlanCounts;
-use crate::run::PlanRecord;
+use crate::run::{PlanRecord, RunEvent, advance};
 use crate::seal::Seal;
 
 const START: Timestamp = Timestamp::UNIX_EPOCH;
@@ -49,6 +49,7 @@ fn set(rule: ApprovalRule) -> (ChangeSet, Vec<Run>) {
     };
     let plan = PlanRecord {
         policy: policy::Verdict::default(),
+        policy_since: BTreeMap::new(),
         counts: PlanCounts::default(),
         destroys: false,
         outputs: BTreeSet::new(),
@@ -222,16 +223,7 @@ fn what_a_policy_wants_counts_people_by_role_and_not_the_author() {
             since: at(12),
         };
     }
-    let wanted = policy::Requirement {
-        remark: policy::Remark {
-            policy: "p".to_owned(),
-            rule: "require_approval".to_owned(),
-            message: "late".to_owned(),
-            resource: None,
-        },
-        count: 1,
-        role: Some("dba".to_owned()),
-    };
+    let wanted = wanted(1, "late", Some("dba"));
     let dba = |person: &str, minute| Approval {
         role: Some("dba".to_owned()),
         ..yes(person, minute)
@@ -242,4 +234,48 @@ fn what_a_policy_wants_counts_people_by_role_and_not_the_author() {
     assert_eq!(lacks(&[dba("ada", 11), yes("alan", 11)]), Some(0));
     assert_eq!(lacks(&[dba("eve", 9)]), Some(0), "of another plan");
     assert_eq!(lacks(&[dba("eve", 11)]), None);
+}
+
+fn wanted(count: u32, message: &str, role: Option<&str>) -> policy::Requirement {
+    policy::Requirement {
+        remark: policy::Remark {
+            policy: "p".to_owned(),
+            rule: "require_approval".to_owned(),
+            message: message.to_owned(),
+            resource: None,
+        },
+        count,
+        role: role.map(str::to_owned),
+    }
+}
+
+/// A policy that wants more people of a yes than of a plan is owed those; when it is asked again, what it wants then.
+#[test]
+fn what_is_wanted_of_a_yes_is_owed_until_it_is_asked_about_again() {
+    let (mut set, mut runs) = set(rule(1));
+    set.request.approvals.clear();
+    runs.truncate(1);
+    let RunState::Planned { plan, .. } = &mut runs[0].state else {
+        panic!("a plan lies ready");
+    };
+    plan.policy.approvals = vec![wanted(1, "early", None)];
+    let mut asked = |count: Option<u32>| {
+        let said = policy::Verdict {
+            approvals: count
+                .map(|it| wanted(it, "late", None))
+                .into_iter()
+                .collect(),
+            ..policy::Verdict::default()
+        };
+        let event = RunEvent::PolicyAsked {
+            at: policy::Point::Approval,
+            by: None,
+            said,
+        };
+        runs[0].state = advance(&runs[0].state, event, at(12)).unwrap();
+        let owed = owed(&set, &runs, &[yes("eve", 11)], at(13));
+        owed.iter().map(Owed::words).collect::<Vec<_>>()
+    };
+    assert_eq!(asked(Some(2)), ["1 of 2 approvals; not the author"]);
+    assert_eq!(asked(None), Vec::<String>::new());
 }

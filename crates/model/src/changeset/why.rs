@@ -108,7 +108,14 @@ fn waits_for_a_person(set: &ChangeSet, runs: &[Run], around: &Around<'_>) -> Str
             "nothing any more: `terrane run confirm {}` goes on with it",
             set.id
         ),
-        None => format!("a yes: `terrane run confirm {}`", set.id),
+        None => {
+            let yes = format!("a yes: `terrane run confirm {}`", set.id);
+            let denied = runs.iter().find_map(|run| run.state.denied_yes());
+            match denied.filter(|_| set.request.policy_override.is_none()) {
+                Some(remark) => format!("{yes}; the last one was denied by policy {remark}"),
+                None => yes,
+            }
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 
 use super::{Outcome, Preview, Problem, RunEvent, RunState, Stage};
+use crate::policy::Remark;
 
 /// An event that cannot happen in the state the run is in.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -73,6 +74,14 @@ pub fn advance(state: &RunState, event: RunEvent, now: Timestamp) -> Result<RunS
             }
         }
         (S::Planning { .. }, E::RunnerLost { .. }) => S::Queued, // a plan holds nothing: it starts again
+        (S::Planned { plan, confirmed }, E::PolicyAsked { at, said, .. }) => S::Planned {
+            plan: plan.heard(at, said),
+            confirmed: *confirmed,
+        },
+        (S::Applying { plan, since }, E::PolicyAsked { at, said, .. }) => S::Applying {
+            plan: plan.heard(at, said),
+            since: *since,
+        },
         (S::Planned { plan, .. }, E::Confirmed) => S::Planned {
             plan: plan.clone(),
             confirmed: true,
@@ -98,11 +107,11 @@ pub fn advance(state: &RunState, event: RunEvent, now: Timestamp) -> Result<RunS
                 ..
             },
         ) => {
-            let outputs = plan.outputs.clone();
             let outcome = Outcome::Applied {
                 counts,
                 serial,
-                outputs,
+                outputs: plan.outputs.clone(),
+                warnings: plan.warnings(),
             };
             reached(outcome, then, now, None)
         }
@@ -204,9 +213,14 @@ pub fn advance(state: &RunState, event: RunEvent, now: Timestamp) -> Result<RunS
             finish(Outcome::Unknown { kept, left })
         }
         (state, E::CancelAsked { .. }) if !state.is_finished() => state.clone(),
-        (S::Planning { .. } | S::Applying { .. }, E::Failed { problem }) => {
+        (S::Applying { plan, .. }, E::Failed { mut problem }) => {
+            let new = plan.warnings().into_iter();
+            let new = new.filter(|it| !problem.policy.warnings.contains(it));
+            let new: Vec<Remark> = new.collect();
+            problem.policy.warnings.extend(new);
             finish(Outcome::Failed { problem })
         }
+        (S::Planning { .. }, E::Failed { problem }) => finish(Outcome::Failed { problem }),
         (S::Queued | S::Deferred { .. } | S::Planned { .. }, E::Skipped { because }) => {
             finish(Outcome::Skipped { because })
         }
@@ -259,6 +273,7 @@ impl RunEvent {
             Self::NothingConsumed { .. } => "nothing consumed",
             Self::PlanFinished { .. } => "plan finished",
             Self::Deferred { .. } => "deferred",
+            Self::PolicyAsked { .. } => "policy asked",
             Self::Confirmed => "confirmed",
             Self::ApplyStarted => "apply started",
             Self::PlanVoided { .. } => "plan voided",

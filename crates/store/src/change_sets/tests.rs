@@ -128,6 +128,7 @@ fn specs() -> Vec<RunSpec> {
 fn plan(now: Timestamp, destroys: bool) -> PlanRecord {
     PlanRecord {
         policy: model::policy::Verdict::default(),
+        policy_since: BTreeMap::new(),
         counts: PlanCounts::default(),
         destroys,
         outputs: BTreeSet::from(["x".to_owned()]),

@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead as _, Write as _};
 
-use control::changesets;
+use control::changesets::{self, Hands};
 use model::changeset::{Action, ChangeSet};
 
 use super::ending;
@@ -112,10 +112,16 @@ pub(super) async fn waits_for_others(
         }
         let (on, words) = (&hold.on, hold.words());
         let said = format!("change set {id} waits: {} is {words}", on.words());
-        let hint = format!(
-            "`terrane hold release {}` ends it, and it goes on",
-            on.name()
-        );
+        let then = match hands(watcher).await? {
+            Hands::Anyone => ", and it goes on".to_owned(),
+            Hands::Writers => format!(
+                "; it goes on if whoever says so may apply it, else with `terrane run confirm {id}` by one who may"
+            ),
+            Hands::Asker => format!(
+                "; it goes on if the variables it was asked with are set there, else with `terrane run confirm {id}`"
+            ),
+        };
+        let hint = format!("`terrane hold release {}` ends it{then}", on.name());
         return Err(CommandError::new(said).hint(hint).status(ExitStatus::Waits));
     }
     let owed = explained.owed();
@@ -133,13 +139,27 @@ pub(super) async fn waits_for_others(
         said.push_str(&line);
     }
     let then = if watcher.set().request.auto_approve {
-        "It goes on by itself with the last one.\n".to_owned()
+        match hands(watcher).await? {
+            Hands::Anyone => "It goes on by itself with the last one.\n".to_owned(),
+            Hands::Writers => format!(
+                "It goes on with the last one if whoever gives that may apply it; else `terrane run confirm {id}` by one \
+                 who may starts it.\n"
+            ),
+            Hands::Asker => format!(
+                "Then `terrane run confirm {id}` starts it, where the variables it was asked with are set.\n"
+            ),
+        }
     } else {
         format!("Then `terrane run confirm {id}` starts it.\n")
     };
     said.push_str(&then);
     report::say(&said)?;
     Ok(Some(ExitStatus::Waits))
+}
+
+async fn hands(watcher: &Watcher<'_>) -> Result<Hands, CommandError> {
+    let hands = changesets::hands(watcher.control(), watcher.set().id).await;
+    hands.map_err(|err| CommandError::from_error(&err))
 }
 
 pub(super) fn unconfirmed(answer: &Answer) -> Result<ExitStatus, CommandError> {

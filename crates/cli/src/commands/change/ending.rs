@@ -58,10 +58,16 @@ pub(super) fn something_was_applied(runs: &[Run]) -> bool {
 }
 
 pub(super) async fn tell(
-    watcher: &Watcher<'_>,
+    watcher: &mut Watcher<'_>,
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
+    let runs = watcher.runs().iter();
+    let warned = runs.map(|run| (run.stack.clone(), run.state.warnings()));
+    let warned: Vec<_> = warned.filter(|(_, said)| !said.is_empty()).collect();
+    for (stack, warnings) in &warned {
+        watcher.warn(stack, warnings)?;
+    }
     let mut stacks = Vec::new();
     for run in watcher.runs() {
         stacks.push(StackOutcome {
@@ -176,10 +182,15 @@ async fn result(watcher: &Watcher<'_>, run: &Run) -> Result<StackResult, Command
         } => StackResult::StillNeeded {
             why: because.words(),
         },
+        Outcome::Skipped {
+            because: Skip::Interrupted,
+        } => StackResult::Cancelled,
         Outcome::Skipped { .. } => StackResult::Skipped,
         Outcome::Failed { problem } => {
             let failure = failure(watcher, run, problem).await?;
-            if problem.policy.denies() {
+            if problem.policy.lacks_only_approvals() {
+                StackResult::NotApproved(failure)
+            } else if problem.policy.denies() {
                 StackResult::Denied(failure)
             } else if problem.interrupted {
                 StackResult::Interrupted(failure)

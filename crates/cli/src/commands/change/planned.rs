@@ -43,10 +43,10 @@ pub(super) async fn plan_set(
         if !forecast.is_empty() {
             facts.push((run.stack.to_string(), forecast));
         }
-        let denied = verdict.is_some_and(Verdict::denies);
+        let denied = verdict.as_ref().is_some_and(Verdict::denies);
         policy.extend(verdict.map(|verdict| StackVerdict {
             stack: run.stack.to_string(),
-            verdict: verdict.clone(),
+            verdict,
         }));
         stacks.push(StackPlan {
             stack: run.stack.to_string(),

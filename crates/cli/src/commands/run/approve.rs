@@ -8,6 +8,7 @@ use serde_json::json;
 
 use super::{About, Here};
 use crate::args::Global;
+use crate::watch::policy_warnings;
 use crate::{CommandError, ExitStatus, Process, report};
 
 /// Agree that a change set, or one of its runs, may be applied
@@ -67,10 +68,10 @@ pub(super) async fn approve(
         role: args.role,
         comment: args.comment,
     };
-    let denied = policy::denials_of_approval(&here.control, &before, &new)
+    let heard = policy::hear_approval(&here.control, &before, &new)
         .await
         .map_err(|err| failed(&err))?;
-    if let Some(first) = denied.first() {
+    if let Some(first) = heard.denials().next() {
         return Err(
             CommandError::new(format!("this approval is denied by policy: {first}"))
                 .status(ExitStatus::Refused),
@@ -84,17 +85,17 @@ pub(super) async fn approve(
     } else {
         after.owed()
     };
-    // Who approves need not be one who may apply.
-    let goes_on = owed.is_empty()
+    let is_ready = owed.is_empty()
         && after.set.request.auto_approve
         && after.set.status == Status::AwaitingConfirm
-        && after.set.request.machine == here.control.home.machine()
-        && here.check_writer(set, process).await.is_ok();
+        && after.set.request.machine == here.control.home.machine();
+    // Who approves need not be one who may apply.
+    let may_apply = owed.is_empty() && here.check_writer(set, process).await.is_ok();
     // Nor are their variables and credentials the asker's.
-    let goes_on = goes_on
-        && !changesets::needs_its_asker(&here.control, set)
-            .await
-            .map_err(|err| failed(&err))?;
+    let needs_asker = changesets::needs_its_asker(&here.control, set)
+        .await
+        .map_err(|err| failed(&err))?;
+    let goes_on = is_ready && may_apply && !needs_asker;
     if goes_on {
         worker::turn(&here.control, set, None, &Asker::default(), None)
             .await
@@ -105,10 +106,20 @@ pub(super) async fn approve(
             .iter()
             .map(|one| json!({ "by": one.by, "given": one.given, "wanted": one.rule.count, "why": one.words() }))
             .collect();
-        report::json(
-            &json!({ "change_set": set.to_string(), "approvals": after.approvals, "owed": owed }),
-        )?;
+        let warnings = heard.said.iter().flat_map(|(stack, said)| {
+            let warnings = said.warnings.iter();
+            warnings.map(move |it| json!({ "stack": stack, "policy": it }))
+        });
+        report::json(&json!({
+            "change_set": set.to_string(),
+            "approvals": after.approvals,
+            "owed": owed,
+            "warnings": warnings.collect::<Vec<_>>(),
+        }))?;
         return Ok(ExitStatus::Done);
+    }
+    for (stack, said) in &heard.said {
+        policy_warnings(stack, &said.warnings, false, process.look(global))?;
     }
     let what = run.map_or_else(|| format!("change set {set}"), |run| format!("run {run}"));
     report::say(&format!(
@@ -136,7 +147,21 @@ pub(super) async fn approve(
             "`terrane apply --resume {set}` goes on with it.\n"
         ))?;
     } else if owed.is_empty() {
-        report::say(&format!("`terrane run confirm {set}` starts it.\n"))?;
+        let (by, place) = (
+            if may_apply {
+                ""
+            } else {
+                " by who may apply it"
+            },
+            if needs_asker {
+                ", where the variables it was asked with are set"
+            } else {
+                ""
+            },
+        );
+        report::say(&format!(
+            "`terrane run confirm {set}`{by} starts it{place}.\n"
+        ))?;
     }
     Ok(ExitStatus::Done)
 }

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use model::changeset::{Action, SetEvent};
 use model::gate::GateReport;
 use model::ids::RunId;
+use model::policy::{Point, Verdict};
 use model::run::{Preview, Run, RunEvent, Stage};
 use serde_json::json;
 
@@ -14,6 +15,7 @@ use super::{About, Here, list};
 use crate::args::Global;
 use crate::commands::change;
 use crate::commands::place::Place;
+use crate::view::policy::{self, StackVerdict};
 use crate::view::table::Table;
 use crate::view::{gates, left, text};
 use crate::watch::Watcher;
@@ -100,6 +102,15 @@ pub(super) async fn show(
         table.row([moment(*at), who, words]);
     }
     report::data(&format!("\n{}", table.render(look)))?;
+    let said = explained
+        .runs
+        .iter()
+        .filter(|one| run.is_none_or(|run| run == one.id))
+        .filter_map(|one| verdict(one, run.is_none()));
+    let said = policy::render(&said.collect::<Vec<_>>(), 0, look);
+    if !said.is_empty() {
+        report::data(&format!("\n{said}"))?;
+    }
     for one in &explained.runs {
         let reports = gates_of(one, &history);
         if run.is_none_or(|run| run == one.id) && !reports.is_empty() {
@@ -147,6 +158,23 @@ pub(super) async fn show(
         }
     }
     Ok(ExitStatus::Done)
+}
+
+/// What policies said of a run, whenever they were asked; nothing if they had nothing to say.
+fn verdict(run: &Run, is_named: bool) -> Option<StackVerdict> {
+    let mut verdict = run.state.policy().unwrap_or_default();
+    verdict.warnings = run.state.warnings();
+    verdict.denials.extend(run.state.denied_yes().cloned());
+    if verdict.is_silent() {
+        return None;
+    }
+    let warned = verdict.warnings.iter().map(|it| it.policy.clone());
+    verdict.asked.extend(warned);
+    let stack = run.stack.to_string();
+    Some(StackVerdict {
+        stack: if is_named { stack } else { String::new() },
+        verdict,
+    })
 }
 
 /// How the gates of a run ended when they were last looked at, with what was seen.
@@ -310,6 +338,7 @@ fn run_words(event: &RunEvent, action: Action) -> String {
             plan.counts.create, plan.counts.update, plan.counts.replace, plan.counts.delete
         ),
         RunEvent::Deferred { .. } => "deferred".to_owned(),
+        RunEvent::PolicyAsked { at, by, said } => policy_words(*at, by.as_deref(), said),
         RunEvent::Confirmed => "confirmed".to_owned(),
         RunEvent::ApplyStarted => "applying began".to_owned(),
         RunEvent::PlanVoided { why } => format!("planned afresh: {why}"),
@@ -341,6 +370,28 @@ fn run_words(event: &RunEvent, action: Action) -> String {
         RunEvent::Reopened { moved: false } => "opened again".to_owned(),
         RunEvent::Reopened { moved: true } => "opened again: it moved since".to_owned(),
     }
+}
+
+/// What policies said when they were asked again, in one line.
+fn policy_words(at: Point, by: Option<&str>, said: &Verdict) -> String {
+    let about = match (at, by) {
+        (Point::Approval, Some(by)) => format!("about the word of `{by}`"),
+        (Point::Approval, None) => "about a yes".to_owned(),
+        (Point::Plan | Point::Apply, _) => format!("at {}", at.as_str()),
+    };
+    let parts: Vec<String> = [
+        (said.denials.len(), "denial"),
+        (said.approvals.len(), "approval condition"),
+        (said.warnings.len(), "warning"),
+    ]
+    .into_iter()
+    .filter(|(number, _)| *number > 0)
+    .map(|(number, noun)| text::count(number, noun))
+    .collect();
+    if parts.is_empty() {
+        return format!("policies asked {about}: no objection");
+    }
+    format!("policies asked {about}: {}", parts.join(", "))
 }
 
 fn moment(at: Timestamp) -> String {

@@ -1,6 +1,6 @@
 //! Stories of small change sets, and long random ones that must never get stuck.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use proptest::prelude::*;
@@ -108,6 +108,7 @@ fn record(outputs: &[&str], destroys: bool) -> PlanRecord {
         }),
         preview: false,
         policy: crate::policy::Verdict::default(),
+        policy_since: BTreeMap::new(),
         since: None,
         consumed: None,
     }

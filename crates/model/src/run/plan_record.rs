@@ -1,0 +1,106 @@
+//! What is remembered of a plan beside the plan itself, and what policies said of it.
+//!
+//! Not here: the plan as people see it (`plan`), what it was made from (`seal`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::plan::PlanCounts;
+use crate::policy::{Point, Remark, Requirement, Verdict};
+use crate::seal::Seal;
+
+/// What is remembered of a plan beside the plan itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanRecord {
+    pub counts: PlanCounts,
+    /// Something that exists goes away.
+    pub destroys: bool,
+    /// Outputs that will differ; dependents that consume one of them are deferred.
+    pub outputs: BTreeSet<String>,
+    pub seal: Box<Seal>,
+    /// Made in another slot than the one applies use: good to look at, planned afresh at apply.
+    pub preview: bool,
+    /// What policies said of it.
+    #[serde(default)]
+    pub policy: Verdict,
+    /// What they said when they were last asked again: about a yes to it, and before its apply.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub policy_since: BTreeMap<Point, Verdict>,
+    /// From when on a person's word is about this plan. None: it had to wait for an upstream, and what was
+    /// said of the change set covers it.
+    #[serde(default)]
+    pub since: Option<Timestamp>,
+    /// Keyed digest of the values it takes from other stacks.
+    #[serde(default)]
+    pub consumed: Option<String>,
+}
+
+impl PlanRecord {
+    /// Whether it may leave the state without resources.
+    pub fn may_empty(&self) -> bool {
+        self.destroys || self.counts.forget > 0
+    }
+
+    /// The approvals that policies want: of the plan, and of a yes to it when they were last asked about one.
+    pub fn wanted(&self) -> impl Iterator<Item = &Requirement> {
+        let of_plan = &self.policy.approvals;
+        let of_yes = self.policy_since.get(&Point::Approval);
+        let of_yes = of_yes.map_or(&[][..], |said| &said.approvals);
+        let kept = of_plan.iter().filter(|it| !it.is_less_than_any(of_yes));
+        kept.chain(of_yes.iter().filter(|it| !of_plan.contains(it)))
+    }
+
+    /// All that policies said of it, but for whose yes they denied.
+    pub(super) fn verdict(&self) -> Verdict {
+        let mut verdict = Verdict {
+            approvals: self.wanted().cloned().collect(),
+            warnings: self.warnings(),
+            ..self.policy.clone()
+        };
+        for said in self.policy_since.values() {
+            let new = said
+                .asked
+                .iter()
+                .filter(|it| !self.policy.asked.contains(it));
+            verdict.asked.extend(new.cloned());
+        }
+        verdict
+    }
+
+    /// Whether policies say something of it that is not known yet.
+    pub fn is_news(&self, at: Point, said: &Verdict) -> bool {
+        let known = &self.policy;
+        match self.policy_since.get(&at) {
+            Some(before) => before != said,
+            None => {
+                said.denies()
+                    || said
+                        .approvals
+                        .iter()
+                        .any(|it| !known.approvals.contains(it))
+                    || said.warnings.iter().any(|it| !known.warnings.contains(it))
+            }
+        }
+    }
+
+    /// With what policies say of it now.
+    pub(super) fn heard(&self, at: Point, said: Verdict) -> Self {
+        let mut plan = self.clone();
+        plan.policy_since.insert(at, said);
+        plan
+    }
+
+    /// What policies warn of, whenever they did, each once.
+    pub fn warnings(&self) -> Vec<Remark> {
+        let since = self.policy_since.values().flat_map(|said| &said.warnings);
+        let mut all: Vec<Remark> = Vec::new();
+        for warning in self.policy.warnings.iter().chain(since) {
+            if !all.contains(warning) {
+                all.push(warning.clone());
+            }
+        }
+        all
+    }
+}
