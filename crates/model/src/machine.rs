@@ -389,6 +389,7 @@ fn plan() -> PlanRecord {
             source: String::new(),
             head: None,
             inputs: String::new(),
+            each_input: BTreeMap::new(),
             engine: String::new(),
             lock_file: None,
         }),

@@ -3,6 +3,7 @@
 //! Not here: looking at how things are now (`control`), the statement that checks the head while it grants the
 //! lock (`store::locks`).
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use jiff::Timestamp;
@@ -24,6 +25,9 @@ pub struct Seal {
     pub head: Option<SealedHead>,
     /// Keyed digest of the input values.
     pub inputs: String,
+    /// Of each by itself, to name those that moved.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub each_input: BTreeMap<String, String>,
     pub engine: String,
     /// Digest of the provider lock file as the plan left it, if the module has one.
     #[serde(default)]
@@ -56,8 +60,11 @@ pub enum Moved {
         from: String,
         to: String,
     },
-    /// Values may be secret: that they differ is all that is said.
-    Inputs,
+    /// Values may be secret: they are named, and that they differ is all that is said. None are named if the seal knows
+    /// of none by itself.
+    Inputs {
+        names: Vec<String>,
+    },
 }
 
 /// Everything that moved, what matters most first.
@@ -76,7 +83,12 @@ pub fn moved(sealed: &Seal, now: &Seal) -> Vec<Moved> {
         });
     }
     if sealed.inputs != now.inputs {
-        all.push(Moved::Inputs);
+        let names = if sealed.each_input.is_empty() {
+            Vec::new()
+        } else {
+            differing(&sealed.each_input, &now.each_input)
+        };
+        all.push(Moved::Inputs { names });
     }
     if sealed.engine != now.engine {
         all.push(Moved::Engine {
@@ -91,6 +103,13 @@ pub fn moved(sealed: &Seal, now: &Seal) -> Vec<Moved> {
         });
     }
     all
+}
+
+/// Those that one has and the other has not, or has otherwise.
+fn differing(some: &BTreeMap<String, String>, others: &BTreeMap<String, String>) -> Vec<String> {
+    let names: BTreeSet<&String> = some.keys().chain(others.keys()).collect();
+    let differs = |name: &&String| some.get(*name) != others.get(*name);
+    names.into_iter().filter(differs).cloned().collect()
 }
 
 /// What moved, in one phrase.
@@ -149,7 +168,20 @@ impl fmt::Display for Moved {
             Self::Engine { from, to } => {
                 write!(f, "the engine changed after it was made ({from}, now {to})")
             }
-            Self::Inputs => f.write_str("its input values changed after it was made"),
+            Self::Inputs { names } => {
+                let quoted: Vec<String> = names.iter().map(|it| format!("`{it}`")).collect();
+                match quoted.as_slice() {
+                    [] => f.write_str("its input values changed after it was made"),
+                    [one] => write!(f, "the value of its input {one} changed after it was made"),
+                    many => {
+                        let many = many.join(", ");
+                        write!(
+                            f,
+                            "the values of its inputs {many} changed after it was made"
+                        )
+                    }
+                }
+            }
         }
     }
 }

@@ -77,7 +77,7 @@ fn a_changed_content_voids_the_plan() {
     let said = test.cli_with(&[("KEY", "another")], &apply).expect(4);
     assert!(
         said.stderr
-            .contains("its input values changed after it was made"),
+            .contains("the value of its input `deep/key` changed after it was made"),
         "{said}"
     );
     drop(test.cli(&apply).expect(0));

@@ -68,7 +68,7 @@ fn a_value_that_moved_is_not_shown() {
     terminal.type_line("yes");
     let said = terminal.wait().expect(4);
     assert_snapshot!(refusal(&said), @"
-    this plan may no longer be applied: its input values changed after it was made
+    this plan may no longer be applied: the value of its input `from` changed after it was made
     `terrane apply --resume c2` plans `top` afresh; approvals carry over if that fits what was
     approved
     ");

@@ -14,11 +14,12 @@ use store::Scope;
 
 use super::engine::Caller;
 use super::hooks::{Ending, Hooks};
+use super::inputs::{self, Inputs};
 use super::limit::Limit;
 use super::plan::{file_path, initialise};
 use super::seal::Void;
 use super::workspace::{Scratch, Workspace, write_private};
-use super::{Failure, Job, after, check, failed, inputs, limit, seal};
+use super::{Failure, Job, after, check, failed, limit, seal};
 use crate::backends;
 use crate::kept_aside::{self, Leftovers};
 use crate::left_behind;
@@ -57,7 +58,7 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
     };
     *mask = inputs.mask.clone();
     let goes_on = held.is_some();
-    if let Some(void) = moved(job, &plan, &inputs.digest, goes_on, &scratch).await? {
+    if let Some(void) = moved(job, &plan, &inputs, goes_on, &scratch).await? {
         scratch.remove();
         return void.into_event(job, &plan);
     }
@@ -305,7 +306,7 @@ pub(super) async fn plan_of(job: &Job<'_>) -> Result<PlanRecord, Failure> {
 async fn moved(
     job: &Job<'_>,
     plan: &PlanRecord,
-    inputs: &str,
+    inputs: &Inputs,
     goes_on: bool,
     scratch: &Scratch,
 ) -> Result<Option<Void>, Failure> {

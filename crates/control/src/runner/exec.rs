@@ -63,6 +63,7 @@ async fn try_prepare(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure
             source: job.spec.source.clone(),
             head: head(job).await?,
             inputs: inputs.digest.clone(),
+            each_input: inputs.each.clone(),
             engine: format!("{} {}", job.spec.engine.flavor, job.spec.engine.version),
             lock_file: None,
         }),

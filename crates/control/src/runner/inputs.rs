@@ -41,6 +41,8 @@ pub(super) struct Inputs {
     pub(super) hooks: Vec<ReadyHook>,
     /// Keyed: equal values can be recognised, none can be guessed.
     pub(super) digest: String,
+    /// The same of each by itself.
+    pub(super) each: BTreeMap<String, String>,
     /// Keyed, of what it takes from other stacks alone.
     pub(super) consumed: String,
     /// Settings of an engine backend, by name.
@@ -190,11 +192,18 @@ pub(super) async fn gather_ahead(
     }
     let files = contexts::files(spec, &known)?;
     let hooks = contexts::hooks(spec, &known)?;
-    let canonical = canonical(&variables, &files);
     let digester = digester(job.control, job.run, spec, Purpose::Inputs).await;
-    let digest = digester
-        .map_err(|err| Failure::because("could not digest the inputs", &err))?
-        .digest(canonical.as_bytes());
+    let digester = digester.map_err(|err| Failure::because("could not digest the inputs", &err))?;
+    let digest = digester.digest(canonical(&variables, &files).as_bytes());
+    let values = variables.iter().map(|(name, value)| (name, value.clone()));
+    let contents = files.iter();
+    let contents = contents.map(|(path, content)| (path, Value::from(content.expose())));
+    // Each with its name: equal values of two inputs do not look equal.
+    let each = values.chain(contents).map(|(name, value)| {
+        let pair = Value::from(vec![Value::from(name.as_str()), value]);
+        (name.clone(), digester.digest(pair.to_string().as_bytes()))
+    });
+    let each = each.collect();
     let consumed = settled::consumed(spec)
         .into_iter()
         .filter_map(|(stack, output)| {
@@ -224,6 +233,7 @@ pub(super) async fn gather_ahead(
         mask: Mask::new(&hidden),
         hidden,
         digest,
+        each,
         consumed,
         backend,
         unknown,

@@ -192,6 +192,7 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
             source: job.spec.source.clone(),
             head: head.as_ref().map(seal::sealed_head),
             inputs: inputs.digest.clone(),
+            each_input: inputs.each.clone(),
             engine: caller.engine().to_string(),
             lock_file: seal::lock_file(&workspace),
         }),

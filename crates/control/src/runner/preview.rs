@@ -172,6 +172,7 @@ async fn look(
             source: job.spec.source.clone(),
             head: head.as_ref().map(sealed_head),
             inputs: inputs.digest.clone(),
+            each_input: inputs.each.clone(),
             engine: caller.engine().to_string(),
             lock_file: lock_file(&workspace),
         }),

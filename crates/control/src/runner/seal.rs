@@ -14,6 +14,7 @@ use model::run::{PlanRecord, RunEvent, RunSpec};
 use model::seal::{self, Moved, Seal, SealedHead, Written};
 use model::state::StateVersion;
 
+use super::inputs::Inputs;
 use super::workspace::Workspace;
 use super::{Failure, Job};
 use crate::engines;
@@ -58,7 +59,7 @@ impl Void {
 pub(super) async fn moved(
     job: &Job<'_>,
     plan: &PlanRecord,
-    inputs: &str,
+    inputs: &Inputs,
     goes_on: bool,
 ) -> Result<Option<Void>, Failure> {
     let head = match job.spec.target.backend {
@@ -73,7 +74,8 @@ pub(super) async fn moved(
             Backend::Terrane => head.as_ref().map(sealed_head),
             Backend::Engine { .. } => sealed.head.clone(),
         },
-        inputs: inputs.to_owned(),
+        inputs: inputs.digest.clone(),
+        each_input: inputs.each.clone(),
         // The process that made the plan goes on with the same program.
         engine: if goes_on {
             sealed.engine.clone()

@@ -57,6 +57,7 @@ fn set(rule: ApprovalRule) -> (ChangeSet, Vec<Run>) {
             source: String::new(),
             head: None,
             inputs: String::new(),
+            each_input: BTreeMap::new(),
             engine: String::new(),
             lock_file: None,
         }),

@@ -9,9 +9,16 @@ fn seal() -> Seal {
         source: "3f9c1e2aaaa".to_owned(),
         head: Some(head(9, 17, "a1b2c3d4-0000")),
         inputs: "one".to_owned(),
+        each_input: each("1", Some("2")),
         engine: "tofu 1.11.4".to_owned(),
         lock_file: Some("0123456789".to_owned()),
     }
+}
+
+fn each(x: &str, y: Option<&str>) -> BTreeMap<String, String> {
+    let both = [("x", Some(x)), ("y", y)].into_iter();
+    both.filter_map(|(name, it)| Some((name.to_owned(), it?.to_owned())))
+        .collect()
 }
 
 fn head(version: i64, serial: i64, lineage: &str) -> SealedHead {
@@ -57,8 +64,18 @@ fn each_part_is_named_with_from_and_to() {
         "the source changed after it was made (3f9c1e2, now 77ab310)",
     );
     check(
-        |now| now.inputs = "two".to_owned(),
-        "its input values changed after it was made",
+        |now| {
+            now.inputs = "two".to_owned();
+            now.each_input = each("7", Some("2"));
+        },
+        "the value of its input `x` changed after it was made",
+    );
+    check(
+        |now| {
+            now.inputs = "two".to_owned();
+            now.each_input = each("7", None);
+        },
+        "the values of its inputs `x`, `y` changed after it was made",
     );
     check(
         |now| now.engine = "tofu 1.11.14".to_owned(),
@@ -75,9 +92,10 @@ fn all_that_moved_is_said_at_once() {
     check(
         |now| {
             now.inputs = "two".to_owned();
+            now.each_input = each("1", Some("7"));
             now.engine = "tofu 1.11.14".to_owned();
         },
-        "its input values changed after it was made; \
+        "the value of its input `y` changed after it was made; \
          the engine changed after it was made (tofu 1.11.4, now tofu 1.11.14)",
     );
 }
@@ -120,4 +138,19 @@ fn a_seal_without_a_lock_file_is_read() {
     let old = r#"{"source":"s","head":null,"inputs":"i","engine":"tofu 1.11.4"}"#;
     let seal: Seal = serde_json::from_str(old).unwrap();
     assert_eq!(seal.lock_file, None);
+}
+
+/// Of a plan that was made when only their sum was kept, all that can be said is that they moved.
+#[test]
+fn inputs_that_nobody_can_tell_apart_are_not_named() {
+    let old = Seal {
+        each_input: BTreeMap::new(),
+        ..seal()
+    };
+    let now = Seal {
+        inputs: "two".to_owned(),
+        ..seal()
+    };
+    let said = words(&moved(&old, &now));
+    assert_eq!(said, "its input values changed after it was made");
 }

@@ -136,6 +136,7 @@ fn plan(now: Timestamp, destroys: bool) -> PlanRecord {
             source: String::new(),
             head: None,
             inputs: String::new(),
+            each_input: BTreeMap::new(),
             engine: String::new(),
             lock_file: None,
         }),

@@ -103,6 +103,7 @@ fn record(outputs: &[&str], destroys: bool) -> PlanRecord {
             source: String::new(),
             head: None,
             inputs: String::new(),
+            each_input: BTreeMap::new(),
             engine: String::new(),
             lock_file: None,
         }),
