@@ -75,6 +75,8 @@ pub enum VerifyTokenError {
     Shape,
     #[error("it is signed by `{seen}`, only `RS256` and `ES256` are believed")]
     Algorithm { seen: String },
+    #[error("its header has `crit`, and no extension of tokens is known here")]
+    Critical,
     #[error("it does not say which key signed it")]
     NoKey,
     #[error("it comes from `{seen}`, not from `{expected}`")]
@@ -264,6 +266,8 @@ async fn fetch<T: DeserializeOwned>(
 struct Header {
     alg: String,
     kid: Option<String>,
+    #[serde(flatten)]
+    rest: BTreeMap<String, serde_json::Value>,
 }
 
 /// A token before anybody vouched for it: good to say what is wrong with it, and which key to look for.
@@ -289,6 +293,10 @@ impl Unverified {
 
     /// Never a shared secret, never none: a key that everybody can fetch must not sign.
     fn algorithm(&self) -> Result<Algorithm, VerifyTokenError> {
+        // It names extensions that whoever reads it must understand.
+        if self.header.rest.contains_key("crit") {
+            return Err(VerifyTokenError::Critical);
+        }
         match self.header.alg.as_str() {
             "RS256" => Ok(Algorithm::RS256),
             "ES256" => Ok(Algorithm::ES256),

@@ -52,6 +52,8 @@ pub struct Token<'a> {
     issuer: &'a Inner,
     claims: BTreeMap<String, String>,
     signed: Signed,
+    /// What else its header says.
+    header: String,
 }
 
 impl Issuer {
@@ -128,6 +130,13 @@ impl Token<'_> {
         self.claim("exp", then.to_string())
     }
 
+    /// Adds a field to its header, a JSON value.
+    #[must_use]
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        self.header = format!(",\"{name}\":{value}");
+        self
+    }
+
     #[must_use]
     pub fn signed(mut self, signed: Signed) -> Self {
         self.signed = signed;
@@ -142,7 +151,8 @@ impl Token<'_> {
             Signed::PublicKeyAsSecret => ("HS256", "rsa"),
             Signed::Unpublished => ("ES256", "other"),
         };
-        let header = format!(r#"{{"alg":"{alg}","kid":"{kid}","typ":"JWT"}}"#);
+        let more = &self.header;
+        let header = format!(r#"{{"alg":"{alg}","kid":"{kid}","typ":"JWT"{more}}}"#);
         let claims = self.claims.iter();
         let claims: Vec<String> = claims.map(|(k, v)| format!("\"{k}\":{v}")).collect();
         let claims = format!("{{{}}}", claims.join(","));
@@ -166,6 +176,7 @@ impl Inner {
             issuer: self,
             claims: all,
             signed: Signed::Es256,
+            header: String::new(),
         }
     }
 

@@ -201,6 +201,10 @@ fn a_token_that_is_not_believed_applies_nothing() {
             "it is signed by `none`, only `RS256` and `ES256` are believed",
         ),
         (
+            plain().header("crit", "[\"exp-of-tomorrow\"]"),
+            "its header has `crit`, and no extension of tokens is known here",
+        ),
+        (
             plain().signed(Signed::PublicKeyAsSecret),
             "it is signed by `HS256`, only `RS256` and `ES256` are believed",
         ),
@@ -242,6 +246,19 @@ fn a_job_without_a_token_is_told_where_to_put_it() {
     ── stderr
     error: target `local` is applied by a server's own runners only
            this is not a server's runner: those are not built yet
+    hint: name a `writer` block among its `writers`, and apply in CI
+    [exit 4]
+    ");
+}
+
+#[test]
+fn a_target_without_writers_is_applied_by_nobody() {
+    let issuer = Issuer::start();
+    let test = guarded_by(&issuer, "");
+    assert_snapshot!(told(&test, &issuer, &apply(&test).expect(4)), @"
+    ── stderr
+    error: target `local` is applied by nobody
+           its `writers` are empty
     hint: name a `writer` block among its `writers`, and apply in CI
     [exit 4]
     ");

@@ -8,7 +8,7 @@ use model::project::{Target, Writer};
 use super::{JobKind, Refusal, Who};
 
 #[derive(Debug, thiserror::Error)]
-#[error("target `{target}` is applied by {by} only")]
+#[error("target `{target}` is applied by {by}")]
 pub struct NotAWriterError {
     target: String,
     by: &'static str,
@@ -40,9 +40,9 @@ impl Who {
         let has_server = target.writers.iter().any(|name| name == "server");
         let has_ci = target.writers.iter().any(|name| name != "server");
         let by = match (has_ci, has_server) {
-            (true, false) => "CI",
-            (true, true) => "CI or a server's own runners",
-            (false, true) => "a server's own runners",
+            (true, false) => "CI only",
+            (true, true) => "CI or a server's own runners only",
+            (false, true) => "a server's own runners only",
             (false, false) => "nobody",
         };
         NotAWriterError {
