@@ -18,7 +18,7 @@ pub(crate) fn lines(in_force: &InForce) -> Vec<String> {
     let held = |hold: &Hold| format!("{} is {}", hold.on.words(), hold.words());
     let by_hand = |act: &BreakGlass| {
         format!(
-            "`{}`: {} by `{}`, open until an apply of it ends well: {}",
+            "`{}`: {} by `{}`, open until an apply or destroy of it ends well: {}",
             act.state.name,
             act.act.words(),
             act.actor,

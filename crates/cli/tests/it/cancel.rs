@@ -127,7 +127,7 @@ fn what_has_not_begun_is_skipped() {
     let said = story.cli(&["run", "cancel", "r2"]).expect(0);
     assert_snapshot!(said.stderr, @"
     Cancelling run r2 of `top`, which has not begun.
-    Run r2 of `top` is over: skipped.
+    Run r2 of `top` is over: skipped, interrupted before it began.
     ");
     story.open("slow");
     let heard = apply.wait();
@@ -135,7 +135,7 @@ fn what_has_not_begun_is_skipped() {
     change set c1: apply on `local`
       top    skipped
     ✓ base   applied 2 changes
-    Done: 1 stack applied, 1 skipped in 0 s.
+    Cancelled after 0 s: 1 stack applied, 1 not begun.
     [exit 130]
     ");
     assert_eq!(story.made(), ["first", "slow"]);

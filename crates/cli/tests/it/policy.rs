@@ -651,6 +651,16 @@ fn a_destroy_that_is_denied_can_be_overridden() {
         open.stdout.contains("the account is closed today"),
         "{open}"
     );
+    assert_eq!(
+        open.stderr,
+        "Each closes when the next `terrane apply` or `terrane destroy` of its stack ends well.\n"
+    );
+    let _ = story.cli(&["destroy", "--auto-approve"]).expect(0);
+    let open = story.cli(&["run", "list", "--open"]).expect(0);
+    assert_eq!(
+        open.stdout, "",
+        "what a destroy left open, a destroy closes"
+    );
 }
 
 #[test]

@@ -185,6 +185,27 @@ fn a_yes_that_was_denied_is_remembered() {
     ");
 }
 
+/// Somebody who does not want to wait for a policy is not told that the policy is at fault.
+#[test]
+fn a_run_that_is_cancelled_while_a_policy_is_asked_says_so() {
+    let story = with(
+        "",
+        "package terrane\ndeny contains \"no\" if {\n  some i in numbers.range(1, 9000)\n  \
+         some j in numbers.range(1, 9000)\n  some k in numbers.range(1, 9000)\n  i + j + k < 0\n}\n",
+    );
+    let apply = story.start("apply", &["apply", "--auto-approve"]);
+    story.wait_until("the question", || {
+        let asked = story.shell("find ../home -path '*/r1/policy.case'");
+        !asked.stdout.is_empty()
+    });
+    let _ = story
+        .cli(&["run", "cancel", "r1", "--reason", "too early"])
+        .expect(0);
+    let said = apply.wait();
+    assert!(said.stderr.contains("too early"), "{said}");
+    assert!(!said.stderr.contains("could not be asked"), "{said}");
+}
+
 fn warnings(said: &testkit::Said) -> String {
     let lines = said.stderr.lines();
     let lines: Vec<&str> = lines.filter(|line| line.starts_with("warning")).collect();

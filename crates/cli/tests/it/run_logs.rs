@@ -95,7 +95,11 @@ fn after_a_crash_the_log_is_whole_and_masked() {
     );
     assert_eq!(holding(&story, secret), Vec::<std::path::PathBuf>::new());
     // Nobody goes on with its change set: it holds no lane any more, and is not under way.
-    drop(story.cli(&["run", "logs", "-f", "r1"]).expect(0));
+    let said = story.cli(&["run", "logs", "-f", "r1"]).expect(0);
+    assert_eq!(
+        said.stderr,
+        "Run r1 of `loud` is over: unknown: its runner was lost.\n"
+    );
     let open = story.cli(&["run", "list", "--json"]).expect(0).stdout;
     let open: serde_json::Value = serde_json::from_str(&open).expect("JSON");
     assert_eq!(open["change_sets"], serde_json::json!([]), "{open}");

@@ -333,8 +333,11 @@ async fn ask(
         actor,
         now: job.control.now(),
     };
-    let verdict = policy::ask(job.control, case, asking).await;
-    verdict.map_err(|err| failure(&err))
+    let asked = async {
+        let verdict = policy::ask(job.control, case, asking).await;
+        verdict.map_err(|err| failure(&err))
+    };
+    job.unless_stopped(None, asked).await
 }
 
 /// The policies of this run as they lie in its source.

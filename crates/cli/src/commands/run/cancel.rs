@@ -208,8 +208,19 @@ fn tell(run: &Run, global: &Global) -> Result<ExitStatus, CommandError> {
         )?;
         return Ok(ExitStatus::Done);
     }
+    say_over(run, ", it came to its end first")?;
+    if let Some(found) = super::imports::left_of(&run.state) {
+        for line in left::lines(found, &run.id.to_string(), run.stack.as_str()) {
+            report::say(&format!("  {line}\n"))?;
+        }
+    }
+    Ok(ExitStatus::Done)
+}
+
+/// How a run ended, in one line; `well` follows the word for one that ended well.
+pub(super) fn say_over(run: &Run, well: &str) -> Result<(), CommandError> {
     let RunState::Finished { outcome, .. } = &run.state else {
-        return Ok(ExitStatus::Done);
+        return Ok(());
     };
     let how = match outcome {
         Outcome::Failed { problem } => match problem.serial {
@@ -219,26 +230,20 @@ fn tell(run: &Run, global: &Global) -> Result<ExitStatus, CommandError> {
         Outcome::NotDone { problem, .. } => {
             format!("applied, {}: {}", outcome.word(), problem.message)
         }
-        Outcome::Skipped { .. } => "skipped".to_owned(),
+        Outcome::Skipped { because } => format!("skipped, {}", because.words()),
         Outcome::Unknown { .. } => "unknown: its runner was lost".to_owned(),
         Outcome::Planned { .. }
         | Outcome::Deferred { .. }
         | Outcome::Unchanged
         | Outcome::Untouched
-        | Outcome::Applied { .. } => format!("{}, it came to its end first", outcome.word()),
+        | Outcome::Applied { .. } => format!("{}{well}", outcome.word()),
     };
     report::say(&format!(
         "Run {} of `{}` is over: {}.\n",
         run.id,
         run.stack,
         text::clean(&how)
-    ))?;
-    if let Some(found) = super::imports::left_of(&run.state) {
-        for line in left::lines(found, &run.id.to_string(), run.stack.as_str()) {
-            report::say(&format!("  {line}\n"))?;
-        }
-    }
-    Ok(ExitStatus::Done)
+    ))
 }
 
 fn refused(err: &CancelError) -> CommandError {

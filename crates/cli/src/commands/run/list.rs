@@ -214,6 +214,8 @@ async fn open_acts(
     }
     let table = in_force::acts(&acts, Timestamp::now());
     report::data(&table.render(process.data_look(global)))?;
-    report::say("Each closes when the next `terrane apply` of its stack ends well.\n")?;
+    report::say(
+        "Each closes when the next `terrane apply` or `terrane destroy` of its stack ends well.\n",
+    )?;
     Ok(ExitStatus::Done)
 }

@@ -11,6 +11,7 @@ use model::ids::{ChangeSetId, RunId};
 use model::run::{Run, Stage};
 use serde_json::json;
 
+use super::cancel::say_over;
 use crate::args::Global;
 use crate::commands::place::Place;
 use crate::view::text::{self, clean, pad};
@@ -107,17 +108,24 @@ pub(crate) async fn logs(
     let mut said = false;
     // Nobody completes the log of a run that has lost its runner but who looks.
     for reader in &readers {
-        over(control, reader.id).await?;
+        ended(control, reader.id).await?;
     }
+    let mut over = Vec::new();
     while !readers.is_empty() {
         let mut open = Vec::new();
         for mut reader in readers {
             // First whether it is over, then what it said: what comes between is read the next time.
-            if args.follow && !over(control, reader.id).await? {
+            let ended = if args.follow {
+                ended(control, reader.id).await?
+            } else {
+                None
+            };
+            if args.follow && ended.is_none() {
                 said |= reader.print()?;
                 open.push(reader);
             } else {
                 said |= reader.print_rest()?;
+                over.extend(ended);
             }
         }
         readers = open;
@@ -128,13 +136,15 @@ pub(crate) async fn logs(
     if !said && !global.json {
         report::say("No engine has said anything.\n")?;
     }
+    for run in over.iter().filter(|_| !global.json) {
+        say_over(run, "")?;
+    }
     Ok(ExitStatus::Done)
 }
 
-async fn over(control: &Control, run: RunId) -> Result<bool, CommandError> {
+async fn ended(control: &Control, run: RunId) -> Result<Option<Run>, CommandError> {
     let ended = cancelling::ended(control, run).await;
-    let ended = ended.map_err(|err| CommandError::from_error(&err))?;
-    Ok(ended.is_some())
+    ended.map_err(|err| CommandError::from_error(&err))
 }
 
 async fn find(word: &str, control: &Control) -> Result<Vec<Run>, CommandError> {
