@@ -37,7 +37,7 @@ pub(crate) struct ApplyArgs {
     auto_approve: bool,
     /// Go on with a change set that stopped, on the source as it is now [default: the newest]
     #[arg(long, value_name = "CHANGESET", num_args = 0..=1, default_missing_value = NEWEST)]
-    #[arg(conflicts_with = "selectors")]
+    #[arg(conflicts_with_all = ["selectors", "all"])]
     resume: Option<String>,
     /// Plan also stacks of which nothing changed, and nothing they consume
     #[arg(long)]
@@ -77,6 +77,14 @@ pub(crate) async fn apply(
         ..Change::of(Action::Apply)
     };
     if let Some(file) = bundled::named(&change.selectors, process)? {
+        if change.all {
+            return Err(CommandError::new(format!(
+                "`--all` plans more than was asked for, and the bundle `{}` is applied as it was planned",
+                file.display()
+            ))
+            .hint("`terrane plan --all --out FILE` plans all of it into one")
+            .status(ExitStatus::Usage));
+        }
         return Box::pin(bundled::carry_out(&file, change, global, process)).await;
     }
     // A change set that waits for a yes; a stack of that name is meant otherwise.
@@ -84,6 +92,13 @@ pub(crate) async fn apply(
         && word.parse::<ChangeSetId>().is_ok()
         && !is_stack(word, global, process)
     {
+        if change.is_more_than_a_yes() {
+            return Err(CommandError::new(format!(
+                "change set `{word}` was asked for and planned already: a yes to it takes no options"
+            ))
+            .hint(format!("`terrane apply {word}` says yes to it"))
+            .status(ExitStatus::Usage));
+        }
         return Box::pin(say_yes(word, global, process)).await;
     }
     match args.resume {

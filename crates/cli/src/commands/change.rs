@@ -524,6 +524,14 @@ pub(crate) async fn go_on_with(
 }
 
 impl Change {
+    /// Whether it says something of how to plan or apply, which a change set that waits has settled.
+    pub(crate) fn is_more_than_a_yes(&self) -> bool {
+        self.all
+            || self.jobs.is_some()
+            || self.policy_override.is_some()
+            || self.exceptions.is_some()
+    }
+
     /// As it is without any option.
     pub(crate) fn of(action: Action) -> Self {
         Self {

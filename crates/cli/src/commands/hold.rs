@@ -68,10 +68,16 @@ struct ReleaseArgs {
     name: String,
 }
 
+/// What is held for longer is not held, but given up.
+const LONGEST: Duration = Duration::from_hours(10 * 365 * 24);
+
 fn term(text: &str) -> Result<Duration, &'static str> {
-    read_duration(text)
-        .filter(|term| !term.is_zero())
-        .ok_or("write a number and a unit: `90m`, `24h`, `7d`")
+    let term = read_duration(text).filter(|term| !term.is_zero());
+    let term = term.ok_or("write a number and a unit: `90m`, `24h`, `7d`")?;
+    if term > LONGEST {
+        return Err("a hold ends within ten years: at most `3650d`");
+    }
+    Ok(term)
 }
 
 pub(crate) async fn hold(

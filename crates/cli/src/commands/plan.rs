@@ -29,7 +29,7 @@ pub(crate) struct PlanArgs {
     #[arg(long)]
     refresh_only: bool,
     /// Read no state: everything shows as new. For a review where the backend cannot be reached
-    #[arg(long, conflicts_with_all = ["destroy", "refresh_only"])]
+    #[arg(long, conflicts_with_all = ["destroy", "refresh_only", "out"])]
     no_state: bool,
     /// Exit with 2 if there are changes
     #[arg(long)]

@@ -3,6 +3,7 @@
 use insta::assert_snapshot;
 
 use crate::project::terrane;
+use crate::story::{Story, noted};
 
 /// Every command a person may type.
 const COMMANDS: [&[&str]; 17] = [
@@ -188,4 +189,40 @@ fn one_dash_is_not_enough_and_zero_is_no_number_of_jobs() {
     ");
     let help = test.cli(&["help", "apply"]).expect(0).stdout;
     assert!(help.contains("Apply without asking"), "{help}");
+}
+
+/// What would have no effect is refused, not swallowed.
+#[test]
+fn options_that_cannot_be_heeded_are_refused() {
+    let story = Story::new("tofu").stack("base", "", &noted("base"));
+    let said = story
+        .cli(&["plan", "--no-state", "--out", "plan.terrane"])
+        .expect(64);
+    assert_snapshot!(said.stderr.lines().next().unwrap_or_default(), @"error: the argument '--no-state' cannot be used with '--out <FILE>'");
+    let _ = story.cli(&["plan", "--out", "plan.terrane"]).expect(0);
+    let said = story.cli(&["apply", "plan.terrane", "--all"]).expect(64);
+    assert_snapshot!(said.stderr, @"
+    error: `--all` plans more than was asked for, and the bundle `plan.terrane` is applied as it was
+           planned
+    hint: `terrane plan --all --out FILE` plans all of it into one
+    ");
+    let _ = story.cli(&["apply"]).expect(3);
+    let said = story.cli(&["apply", "c2", "--all"]).expect(64);
+    assert_snapshot!(said.stderr, @"
+    error: change set `c2` was asked for and planned already: a yes to it takes no options
+    hint: `terrane apply c2` says yes to it
+    ");
+    let _ = story.cli(&["apply", "--resume", "--all"]).expect(64);
+    let hold = [
+        "hold",
+        "add",
+        "base",
+        "--for",
+        "99999999d",
+        "--reason",
+        "long",
+    ];
+    let said = story.cli(&hold).expect(64);
+    assert_snapshot!(said.stderr.lines().next().unwrap_or_default(), @"error: invalid value '99999999d' for '--for <DURATION>': a hold ends within ten years: at most `3650d`");
+    assert_eq!(story.made(), Vec::<String>::new());
 }
