@@ -21,6 +21,8 @@ use testkit::{Dice, seed};
 use crate::testing::TestHome;
 use crate::{ChangeSetError, Fence, NewHold, Store, Turn};
 
+mod words;
+
 const START: Timestamp = Timestamp::UNIX_EPOCH;
 
 /// Everything a test knows besides the store.
@@ -276,32 +278,13 @@ impl World {
         }
     }
 
-    /// Somebody wants a run to end. Only what comes of that moves it; to one that is over it cannot be said.
-    async fn cancel(&mut self, set: ChangeSetId) {
-        let runs = self.store.run_list(set).await.unwrap();
-        let ids: Vec<RunId> = runs.iter().map(|run| run.id).collect();
-        let Some(id) = self.pick(&ids) else {
-            return;
-        };
-        let before = runs.into_iter().find(|run| run.id == id).unwrap();
-        let asked = RunEvent::CancelAsked {
-            by: "eve".to_owned(),
-            reason: None,
-            kill: self.dice.roll(2) == 0,
-        };
-        let said = self.store.run_record(id, asked, self.now).await;
-        assert_eq!(said.is_err(), before.state.is_finished(), "{before:?}");
-        let after = self.store.run_get(id).await.unwrap().unwrap();
-        assert_eq!(after.state, before.state);
-    }
-
     async fn step(&mut self) {
         self.now += SignedDuration::from_secs(30);
         let sets = self.sets.clone();
         let Some(set) = self.pick(&sets) else {
             return self.begin().await;
         };
-        match self.dice.roll(15) {
+        match self.dice.roll(16) {
             0 if sets.len() < 5 => self.begin().await,
             0..6 => self.run_ends().await,
             6 => {
@@ -333,6 +316,7 @@ impl World {
             // Its worker is lost together with everything it knew: whoever looks next goes on.
             11 => self.lose(),
             12 => self.cancel(set).await,
+            13 => self.ask_policies(set).await,
             _ => self.turn(set, None, None).await,
         }
     }
