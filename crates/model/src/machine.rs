@@ -236,6 +236,12 @@ fn run_events() -> Vec<(&'static str, RunEvent)> {
         ("apply started", RunEvent::ApplyStarted),
         ("plan voided", RunEvent::PlanVoided { why: String::new() }),
         (
+            "apply put off",
+            RunEvent::ApplyPutOff {
+                said: Verdict::default(),
+            },
+        ),
+        (
             "apply finished",
             RunEvent::ApplyFinished {
                 counts: PlanCounts::default(),

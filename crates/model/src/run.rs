@@ -383,6 +383,10 @@ pub enum RunEvent {
     PlanVoided {
         why: String,
     },
+    /// Policies want approvals of a yes that nobody knew of: nothing was begun, and it waits for them.
+    ApplyPutOff {
+        said: Verdict,
+    },
     ApplyFinished {
         counts: PlanCounts,
         /// The state that it left.

@@ -145,6 +145,37 @@ fn more_approvals_that_are_wanted_of_a_yes_are_waited_for() {
     story.wait_until("the apply", || story.made() == ["base"]);
 }
 
+/// What is wanted of the yes that was said beforehand is waited for, whatever was wanted of the approvals before.
+#[test]
+fn approvals_that_are_wanted_of_who_said_yes_beforehand_are_waited_for() {
+    let story = with(
+        "at = [\"plan\", \"approval\"]",
+        r#"package terrane
+
+require_approval contains {"msg": "one looks at it", "count": 1} if input.run.phase == "plan"
+require_approval contains {"msg": "two look at what is said beforehand", "count": 2} if {
+  input.run.phase == "approval"
+  input.actor.name != "eve"
+  count(input.approvals) > 0
+}
+"#,
+    );
+    let _ = story.cli(&["apply", "--auto-approve"]).expect(3);
+    let _ = approve_as(&story, "eve", "c1").expect(0);
+    story.wait_until("it to wait again", || {
+        let list = story.cli(&["run", "list"]).expect(0);
+        list.stdout.contains("1 of 2 approvals")
+    });
+    assert_eq!(story.made(), Vec::<String>::new());
+    let _ = approve_as(&story, "bob", "c1").expect(0);
+    story.wait_until("the apply", || story.made() == ["base"]);
+    let shown = story.cli(&["run", "show", "c1"]).expect(0);
+    assert!(
+        shown.stdout.contains("put off: policies want more"),
+        "{shown}"
+    );
+}
+
 /// What waits says what for: an approval that only a yes wants is known before anybody tries.
 #[test]
 fn an_approval_that_is_wanted_of_a_yes_is_named_before() {

@@ -71,9 +71,16 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
     let workspace = workspace;
     let left = Leftovers::of(job.run, job.spec, &workspace.dir, &plan);
     nothing_left_over(job, left).await?;
-    if let Err(denied) = check::at_apply(job, &plan).await {
-        scratch.remove();
-        return Err(denied);
+    match check::at_apply(job, &plan).await {
+        Ok(None) => {}
+        Ok(Some(put_off)) => {
+            scratch.remove();
+            return Ok(put_off);
+        }
+        Err(denied) => {
+            scratch.remove();
+            return Err(denied);
+        }
     }
     if let Err(refused) = upstreams::check(job.control, job.spec).await {
         scratch.remove();

@@ -12,9 +12,9 @@ use model::break_glass::Act;
 use model::changeset::{Action, SetEvent};
 use model::contract::{self, Planned};
 use model::masking::Mask;
-use model::policy::{Actor, Approval, Point, PolicySource, Remark, Verdict, redact};
+use model::policy::{Actor, Approval, Point, PolicySource, Remark, Requirement, Verdict, redact};
 use model::project::{Backend, Confirm};
-use model::run::{PlanRecord, Run};
+use model::run::{PlanRecord, Run, RunEvent};
 use serde_json::{Map, Value};
 use store::NewBreakGlass;
 
@@ -197,9 +197,13 @@ async fn ask_about_yes(job: &Job<'_>, given: &[Approval]) -> Result<Verdict, Fai
 }
 
 /// Before the engine starts. Who overrides policies leaves a record of it.
-pub(super) async fn at_apply(job: &Job<'_>, plan: &PlanRecord) -> Result<(), Failure> {
+/// If a yes wants approvals that were not known to be wanted, it waits for them: that is the event.
+pub(super) async fn at_apply(
+    job: &Job<'_>,
+    plan: &PlanRecord,
+) -> Result<Option<RunEvent>, Failure> {
     if job.spec.policies.is_empty() {
-        return Ok(());
+        return Ok(None);
     }
     let (at_plan, request) = (&plan.policy, &job.set.request);
     let note = async |at: Point, said: &Verdict| {
@@ -213,21 +217,27 @@ pub(super) async fn at_apply(job: &Job<'_>, plan: &PlanRecord) -> Result<(), Fai
     let author = policy::author(request);
     let mut verdict = ask(job, &case, Point::Apply, approvals.clone(), author.clone()).await?;
     note(Point::Apply, &verdict).await?;
+    let of_apply = verdict.approvals.clone();
     // What is wanted of the plan, and of a yes to it, is wanted by then, asked again or not.
     let is_asked_again = is_yes_to_be_asked_about(job, plan);
     let wanted = plan.wanted();
     let wanted = wanted.filter(|it| !is_asked_again || at_plan.approvals.contains(it));
     wanted.for_each(|it| verdict.want(it.clone()));
+    let mut of_yes = Verdict::default();
     if is_asked_again {
-        let said = ask_about_yes(job, &approvals).await?;
-        note(Point::Approval, &said).await?;
-        said.approvals.into_iter().for_each(|it| verdict.want(it));
-        let new = said.denials.into_iter();
-        let new: Vec<Remark> = new.filter(|it| !verdict.denials.contains(it)).collect();
+        of_yes = ask_about_yes(job, &approvals).await?;
+        note(Point::Approval, &of_yes).await?;
+        let wanted = of_yes.approvals.iter().cloned();
+        wanted.for_each(|it| verdict.want(it));
+        let new = of_yes.denials.iter();
+        let new = new.filter(|it| !verdict.denials.contains(it)).cloned();
+        let new: Vec<Remark> = new.collect();
         verdict.denials.extend(new);
     }
     let now = job.control.now();
     let wanted = verdict.approvals.iter();
+    let lacks = |wanted: &Requirement| owed_to_policy(job.set, &run, wanted, &given, now).is_some();
+    let lacks_at_apply = of_apply.iter().any(lacks);
     let missing: Vec<(Remark, Owed)> = wanted
         .filter_map(|wanted| {
             let owed = owed_to_policy(job.set, &run, wanted, &given, now)?;
@@ -238,7 +248,11 @@ pub(super) async fn at_apply(job: &Job<'_>, plan: &PlanRecord) -> Result<(), Fai
         })
         .collect();
     if !verdict.denies() && missing.is_empty() {
-        return Ok(());
+        return Ok(None);
+    }
+    let is_waited_for = of_yes.approvals.iter().any(lacks) && !lacks_at_apply;
+    if is_waited_for && !verdict.denies() && request.policy_override.is_none() {
+        return Ok(Some(RunEvent::ApplyPutOff { said: of_yes }));
     }
     let remarks = missing.iter().map(|(remark, _)| remark.clone());
     let Some(reason) = &request.policy_override else {
@@ -270,7 +284,7 @@ pub(super) async fn at_apply(job: &Job<'_>, plan: &PlanRecord) -> Result<(), Fai
     };
     let opened = job.control.store.break_glass_open(&record).await;
     opened
-        .map(drop)
+        .map(|_| None)
         .map_err(|err| Failure::because("could not record that policy is overridden", &err))
 }
 

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::{Outcome, Preview, Problem, RunEvent, RunState, Stage};
-use crate::policy::Remark;
+use crate::policy::{Point, Remark};
 
 /// An event that cannot happen in the state the run is in.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -95,6 +95,10 @@ pub fn advance(state: &RunState, event: RunEvent, now: Timestamp) -> Result<RunS
         ) => S::Applying {
             plan: plan.clone(),
             since: now,
+        },
+        (S::Applying { plan, .. }, E::ApplyPutOff { said }) => S::Planned {
+            plan: plan.heard(Point::Approval, said),
+            confirmed: true,
         },
         // The seal is checked before anything is changed, so a voided plan is simply made again.
         (S::Applying { .. }, E::PlanVoided { .. }) => S::Queued,
@@ -277,6 +281,7 @@ impl RunEvent {
             Self::Confirmed => "confirmed",
             Self::ApplyStarted => "apply started",
             Self::PlanVoided { .. } => "plan voided",
+            Self::ApplyPutOff { .. } => "apply put off",
             Self::ApplyFinished { .. } => "apply finished",
             Self::StageStarted { .. } => "stage started",
             Self::StageFinished { .. } => "stage finished",

@@ -409,6 +409,9 @@ impl World {
                 2 => RunEvent::PlanVoided {
                     why: "it moved".to_owned(),
                 },
+                5 => RunEvent::ApplyPutOff {
+                    said: words::wants(2),
+                },
                 _ => RunEvent::ApplyFinished {
                     counts: PlanCounts::default(),
                     serial: Some(2),

@@ -341,6 +341,7 @@ fn run_words(event: &RunEvent, action: Action) -> String {
         RunEvent::PolicyAsked { at, by, said } => policy_words(*at, by.as_deref(), said),
         RunEvent::Confirmed => "confirmed".to_owned(),
         RunEvent::ApplyStarted => "applying began".to_owned(),
+        RunEvent::ApplyPutOff { .. } => "put off: policies want more approvals of a yes".to_owned(),
         RunEvent::PlanVoided { why } => format!("planned afresh: {why}"),
         RunEvent::ApplyFinished { serial, .. } => match serial {
             Some(serial) => format!("applied: serial {serial}"),

@@ -24,24 +24,10 @@ impl World {
     /// Policies want more or less of a yes than before. Only of a plan can anything be said, and it stays where it is.
     pub(super) async fn ask_policies(&mut self, set: ChangeSetId) {
         let count = u32::try_from(self.dice.roll(3)).unwrap();
-        let wanted = (count > 0).then(|| Requirement {
-            remark: Remark {
-                policy: "p".to_owned(),
-                rule: "require_approval".to_owned(),
-                message: "somebody looks at it".to_owned(),
-                resource: None,
-            },
-            count,
-            role: None,
-        });
-        let said = Verdict {
-            approvals: wanted.into_iter().collect(),
-            ..Verdict::default()
-        };
         let asked = RunEvent::PolicyAsked {
             at: Point::Approval,
             by: Some("eve".to_owned()),
-            said,
+            said: wants(count),
         };
         let Some((before, is_refused, after)) = self.say(set, asked).await else {
             return;
@@ -63,5 +49,23 @@ impl World {
         let said = self.store.run_record(id, event, self.now).await;
         let after = self.store.run_get(id).await.unwrap().unwrap();
         Some((before, said.is_err(), after))
+    }
+}
+
+/// What a policy says that wants so many people to look.
+pub(super) fn wants(count: u32) -> Verdict {
+    let wanted = (count > 0).then(|| Requirement {
+        remark: Remark {
+            policy: "p".to_owned(),
+            rule: "require_approval".to_owned(),
+            message: "somebody looks at it".to_owned(),
+            resource: None,
+        },
+        count,
+        role: None,
+    });
+    Verdict {
+        approvals: wanted.into_iter().collect(),
+        ..Verdict::default()
     }
 }
