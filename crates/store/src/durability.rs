@@ -106,7 +106,7 @@ pub(crate) mod testing {
             machine.left = Some(0);
             for path in std::mem::take(&mut machine.names) {
                 if dice(2) == 0 {
-                    let _ = fs::remove_file(path);
+                    let _ = fs::remove_file(&path).or_else(|_| fs::remove_dir_all(&path));
                 }
             }
             for (path, safe) in std::mem::take(&mut machine.synced) {

@@ -126,9 +126,12 @@ impl Keys {
         let key = Key::random().ok_or(KeyError::Random)?;
         let masters = self.newest_masters()?;
         let line = wrap(&masters, scope, GENERATION, &key)?;
-        self.blobs.write_new(&path, line.as_bytes())?;
-        // What counts is what is there: another process may have been first.
-        let made = self.get(scope)?;
+        let made = if self.blobs.write_new(&path, line.as_bytes())? {
+            self.know(scope, key)
+        } else {
+            // What counts is what is there: another process was first.
+            self.get(scope)?
+        };
         // A rotation that ended between the look and the write did not see it.
         let now = self.newest_masters()?;
         if now.id() != masters.id() {
@@ -175,13 +178,17 @@ impl Keys {
             return Ok(None);
         };
         let key = self.unwrap_as(scope, GENERATION, &text, self.blobs.path(&relative))?;
+        Ok(Some(self.know(scope, key)))
+    }
+
+    fn know(&self, scope: &Scope, key: Key) -> Arc<DataKey> {
         let key = Arc::new(DataKey {
             generation: GENERATION,
             key,
         });
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.insert(scope.clone(), Arc::clone(&key));
-        Ok(Some(key))
+        key
     }
 
     fn unwrap_as(

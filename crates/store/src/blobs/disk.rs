@@ -132,7 +132,7 @@ impl Disk {
 
     fn try_place(&self, path: &Path, bytes: &[u8], present: Present) -> io::Result<bool> {
         let dir = path.parent().unwrap_or(&self.home);
-        make_dir(dir)?;
+        let mut parents = begin_dir(dir, &mut |dir| self.watch.before(Step::Name(dir)))?;
         let aside = Aside(dir.join(format!("{ASIDE}{}", uuid::Uuid::new_v4().simple())));
         let mut options = File::options();
         options.write(true).create_new(true).mode(0o600);
@@ -149,10 +149,21 @@ impl Disk {
                 Err(err) => return Err(err),
             },
         };
-        // Even if another process placed it: it may not have come as far as this line.
-        self.watch.before(Step::SyncDirectory(dir))?;
-        File::open(dir)?.sync_all()?;
+        // Even if another process placed it: it may not have come as far as this line, nor to its directory's.
+        self.sync_dir(dir)?;
+        if !placed {
+            parents.extend(dir.parent().map(Path::to_owned));
+        }
+        // Last: what the file's own sync has written with it, on most file systems, costs nothing here.
+        for parent in &parents {
+            self.sync_dir(parent)?;
+        }
         Ok(placed)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.watch.before(Step::SyncDirectory(dir))?;
+        File::open(dir)?.sync_all()
     }
 }
 
@@ -169,18 +180,30 @@ impl Drop for Aside {
 
 /// Makes a directory and its parents, for us alone, each of them durable.
 pub(crate) fn make_dir(dir: &Path) -> io::Result<()> {
+    for parent in begin_dir(dir, &mut |_| Ok(()))? {
+        File::open(parent)?.sync_all()?;
+    }
+    Ok(())
+}
+
+/// Makes a directory and its parents, for us alone. They are durable when those it gives are synced: where they were
+/// made, the innermost first.
+fn begin_dir(
+    dir: &Path,
+    before: &mut dyn FnMut(&Path) -> io::Result<()>,
+) -> io::Result<Vec<PathBuf>> {
     if dir.is_dir() {
-        return Ok(());
+        return Ok(Vec::new());
     }
     let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
-    if let Some(parent) = parent {
-        make_dir(parent)?;
-    }
+    let above = parent.map_or(Ok(Vec::new()), |parent| begin_dir(parent, before))?;
+    before(dir)?;
     match DirBuilder::new().mode(0o700).create(dir) {
         Err(err) if err.kind() != io::ErrorKind::AlreadyExists => return Err(err),
         _ => {}
     }
-    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+    let own = parent.unwrap_or(Path::new(".")).to_owned();
+    Ok([vec![own], above].concat())
 }
 
 #[cfg(test)]

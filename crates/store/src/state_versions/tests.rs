@@ -115,10 +115,14 @@ async fn keys_and_segment_are_durable_before_what_they_hold() {
     let home = TestHome::new();
     let store = home.open().await;
     push(&store, &Writer::default(), body(1)).await;
-    let key = ["sync file", "name", "sync directory"];
+    // Its directory, and `keys` with the first.
+    let dir = ["name"];
+    let key = ["sync file", "name", "sync directory", "sync directory"];
+    let parent = ["sync directory"];
     let segment = ["name", "sync directory"];
     let frame = ["append", "sync file", "commit", "append"];
-    let expected = [&key[..], &key, &segment, &frame].concat();
+    let first = [&dir[..], &dir, &key, &parent].concat();
+    let expected = [&first[..], &dir, &key, &segment, &frame].concat();
     assert_eq!(watch(&store).steps(), expected);
 }
 
