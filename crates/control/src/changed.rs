@@ -2,7 +2,6 @@
 //! what was last applied.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 
 use drivers::git::GitError;
 use drivers::snapshot::{self, Extras, Snapshot, SnapshotError, SnapshotFile};
@@ -142,9 +141,8 @@ pub fn since(
     let mut touched: BTreeSet<StackName> = stacks_touched(project, &reach, &paths)
         .into_keys()
         .collect();
-    // Blocks can change only if a project file did.
-    let is_hcl = |path: &String| Path::new(path).extension().is_some_and(|end| end == "hcl");
-    if paths.iter().any(is_hcl) {
+    // Any file may be one that the project file reads.
+    if !paths.is_empty() {
         let tree = CommitTree::new(git, &base).map_err(failed)?;
         let lookup = |name: &str| env.get(name).cloned();
         // The same names as now: that `git.commit` moved is no change of a block.

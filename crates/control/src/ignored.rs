@@ -1,21 +1,33 @@
-//! What `validate` says of stacks and modules that Git ignores: they are there, and would not run.
+//! Stacks and modules that Git ignores: they are there, and would not run, or run without what is ignored.
 
 use drivers::snapshot::{self, Extras, SnapshotError};
 use model::diagnostic::Finding;
 use model::ignored::{Ignored, Listed};
-use model::project::Project;
+use model::project::{Project, Stack};
 
 use crate::projects::OpenProject;
 
+/// What `validate` says of them.
 pub fn findings(open: &OpenProject, project: &Project) -> Result<Vec<Finding>, SnapshotError> {
     let Some(repository) = &open.git else {
         return Ok(Vec::new());
     };
     let listed = snapshot::list(&open.root, Some(repository), &Extras::of(project))?;
     let listed: Listed = listed.iter().map(String::as_str).collect();
-    let ignored = project.stacks.values().filter_map(|stack| {
-        let ignored = Ignored::of(&stack.path, &open.loaded.modules, &listed)?;
-        Some(ignored.finding(stack))
-    });
+    let ignored = project
+        .stacks
+        .values()
+        .filter_map(|stack| Some(of(open, stack, &listed)?.finding(stack)));
     Ok(ignored.collect())
+}
+
+pub(crate) fn of(open: &OpenProject, stack: &Stack, listed: &Listed) -> Option<Ignored> {
+    // An older commit's directories are not there.
+    let is_here = open.commit.is_none();
+    let real = |dir: &str| {
+        is_here
+            .then(|| snapshot::real_dir(&open.root, dir))
+            .flatten()
+    };
+    Ignored::of(&stack.path, &open.loaded.modules, listed, &real)
 }

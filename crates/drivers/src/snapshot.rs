@@ -146,6 +146,11 @@ pub fn list(
     listing::paths(&root, repository, extras)
 }
 
+/// A directory of the project at `root` without links in its path, if it is there and inside.
+pub fn real_dir(root: &Path, dir: &str) -> Option<String> {
+    listing::real_dir(&root.canonicalize().ok()?, dir)
+}
+
 impl Snapshot {
     /// All of it as one sequence of bytes, the same for the same digest. The files are read again, and
     /// must still be what they were.

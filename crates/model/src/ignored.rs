@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::diagnostic::{Finding, Location};
-use crate::module::{self, Module};
+use crate::module::{self, Module, is_engine_file};
 use crate::project::Stack;
 
 /// The files of a project's source.
@@ -13,18 +13,17 @@ use crate::project::Stack;
 pub struct Listed {
     /// Relative to the project's root, with `/`.
     paths: BTreeSet<String>,
-    /// Those that hold any of them, directly or further down.
-    dirs: BTreeSet<String>,
+    /// Directories with files that engines read. Others may be in the source although a directory is ignored.
+    modules: BTreeSet<String>,
 }
 
 impl<'a> FromIterator<&'a str> for Listed {
     fn from_iter<T: IntoIterator<Item = &'a str>>(paths: T) -> Self {
         let mut listed = Self::default();
         for path in paths {
-            for dir in above(path) {
-                if !listed.dirs.insert(dir.to_owned()) {
-                    break;
-                }
+            let (dir, name) = path.rsplit_once('/').unwrap_or(("", path));
+            if is_engine_file(name) {
+                listed.modules.insert(dir.to_owned());
             }
             listed.paths.insert(path.to_owned());
         }
@@ -33,19 +32,15 @@ impl<'a> FromIterator<&'a str> for Listed {
 }
 
 impl Listed {
-    /// Whether anything of a directory is in the source. A link on the way to it is listed as what it is.
-    fn holds(&self, dir: &str) -> bool {
-        dir.is_empty()
-            || self.dirs.contains(dir)
-            || self.paths.contains(dir)
-            || above(dir).any(|dir| self.paths.contains(dir))
+    /// Whether a module is in the source. `real` is its directory without links, if that is known; else a link on the way
+    /// to it is listed as what it is.
+    fn holds(&self, dir: &str, real: Option<&str>) -> bool {
+        if let Some(real) = real {
+            return self.modules.contains(real);
+        }
+        let above = std::iter::successors(Some(dir), |dir| Some(dir.rsplit_once('/')?.0));
+        self.modules.contains(dir) || above.into_iter().any(|dir| self.paths.contains(dir))
     }
-}
-
-/// The directories above a path, the nearest first; not the root.
-fn above(path: &str) -> impl Iterator<Item = &str> {
-    std::iter::successors(path.rsplit_once('/'), |(dir, _)| dir.rsplit_once('/'))
-        .map(|(dir, _)| dir)
 }
 
 /// A directory that a stack needs and of which the source has nothing.
@@ -57,9 +52,20 @@ pub struct Ignored {
 }
 
 impl Ignored {
-    /// The first of a stack's directory and the modules in the project that it calls.
-    pub fn of(dir: &str, modules: &BTreeMap<String, Module>, listed: &Listed) -> Option<Self> {
-        if !listed.holds(dir) {
+    /// The first of a stack's directory and the modules in the project that it calls. `real` knows directories without
+    /// links.
+    pub fn of(
+        dir: &str,
+        modules: &BTreeMap<String, Module>,
+        listed: &Listed,
+        real: &dyn Fn(&str) -> Option<String>,
+    ) -> Option<Self> {
+        // One that is not there at all is another mistake.
+        let is_missing = |dir: &str| {
+            let is_there = modules.get(dir).is_some_and(|it| it.has_engine_files);
+            is_there && !listed.holds(dir, real(dir).as_deref())
+        };
+        if is_missing(dir) {
             return Some(Self {
                 dir: dir.to_owned(),
                 called_at: None,
@@ -69,10 +75,8 @@ impl Ignored {
         let calls = reached.iter().filter_map(|dir| modules.get(dir));
         let mut calls = calls.flat_map(|module| &module.calls);
         calls.find_map(|call| {
-            let dir = call.local.as_ref().filter(|dir| !listed.holds(dir))?;
-            // One that is not there at all is another mistake.
-            let is_there = modules.get(dir).is_some_and(|it| it.has_engine_files);
-            is_there.then(|| Self {
+            let dir = call.local.as_ref().filter(|dir| is_missing(dir))?;
+            Some(Self {
                 dir: dir.clone(),
                 called_at: Some(call.at.clone()),
             })
@@ -129,12 +133,25 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_in_the_source_with_any_file_below_it_or_through_a_link() {
-        let listed: Listed = ["a/b/c.tf", "link"].into_iter().collect();
-        let held = ["", "a", "a/b", "link", "link/inside"].map(|dir| listed.holds(dir));
-        assert_eq!(held, [true; 5]);
-        let missing = ["b", "a/b/c", "a/x"].map(|dir| listed.holds(dir));
-        assert_eq!(missing, [false; 3]);
+    fn a_module_is_in_the_source_with_a_file_of_its_own_or_through_a_link() {
+        let listed: Listed = [
+            "a/b/c.tf",
+            "a/terraform.tfvars",
+            "d/README.md",
+            "link",
+            "main.tf",
+        ]
+        .into_iter()
+        .collect();
+        let held = ["", "a/b", "link", "link/inside"].map(|dir| listed.holds(dir, None));
+        assert_eq!(held, [true; 4]);
+        let missing = ["a", "b", "a/b/c", "d"].map(|dir| listed.holds(dir, None));
+        assert_eq!(missing, [false; 4]);
+        assert!(listed.holds("link", Some("a/b")));
+        assert!(
+            !listed.holds("link", Some("real")),
+            "it leads to what is ignored"
+        );
     }
 
     #[test]
@@ -145,19 +162,17 @@ mod tests {
             module("ign/deep", &[]),
         ];
         let modules: BTreeMap<String, Module> = modules.into_iter().collect();
-        let found = |paths: &[&str]| {
+        let found_of = |dir: &str, paths: &[&str]| {
             let listed: Listed = paths.iter().copied().collect();
-            Ignored::of("app", &modules, &listed).map(|it| it.dir)
+            Ignored::of(dir, &modules, &listed, &|_| None).map(|it| it.dir)
         };
+        let found = |paths: &[&str]| found_of("app", paths);
         assert_eq!(found(&["lib/main.tf"]).as_deref(), Some("app"));
         assert_eq!(found(&["app/main.tf"]).as_deref(), Some("lib"));
-        assert_eq!(
-            found(&["app/main.tf", "lib/main.tf"]).as_deref(),
-            Some("ign/deep")
-        );
-        assert_eq!(
-            found(&["app/main.tf", "lib/main.tf", "ign/deep/main.tf"]),
-            None
-        );
+        let deep = found(&["app/main.tf", "lib/main.tf"]);
+        assert_eq!(deep.as_deref(), Some("ign/deep"));
+        let all = ["app/main.tf", "lib/main.tf", "ign/deep/main.tf"];
+        assert_eq!(found(&all), None);
+        assert_eq!(found_of("misspelt", &all), None);
     }
 }

@@ -115,6 +115,11 @@ impl Mask {
             .is_some_and(|finder| finder.is_in(text.as_bytes()))
     }
 
+    /// Whether masking may change the text: it holds a secret, or was cut, maybe in the middle of one.
+    fn touches(&self, text: &str) -> bool {
+        self.finder.is_some() && (text.contains(CUT) || self.finds_in(text))
+    }
+
     /// Whether any part of a value holds a secret.
     pub fn finds_in_value(&self, value: &Value) -> bool {
         let mut masked = value.clone();
@@ -131,11 +136,19 @@ impl Mask {
         finder.map_or_else(Vec::new, |finder| finder.spans(text.as_bytes()))
     }
 
-    /// False only if no part of a document holds a secret: cheaper than to look at each of them.
+    /// False only if no part of a JSON document holds a secret: cheaper than to look at each of them.
     pub fn may_be_in(&self, document: &[u8]) -> bool {
-        let finder = self.finder.as_ref();
-        !self.numbers.is_empty()
-            || finder.is_some_and(|finder| is_cut_or_nested(document) || finder.is_in(document))
+        let looks = |finder: &Finder| {
+            finder.is_in(document)
+                || match unescaped(document) {
+                    None => is_cut(document),
+                    // Texts that were escaped before are escaped once more in a document.
+                    Some(meant) => {
+                        holds(document, br"\\") || is_cut(&meant) || finder.is_in(&meant)
+                    }
+                }
+        };
+        !self.numbers.is_empty() || self.finder.as_ref().is_some_and(looks)
     }
 
     pub fn mask_text(&self, text: &str) -> String {
@@ -166,8 +179,8 @@ impl Mask {
             Value::String(text) => {
                 if self.numbers.contains(text.as_str()) {
                     MASKED.clone_into(text);
-                } else if self.finds_in(text) || text.contains(CUT) {
-                    *text = self.mask_text(text); // a secret may have been cut
+                } else if self.touches(text) {
+                    *text = self.mask_text(text);
                 }
             }
             Value::Array(items) => items.iter_mut().for_each(|item| self.mask_value(item)),
@@ -209,7 +222,7 @@ impl Mask {
             return;
         }
         let names = |text: &mut String| {
-            if self.finds_in(text) {
+            if self.touches(text) {
                 *text = self.mask_text(text);
             }
         };
@@ -232,13 +245,60 @@ impl Mask {
     }
 }
 
-/// Whether parts of a document may be cut, or hold texts that were escaped before: those are escaped once more in it.
-fn is_cut_or_nested(document: &[u8]) -> bool {
+/// Whether a text may have been cut.
+fn is_cut(text: &[u8]) -> bool {
     let mut cut = [0; CUT.len_utf8()];
     let cut = CUT.encode_utf8(&mut cut).as_bytes();
-    let holds = |part: &[u8]| document.windows(part.len()).any(|one| one == part);
-    document.contains(&cut[0]) && holds(cut)
-        || document.contains(&b'\\') && (holds(br"\\") || holds(br"\u2026"))
+    text.contains(&cut[0]) && holds(text, cut)
+}
+
+fn holds(text: &[u8], part: &[u8]) -> bool {
+    text.windows(part.len()).any(|one| one == part)
+}
+
+/// A JSON document with its texts as they are meant; none if nothing is escaped in it.
+fn unescaped(document: &[u8]) -> Option<Vec<u8>> {
+    let mut rest = document;
+    let mut meant = Vec::new();
+    while let Some(at) = rest.iter().position(|byte| *byte == b'\\') {
+        meant.extend_from_slice(&rest[..at]);
+        let escaped = rest.get(at + 1).copied();
+        rest = rest.get(at + 2..).unwrap_or_default();
+        match escaped {
+            Some(b'n') => meant.push(b'\n'),
+            Some(b'r') => meant.push(b'\r'),
+            Some(b't') => meant.push(b'\t'),
+            Some(b'b') => meant.push(8),
+            Some(b'f') => meant.push(12),
+            Some(b'u') => rest = code_points(rest, &mut meant),
+            Some(other) => meant.push(other),
+            None => {}
+        }
+    }
+    if meant.is_empty() && rest.len() == document.len() {
+        return None;
+    }
+    meant.extend_from_slice(rest);
+    Some(meant)
+}
+
+/// Reads what follows `\u`, two of them if they are one character; gives what is left.
+fn code_points<'a>(text: &'a [u8], meant: &mut Vec<u8>) -> &'a [u8] {
+    let unit = |text: &[u8]| {
+        let digits = std::str::from_utf8(text.get(..4)?).ok()?;
+        u16::from_str_radix(digits, 16).ok()
+    };
+    let first = unit(text);
+    let rest = text.get(4..).unwrap_or_default();
+    let second = rest.strip_prefix(br"\u").and_then(unit);
+    let pair = first.zip(second).map(|(first, second)| [first, second]);
+    let both = pair.filter(|[first, _]| (0xd800..0xdc00).contains(first));
+    let (units, rest) = match both {
+        Some(both) => (both.to_vec(), rest.get(6..).unwrap_or_default()),
+        None => (first.into_iter().collect(), rest),
+    };
+    meant.extend_from_slice(String::from_utf16_lossy(&units).as_bytes());
+    rest
 }
 
 impl std::fmt::Debug for Mask {

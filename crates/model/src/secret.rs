@@ -45,8 +45,11 @@ pub fn is_secret_variable(name: &str) -> bool {
     match words[..] {
         [
             ..,
-            "PASSWORD" | "PASSWD" | "PASSPHRASE" | "SECRET" | "TOKEN" | "JWT" | "PAT",
-        ] => true,
+            "PASSWORD" | "PASSWD" | "PASSPHRASE" | "PASS" | "PWD" | "SECRET" | "TOKEN" | "JWT"
+            | "PAT" | "CREDENTIALS",
+        ] if words.len() > 1 || name != "PWD" => true,
+        // What engines show to the registry of a host.
+        ["TF", "TOKEN", _, ..] => true,
         [
             ..,
             "API" | "ACCESS" | "ACCOUNT" | "MASTER" | "PRIVATE" | "SECRET",
@@ -85,6 +88,10 @@ mod tests {
             "ARM_ACCESS_KEY",
             "PGPASSWORD",
             "github_token",
+            "TF_TOKEN_app_example_io",
+            "GOOGLE_CREDENTIALS",
+            "PM_PASS",
+            "MYSQL_PWD",
         ] {
             assert!(is_secret_variable(name), "{name}");
         }
@@ -94,6 +101,8 @@ mod tests {
             "ARM_CLIENT_ID",
             "TOKEN_FILE",
             "KEY",
+            "PWD",
+            "GOOGLE_APPLICATION_CREDENTIALS_FILE",
             "TF_VAR_ssh_public_key",
         ] {
             assert!(!is_secret_variable(name), "{name}");

@@ -170,6 +170,21 @@ fn its_own_block() {
 }
 
 #[test]
+fn a_file_that_the_project_file_reads() {
+    let test = repository();
+    let file = test.read("terrane.hcl");
+    let file = file.replace(
+        "path   = \"b\"",
+        "labels = [file(\"conf.txt\")]\n  path = \"b\"",
+    );
+    test.write("terrane.hcl", &file).write("conf.txt", "one");
+    test.commit_all();
+    assert_eq!(selected(&test, &["changed:HEAD"]), "");
+    test.write("conf.txt", "two");
+    assert_eq!(selected(&test, &["changed:HEAD"]), "b");
+}
+
+#[test]
 fn a_context_that_is_attached() {
     check(
         |test| {

@@ -328,6 +328,28 @@ fn what_git_ignores_is_no_source_and_that_is_said() {
     [exit 1]
     "#);
 
+    // What is in the source in any case does not make it whole.
+    test.write("app/terraform.tfvars", "");
+    let said = test.cli(&["validate"]).expect(1);
+    assert!(said.stderr.contains("Git ignores `app`"), "{said}");
+    drop(test.cli(&["apply", "--auto-approve"]).expect(1));
+    // Nor does a link to it.
+    test.write(".gitignore", "real/\n");
+    drop(
+        test.shell("mv app real; ln -s real app; git add app")
+            .expect(0),
+    );
+    let said = test.cli(&["validate"]).expect(1);
+    assert!(said.stderr.contains("Git ignores `app`"), "{said}");
+    drop(test.shell("rm app; mv real app").expect(0));
+    // Where nothing is, nothing is ignored.
+    let file = test.read("terrane.hcl");
+    test.write("terrane.hcl", &file.replace("\"app\"\n", "\"ap\"\n"));
+    let said = test.cli(&["validate"]).expect(1);
+    assert!(said.stderr.contains("there is no directory `ap`"), "{said}");
+    assert!(!said.stderr.contains("Git ignores"), "{said}");
+    test.write("terrane.hcl", &file);
+
     test.write(".gitignore", "ign/\n")
         .write("ign/lib/main.tf", MODULE)
         .write(

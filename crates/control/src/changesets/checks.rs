@@ -7,7 +7,7 @@ use model::changeset::{Action, Dependent, reopen};
 use model::graph::Graph;
 use model::hold::HoldOn;
 use model::ids::StackName;
-use model::ignored::{Ignored, Listed};
+use model::ignored::Listed;
 use model::module::Module;
 use model::project::{Backend, EdgeKind, Project, Stack};
 use model::run::{Outcome, Run, RunState, Stage};
@@ -18,7 +18,7 @@ use crate::applied::{self, LookError};
 use crate::outputs::{self, OutputsError};
 use crate::projects::OpenProject;
 use crate::render::check_fresh;
-use crate::{Control, upstreams};
+use crate::{Control, ignored, upstreams};
 
 /// Whether who asks, and this machine, may do it at all.
 pub(super) fn may(project: &Project, stack: &Stack, wanted: &Wanted) -> Result<(), PrepareError> {
@@ -64,8 +64,7 @@ pub(super) fn is_in_the_source(
     let listed = snapshot.files.iter().map(|file| file.path.as_str());
     let listed: Listed = listed.collect();
     for stack in wanted.stacks.iter().map(|name| &project.stacks[name]) {
-        let ignored = Ignored::of(&stack.path, &open.loaded.modules, &listed);
-        if let Some(ignored) = ignored {
+        if let Some(ignored) = ignored::of(open, stack, &listed) {
             return Err(PrepareError::Ignored {
                 stack: stack.name.clone(),
                 ignored,

@@ -165,7 +165,7 @@ fn included(root: &Path, pattern: &str, paths: &mut BTreeSet<String>) -> Result<
 
 /// The directory without links in its path, if it is there and inside: a snapshot holds no path that
 /// leads through a link.
-fn real_dir(root: &Path, dir: &str) -> Option<String> {
+pub(super) fn real_dir(root: &Path, dir: &str) -> Option<String> {
     let real = root.join(dir).canonicalize().ok()?;
     let inside = real.strip_prefix(root).ok()?;
     inside.to_str().map(str::to_owned)

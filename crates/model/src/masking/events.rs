@@ -189,10 +189,12 @@ fn mask_strings(mask: &Mask, value: &mut Value) -> bool {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => false,
         Value::String(text) => {
-            let is_found = mask.finds_in(text);
-            if is_found {
-                *text = mask.mask_text(text);
+            if !mask.touches(text) {
+                return false;
             }
+            let masked = mask.mask_text(text);
+            let is_found = masked != *text;
+            *text = masked;
             is_found
         }
         Value::Array(items) => {

@@ -1,8 +1,8 @@
 //! Masks what an engine writes while it writes it: in portions that end wherever a read ended, and with the
 //! same bytes as a result however they were cut.
 
-use super::Mask;
 use super::events::Events;
+use super::{Mask, holds};
 
 /// How every event of an engine's stream begins. No secret goes on beyond such a line.
 const EVENT: &[u8] = b"{\"@";
@@ -82,7 +82,7 @@ impl MaskStream {
     /// What JSON escapes, or breaks into lines, is looked at as it is meant.
     fn give_event(&mut self, from: usize, to: usize, out: &mut Vec<u8>) {
         let line = &self.rest[from..to];
-        let is_plain = !line.contains(&b'\\') && !contains(line, b"\"output\"");
+        let is_plain = !line.contains(&b'\\') && !holds(line, b"\"output\"");
         if self.mask.is_empty() || is_plain || !self.events.take(&self.mask, line, out) {
             self.give(from, to, out);
         }
@@ -94,17 +94,13 @@ impl MaskStream {
             return;
         }
         let text = String::from_utf8_lossy(bytes);
-        let masked = if self.mask.finds_in(&text) {
+        let masked = if self.mask.touches(&text) {
             self.mask.mask_text(&text).into_bytes()
         } else {
             bytes.to_vec()
         };
         self.events.pass(&self.mask, masked, out);
     }
-}
-
-fn contains(text: &[u8], part: &[u8]) -> bool {
-    text.windows(part.len()).any(|one| one == part)
 }
 
 #[cfg(test)]

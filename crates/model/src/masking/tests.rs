@@ -152,6 +152,7 @@ fn a_document_with_escapes_in_escapes_may_hold_anything() {
     let mask = Mask::new(&[Secret::new("p@ss\"w&x")]);
     assert!(mask.may_be_in(br#"{"v":"{\"cfg\":\"{\\\"pw\\\":\\\"x\\\"}\"}"}"#));
     assert!(!mask.may_be_in(br#"{"v":"plain"}"#));
+    assert!(!mask.may_be_in(br#"{"v":"\"plain\"\u00e9\n"}"#));
 }
 
 #[test]
@@ -252,4 +253,37 @@ proptest::proptest! {
             proptest::prop_assert!(!masked.contains(secret), "{text} became {masked}");
         }
     }
+}
+
+/// State and plan JSON escape what a form holds: other case, single lines, what stands beside others.
+#[test]
+fn a_document_is_looked_at_as_it_is_meant() {
+    let file = "{\n  \"private_key_id\": \"b7f3c0ffee991234\"\n}\n";
+    let mask = Mask::new(&[
+        Secret::new("Tr0ub4dor&3<Horse>"),
+        Secret::new(file),
+        Secret::new("smile-\u{1f600}-A1"),
+    ]);
+    for document in [
+        r#"{"up":"TR0UB4DOR\u00263\u003cHORSE\u003e"}"#,
+        r#"{"line":"\"private_key_id\": \"b7f3c0ffee991234\""}"#,
+        r#"{"low":"smile-\ud83d\ude00-a1"}"#,
+        r#"{"cut":"Tr0ub4dor\u2026"}"#,
+        r#"{"cut":"Tr0ub4dor…"}"#,
+    ] {
+        assert!(mask.may_be_in(document.as_bytes()), "{document}");
+        let mut value: Value = serde_json::from_str(document).unwrap();
+        mask.mask_value(&mut value);
+        assert!(value.to_string().contains(MASKED), "{value}");
+    }
+}
+
+#[test]
+fn the_beginning_of_a_secret_that_was_cut_is_hidden_in_a_log_too() {
+    let mut stream = MaskStream::new(Mask::new(&[Secret::new("back/slash-Pw-9d")]));
+    let mut said = stream.push("cut back/slash-P…\n".as_bytes());
+    said.extend(stream.push("{\"@message\":\"cut back/slash-P…\\n\"}\n".as_bytes()));
+    said.extend(stream.finish());
+    let said = String::from_utf8(said).unwrap();
+    assert!(!said.contains("slash"), "{said}");
 }

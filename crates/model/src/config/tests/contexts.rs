@@ -390,9 +390,6 @@ output "kubeconfig" {{ value = "" }}
       terrane.hcl:27:3 first here
     error misplaced-reference: an output of this stack may stand only in `publish`, `bootstrap` and `gate`
       terrane.hcl:37:23 here
-    error missing-attribute: secret `bare` has no `namespace`
-      terrane.hcl:39:3 `namespace` is required
-      hint: add `namespace = …`: the namespace it lies in
     error missing-attribute: secret `bare` has no `data`
       terrane.hcl:39:3 `data` is required
       hint: add `data = …`: its entries

@@ -56,50 +56,47 @@ stack "b" {{
 stack {{}}
 {MODULE}"#
     )), @r#"
-error unknown-block: there is no block `stak`
-  terrane.hcl:10:1 unknown block
-  hint: did you mean `stack`?
-error unknown-attribute: `retries` stands outside of any block
-  terrane.hcl:11:1 attributes belong into blocks
-error unknown-attribute: `layer` has no attribute `colour`
-  terrane.hcl:14:3 unknown attribute
-  hint: there is `order`
-error missing-attribute: stack `b` has no `path`
-  terrane.hcl:16:1 `path` is required
-  hint: add `path = …`: directory of the root module; in a `stack.hcl` its own directory
-error unknown-attribute: `stack` has no attribute `paht`
-  terrane.hcl:17:3 unknown attribute
-  hint: did you mean `path`?
-error wrong-shape: `timeout` is a block, not an attribute
-  terrane.hcl:20:3 written as an attribute
-  hint: write `timeout { … }`
-error wrong-shape: `labels` is an attribute, not a block
-  terrane.hcl:21:3 written as a block
-  hint: write `labels = …`
-error unknown-block: `stack` has no block `gatte`
-  terrane.hcl:22:3 unknown block
-  hint: did you mean `gate`?
-error unknown-kind: there is no gate `dsn`
-  terrane.hcl:23:8 unknown
-  hint: did you mean `dns`?
-error missing-attribute: gate `y` has no `address`
-  terrane.hcl:24:3 `address` is required
-  hint: add `address = …`: `host:port`
-error unknown-attribute: `gate` has no attribute `url`
-  terrane.hcl:24:20 unknown attribute
-  hint: it belongs to `gate "http"`
-error wrong-labels: `stack` is written as `stack "NAME" { … }`
-  terrane.hcl:26:1 0 labels here
-error missing-attribute: `stack` has no `path`
-  terrane.hcl:26:1 `path` is required
-  hint: add `path = …`: directory of the root module; in a `stack.hcl` its own directory
-error missing-attribute: `stack` has no `target`
-  terrane.hcl:26:1 `target` is required
-  hint: add `target = …`: the target it is deployed to
-error missing-attribute: `stack` has no `layer`
-  terrane.hcl:26:1 `layer` is required
-  hint: add `layer = …`: the layer it belongs to
-"#);
+    error unknown-block: there is no block `stak`
+      terrane.hcl:10:1 unknown block
+      hint: did you mean `stack`?
+    error unknown-attribute: `retries` stands outside of any block
+      terrane.hcl:11:1 attributes belong into blocks
+    error unknown-attribute: `layer` has no attribute `colour`
+      terrane.hcl:14:3 unknown attribute
+      hint: there is `order`
+    error unknown-attribute: `stack` has no attribute `paht`
+      terrane.hcl:17:3 unknown attribute
+      hint: did you mean `path`?
+    error wrong-shape: `timeout` is a block, not an attribute
+      terrane.hcl:20:3 written as an attribute
+      hint: write `timeout { … }`
+    error wrong-shape: `labels` is an attribute, not a block
+      terrane.hcl:21:3 written as a block
+      hint: write `labels = …`
+    error unknown-block: `stack` has no block `gatte`
+      terrane.hcl:22:3 unknown block
+      hint: did you mean `gate`?
+    error unknown-kind: there is no gate `dsn`
+      terrane.hcl:23:8 unknown
+      hint: did you mean `dns`?
+    error missing-attribute: gate `y` has no `address`
+      terrane.hcl:24:3 `address` is required
+      hint: add `address = …`: `host:port`
+    error unknown-attribute: `gate` has no attribute `url`
+      terrane.hcl:24:20 unknown attribute
+      hint: it belongs to `gate "http"`
+    error wrong-labels: `stack` is written as `stack "NAME" { … }`
+      terrane.hcl:26:1 0 labels here
+    error missing-attribute: `stack` has no `path`
+      terrane.hcl:26:1 `path` is required
+      hint: add `path = …`: directory of the root module; in a `stack.hcl` its own directory
+    error missing-attribute: `stack` has no `target`
+      terrane.hcl:26:1 `target` is required
+      hint: add `target = …`: the target it is deployed to
+    error missing-attribute: `stack` has no `layer`
+      terrane.hcl:26:1 `layer` is required
+      hint: add `layer = …`: the layer it belongs to
+    "#);
 }
 
 #[test]

@@ -249,20 +249,17 @@ error unreadable-file: could not read `terrane.hcl`: it is larger than 5242880 b
 fn windows_line_ends_and_a_mark_at_the_start_are_fine() {
     let mut text =
         format!("\u{feff}{BASE}stack \"s\" {{\n  paht = \"m\"\n}}\n").replace('\n', "\r\n");
-    insta::assert_snapshot!(check(&text), @r#"
-error missing-attribute: stack `s` has no `path`
-  terrane.hcl:5:1 `path` is required
-  hint: add `path = …`: directory of the root module; in a `stack.hcl` its own directory
-error missing-attribute: stack `s` has no `target`
-  terrane.hcl:5:1 `target` is required
-  hint: add `target = …`: the target it is deployed to
-error missing-attribute: stack `s` has no `layer`
-  terrane.hcl:5:1 `layer` is required
-  hint: add `layer = …`: the layer it belongs to
-error unknown-attribute: `stack` has no attribute `paht`
-  terrane.hcl:6:3 unknown attribute
-  hint: did you mean `path`?
-"#);
+    insta::assert_snapshot!(check(&text), @"
+    error missing-attribute: stack `s` has no `target`
+      terrane.hcl:5:1 `target` is required
+      hint: add `target = …`: the target it is deployed to
+    error missing-attribute: stack `s` has no `layer`
+      terrane.hcl:5:1 `layer` is required
+      hint: add `layer = …`: the layer it belongs to
+    error unknown-attribute: `stack` has no attribute `paht`
+      terrane.hcl:6:3 unknown attribute
+      hint: did you mean `path`?
+    ");
     text = "\u{feff}projet \"p\" {}\n".to_owned();
     insta::assert_snapshot!(check(&text), @r#"
 error missing-project: there is no `project` block
