@@ -2,7 +2,7 @@
 
 use drivers::snapshot::{self, Extras, SnapshotError};
 use model::diagnostic::Finding;
-use model::ignored::{Ignored, Listed};
+use model::ignored::{Here, Ignored, Listed};
 use model::project::{Project, Stack};
 
 use crate::projects::OpenProject;
@@ -22,12 +22,19 @@ pub fn findings(open: &OpenProject, project: &Project) -> Result<Vec<Finding>, S
 }
 
 pub(crate) fn of(open: &OpenProject, stack: &Stack, listed: &Listed) -> Option<Ignored> {
-    // An older commit's directories are not there.
+    // An older commit's files are not there.
     let is_here = open.commit.is_none();
-    let real = |dir: &str| {
-        is_here
-            .then(|| snapshot::real_dir(&open.root, dir))
-            .flatten()
+    let real = |dir: &str| is_here.then(|| snapshot::real_dir(&open.root, dir))?;
+    let is_file = |path: &str| is_here && open.root.join(path).is_file();
+    let here = Here {
+        real: &real,
+        is_file: &is_file,
     };
-    Ignored::of(&stack.path, &open.loaded.modules, listed, &real)
+    Ignored::of(
+        &stack.path,
+        &stack.var_files,
+        &open.loaded.modules,
+        listed,
+        &here,
+    )
 }

@@ -84,10 +84,11 @@ pub fn open(root: &Path, env: &BTreeMap<String, String>) -> Result<OpenProject, 
         git_commit: git.as_ref().map(Repository::head).transpose()?.flatten(),
         git_branch: git.as_ref().map(Repository::branch).transpose()?.flatten(),
     };
-    let tree = DirTree::new(root).map_err(|source| OpenProjectError::Path {
-        path: root.to_owned(),
-        source,
-    })?;
+    let tree =
+        DirTree::in_repository(root, git.as_ref()).map_err(|source| OpenProjectError::Path {
+            path: root.to_owned(),
+            source,
+        })?;
     let mut loaded = config::load(&tree, &around);
     crate::policy::check(&mut loaded);
     crate::contracts::check(&mut loaded, root);

@@ -3,11 +3,13 @@
 //!
 //! Not here: what to propose (`model::proposal`).
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use drivers::engine::{Engine, Origin, Search, list};
+use drivers::git::Git;
 use drivers::tree::DirTree;
 use model::engine::Flavor;
 use model::proposal::{self, Proposal, Survey};
@@ -46,13 +48,19 @@ pub struct Proposed {
 }
 
 /// Looks through a directory. Nothing is written.
-pub fn propose(root: &Path, search: &Search<'_>) -> Result<Proposed, ProposeError> {
+pub fn propose(
+    root: &Path,
+    search: &Search<'_>,
+    env: &BTreeMap<String, String>,
+) -> Result<Proposed, ProposeError> {
     let failed = |source| ProposeError::Look {
         path: root.to_owned(),
         source,
     };
     let root = root.canonicalize().map_err(failed)?;
-    let tree = DirTree::new(&root).map_err(failed)?;
+    // Without Git, all that is there is source.
+    let git = Git::new(env).repository(&root).ok().flatten();
+    let tree = DirTree::in_repository(&root, git.as_ref()).map_err(failed)?;
     let survey = proposal::find(&tree);
     let (flavor, constraint) = engine(&list(search));
     let name = root.file_name().unwrap_or_default();

@@ -282,6 +282,24 @@ impl Repository {
         self.git.files(&self.root.join(dir))
     }
 
+    /// Directories of the project that Git ignores, with all that is in them.
+    pub(crate) fn ignored_dirs(&self) -> Result<BTreeSet<String>, GitError> {
+        let args = [
+            "ls-files",
+            "--others",
+            "--ignored",
+            "--exclude-standard",
+            "--directory",
+            "-z",
+        ];
+        let called = self.call(&args)?;
+        let mut dirs = BTreeSet::new();
+        for path in fields(called.bytes("list what Git ignores")?) {
+            dirs.extend(text(path)?.strip_suffix('/').map(str::to_owned));
+        }
+        Ok(dirs)
+    }
+
     /// All blobs of a commit below the project's root: path to mode and id.
     pub(crate) fn blobs_at(
         &self,

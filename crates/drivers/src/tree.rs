@@ -5,13 +5,13 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
 
 use model::tree::{Entry, ReadFailure, Tree};
@@ -33,13 +33,31 @@ pub struct DirTree {
     root: PathBuf,
     /// Where directories really are, if inside; a thousand stacks ask for few directories often.
     dirs: Mutex<HashMap<String, Option<PathBuf>>>,
+    /// The one it lies in, to be asked for what is ignored.
+    repository: Option<Repository>,
+    ignored: OnceLock<BTreeSet<String>>,
 }
 
 impl DirTree {
     pub fn new(root: &Path) -> io::Result<Self> {
+        Self::in_repository(root, None)
+    }
+
+    /// One of which what Git ignores is no source.
+    pub fn in_repository(root: &Path, repository: Option<&Repository>) -> io::Result<Self> {
         Ok(Self {
             root: root.canonicalize()?,
             dirs: Mutex::default(),
+            repository: repository.cloned(),
+            ignored: OnceLock::new(),
+        })
+    }
+
+    /// Asked for once, if at all. If Git cannot tell, nothing is; a snapshot says why then.
+    fn ignored(&self) -> &BTreeSet<String> {
+        self.ignored.get_or_init(|| {
+            let known = self.repository.as_ref().map(Repository::ignored_dirs);
+            known.and_then(Result::ok).unwrap_or_default()
         })
     }
 
@@ -125,6 +143,11 @@ impl Tree for DirTree {
             return Err(ReadFailure::TooLarge { limit: LIMIT });
         }
         Ok(bytes)
+    }
+
+    fn is_source(&self, dir: &str) -> bool {
+        let mut above = std::iter::successors(Some(dir), |dir| Some(dir.rsplit_once('/')?.0));
+        !above.any(|dir| self.ignored().contains(dir))
     }
 
     fn list(&self, dir: &str) -> Option<Vec<Entry>> {

@@ -120,7 +120,8 @@ pub fn load(tree: &dyn Tree, around: &Surroundings<'_>) -> Loaded {
     let dirs = Dirs::walk(tree);
     let files = project_files(&mut reader);
     let beside_files: Vec<(String, ParsedFile)> = dirs
-        .stack_dirs()
+        .stack_dirs(tree)
+        .into_iter()
         .filter_map(|dir| {
             Some((
                 dir.to_owned(),

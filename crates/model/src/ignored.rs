@@ -43,69 +43,94 @@ impl Listed {
     }
 }
 
-/// A directory that a stack needs and of which the source has nothing.
+/// What a stack needs and the source has nothing of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ignored {
-    pub dir: String,
-    /// Where it is called, if it is a module; else it is the stack's own.
-    called_at: Option<Location>,
+    pub path: String,
+    what: What,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum What {
+    /// The stack's own directory.
+    Root,
+    /// A module that is called there.
+    Module(Location),
+    /// One of its `var_files`.
+    VarFile,
+}
+
+/// What lies in the working tree.
+pub struct Here<'a> {
+    /// A directory without links in its path.
+    pub real: &'a dyn Fn(&str) -> Option<String>,
+    pub is_file: &'a dyn Fn(&str) -> bool,
 }
 
 impl Ignored {
-    /// The first of a stack's directory and the modules in the project that it calls. `real` knows directories without
-    /// links.
+    /// The first of a stack's directory, the modules in the project that it calls, and its files of variables.
     pub fn of(
-        dir: &str,
+        root: &str,
+        var_files: &[String],
         modules: &BTreeMap<String, Module>,
         listed: &Listed,
-        real: &dyn Fn(&str) -> Option<String>,
+        here: &Here<'_>,
     ) -> Option<Self> {
+        let ignored = |path: &str, what| {
+            let path = path.to_owned();
+            Some(Self { path, what })
+        };
         // One that is not there at all is another mistake.
         let is_missing = |dir: &str| {
             let is_there = modules.get(dir).is_some_and(|it| it.has_engine_files);
-            is_there && !listed.holds(dir, real(dir).as_deref())
+            is_there && !listed.holds(dir, (here.real)(dir).as_deref())
         };
-        if is_missing(dir) {
-            return Some(Self {
-                dir: dir.to_owned(),
-                called_at: None,
-            });
+        if is_missing(root) {
+            return ignored(root, What::Root);
         }
-        let reached = module::closure(modules, dir);
+        let reached = module::closure(modules, root);
         let calls = reached.iter().filter_map(|dir| modules.get(dir));
-        let mut calls = calls.flat_map(|module| &module.calls);
-        calls.find_map(|call| {
-            let dir = call.local.as_ref().filter(|dir| is_missing(dir))?;
-            Some(Self {
-                dir: dir.clone(),
-                called_at: Some(call.at.clone()),
-            })
-        })
+        for call in calls.flat_map(|module| &module.calls) {
+            if let Some(dir) = call.local.as_ref().filter(|dir| is_missing(dir)) {
+                return ignored(dir, What::Module(call.at.clone()));
+            }
+        }
+        let mut files = var_files.iter();
+        let file = files.find(|file| !listed.paths.contains(*file) && (here.is_file)(file))?;
+        ignored(file, What::VarFile)
     }
 
     pub fn message(&self, stack: &str) -> String {
-        let dir = &self.dir;
-        match self.called_at {
-            None => {
-                format!("nothing of stack `{stack}` is part of the source: Git ignores `{dir}`")
+        let path = &self.path;
+        match self.what {
+            What::Root => {
+                format!("nothing of stack `{stack}` is part of the source: Git ignores `{path}`")
             }
-            Some(_) => format!(
-                "stack `{stack}` calls a module that is not part of the source: Git ignores `{dir}`"
+            What::Module(_) => format!(
+                "stack `{stack}` calls a module that is not part of the source: Git ignores `{path}`"
+            ),
+            What::VarFile => format!(
+                "stack `{stack}` names a file of variables that is not part of the source: Git ignores `{path}`"
             ),
         }
     }
 
     pub fn hint(&self) -> String {
-        format!(
-            "`git check-ignore -v {}` names the rule; terrane runs what Git tracks or would add",
-            self.dir
-        )
+        let path = &self.path;
+        let rule = format!("`git check-ignore -v {path}` names the rule");
+        match self.what {
+            What::Root | What::Module(_) => {
+                format!("{rule}; terrane runs what Git tracks or would add")
+            }
+            What::VarFile => format!("name it in the stack's `include`; {rule}"),
+        }
     }
 
     pub fn finding(&self, stack: &Stack) -> Finding {
-        let (at, label) = match &self.called_at {
-            None => (&stack.declared_at, "its directory is ignored"),
-            Some(at) => (at, "called here"),
+        let (at, label) = match &self.what {
+            What::Root => (&stack.declared_at, "its directory is ignored"),
+            What::Module(at) => (at, "called here"),
+            What::VarFile => (&stack.declared_at, "in its `var_files`"),
         };
         Finding::error("ignored-source", self.message(stack.name.as_str()))
             .at(at.clone(), label)
@@ -164,14 +189,25 @@ mod tests {
         let modules: BTreeMap<String, Module> = modules.into_iter().collect();
         let found_of = |dir: &str, paths: &[&str]| {
             let listed: Listed = paths.iter().copied().collect();
-            Ignored::of(dir, &modules, &listed, &|_| None).map(|it| it.dir)
+            let here = Here {
+                real: &|_| None,
+                is_file: &|_| true,
+            };
+            let var_files = ["app/prod.tfvars".to_owned()];
+            Ignored::of(dir, &var_files, &modules, &listed, &here).map(|it| it.path)
         };
         let found = |paths: &[&str]| found_of("app", paths);
         assert_eq!(found(&["lib/main.tf"]).as_deref(), Some("app"));
         assert_eq!(found(&["app/main.tf"]).as_deref(), Some("lib"));
         let deep = found(&["app/main.tf", "lib/main.tf"]);
         assert_eq!(deep.as_deref(), Some("ign/deep"));
-        let all = ["app/main.tf", "lib/main.tf", "ign/deep/main.tf"];
+        let all = [
+            "app/main.tf",
+            "lib/main.tf",
+            "ign/deep/main.tf",
+            "app/prod.tfvars",
+        ];
+        assert_eq!(found(&all[..3]).as_deref(), Some("app/prod.tfvars"));
         assert_eq!(found(&all), None);
         assert_eq!(found_of("misspelt", &all), None);
     }

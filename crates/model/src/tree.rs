@@ -16,6 +16,11 @@ pub trait Tree: Sync {
         false
     }
 
+    /// Whether a directory is part of the source, and not one that Git ignores.
+    fn is_source(&self, _dir: &str) -> bool {
+        true
+    }
+
     /// Does something once for each number below `count`, in whatever order; a tree that is worth it does several
     /// at once.
     fn share_out(&self, count: usize, deed: &(dyn Fn(usize) + Sync)) {

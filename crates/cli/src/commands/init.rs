@@ -58,7 +58,7 @@ pub(crate) fn init(
     let settings = process.settings(global)?;
     let path = process.env.get("PATH").map(OsStr::new);
     let search = Search::new(path, &settings.cache_dir);
-    let proposed = proposals::propose(&root, &search).map_err(|err| told(&err))?;
+    let proposed = proposals::propose(&root, &search, &process.env).map_err(|err| told(&err))?;
     if proposed.survey.roots.is_empty() {
         return Err(nothing_found(&proposed, &root));
     }

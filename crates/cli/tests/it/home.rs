@@ -342,6 +342,28 @@ fn what_git_ignores_is_no_source_and_that_is_said() {
     let said = test.cli(&["validate"]).expect(1);
     assert!(said.stderr.contains("Git ignores `app`"), "{said}");
     drop(test.shell("rm app; mv real app").expect(0));
+    // A file that the stack names is needed, too; its `include` takes it in.
+    let file = test.read("terrane.hcl");
+    let with = |lines: &str| {
+        file.replace(
+            "layer  = \"main\"",
+            &format!("layer  = \"main\"\n  {lines}"),
+        )
+    };
+    test.write(".gitignore", "prod.tfvars\n")
+        .write("app/prod.tfvars", "")
+        .write("terrane.hcl", &with("var_files = [\"prod.tfvars\"]"));
+    assert_snapshot!(shown(&test, &test.cli(&["plan"]).expect(1)), @"
+    ── stderr
+    error: stack `app` names a file of variables that is not part of the source: Git ignores
+           `app/prod.tfvars`
+    hint: name it in the stack's `include`; `git check-ignore -v app/prod.tfvars` names the rule
+    [exit 1]
+    ");
+    let lines = "var_files = [\"prod.tfvars\"]\n  include = [\"prod.tfvars\"]";
+    test.write("terrane.hcl", &with(lines));
+    drop(test.cli(&["validate"]).expect(0));
+    test.write("terrane.hcl", &file);
     // Where nothing is, nothing is ignored.
     let file = test.read("terrane.hcl");
     test.write("terrane.hcl", &file.replace("\"app\"\n", "\"ap\"\n"));
@@ -375,6 +397,23 @@ fn what_git_ignores_is_no_source_and_that_is_said() {
     hint: `git check-ignore -v ign/lib` names the rule; terrane runs what Git tracks or would add
     [exit 1]
     ");
+}
+
+/// A scratch copy that Git ignores is nobody's stack.
+#[test]
+fn what_git_ignores_is_not_discovered() {
+    let test = terrane();
+    test.git(&["init", "-q"]);
+    test.write(".gitignore", "scratch/\n")
+        .write("live/one/main.tf", MODULE)
+        .write("live/scratch/main.tf", MODULE)
+        .write("live/scratch/stack.hcl", "stack \"beside\" {}\n");
+    let said = test.cli(&["init"]).expect(0);
+    assert!(!test.read("terrane.hcl").contains("scratch"), "{said}");
+    let discover = "discover \"live\" {\n  glob = \"live/*\"\n  name = dir[1]\n  target = \"local\"\n  layer = \"main\"\n}\n";
+    test.write("terrane.hcl", &format!("{HEAD}{discover}"));
+    let said = test.cli(&["validate"]).expect(0);
+    assert!(said.stdout.contains("1 stack,"), "{said}");
 }
 
 #[test]

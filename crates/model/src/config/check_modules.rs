@@ -133,7 +133,7 @@ impl<'a> Modules<'a> {
                     draft.path_at.clone(),
                     format!("stack `{}` should be here", draft.stack.name),
                 );
-                let near = suggest::nearest(path, self.dirs.engine_dirs());
+                let near = suggest::nearest(path, self.dirs.engine_dirs(self.tree));
                 finding.hint = Some(match near {
                     _ if draft.stack.render.is_some() => format!(
                         "`terrane render {}` makes it",

@@ -271,7 +271,8 @@ fn discover<'d>(
         }
     };
     let found: Vec<(&str, Scope)> = dirs
-        .engine_dirs()
+        .engine_dirs(reader.tree)
+        .into_iter()
         .filter(|dir| matcher.is_match(dir))
         .map(|dir| (dir, scope.with("dir", dir_names(dir))))
         .collect();

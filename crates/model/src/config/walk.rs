@@ -52,14 +52,16 @@ impl Dirs {
         self.listed.get(dir).map_or(&[], Vec::as_slice)
     }
 
-    /// Directories that hold engine files.
-    pub(crate) fn engine_dirs(&self) -> impl Iterator<Item = &str> {
-        self.holding(is_engine_file)
+    /// Directories of the source that hold engine files.
+    pub(crate) fn engine_dirs(&self, tree: &dyn Tree) -> Vec<&str> {
+        let all = self.holding(is_engine_file);
+        all.filter(|dir| tree.is_source(dir)).collect()
     }
 
-    /// Directories that hold a `stack.hcl`.
-    pub(crate) fn stack_dirs(&self) -> impl Iterator<Item = &str> {
-        self.holding(|name| name == "stack.hcl")
+    /// Directories of the source that hold a `stack.hcl`.
+    pub(crate) fn stack_dirs(&self, tree: &dyn Tree) -> Vec<&str> {
+        let all = self.holding(|name| name == "stack.hcl");
+        all.filter(|dir| tree.is_source(dir)).collect()
     }
 
     /// Directories that are projects of their own.

@@ -113,29 +113,32 @@ impl Finder {
     /// Where the beginning of a secret begins that a text ends with, if that is so long; line ends do not count.
     pub(super) fn open_at_end(&self, text: &[u8], worth: usize) -> Option<usize> {
         let bytes: Vec<(usize, u8)> = joined(text).collect();
-        let open = self.open_end(&bytes)?;
-        let tail = |length: usize| &bytes[bytes.len() - length..];
-        let length = (1..=bytes.len()).find(|length| self.end_of(tail(*length)) == open)?;
-        let (begins, _) = tail(length).first()?;
-        (length >= worth).then_some(*begins)
+        let (open, part) = self.open_end(&bytes)?;
+        // The more of it is looked at, the less it matters where that begins: all or none from some place on.
+        let places: Vec<usize> = (0..part.len()).collect();
+        let ends_so = places.partition_point(|from| self.end_of(&part[*from..]) == open);
+        let begin = ends_so.checked_sub(1)?;
+        (part.len() - begin >= worth).then_some(part[begin].0)
     }
 
     /// The last line from which on a scan ends as that of the whole text does: nothing before it matters to what may
     /// follow. None if nothing that may follow completes a secret.
     fn open_from(&self, bytes: &[(usize, u8)], lines: &[usize]) -> Option<usize> {
-        let open = self.open_end(bytes)?;
-        let after = |line: usize| {
-            let first = bytes.partition_point(|(at, _)| *at < line);
+        let (open, part) = self.open_end(bytes)?;
+        let after = |line: &usize| {
+            let first = bytes.partition_point(|(at, _)| at < line);
             &bytes[first..]
         };
-        let mut lines = lines.iter().rev().copied();
-        let line = lines.find(|line| self.end_of(after(*line)) == open);
-        Some(line.unwrap_or(0))
+        let before = lines.partition_point(|line| after(line).len() > part.len());
+        let within = &lines[before..];
+        // As with one text: those from which it ends so come before those from which it does not.
+        let ends_so = within.partition_point(|line| self.end_of(after(line)) == open);
+        Some(within[..ends_so].last().copied().unwrap_or(0))
     }
 
-    /// Where a scan ends if that is in the middle of a form. The end of a form is in the middle of another if that goes on
-    /// from there, or if what it ends with begins one.
-    fn open_end(&self, bytes: &[(usize, u8)]) -> Option<StateID> {
+    /// Where a scan ends if that is in the middle of a form, and the part of the text that it is the end of. The end of a
+    /// form is in the middle of another if that goes on from there, or if what it ends with begins one.
+    fn open_end<'a>(&self, bytes: &'a [(usize, u8)]) -> Option<(StateID, &'a [(usize, u8)])> {
         let mut part = bytes;
         loop {
             let end = self.end_of(part);
@@ -143,7 +146,7 @@ impl Finder {
                 return None;
             }
             let Some(length) = self.longest_match(end) else {
-                return Some(end);
+                return Some((end, part));
             };
             let own = part.get(part.len().checked_sub(length)?..)?;
             let rest = own.get(1..)?;
@@ -151,7 +154,7 @@ impl Finder {
             let next = |state, byte| self.forms.next_state(Anchored::No, state, byte);
             let goes_on = (0..=u8::MAX).any(|byte| next(end, byte) != next(fallback, byte));
             if goes_on || self.end_of(own) != end {
-                return Some(end);
+                return Some((end, part));
             }
             part = rest;
         }

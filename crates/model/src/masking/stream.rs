@@ -169,6 +169,20 @@ mod tests {
         );
     }
 
+    /// Each line could be the middle of it: what is held back is not looked through anew for each of them.
+    #[test]
+    fn a_secret_of_many_lines_is_held_back_line_by_line() {
+        let line = |at: usize| format!("{:060x}", at.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let key: String = (1..=150).map(|at| line(at) + "\n").collect();
+        let mut stream = MaskStream::new(Mask::new(&[Secret::new(&key)]));
+        let mut out = Vec::new();
+        for one in key.lines() {
+            out.extend(stream.push(format!("{one}\n").as_bytes()));
+        }
+        out.extend(stream.finish());
+        assert_eq!(String::from_utf8(out).unwrap(), "(secret)\n");
+    }
+
     /// As others write a text, by means of their own.
     fn coated(secret: &str, before: &str, coat: usize) -> String {
         let hex = |byte: u8| format!("{byte:02x}");

@@ -34,7 +34,8 @@ pub fn find(tree: &dyn Tree) -> Survey {
         };
         projects.iter().any(below)
     };
-    for dir in dirs.engine_dirs().filter(|dir| !is_elsewhere(dir)) {
+    let all = dirs.engine_dirs(tree).into_iter();
+    for dir in all.filter(|dir| !is_elsewhere(dir)) {
         let (module, findings) = module::read(tree, dir);
         survey
             .unreadable
