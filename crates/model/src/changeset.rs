@@ -21,7 +21,7 @@ mod why;
 
 pub use advance::{Refusal, SetEvent, advance};
 pub use hear::{HearError, Say, hear};
-pub use needed::{Dependent, still_needed};
+pub use needed::{Dependent, can_be_undermined, still_needed, undermined};
 pub use next::{Step, next, stage_held};
 pub use reopen::{Reopen, ReopenError, Reopened, reopen};
 pub use supersede::superseded;

@@ -193,6 +193,8 @@ pub enum Skip {
     Abandoned,
     /// It was to be destroyed, and something that stands on it was applied meanwhile.
     StillNeeded { by: StackName },
+    /// It was to be applied, and what it stands on is being destroyed.
+    Undermined { on: StackName, by: ChangeSetId },
 }
 
 /// Why a stage failed, as far as a person needs it.
@@ -668,6 +670,9 @@ impl Skip {
             Self::Abandoned => "nobody went on with it".to_owned(),
             Self::StillNeeded { by } => {
                 format!("`{by}` stands on it, and was applied meanwhile")
+            }
+            Self::Undermined { on, by } => {
+                format!("it stands on `{on}`, which change set {by} is destroying")
             }
         }
     }

@@ -60,6 +60,10 @@ pub enum StackResult {
     StillNeeded {
         why: String,
     },
+    /// Not applied, because what it stands on is being destroyed.
+    Undermined {
+        why: String,
+    },
     /// A policy objected, before or after it was planned.
     Denied(Failure),
     /// A policy wants approvals that nobody gave.
@@ -116,6 +120,7 @@ impl Outcome {
             | StackResult::Cancelled => true,
             StackResult::Poisoned { .. }
             | StackResult::StillNeeded { .. }
+            | StackResult::Undermined { .. }
             | StackResult::Denied(_)
             | StackResult::NotApproved(_)
             | StackResult::Failed(_)
@@ -198,6 +203,9 @@ fn stack_block(result: &StackResult, deed: Deed, name: &str, look: Look) -> Stri
         }
         StackResult::StillNeeded { why } => {
             line(Mark::Failed, &format!("not destroyed: {}", clean(why)))
+        }
+        StackResult::Undermined { why } => {
+            line(Mark::Failed, &format!("not applied: {}", clean(why)))
         }
         StackResult::Denied(failure) => {
             let headline = format!("denied by policy while {}", clean(&failure.stage));
@@ -309,6 +317,12 @@ fn way_on(outcome: &Outcome, tally: &Tally) -> Vec<String> {
         let stack = clean(&stack.stack);
         format!("`terrane destroy {stack}+` destroys its dependents first")
     }));
+    let lost = outcome.stacks.iter();
+    let lost = lost.filter(|stack| matches!(stack.result, StackResult::Undermined { .. }));
+    hints.extend(lost.map(|stack| {
+        let stack = clean(&stack.stack);
+        format!("when that is over, `terrane apply +{stack}` applies it with all it stands on")
+    }));
     let not_done: Vec<&NotDone> = outcome
         .stacks
         .iter()
@@ -350,7 +364,9 @@ fn way_on(outcome: &Outcome, tally: &Tally) -> Vec<String> {
         );
     } else if is_broken {
         hints.push(format!("fix the cause, then {command}"));
-    } else if tally.interrupted + tally.not_done > 0 {
+    } else if tally.interrupted + tally.not_done > 0
+        || outcome.deed == Deed::ApplyBundle && others == 0 && hints.is_empty() && tally.skipped > 0
+    {
         hints.push(command);
     }
     hints
@@ -414,7 +430,8 @@ impl Tally {
                 StackResult::Untouched => &mut tally.untouched,
                 StackResult::Skipped
                 | StackResult::Poisoned { .. }
-                | StackResult::StillNeeded { .. } => &mut tally.skipped,
+                | StackResult::StillNeeded { .. }
+                | StackResult::Undermined { .. } => &mut tally.skipped,
                 StackResult::Cancelled => &mut tally.cancelled,
                 StackResult::Denied(_) => &mut tally.denied,
                 StackResult::NotApproved(_) => &mut tally.not_approved,

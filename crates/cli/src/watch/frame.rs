@@ -226,6 +226,9 @@ fn finished(outcome: &Outcome, action: Action) -> (Mark, String) {
         Outcome::Skipped {
             because: because @ Skip::StillNeeded { .. },
         } => (Mark::Failed, format!("not destroyed: {}", because.words())),
+        Outcome::Skipped {
+            because: because @ Skip::Undermined { .. },
+        } => (Mark::Failed, format!("not applied: {}", because.words())),
         Outcome::Skipped { .. } => (Mark::Skipped, "skipped".to_owned()),
         Outcome::Unknown { .. } => (Mark::Unknown, "unknown: its runner was lost".to_owned()),
     }

@@ -3,7 +3,7 @@
 use insta::assert_snapshot;
 use testkit::engines;
 
-use crate::story::{Story, essence, link, takes};
+use crate::story::{Story, essence, gated, link, takes};
 
 fn story(engine: &str) -> Story {
     // Noted when it goes away as well.
@@ -395,4 +395,50 @@ fn what_was_applied_while_a_destroy_waited_keeps_what_it_stands_on() {
     assert_eq!(story.made(), ["base", "middle"], "nothing went away");
     let list = story.cli(&["run", "list", "--all", "--json"]).expect(0);
     assert!(list.stdout.contains("was applied meanwhile"), "{list}");
+}
+
+/// On another target, or in a lane of its own, nothing else keeps the two apart.
+#[test]
+fn nothing_is_applied_on_what_is_being_destroyed() {
+    for (target, other) in [
+        ("target \"other\" { writers = [\"anyone\"] }", "other"),
+        (
+            "target \"wide\" {\n  writers = [\"anyone\"]\n  lane    = \"stack\"\n}",
+            "wide",
+        ),
+    ] {
+        let first = if other == "wide" { other } else { "local" };
+        let slow = gated("base", "when = destroy").replace(
+            "  when = destroy\n  provisioner \"local-exec\" {",
+            "  provisioner \"local-exec\" {\n    when = destroy",
+        );
+        let slow = format!("{slow}output \"name\" {{ value = terraform_data.base.output }}\n");
+        let story = Story::new("tofu")
+            .block(target)
+            .stack_on(first, "base", "", &slow)
+            .stack_on(other, "app", &takes("base"), &link("app"))
+            .stack_on(other, "top", &takes("app"), &link("top"));
+        let _ = story.cli(&["apply", "base", "--auto-approve"]).expect(0);
+        let destroy = story.start("destroy", &["destroy", "base", "--auto-approve"]);
+        story.wait_for("base");
+        let said = story
+            .cli(&["apply", "app", "top", "--auto-approve"])
+            .expect(4);
+        insta::allow_duplicates! {
+            assert_snapshot!(essence(&said).lines().skip(1).collect::<Vec<_>>().join("\n"), @"
+              top   skipped, poisoned by `app`
+            ✗ app   not applied: it stands on `base`, which change set c2 is destroying
+            ✗ app   not applied: it stands on `base`, which change set c2 is destroying
+              top   skipped, poisoned by `app`
+
+            error: change set c3 stopped: 2 skipped
+            hint: when that is over, `terrane apply +app` applies it with all it stands on
+            [exit 4]
+            ");
+        }
+        story.open("base");
+        let _ = destroy.wait().expect(0);
+        assert_eq!(story.made(), ["base"], "only what went away said so");
+        let _ = story.cli(&["apply", "+app", "--auto-approve"]).expect(0);
+    }
 }

@@ -1,12 +1,13 @@
-//! Which dependents of a destroy's stacks stand now.
+//! Which dependents of a destroy's stacks stand now, and which stacks stand on what is being destroyed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use model::changeset::ChangeSet;
-use model::ids::StackName;
+use model::changeset::{ChangeSet, can_be_undermined};
+use model::ids::{ChangeSetId, StackName};
+use model::run::{Run, RunSpec};
 use model::state::Contents;
 
-use super::ChangeSetError;
+use super::{ChangeSetError, expect_row, from_json};
 use crate::db::Tx;
 
 /// Those whose state holds something, or whose apply is under way and will store a state that does.
@@ -38,4 +39,38 @@ pub(super) async fn standing(
         }
     }
     Ok(standing)
+}
+
+/// The stacks of an apply that stand on one whose destroy is under way: on which, and whose that is.
+pub(super) async fn being_destroyed(
+    tx: &mut Tx,
+    set: &ChangeSet,
+    runs: &[Run],
+) -> Result<BTreeMap<StackName, (StackName, ChangeSetId)>, ChangeSetError> {
+    let mut found = BTreeMap::new();
+    if !can_be_undermined(set, runs) {
+        return Ok(found);
+    }
+    let rows = tx
+        .fetch_all(
+            "SELECT r.stack, c.id FROM change_set AS c JOIN run AS r ON r.change_set = c.id
+             WHERE c.project = $1 AND c.is_over = 0 AND c.action = 'destroy'
+             AND r.state LIKE '{\"stage\":\"applying\"%'",
+            &[set.request.project.as_str().into()],
+        )
+        .await?;
+    let mut going = BTreeMap::new();
+    for row in &rows {
+        going.insert(row.text(0)?.to_owned(), ChangeSetId(row.int(1)?));
+    }
+    for run in runs.iter().filter(|_| !going.is_empty()) {
+        let sql = "SELECT spec FROM run WHERE id = $1";
+        let row = expect_row(tx.fetch_optional(sql, &[run.id.into()]).await?)?;
+        let spec: RunSpec = from_json(row.text(0)?, || format!("run `{}`", run.id))?;
+        let mut upstreams = spec.stack.edges.iter().map(|edge| &edge.upstream);
+        if let Some(on) = upstreams.find(|upstream| going.contains_key(upstream.as_str())) {
+            found.insert(run.stack.clone(), (on.clone(), going[on.as_str()]));
+        }
+    }
+    Ok(found)
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use model::approval::Approval;
 use model::changeset::{
-    Around, ChangeSet, Front, Say, SetEvent, Status, Step, hear, next, still_needed,
+    Around, ChangeSet, Front, Say, SetEvent, Status, Step, hear, next, still_needed, undermined,
 };
 use model::hold::Hold;
 use model::ids::{ChangeSetId, RunId};
@@ -80,6 +80,9 @@ impl Store {
             let standing = dependents::standing(&mut tx, &table.set).await?;
             let needed = still_needed(&table.set, &table.runs, &standing);
             table.carry_out(&mut tx, needed, claim).await?;
+            let going = dependents::being_destroyed(&mut tx, &table.set, &table.runs).await?;
+            let lost = undermined(&table.set, &table.runs, &going);
+            table.carry_out(&mut tx, lost, claim).await?;
             let steps = next(&table.set, &table.runs, &table.around());
             if !table.carry_out(&mut tx, steps, claim).await? {
                 break;
@@ -111,6 +114,21 @@ impl Store {
             skip_open(&mut tx, &mut members, now).await?;
             let why = why.to_owned();
             record(&mut tx, &mut set, SetEvent::Abandoned { why }, now).await?;
+        }
+        tx.commit().await?;
+        Ok(())
+    }
+
+    /// Lets those behind it in the line pass, if it still waits.
+    pub async fn change_set_queue_again(
+        &self,
+        id: ChangeSetId,
+        now: Timestamp,
+    ) -> Result<(), ChangeSetError> {
+        let mut tx = self.db.begin_write().await?;
+        if get(&mut tx, id).await?.status == Status::Waiting {
+            lanes::release(&mut tx, id).await?;
+            lanes::queue(&mut tx, id, now).await?;
         }
         tx.commit().await?;
         Ok(())

@@ -110,6 +110,18 @@ pub(super) fn say_outcome(watcher: &Watcher<'_>, status: ExitStatus) -> Result<(
     }))
 }
 
+fn is_poisoned(run: &Run) -> bool {
+    matches!(
+        run.state,
+        RunState::Finished {
+            outcome: Outcome::Skipped {
+                because: Skip::Poisoned { .. }
+            },
+            ..
+        }
+    )
+}
+
 /// The worst of all runs.
 fn exit_status(runs: &[Run]) -> ExitStatus {
     let of = |run: &Run| match &run.state {
@@ -127,7 +139,7 @@ fn exit_status(runs: &[Run]) -> ExitStatus {
             }
             Outcome::NotDone { .. } => ExitStatus::Failed,
             Outcome::Skipped {
-                because: Skip::StillNeeded { .. },
+                because: Skip::StillNeeded { .. } | Skip::Undermined { .. },
             } => ExitStatus::Refused,
             Outcome::Failed { .. }
             | Outcome::Unknown { .. }
@@ -157,7 +169,11 @@ fn exit_status(runs: &[Run]) -> ExitStatus {
         | RunState::Applied { .. }
         | RunState::Completing { .. } => ExitStatus::Failed,
     };
-    runs.iter().map(of).max().unwrap_or(ExitStatus::Done)
+    match runs.iter().map(of).max().unwrap_or(ExitStatus::Done) {
+        // What poisoned it is mended by now; it is still to be done.
+        ExitStatus::Done if runs.iter().any(is_poisoned) => ExitStatus::Failed,
+        worst => worst,
+    }
 }
 
 async fn result(watcher: &Watcher<'_>, run: &Run) -> Result<StackResult, CommandError> {
@@ -180,6 +196,11 @@ async fn result(watcher: &Watcher<'_>, run: &Run) -> Result<StackResult, Command
         Outcome::Skipped {
             because: because @ Skip::StillNeeded { .. },
         } => StackResult::StillNeeded {
+            why: because.words(),
+        },
+        Outcome::Skipped {
+            because: because @ Skip::Undermined { .. },
+        } => StackResult::Undermined {
             why: because.words(),
         },
         Outcome::Skipped {
