@@ -2,7 +2,7 @@
 
 use insta::assert_snapshot;
 
-use crate::story::{Story, essence, link, takes};
+use crate::story::{Story, essence, gated, link, noted, takes};
 
 /// Who asks is `ada`; `eve` and `bob` are others. Without a server a CI job's word is taken for who it is.
 fn story(approval: &str) -> Story {
@@ -489,4 +489,44 @@ fn what_was_said_yes_to_waits_for_a_hold_and_says_so() {
         words.contains("`terrane hold release base` ends it"),
         "{said}"
     );
+}
+
+#[test]
+fn what_waits_for_a_word_while_others_are_applied_says_so() {
+    let terrane = crate::story::terrane()
+        .env("CI", "true")
+        .env("GITHUB_ACTOR", "ada")
+        .env("TERRANE_HOME", "../people");
+    let story = Story::on(terrane, "tofu")
+        .stack("slow", "", &gated("slow", ""))
+        .stack(
+            "own",
+            "approval {\n    scope = \"stack\"\n    count = 1\n  }",
+            &noted("own"),
+        );
+    let apply = story.start("apply", &["apply", "--auto-approve"]);
+    story.wait_for("slow");
+    let why = || {
+        let list = story.cli(&["run", "list", "--json"]).expect(0);
+        let list: serde_json::Value = serde_json::from_str(&list.stdout).unwrap();
+        let runs = list["change_sets"][0]["runs"].as_array().unwrap().clone();
+        let own = runs.into_iter().find(|run| run["stack"] == "own").unwrap();
+        own["why"].as_str().unwrap_or_default().to_owned()
+    };
+    story.wait_until("the plan of `own`", || {
+        let list = story.cli(&["run", "list", "--json"]).expect(0);
+        list.stdout.contains("\"planned\"")
+    });
+    assert_eq!(
+        why(),
+        "0 of 1 approval; not the author for r1 (stack `own`)"
+    );
+    let said = as_person(&story, "bob", &["run", "approve", "r1"]).expect(0);
+    assert_snapshot!(said.stderr, @"
+    Approved run r1 as `bob` (not verified).
+    Change set c1 goes on.
+    ");
+    story.open("slow");
+    let _ = apply.wait().expect(0);
+    assert_eq!(story.made().len(), 2);
 }

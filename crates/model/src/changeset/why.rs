@@ -2,7 +2,7 @@
 
 use super::next::{is_held, next, stage_held};
 use super::{Around, ChangeSet, Status};
-use crate::approval::owed;
+use crate::approval::{Owed, owed};
 use crate::hold::Hold;
 use crate::ids::{ChangeSetId, StackName};
 use crate::run::{Outcome, Run, RunState, Skip};
@@ -95,11 +95,7 @@ fn waits_for_a_person(set: &ChangeSet, runs: &[Run], around: &Around<'_>) -> Str
         runs.find_map(|run| stage_held(around, run).map(|hold| (&run.stack, hold)))
     });
     if let Some(one) = owed.first() {
-        let what = match one.run {
-            Some(run) => format!("{} for {run}", one.words()),
-            None => one.words(),
-        };
-        return format!("{what} ({})", one.by);
+        return waits_for(one);
     }
     match held {
         Some((stack, hold)) => format!("stack `{stack}` is {}", hold.words()),
@@ -117,6 +113,15 @@ fn waits_for_a_person(set: &ChangeSet, runs: &[Run], around: &Around<'_>) -> Str
             }
         }
     }
+}
+
+/// ``0 of 1 approval for r5 (target `prod`)``
+fn waits_for(one: &Owed) -> String {
+    let what = match one.run {
+        Some(run) => format!("{} for {run}", one.words()),
+        None => one.words(),
+    };
+    format!("{what} ({})", one.by)
 }
 
 /// Why a run is where it is; nothing if it is at work or ended well.
@@ -183,10 +188,21 @@ fn waits_inside(set: &ChangeSet, runs: &[Run], run: &Run, around: &Around<'_>) -
     if !upstreams.is_empty() {
         return format!("waits for {}", upstreams.join(", "));
     }
+    if set.status == Status::Confirmed && matches!(run.state, RunState::Planned { .. }) {
+        let owed = owed(set, runs, around.approvals, around.now);
+        if let Some(one) = owed.iter().find(|one| one.stacks.contains(&run.stack)) {
+            return waits_for(one);
+        }
+    }
     if let Some(hold) = is_held(around, &run.stack) {
         return format!("stack `{}` is {}", run.stack, hold.words());
     }
     match run.state {
+        RunState::Planned {
+            confirmed: false, ..
+        } if set.status == Status::Confirmed => {
+            "waits for a yes, which is asked for when the others are done".to_owned()
+        }
         RunState::Planned { .. } if set.status == Status::Planning => {
             "waits for the plans of the others".to_owned()
         }

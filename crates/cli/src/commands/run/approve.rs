@@ -95,8 +95,11 @@ pub(super) async fn approve(
     let needs_asker = changesets::needs_its_asker(&here.control, set)
         .await
         .map_err(|err| failed(&err))?;
-    let goes_on = is_ready && may_apply && !needs_asker;
-    if goes_on {
+    let starts = is_ready && may_apply && !needs_asker;
+    // Whoever is at work for it goes on with what lies ready.
+    let is_at_work = owed.is_empty() && after.set.status == Status::Confirmed;
+    let goes_on = starts || is_at_work;
+    if starts {
         worker::turn(&here.control, set, None, &Asker::default(), None)
             .await
             .map_err(|err| failed(&err))?;
