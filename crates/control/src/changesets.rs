@@ -17,7 +17,7 @@ use model::ids::{ChangeSetId, StackName};
 use model::masking::Mask;
 use model::plan::Plan;
 use model::project::{LaneScope, Project};
-use model::run::{Run, RunSpec};
+use model::run::{Outcome, Run, RunSpec, RunState};
 use store::{ChangeSetError, Scope, StoreError};
 
 use crate::asker::{self, Asker};
@@ -127,6 +127,10 @@ pub async fn resume(
     let free = checks::free_of_holds(control, resumed).await?;
     let prepared = prepare(control, open, project, engines, env, wanted, &free).await?;
     let Prepared { request, specs, .. } = &prepared;
+    let request = &Request {
+        bundle: resumed.set.request.bundle.clone(),
+        ..request.clone()
+    };
     let (what, moved) = match &resumed.what {
         Reopen::Run(run) => (Reopen::Run(*run), BTreeMap::new()),
         Reopen::Rest { .. } => {
@@ -339,10 +343,12 @@ pub async fn find_stopped(
     if set.request.project != control.home.project() {
         return Err(PrepareError::Unknown { id: set.id });
     }
-    if set.request.action == Action::Destroy || set.request.bundle.is_some() {
+    let runs = control.store.run_list(set.id).await?;
+    let is_bundle = set.request.bundle.is_some();
+    if set.request.action == Action::Destroy || is_bundle && !plans_nothing(&runs, &what) {
         return Err(PrepareError::NotResumed {
             set: set.id,
-            is_bundle: set.request.bundle.is_some(),
+            is_bundle,
         });
     }
     if let Some(SetEvent::Rejected { by, reason }) = refused(control, set.id).await? {
@@ -352,7 +358,6 @@ pub async fn find_stopped(
             reason,
         });
     }
-    let runs = control.store.run_list(set.id).await?;
     let again = reopen(&set, &runs, &what)?;
     let mut left = BTreeSet::new();
     for run in runs
@@ -378,6 +383,23 @@ pub async fn find_stopped(
         what,
         set,
     })
+}
+
+/// Whether all that is opened again is applied already: only stages after that are left.
+fn plans_nothing(runs: &[Run], what: &Reopen) -> bool {
+    let Reopen::Run(id) = what else {
+        return false;
+    };
+    let is_applied = |run: &Run| {
+        matches!(
+            run.state,
+            RunState::Finished {
+                outcome: Outcome::NotDone { .. },
+                ..
+            }
+        )
+    };
+    runs.iter().any(|run| run.id == *id && is_applied(run))
 }
 
 async fn newest_stopped(control: &Control) -> Result<ChangeSet, PrepareError> {

@@ -523,3 +523,37 @@ fn of_many_who_begin_it_at_once_one_does() {
     assert!(!waiting.stdout.contains("c3"), "{waiting}");
     assert!(said.iter().any(|one| one.code == Some(3)), "{said:?}");
 }
+
+/// A gate that is looked at again plans nothing: the bundle is as it was.
+#[test]
+fn a_stack_that_is_applied_and_not_done_goes_on_at_its_gate() {
+    let test = project("tofu", "");
+    let gate = "gate \"command\" \"g\" {\n    run      = [\"test\", \"-e\", \"ROOT/ready\"]\n    timeout  = \"1s\"\n    interval = \"1s\"\n  }";
+    let gate = gate.replace("ROOT", &test.root().display().to_string());
+    let file = test.read("terrane.hcl");
+    test.write(
+        "terrane.hcl",
+        &file.replacen("\n  layer ", &format!("\n  {gate}\n  layer "), 1),
+    );
+    drop(test.cli(&["plan", "--out", "plan.terrane"]).expect(0));
+    let said = test
+        .cli(&["apply", "plan.terrane", "--auto-approve"])
+        .expect(5);
+    assert!(said.stderr.contains("terrane run retry r3"), "{said}");
+    fs::write(test.root().join("ready"), "").unwrap();
+    let said = test.cli(&["run", "retry", "r3"]);
+    assert_snapshot!(told(&test, &said), @"
+    ── stderr
+    Resumed change set c2.
+    change set c2: apply on `local`
+      app    skipped, poisoned by `base`
+
+    error: change set c2 stopped: 1 skipped, 1 applied before
+    hint: `terrane plan --out FILE` plans what is left into a new one
+    [exit 1]
+    ");
+    // What is left has to be planned, and a bundle is not.
+    let said = test.cli(&["run", "retry", "r4"]).expect(4);
+    assert!(said.stderr.contains("as it is or not at all"), "{said}");
+    drop(test.cli(&["apply", "--auto-approve"]).expect(0));
+}

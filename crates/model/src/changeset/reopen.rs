@@ -95,9 +95,11 @@ pub fn reopen(set: &ChangeSet, runs: &[Run], what: &Reopen) -> Result<Vec<Reopen
                     by: by.clone(),
                 });
             }
+            // A bundle's plans are as they are: what would be planned afresh is left as it is.
+            let is_bundle = set.request.bundle.is_some();
             let with: BTreeSet<RunId> = runs
                 .iter()
-                .filter(|other| poisoned_by(other) == Some(&run.stack))
+                .filter(|other| !is_bundle && poisoned_by(other) == Some(&run.stack))
                 .map(|other| other.id)
                 .chain([id])
                 .collect();
