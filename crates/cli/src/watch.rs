@@ -35,6 +35,8 @@ const TICK: Duration = Duration::from_millis(80);
 const TICKS: (Duration, Duration) = (Duration::from_millis(40), Duration::from_millis(250));
 /// How often lost runners are looked for, and lanes asked for again.
 const LOOK_AFTER: Duration = Duration::from_millis(500);
+/// Who is first in the line takes its turn sooner than this, if it is alive.
+const OVERDUE: Duration = Duration::from_secs(5);
 /// After so long without a move it is asked whether something is in the way.
 const STILL: Duration = Duration::from_secs(2);
 
@@ -57,6 +59,8 @@ pub(crate) struct Watcher<'a> {
     revision: i64,
     /// While it waits for its lanes: who stands in front.
     front: Option<Front>,
+    /// Who is the first in the line before this one although the lane is free, and since when.
+    first: Option<(ChangeSetId, Instant)>,
     /// Who watches, and says yes or no.
     actor: String,
     tails: Tails,
@@ -148,6 +152,7 @@ impl<'a> Watcher<'a> {
             read_at: None,
             revision: -1,
             front: None,
+            first: None,
             actor: process.actor(),
             tails: Tails::default(),
             display: Display::new(global, process),
@@ -377,11 +382,12 @@ impl<'a> Watcher<'a> {
                 .await
                 .map_err(|err| CommandError::from_error(&err))?;
             if let Some(asker) = &self.asker {
-                worker::go_on_with_waiters(self.control, asker)
+                worker::go_on_with_waiters(self.control, asker, Some(self.id))
                     .await
                     .map_err(|err| CommandError::from_error(&err))?;
             }
         }
+        self.pass_by().await?;
         if self.moved.elapsed() > STILL {
             self.say_what_is_in_the_way().await?;
         }
@@ -396,6 +402,24 @@ impl<'a> Watcher<'a> {
         recovery::stop_if_gone(self.control, self.set(), self.runs())
             .await
             .map_err(|err| CommandError::from_error(&err))?;
+        Ok(())
+    }
+
+    /// Who is first in the line and does not take its turn, because its terminal is suspended, does not stop it.
+    async fn pass_by(&mut self) -> Result<(), CommandError> {
+        let first = match &self.front {
+            Some(Front::Earlier { set, .. }) => Some(*set),
+            Some(Front::Holder { .. } | Front::Hold(_)) | None => None,
+        };
+        let since = self.first.filter(|(set, _)| first == Some(*set));
+        self.first = since.or_else(|| Some((first?, Instant::now())));
+        if let (Some((set, since)), Some(asker)) = (self.first, &self.asker)
+            && since.elapsed() > OVERDUE
+        {
+            worker::pass_by(self.control, asker, set, self.id)
+                .await
+                .map_err(|err| CommandError::from_error(&err))?;
+        }
         Ok(())
     }
 

@@ -13,7 +13,7 @@ use model::run::{Outcome, Run, RunEvent, RunState};
 use store::ChangeSetError;
 
 use crate::locks::RunLock;
-use crate::{Control, recovery, stragglers};
+use crate::{Control, changesets, recovery, stragglers};
 
 /// A change set with all that explains it.
 #[derive(Clone, Debug)]
@@ -23,6 +23,8 @@ pub struct Explained {
     pub approvals: Vec<Approval>,
     pub holds: Vec<Hold>,
     pub front: Option<Front>,
+    /// Its turn has come, and a terminal waits for it.
+    pub is_watched: bool,
     /// Processes of this machine that keep runs from going on.
     pub in_the_way: BTreeMap<RunId, String>,
     pub now: Timestamp,
@@ -53,7 +55,22 @@ impl Explained {
 
     /// Why it does not go on.
     pub fn why(&self) -> Option<String> {
-        why_set(&self.set, &self.runs, &self.around(), self.front.as_ref())
+        let why = why_set(&self.set, &self.runs, &self.around(), self.front.as_ref());
+        why.or_else(|| self.turn_has_come())
+    }
+
+    /// Nobody stands in front of it, and it has not gone on.
+    fn turn_has_come(&self) -> Option<String> {
+        if self.set.status != Status::Waiting || self.front.is_some() {
+            return None;
+        }
+        Some(if self.is_watched {
+            "its turn has come, and its terminal has not gone on: is it suspended? `fg` there goes on"
+                .to_owned()
+        } else {
+            "its turn has come, and its terminal is gone: the next `terrane plan` or `terrane apply` here looks after it"
+                .to_owned()
+        })
     }
 
     /// Why a run of it is where it is.
@@ -62,7 +79,8 @@ impl Explained {
             return Some(words.clone());
         }
         let around = self.around();
-        why(&self.set, &self.runs, run, &around, self.front.as_ref())
+        let why = why(&self.set, &self.runs, run, &around, self.front.as_ref());
+        why.or_else(|| self.turn_has_come())
     }
 
     /// The hold for which alone it waits: everybody has said yes to all that is planned.
@@ -194,7 +212,12 @@ pub async fn explain(control: &Control, id: ChangeSetId) -> Result<Explained, Ch
     let runs = store.run_list(id).await?;
     let mut in_the_way = stragglers::in_the_way(control, &set, &runs);
     in_the_way.extend(lost(control, &set, &runs).await?);
+    let is_next = set.status == Status::Waiting && front.is_none();
+    let is_watched = is_next
+        && (recovery::is_elsewhere(control, &set)
+            || changesets::unwatched(control, &set).is_none());
     Ok(Explained {
+        is_watched,
         in_the_way,
         runs,
         approvals: store.approval_list(id).await?,

@@ -11,7 +11,7 @@ use std::io;
 use drivers::process::{self, Environment, StartError};
 use model::changeset::{ChangeSet, Front, HearError, Status};
 use model::ids::{ChangeSetId, RunId};
-use model::run::{Problem, Run, RunEvent, Stage};
+use model::run::{Problem, Run, RunEvent, RunSpec, Stage};
 use store::{ChangeSetError, Fence};
 
 pub use model::changeset::Say;
@@ -143,7 +143,9 @@ pub async fn turn(
         }
     }
     if done.released {
-        Box::pin(go_on_with_waiters(control, asker)).await?;
+        // Its runner was started by one who may apply its targets; anybody can cancel it.
+        let as_writer_of = own.map(|_| set);
+        Box::pin(go_on_with_waiters(control, asker, as_writer_of)).await?;
     }
     Ok(Standing {
         set: done.set,
@@ -154,15 +156,27 @@ pub async fn turn(
     })
 }
 
+/// What became of a change set that nobody watches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fate {
+    GoesOn,
+    /// Nobody who looks here can go on with it, and it must not stand in the line for ever.
+    Stopped {
+        why: String,
+    },
+}
+
 /// One look at each change set that was confirmed, has lost its terminal, and waits for lanes or waited for a hold
-/// that has ended since: what was said yes to goes on without it, unless it needs values that only its terminal had.
-/// Says which go on after a hold.
+/// that has ended since: what was said yes to goes on without it, unless it needs values that only its terminal had,
+/// or who looks may not apply it. That is known only of who applies a change set (`as_writer_of`), for its targets.
 pub async fn go_on_with_waiters(
     control: &Control,
     asker: &Asker,
-) -> Result<Vec<ChangeSetId>, TurnError> {
+    as_writer_of: Option<ChangeSetId>,
+) -> Result<Vec<(ChangeSetId, Fate)>, TurnError> {
     let failed = |set: ChangeSetId| move |source| TurnError::Store { set, source };
-    let mut started = Vec::new();
+    let mut found = Vec::new();
+    let mut writable = None;
     let open = control
         .store
         .change_set_list_open(control.home.project())
@@ -174,13 +188,7 @@ pub async fn go_on_with_waiters(
         let is_queued = match set.status {
             Status::Waiting => true,
             // Nobody is told when a hold runs out: whoever looks next sees it.
-            Status::AwaitingConfirm => {
-                let explained = runs::explain(control, set.id).await;
-                if !explained.map_err(failed(set.id))?.goes_on() {
-                    continue;
-                }
-                false
-            }
+            Status::AwaitingConfirm => false,
             Status::Planning
             | Status::Confirmed
             | Status::Interrupting
@@ -188,30 +196,97 @@ pub async fn go_on_with_waiters(
             | Status::Stopped { .. }
             | Status::Superseded { .. } => continue,
         };
+        let explained = runs::explain(control, set.id).await;
+        let goes_on = explained.map_err(failed(set.id))?.goes_on();
+        if !is_queued && !goes_on {
+            continue;
+        }
         let Some(_unwatched) = changesets::unwatched(control, &set) else {
             continue;
         };
         let specs = changesets::specs(control, set.id).await;
         let specs = specs.map_err(failed(set.id))?;
-        match asker::wants(&specs) {
-            None if is_queued => {
-                turn(control, set.id, None, &asker.bare(), None).await?;
+        if writable.is_none() {
+            writable = Some(targets(control, as_writer_of).await?);
+        }
+        let obstacle = Obstacle::of(&specs, writable.as_deref().unwrap_or_default());
+        let Some(obstacle) = obstacle else {
+            let turned = turn(control, set.id, None, &asker.bare(), None).await?;
+            if turned.set.status != set.status {
+                found.push((set.id, Fate::GoesOn));
             }
-            // Nobody knows here who looks: where not everybody may apply, it is left to who confirms it again.
-            None if specs.iter().all(|spec| spec.target.is_open()) => {
-                turn(control, set.id, None, &asker.bare(), None).await?;
-                started.push(set.id);
-            }
-            Some(name) if is_queued => {
-                let why = format!("needs `{name}` from the asker's environment");
-                let stopped = control.store.change_set_stop(&set, &why, control.now());
-                stopped.await.map_err(failed(set.id))?;
-            }
-            // It stands in nobody's way: whoever has the values confirms it again.
-            None | Some(_) => {}
+            continue;
+        };
+        // Who waits for a person stands in nobody's way: whoever can confirms it again. Who stands behind a lane that
+        // is held may be gone on with by who holds it.
+        if is_queued && (goes_on || matches!(obstacle, Obstacle::Needs(_))) {
+            let why = obstacle.words();
+            let stopped = control.store.change_set_stop(&set, &why, control.now());
+            stopped.await.map_err(failed(set.id))?;
+            found.push((set.id, Fate::Stopped { why }));
         }
     }
-    Ok(started)
+    Ok(found)
+}
+
+/// The first in the line whose terminal does not take its turn (somebody suspended it): what anybody can go on with goes
+/// on, anything else lets the others pass.
+pub async fn pass_by(
+    control: &Control,
+    asker: &Asker,
+    id: ChangeSetId,
+    as_writer_of: ChangeSetId,
+) -> Result<(), TurnError> {
+    let failed = |source| TurnError::Store { set: id, source };
+    let explained = runs::explain(control, id).await.map_err(failed)?;
+    if explained.set.status != Status::Waiting || !explained.goes_on() {
+        return Ok(());
+    }
+    let specs = changesets::specs(control, id).await.map_err(failed)?;
+    let writable = targets(control, Some(as_writer_of)).await?;
+    let is_here = explained.set.request.machine == control.home.machine();
+    if is_here && Obstacle::of(&specs, &writable).is_none() {
+        turn(control, id, None, &asker.bare(), None).await?;
+        return Ok(());
+    }
+    let passed = control.store.change_set_queue_again(id, control.now());
+    passed.await.map_err(failed)
+}
+
+/// Why who looks cannot go on with a change set of somebody else.
+enum Obstacle {
+    /// They may not apply this target, as far as is known.
+    Closed(String),
+    /// They do not have this value of the asker's.
+    Needs(String),
+}
+
+impl Obstacle {
+    fn of(specs: &[RunSpec], writable: &[String]) -> Option<Self> {
+        let mut targets = specs.iter().map(|spec| &spec.target);
+        let closed = targets.find(|one| !one.is_open() && !writable.contains(&one.name));
+        let closed = closed.map(|target| Self::Closed(target.name.clone()));
+        closed.or_else(|| asker::wants(specs).map(|name| Self::Needs(name.to_string())))
+    }
+
+    fn words(&self) -> String {
+        match self {
+            Self::Closed(target) => format!(
+                "nobody waits for it any more, and only who may apply `{target}` can go on with it"
+            ),
+            Self::Needs(name) => format!("needs `{name}` from the asker's environment"),
+        }
+    }
+}
+
+/// The targets of a change set.
+async fn targets(control: &Control, set: Option<ChangeSetId>) -> Result<Vec<String>, TurnError> {
+    let Some(set) = set else {
+        return Ok(Vec::new());
+    };
+    let specs = changesets::specs(control, set).await;
+    let specs = specs.map_err(|source| TurnError::Store { set, source })?;
+    Ok(specs.into_iter().map(|spec| spec.target.name).collect())
 }
 
 async fn start(

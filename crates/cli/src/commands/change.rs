@@ -9,6 +9,7 @@ use control::asker::Asker;
 use control::changesets::{self, PrepareError, Stopped, Wanted};
 use control::home::Settings;
 use control::projects::OpenProject;
+use control::worker::Fate;
 use control::{Control, engines, recovery, worker, writers};
 use model::changeset::{Action, Reopen, Status};
 use model::exception::Exceptions;
@@ -413,11 +414,16 @@ pub(super) async fn look_after_the_past(
     let nothing = BTreeMap::new();
     let asker = Asker::gather(&process.env, &open.root, &[], &nothing);
     let asker = asker.map_err(|err| failed(&err))?;
-    let started = worker::go_on_with_waiters(control, &asker).await;
-    for set in started.map_err(|err| failed(&err))? {
-        report::say(&format!(
-            "Change set {set} goes on: what it waited for is over; `terrane run logs -f {set}` follows it.\n"
-        ))?;
+    let found = worker::go_on_with_waiters(control, &asker, None).await;
+    for (set, fate) in found.map_err(|err| failed(&err))? {
+        report::say(&match fate {
+            Fate::GoesOn => format!(
+                "Change set {set} goes on: what it waited for is over; `terrane run logs -f {set}` follows it.\n"
+            ),
+            Fate::Stopped { why } => format!(
+                "Change set {set}, which was confirmed, is stopped: {why}. `terrane run show {set}` has the rest.\n"
+            ),
+        })?;
     }
     Ok(())
 }

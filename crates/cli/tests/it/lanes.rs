@@ -216,3 +216,54 @@ fn with_a_lane_for_each_stack_only_those_that_share_one_wait() {
     let _ = both.wait().expect(0);
     assert_eq!(story.made(), ["second", "first"]);
 }
+
+#[test]
+fn a_terminal_that_is_suspended_does_not_stop_the_line() {
+    let story = story().stack("third", "", &noted("third"));
+    let first = story.start("first", &["apply", "first", "--auto-approve"]);
+    story.wait_for("first");
+    let second = story.start("second", &["apply", "second", "--auto-approve"]);
+    story.wait_until("the second in the queue", || {
+        second.stderr_so_far().contains("waits for change set c1")
+    });
+    let stop = |signal: &str| {
+        let sent = story.shell(&format!("kill -s {signal} {}", second.pid()));
+        let _ = sent.expect(0);
+    };
+    stop("STOP");
+    story.open("first");
+    let _ = first.wait().expect(0);
+    let list = story.cli(&["run", "list"]).expect(0);
+    assert!(
+        list.stdout.contains("its turn has come"),
+        "what waits is to say why\n{list}"
+    );
+    let _ = story.cli(&["apply", "third", "--auto-approve"]).expect(0);
+    assert_eq!(story.made(), ["first", "second", "third"]);
+    stop("CONT");
+    let _ = second.wait().expect(0);
+}
+
+#[test]
+fn who_goes_on_with_what_others_left_in_the_line_is_told() {
+    let story = story();
+    let first = story.start("first", &["apply", "first", "--auto-approve"]);
+    story.wait_for("first");
+    let second = story.start("second", &["apply", "second", "--auto-approve"]);
+    story.wait_until("the second in the queue", || {
+        second.stderr_so_far().contains("waits for change set c1")
+    });
+    for apply in [first, second] {
+        apply.kill();
+        let _ = apply.wait();
+    }
+    testkit::kill(story.runner("r1"));
+    story.kill_engine("r1");
+    let said = story.cli(&["plan", "far"]).expect(0);
+    assert!(
+        said.stderr
+            .contains("Change set c2 goes on: what it waited for is over"),
+        "{said}"
+    );
+    story.wait_until("the second", || story.made() == ["second"]);
+}

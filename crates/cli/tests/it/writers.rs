@@ -4,6 +4,7 @@ use insta::assert_snapshot;
 use testkit::{Issuer, Said, Signed, TestTerrane, Token};
 
 use crate::project::{HEAD, shown, stack, terrane};
+use crate::story::{Story, gated, noted};
 
 const MODULE: &str = "output \"a\" { value = 1 }\n";
 /// What a job of the right repository, branch and environment says.
@@ -328,4 +329,45 @@ fn what_goes_on_with_the_end_of_a_hold_is_said_as_it_is() {
         .expect(0);
     assert!(!released.stderr.contains("c1 goes on;"), "{released}");
     drop(test.cli(&["run", "confirm", "c1"]).expect(0));
+}
+
+/// Two jobs stand in line when their machine loses every process of them: whoever looks next may not be one who may
+/// apply.
+#[test]
+fn what_a_dead_job_left_in_the_line_is_not_applied_by_a_laptop() {
+    let issuer = Issuer::start();
+    let terrane = terrane().env("TERRANE_ID_TOKEN", &issuer.token(&JOB).mint());
+    let story = Story::on(terrane, "tofu")
+        .block(&format!(
+            "writer \"ci\" {{\n  issuer = \"{}\"\n  claims = {{ repository = \"example/infra\" }}\n}}\n\
+             target \"prod\" {{ writers = [\"ci\"] }}",
+            issuer.address()
+        ))
+        .stack_on("prod", "first", "", &gated("first", ""))
+        .stack_on("prod", "second", "", &noted("second"))
+        .stack("free", "", &noted("free"));
+    let first = story.start("first", &["apply", "first", "--auto-approve"]);
+    story.wait_for("first");
+    let second = story.start("second", &["apply", "second", "--auto-approve"]);
+    story.wait_until("the second in the queue", || {
+        second.stderr_so_far().contains("waits for change set c1")
+    });
+    second.kill();
+    let _ = second.wait();
+    // It is behind one that lives: nothing is decided for it.
+    let _ = story.cli_with(&LAPTOP, &["plan", "free"]).expect(0);
+    first.kill();
+    let _ = first.wait();
+    testkit::kill(story.runner("r1"));
+    story.kill_engine("r1");
+    let said = story.cli_with(&LAPTOP, &["plan", "free"]).expect(0);
+    story.settle();
+    assert_eq!(story.made(), Vec::<String>::new());
+    let told = said.stderr.lines().find(|line| line.contains("c2"));
+    assert_snapshot!(told.unwrap_or_default(), @"Change set c2, which was confirmed, is stopped: nobody waits for it any more, and only who may apply `prod` can go on with it. `terrane run show c2` has the rest.");
+    // Who may goes on with it.
+    let resume = ["apply", "--resume", "c2", "--auto-approve"];
+    let _ = story.cli_with(&LAPTOP, &resume).expect(4);
+    let _ = story.cli(&resume).expect(0);
+    assert_eq!(story.made(), ["second"]);
 }
