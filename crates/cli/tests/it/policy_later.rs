@@ -237,6 +237,40 @@ fn a_run_that_is_cancelled_while_a_policy_is_asked_says_so() {
     assert!(!said.stderr.contains("could not be asked"), "{said}");
 }
 
+/// What somebody approved is one plan; the state moved since, and another one is made.
+#[test]
+fn an_approval_that_is_wanted_of_a_yes_is_wanted_again_of_another_plan() {
+    let story = with(
+        "",
+        r#"package terrane
+require_approval contains {"msg": "somebody looks at it", "count": 1} if {
+  input.run.phase == "approval"
+  input.run.change_set != "c1"
+}
+"#,
+    );
+    let _ = story.cli(&["apply", "--auto-approve"]).expect(0);
+    let module = format!("{}output \"more\" {{ value = 1 }}\n", noted("base"));
+    story.module("base", &module);
+    let _ = story.cli(&["apply", "--auto-approve"]).expect(3);
+    let taint = ["exec", "base", "--", "taint", "terraform_data.base"];
+    let _ = story.cli(&taint).expect(0);
+    let _ = approve_as(&story, "bob", "c2").expect(0);
+    story.settle();
+    assert_eq!(
+        story.made(),
+        ["base"],
+        "nobody approved that it is replaced"
+    );
+    let list = story.cli(&["run", "list"]).expect(0);
+    assert!(
+        list.stdout.contains("`bob` approved another plan"),
+        "{list}"
+    );
+    let _ = approve_as(&story, "bob", "c2").expect(0);
+    story.wait_until("what was approved", || story.made() == ["base", "base"]);
+}
+
 fn warnings(said: &testkit::Said) -> String {
     let lines = said.stderr.lines();
     let lines: Vec<&str> = lines.filter(|line| line.starts_with("warning")).collect();

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use drivers::process::engine_environment;
 use drivers::snapshot::sha256;
+use jiff::Timestamp;
 use model::approval::{Owed, owed_to_policy};
 use model::break_glass::Act;
 use model::changeset::{Action, SetEvent};
@@ -156,8 +157,13 @@ async fn foretell_facts(
 
 /// What policies say of a yes to a plan that was just made. `is_said`: it was, beforehand or to what the plan fits, and
 /// nobody else has to speak: then a denial ends the run. Otherwise this looks ahead as if who asked for it said yes, for
-/// the approvals that will be wanted; who will say it, and when, is not known yet.
-pub(super) async fn at_yes(job: &Job<'_>, is_said: bool) -> Result<Verdict, Failure> {
+/// the approvals that will be wanted; who will say it, and when, is not known yet. Approvals from before `since` were
+/// given to another plan.
+pub(super) async fn at_yes(
+    job: &Job<'_>,
+    is_said: bool,
+    since: Option<Timestamp>,
+) -> Result<Verdict, Failure> {
     let is_past = job.set.request.policy_override.is_some();
     if is_past || !job.spec.is_asked_at(Point::Approval) {
         return Ok(Verdict::default());
@@ -175,6 +181,10 @@ pub(super) async fn at_yes(job: &Job<'_>, is_said: bool) -> Result<Verdict, Fail
         Err(_) => return Ok(Verdict::default()), // whoever says yes hears of it
     };
     let now = job.control.now();
+    let given = given.into_iter();
+    let given: Vec<_> = given
+        .filter(|it| since.is_none_or(|since| it.at >= since))
+        .collect();
     said.approvals
         .retain(|wanted| owed_to_policy(job.set, &run, wanted, &given, now).is_some());
     Ok(said)

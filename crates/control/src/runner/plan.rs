@@ -173,7 +173,9 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
     let of_yes = if job.review {
         Verdict::default()
     } else {
-        match check::at_yes(job, is_last_word && !wants(&policy)).await {
+        let since = judged.since;
+        let since = since.or_else(|| (!may_be_said).then(|| job.control.now()));
+        match check::at_yes(job, is_last_word && !wants(&policy), since).await {
             Ok(said) => said,
             Err(denied) => {
                 scratch.remove();
