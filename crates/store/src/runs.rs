@@ -129,13 +129,16 @@ impl Store {
     }
 
     /// Late runs of a project whose engine left something that no state knows, and whose stack was not applied
-    /// since.
+    /// since; also those that were opened again, and came to no other end yet.
     pub async fn run_list_left(&self, project: &str) -> Result<Vec<Run>, ChangeSetError> {
         let rows = self
             .db
             .fetch_all(
                 "SELECT r.id, c.request FROM run AS r JOIN change_set AS c ON c.id = r.change_set
-                 WHERE r.id > (SELECT MAX(id) FROM run) - 1000 AND r.state LIKE '%\"left\":{%'
+                 WHERE r.id > (SELECT MAX(id) FROM run) - 1000 AND (r.state LIKE '%\"left\":{%'
+                 OR ((r.state NOT LIKE '{\"stage\":\"finished\"%'
+                 OR r.state LIKE '{\"stage\":\"finished\",\"outcome\":{\"kind\":\"skipped\"%')
+                 AND EXISTS (SELECT 1 FROM run_event AS e WHERE e.run = r.id AND e.body LIKE '%\"left\":{%')))
                  AND NOT EXISTS (SELECT 1 FROM run AS later
                  WHERE later.stack = r.stack AND later.id > r.id AND later.state
                  LIKE '{\"stage\":\"finished\",\"outcome\":{\"kind\":\"applied\"%')

@@ -71,6 +71,15 @@ fn what_it_made_is_listed_and_imported() {
         let again = story.cli(&["plan"]).expect(0);
         let reminder = "the engine of run r1 made 1 resource of stack `web` that no state knows";
         assert!(again.stderr.contains(reminder), "{}", again.stderr);
+        // Who opens the run again, and thinks better of it, does not lose it.
+        for words in ["run retry r1", "run discard c1 --reason later"] {
+            let words: Vec<&str> = words.split(' ').collect();
+            drop(story.cli(&words));
+            let kept = story.cli(&["run", "imports", "r1"]).expect(0).stdout;
+            assert_eq!(kept, blocks, "after `{}`", words.join(" "));
+            let again = story.cli(&["plan"]).expect(0);
+            assert!(again.stderr.contains(reminder), "{}", again.stderr);
+        }
 
         // The way on: what was made is taken up, not made again.
         story.write("web/imports.tf", &blocks);

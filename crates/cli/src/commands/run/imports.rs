@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use control::Control;
 use model::ids::StackName;
 use model::import_proposal::Left;
-use model::run::{Outcome, RunState};
+use model::run::{Outcome, Run, RunEvent, RunState};
 use serde_json::json;
 
 use super::read_run;
@@ -37,7 +37,8 @@ pub(crate) async fn imports(
     let run = place.control.store.run_get(id).await;
     let run = run.map_err(|err| CommandError::from_error(&err))?;
     let run = run.ok_or_else(|| CommandError::new(format!("there is no run {id}")))?;
-    let left = left_of(&run.state);
+    let left = left_by(&place.control, &run).await?;
+    let left = left.as_ref();
     if global.json {
         report::json(&json!({
             "run": id.to_string(),
@@ -66,7 +67,8 @@ pub(crate) async fn say_left(
     let runs = control.store.run_list_left(control.home.project()).await;
     let runs = runs.map_err(|err| CommandError::from_error(&err))?;
     for run in runs.iter().filter(|run| stacks.contains(&run.stack)) {
-        let importable = left_of(&run.state).map_or(0, Left::importable);
+        let left = left_by(control, run).await?;
+        let importable = left.as_ref().map_or(0, Left::importable);
         if importable == 0 {
             continue;
         }
@@ -79,6 +81,25 @@ pub(crate) async fn say_left(
         report::say(&errors::render_warning(&said, &[hint], look))?;
     }
     Ok(())
+}
+
+/// What a run's engine left, also if the run was opened again since: it is still there then.
+async fn left_by(control: &Control, run: &Run) -> Result<Option<Left>, CommandError> {
+    if let Some(left) = left_of(&run.state) {
+        return Ok(Some(left.clone()));
+    }
+    let events = control.store.run_events(run.id).await;
+    let events = events.map_err(|err| CommandError::from_error(&err))?;
+    let mut left = None;
+    for (_, event) in events {
+        match event {
+            RunEvent::RunnerLost { left: it, .. } => left = it.or(left),
+            RunEvent::Failed { problem } => left = problem.left.or(left),
+            RunEvent::ApplyFinished { .. } => left = None,
+            _ => {}
+        }
+    }
+    Ok(left.map(|left| *left))
 }
 
 /// What is kept with the end of a run.
