@@ -76,9 +76,11 @@ pub async fn verify(
 ) -> Result<Verified, VerifyStateError> {
     let verified = control.store.state_verify(only).await?;
     match only {
-        Some(state) if verified.states == 0 => Err(VerifyStateError::NoState {
-            state: state.clone(),
-        }),
+        Some(state) if verified.states == 0 && verified.damages.is_empty() => {
+            Err(VerifyStateError::NoState {
+                state: state.clone(),
+            })
+        }
         _ => Ok(verified),
     }
 }

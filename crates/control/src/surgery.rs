@@ -33,8 +33,10 @@ pub struct Proposal {
     pub serial: u64,
     /// The older version whose content it is.
     pub older: Option<i64>,
-    /// Nothing if the engine has encrypted one of them.
+    /// Nothing if the engine has encrypted one of them, or the newest cannot be read.
     pub summary: Option<Summary>,
+    /// Why the newest version cannot be compared with this: it is damaged, and stays as it is.
+    pub unread: Option<StoreError>,
     act: Act,
     mark: Option<Mark>,
     force: bool,
@@ -167,7 +169,7 @@ pub async fn rollback(
     state: &StateName,
     target: Target,
 ) -> Result<Proposal, SurgeryError> {
-    let (head, head_body) = Now::read(control, state).await?.0.unzip();
+    let now = Now::read(control, state).await?;
     let versions = control.store.state_version_list(state).await;
     let versions = versions.map_err(|source| failed(state, "read", source))?;
     if versions.is_empty() {
@@ -175,15 +177,15 @@ pub async fn rollback(
         return Err(SurgeryError::NoState { state });
     }
     let old = target.find(state, &versions)?;
-    if let Some(head) = &head
+    if let Some(head) = &now.head
         && old.version == head.version
     {
         let (state, version) = (state.clone(), head.version);
         return Err(SurgeryError::IsHead { state, version });
     }
     // Without a head it was deleted, and comes back as what it was; no serial stands for two contents.
-    let lineage = head.as_ref().map_or(&old.lineage, |head| &head.lineage);
-    let last = match &head {
+    let lineage = now.head.as_ref().map_or(&old.lineage, |head| &head.lineage);
+    let last = match &now.head {
         Some(head) => head.serial,
         None => last_serial(&versions, lineage).unwrap_or_default(),
     };
@@ -197,10 +199,10 @@ pub async fn rollback(
         let next = with_identity(&body, last + 1, lineage);
         next.map_err(|source| invalid(state, source))?
     };
-    let after = if head.is_none() {
+    let after = if now.head.is_none() {
         ", after the state was deleted"
     } else {
-        ""
+        now.over()
     };
     let detail = format!(
         "content of version {} (serial {}) again{after}",
@@ -209,9 +211,10 @@ pub async fn rollback(
     Ok(Proposal {
         older: Some(old.version),
         serial: if encrypted { old.serial } else { last + 1 },
-        summary: told(control, state, head_body.as_deref(), &body).await?,
+        summary: now.compare(control, state, &body).await?,
+        unread: now.unread,
         state: state.clone(),
-        head,
+        head: now.head,
         body,
         act: Act::StateRolledBack,
         mark: Some(Mark::RolledBack),
@@ -290,12 +293,14 @@ pub async fn take_out(
 ) -> Result<Proposal, SurgeryError> {
     let now = Now::read(control, state).await?;
     let (head, head_body) = now.there(state)?;
+    let compared = Some(head_body.as_slice());
     let removal = remove(&head_body, addresses).map_err(|source| SurgeryError::Remove {
         state: state.clone(),
         source,
     })?;
     Ok(Proposal {
-        summary: told(control, state, Some(&head_body), &removal.body).await?,
+        summary: told(control, state, compared, &removal.body).await?,
+        unread: None,
         serial: head.serial + 1,
         older: None,
         state: state.clone(),
@@ -335,6 +340,7 @@ pub async fn carry_out(
         lock_id: info.id.clone(),
         mark: proposal.mark,
         surgery: proposal.force,
+        beyond: 0,
         record: Record {
             act: proposal.act,
             actor: reason.actor.clone(),
@@ -376,7 +382,7 @@ async fn propose_push(
     let now = Now::read(control, state).await?;
     let facts = StateFacts::read(&file).map_err(|source| invalid(state, source))?;
     let (mut body, mut serial, mut mark) = (file, facts.serial, None);
-    if let Some((head, head_body)) = &now.0 {
+    if let Some(head) = &now.head {
         let lineage = if facts.lineage.is_empty() {
             &head.lineage // as an engine leaves what it could not deliver first
         } else {
@@ -384,7 +390,11 @@ async fn propose_push(
         };
         let follows =
             *lineage == facts.lineage && (serial > head.serial || *lineage != head.lineage);
-        if force && !follows && facts.contents != Contents::Encrypted && body != *head_body {
+        if force
+            && !follows
+            && facts.contents != Contents::Encrypted
+            && now.body.as_ref() != Some(&body)
+        {
             serial = serial.max(head.serial + 1);
             let next = with_identity(&body, serial, lineage);
             body = next.map_err(|source| invalid(state, source))?;
@@ -400,12 +410,12 @@ async fn propose_push(
             mark = Some(Mark::Forced);
         }
     }
-    let (head, head_body) = now.0.unzip();
     Ok(Proposal {
-        summary: told(control, state, head_body.as_deref(), &body).await?,
-        detail: format!("{what}, serial {} as it came", facts.serial),
+        summary: now.compare(control, state, &body).await?,
+        detail: format!("{what}, serial {} as it came{}", facts.serial, now.over()),
+        unread: now.unread,
         state: state.clone(),
-        head,
+        head: now.head,
         body,
         serial,
         older: None,
@@ -421,28 +431,58 @@ fn last_serial(versions: &[StateVersion], lineage: &str) -> Option<u64> {
     of_it.map(|one| one.serial).max()
 }
 
-/// The newest version and its bytes, if there is one.
-struct Now(Option<(StateVersion, Vec<u8>)>);
+/// The newest version, if there is one, and its bytes, or why there are none.
+struct Now {
+    head: Option<StateVersion>,
+    body: Option<Vec<u8>>,
+    unread: Option<StoreError>,
+}
 
 impl Now {
     async fn read(control: &Control, state: &StateName) -> Result<Self, SurgeryError> {
         let read = |source| failed(state, "read", source);
         let head = control.store.state_head(state).await.map_err(read)?;
-        let Some(head) = head else {
-            return Ok(Self(None));
+        let (body, unread) = match &head {
+            None => (None, None),
+            Some(head) => match control.store.state_version_read(head).await {
+                Ok(body) => (Some(body), None),
+                // A damaged one must not stop what is to get over it; all else may pass.
+                Err(err @ StoreError::Unseal { .. }) => (None, Some(err)),
+                Err(err) => return Err(read(err)),
+            },
         };
-        let body = control
-            .store
-            .state_version_read(&head)
-            .await
-            .map_err(read)?;
-        Ok(Self(Some((head, body))))
+        Ok(Self { head, body, unread })
     }
 
     fn there(self, state: &StateName) -> Result<(StateVersion, Vec<u8>), SurgeryError> {
-        self.0.ok_or_else(|| SurgeryError::NoState {
-            state: state.clone(),
-        })
+        match (self.head.zip(self.body), self.unread) {
+            (Some(there), _) => Ok(there),
+            (None, Some(unread)) => Err(failed(state, "read", unread)),
+            (None, None) => Err(SurgeryError::NoState {
+                state: state.clone(),
+            }),
+        }
+    }
+
+    /// For the record.
+    fn over(&self) -> &'static str {
+        if self.unread.is_some() {
+            ", over a newest version that cannot be read"
+        } else {
+            ""
+        }
+    }
+
+    async fn compare(
+        &self,
+        control: &Control,
+        state: &StateName,
+        after: &[u8],
+    ) -> Result<Option<Summary>, SurgeryError> {
+        if self.unread.is_some() {
+            return Ok(None);
+        }
+        told(control, state, self.body.as_deref(), after).await
     }
 }
 

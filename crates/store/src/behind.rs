@@ -49,9 +49,11 @@ struct Seen {
 
 /// What frames say of one state.
 #[derive(Debug, Default)]
-struct Heard {
-    acknowledged: i64,
-    written: BTreeMap<i64, Timestamp>,
+pub(crate) struct Heard {
+    pub(crate) acknowledged: i64,
+    pub(crate) written: BTreeMap<i64, Timestamp>,
+    /// The highest serial.
+    pub(crate) serial: u64,
 }
 
 impl Store {
@@ -269,7 +271,7 @@ fn listen(
     Ok((heard, read))
 }
 
-fn hear(heard: &mut BTreeMap<StateName, Heard>, line: Line<'_>) {
+pub(crate) fn hear(heard: &mut BTreeMap<StateName, Heard>, line: Line<'_>) {
     let acknowledged = if line.is_marker() {
         line.version
     } else {
@@ -278,6 +280,7 @@ fn hear(heard: &mut BTreeMap<StateName, Heard>, line: Line<'_>) {
     };
     let state = heard.entry(line.state).or_default();
     state.acknowledged = state.acknowledged.max(acknowledged);
+    state.serial = state.serial.max(line.serial.unwrap_or_default());
     if let Some(at) = line.created_at {
         state.written.insert(line.version, at);
     }

@@ -64,7 +64,7 @@ pub use keyring::{AgeIdentity, Keyring, OpenKeyringError};
 pub use keys::{KeyError, Rewrapped, Scope, WrappedKey};
 pub use lanes::Fence;
 pub use locks::{AcquireLockError, ReleaseLockError, Released};
-pub use rebuild::Rebuilt;
+pub use rebuild::{Lost, Rebuilt};
 pub use recover::{Recovered, Standing, recover};
 pub use refusals::{Decider, Decision, NewRefusal, Refusal};
 pub use retention::RemovedVersion;
@@ -228,6 +228,8 @@ pub enum StoreError {
         if .behind.known == 0 { "that there is none".to_owned() } else { format!("version {}", .behind.known) },
     )]
     Behind { state: StateName, behind: Behind },
+    #[error(transparent)]
+    Lost(Box<Lost>),
     #[error("the database says that it is the newest, and version {newest} is there")]
     OldHead { head: i64, newest: i64 },
     #[error("the database says neither that it is the newest nor that the state was deleted")]

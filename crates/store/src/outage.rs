@@ -16,6 +16,7 @@ impl StoreError {
             | Self::Unseal { .. }
             | Self::Row { .. }
             | Self::Behind { .. }
+            | Self::Lost(_)
             | Self::OldHead { .. }
             | Self::NoHead { .. } => false,
         }

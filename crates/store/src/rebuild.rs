@@ -9,19 +9,19 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use model::state::{StateName, StateVersion};
 
-use crate::behind::Behind;
+use crate::behind::{Behind, Heard, hear};
 use crate::blobs::Blobs;
 use crate::db::Tx;
 use crate::keys::{Keys, Scope};
-use crate::sealing::{header_line, hex, open_file};
-use crate::segments::frame::{Digest, scan};
+use crate::sealing::{UnsealError, header_line, hex, open_file};
+use crate::segments::frame::{Digest, Piece, pieces};
 use crate::segments::{DIR, Place};
 use crate::state_versions::NewVersion;
-use crate::state_versions::blob::{BlobHeader, Encoding, Header, MarkerHeader};
-use crate::{Store, StoreError, blocking};
+use crate::state_versions::blob::{BlobHeader, Encoding, Header, Line, MarkerHeader};
+use crate::{KeyError, Store, StoreError, blocking};
 
 /// What came back.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub struct Rebuilt {
     /// States that have versions now which the tables did not know.
     pub states: Vec<StateName>,
@@ -34,6 +34,33 @@ pub struct Rebuilt {
     pub unproven: Vec<StateVersion>,
     /// Acknowledged, and builds on what is gone.
     pub broken: Vec<StateVersion>,
+    /// States that cannot be served yet: newer versions of them were acknowledged and do not open.
+    pub lost: Vec<Lost>,
+    /// Earlier versions that were acknowledged and do not open; the state goes on without them.
+    pub unread: Vec<(StateName, i64, StoreError)>,
+}
+
+/// A version that was acknowledged, is newer than all that the tables know or can be told, and does not open.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "version {acknowledged} of state `{state}` was acknowledged, and {}",
+    if *.readable == 0 { "none of it opens".to_owned() } else { format!("the newest that opens is version {}", .readable) }
+)]
+pub struct Lost {
+    pub state: StateName,
+    pub acknowledged: i64,
+    /// The newest version that the tables know; 0 if there is none.
+    pub readable: i64,
+    /// A serial that none of what was lost had, as far as the files say.
+    pub serial: u64,
+    pub source: StoreError,
+}
+
+impl Lost {
+    /// Nothing is lost: the master key at hand is not the one it needs.
+    pub fn is_of_the_key(&self) -> bool {
+        matches!(self.source, StoreError::Key(KeyError::OtherMaster { .. }))
+    }
 }
 
 /// A version's frame, as it lies among the blobs.
@@ -50,14 +77,18 @@ struct Written {
 struct Files {
     written: BTreeMap<StateName, Vec<Written>>,
     proven: HashSet<String>,
+    /// What all of them say, genuine or not.
+    heard: BTreeMap<StateName, Heard>,
+    /// Versions whose frames do not open.
+    unread: BTreeMap<StateName, BTreeMap<i64, StoreError>>,
 }
 
 impl Store {
     /// Adds the versions that the tables lack and moves heads to the newest. Doing it twice is doing it once.
     pub async fn rebuild(&self) -> Result<Rebuilt, StoreError> {
-        let files = self.files_read().await?;
+        let mut files = self.files_read().await?;
         let mut rebuilt = Rebuilt::default();
-        for (state, written) in files.written {
+        for (state, written) in std::mem::take(&mut files.written) {
             let row = self.state_ensure(&state).await?;
             let mut tx = self.db.begin_write().await?;
             let before = rebuilt.versions;
@@ -69,33 +100,56 @@ impl Store {
             }
         }
         rebuilt.artifacts = self.artifacts_rebuild().await?;
+        for state in files.heard.keys().cloned().collect::<Vec<_>>() {
+            let known = self.stored_all(&state).await?;
+            let numbers: HashSet<i64> = known.iter().map(|one| one.version.version).collect();
+            let newest = known.last().map(|one| &one.version);
+            let lost = files.lost(&self.blobs, &state, newest);
+            let readable = newest.map_or(0, |newest| newest.version);
+            // An older one that the tables did without may have been let go of.
+            if rebuilt.states.contains(&state) {
+                let unread = files.unread.remove(&state).unwrap_or_default();
+                let unread = unread.into_iter();
+                let earlier =
+                    unread.filter(|(number, _)| *number < readable && !numbers.contains(number));
+                let earlier = earlier.map(|(number, error)| (state.clone(), number, error));
+                rebuilt.unread.extend(earlier);
+            }
+            rebuilt.lost.extend(lost);
+        }
         Ok(rebuilt)
     }
 
-    /// The states of which the files know more than the tables, by a look at all of them.
-    pub(crate) async fn behind_all(&self) -> Result<BTreeMap<StateName, Behind>, StoreError> {
-        let files = self.files_read().await?;
+    /// The states of which the files know more than the tables, by a look at all of them: why each is not served.
+    pub(crate) async fn behind_all(&self) -> Result<BTreeMap<StateName, StoreError>, StoreError> {
+        let mut files = self.files_read().await?;
         let mut behind = BTreeMap::new();
-        for (state, written) in files.written {
-            let known = self.stored_all(&state).await?;
-            let known = known.last().map_or(0, |stored| stored.version.version);
+        for state in files.heard.keys().cloned().collect::<Vec<_>>() {
+            let stored = self.stored_all(&state).await?;
+            let newest = stored.last().map(|stored| &stored.version);
+            let known = newest.map_or(0, |newest| newest.version);
+            let written = files.written.get(&state).into_iter().flatten();
             let mut news: Vec<&StateVersion> = written
-                .iter()
                 .filter(|one| files.proven.contains(&hex(&one.digest)))
                 .map(|one| &one.version)
                 .filter(|version| version.version > known)
                 .collect();
             news.sort_by_key(|version| version.version);
-            if let (Some(first), Some(last)) = (news.first(), news.last()) {
-                let (since, acknowledged) = (Some(first.created_at), last.version);
-                behind.insert(
-                    state,
-                    Behind {
-                        known,
-                        acknowledged,
-                        since,
-                    },
-                );
+            let ends = news.first().zip(news.last());
+            let ends = ends.map(|(first, last)| (first.created_at, last.version));
+            if let Some(lost) = files.lost(&self.blobs, &state, newest) {
+                behind.insert(state, StoreError::Lost(Box::new(lost)));
+            } else if let Some((since, acknowledged)) = ends {
+                let found = Behind {
+                    known,
+                    acknowledged,
+                    since: Some(since),
+                };
+                let behind_by = StoreError::Behind {
+                    state: state.clone(),
+                    behind: found,
+                };
+                behind.insert(state, behind_by);
             }
         }
         Ok(behind)
@@ -114,14 +168,42 @@ impl Files {
         for name in blobs.list(DIR)? {
             let bytes = blobs.read(&format!("{DIR}/{name}"))?;
             let object = format!("{DIR}/{}", name.strip_suffix(".seg").unwrap_or(&name));
-            for found in scan(&bytes) {
-                let header = header_line(found.sealed).ok().and_then(Header::parse);
-                match header {
+            let damaged = |source| StoreError::Unseal {
+                path: blobs.path(&format!("{DIR}/{name}")),
+                source,
+            };
+            for piece in pieces(&bytes) {
+                let sealed = match &piece {
+                    Piece::Whole(found) => found.sealed,
+                    Piece::Damaged(sealed) => sealed,
+                };
+                let Ok(line) = header_line(sealed) else {
+                    continue;
+                };
+                if let Some(line) = Line::parse(line) {
+                    if let (Piece::Damaged(_), false) = (&piece, line.is_marker()) {
+                        let error = damaged(UnsealError::Frame);
+                        files.unread(&line.state, line.version, error);
+                    }
+                    hear(&mut files.heard, line);
+                }
+                let Piece::Whole(found) = piece else {
+                    continue;
+                };
+                match Header::parse(line) {
                     Some(Header::Version(header)) => {
-                        let scope = Scope::State(header.version.state.clone());
-                        let Ok(key) = keys.get(&scope) else { continue };
-                        let opened = open_file::<BlobHeader>(&key.key, found.sealed.to_vec());
-                        let Ok((header, _)) = opened else { continue };
+                        let StateVersion { state, version, .. } = &header.version;
+                        let opened = keys.get(&Scope::State(state.clone())).and_then(|key| {
+                            open_file::<BlobHeader>(&key.key, found.sealed.to_vec())
+                                .map_err(damaged)
+                        });
+                        let header = match opened {
+                            Ok((header, _)) => header,
+                            Err(error) => {
+                                files.unread(state, *version, error);
+                                continue;
+                            }
+                        };
                         // Whoever wrote it had seen the one before as the newest.
                         files.proven.extend(header.parent_digest.clone());
                         let written = Written {
@@ -152,6 +234,57 @@ impl Files {
             }
         }
         Ok(files)
+    }
+
+    fn unread(&mut self, state: &StateName, version: i64, error: StoreError) {
+        let of_it = self.unread.entry(state.clone()).or_default();
+        of_it.insert(version, error);
+    }
+
+    /// What is not to be had of a state whose newest version in the tables is this one. Asked once: the cause is
+    /// taken out.
+    fn lost(
+        &mut self,
+        blobs: &Blobs,
+        state: &StateName,
+        newest: Option<&StateVersion>,
+    ) -> Option<Lost> {
+        let heard = self.heard.get(state)?;
+        let readable = newest.map_or(0, |newest| newest.version);
+        if heard.acknowledged <= readable {
+            return None;
+        }
+        let opens = |number: i64| {
+            let written = self.written.get(state).into_iter().flatten();
+            let mut of_it = written.filter(|one| one.version.version == number);
+            of_it.any(|one| self.proven.contains(&hex(&one.digest)))
+        };
+        let opens_newest = opens(heard.acknowledged);
+        let unread = self.unread.get(state).into_iter();
+        let mut unread = unread.flat_map(|unread| unread.range(readable + 1..=heard.acknowledged));
+        // A torn one may have been written again.
+        let first = unread.find(|(number, _)| !opens(**number));
+        let first = first.map(|(number, _)| *number);
+        let serial = newest.map_or(0, |newest| newest.serial);
+        let passed = u64::try_from(heard.acknowledged - readable).unwrap_or_default();
+        let serial = heard.serial.max(serial.saturating_add(passed)) + 1;
+        let first = first.and_then(|number| self.unread.get_mut(state)?.remove(&number));
+        let gone = || StoreError::Unseal {
+            path: blobs.path(DIR),
+            source: UnsealError::Gone,
+        };
+        let source = match first {
+            Some(error) => error,
+            None if opens_newest => return None,
+            None => gone(),
+        };
+        Some(Lost {
+            state: state.clone(),
+            acknowledged: heard.acknowledged,
+            readable,
+            serial,
+            source,
+        })
     }
 }
 

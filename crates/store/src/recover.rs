@@ -3,7 +3,7 @@
 //!
 //! Not here: writing down what was found (`control`). A copy of a bucket is read just so.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,16 +13,17 @@ use model::state::{StateName, StateVersion};
 
 use crate::StoreError;
 use crate::artifacts;
+use crate::behind::{Heard, hear};
 use crate::blobs::{Blobs, Disk, file_error, state_of_dir};
 use crate::delta::decompress;
 use crate::keyring::Keyring;
 use crate::keys::{Keys, Scope};
 use crate::refusals;
 use crate::sealing::{UnsealError, header_line, hex, open_file, open_piece, unhex};
-use crate::segments::frame::scan;
+use crate::segments::frame::{Piece, pieces};
 use crate::segments::{DIR, Place, read_at};
 use crate::state_versions::Recent;
-use crate::state_versions::blob::{BlobHeader, Encoding, Header, MarkerHeader};
+use crate::state_versions::blob::{BlobHeader, Encoding, Header, Line, MarkerHeader};
 
 /// One thing that was found.
 #[derive(Debug)]
@@ -33,6 +34,12 @@ pub enum Recovered {
         digest: String,
         standing: Standing,
         body: Result<Arc<Vec<u8>>, StoreError>,
+    },
+    /// A version that was acknowledged, and of which there is no whole frame.
+    Lost {
+        state: StateName,
+        version: i64,
+        error: StoreError,
     },
     /// A write that was not accepted.
     Refused {
@@ -69,6 +76,8 @@ struct Search {
     blobs: Blobs,
     keys: Keys,
     frames: BTreeMap<String, Found>,
+    /// What all frames say, also damaged ones.
+    heard: BTreeMap<StateName, Heard>,
     recent: Recent,
 }
 
@@ -84,6 +93,7 @@ pub fn recover(
         keys: Keys::new(keyring, blobs.clone()),
         blobs,
         frames: BTreeMap::new(),
+        heard: BTreeMap::new(),
         recent: Recent::default(),
     };
     let proven = search.walk(home)?;
@@ -107,6 +117,7 @@ pub fn recover(
             body: search.body(digest),
         });
     }
+    search.lost(&mut each);
     search.refused(&mut each)?;
     search.artifacts(&mut each)
 }
@@ -118,8 +129,19 @@ impl Search {
         for name in self.blobs.list(DIR)? {
             let path = home.join(DIR).join(&name);
             let bytes = fs::read(&path).map_err(|err| file_error("read", path.clone(), err))?;
-            for found in scan(&bytes) {
-                let header = header_line(found.sealed).ok().and_then(Header::parse);
+            for piece in pieces(&bytes) {
+                let sealed = match &piece {
+                    Piece::Whole(found) => found.sealed,
+                    Piece::Damaged(sealed) => sealed,
+                };
+                let line = header_line(sealed).ok();
+                if let Some(line) = line.and_then(Line::parse) {
+                    hear(&mut self.heard, line);
+                }
+                let Piece::Whole(found) = piece else {
+                    continue;
+                };
+                let header = line.and_then(Header::parse);
                 match header {
                     Some(Header::Version(header)) => {
                         // Whoever wrote it had seen the one before as the newest.
@@ -221,6 +243,27 @@ impl Search {
         let body = decompress(&packed, base.as_ref().map(|base| base.as_slice()), size)
             .ok_or_else(|| damaged(UnsealError::Content))?;
         Ok(body)
+    }
+
+    fn lost(&self, each: &mut impl FnMut(Recovered)) {
+        for (state, heard) in &self.heard {
+            let mut numbers: BTreeSet<i64> = heard.written.keys().copied().collect();
+            let frames = self.frames.values().map(|found| &found.header.version);
+            let found = frames.filter(|version| version.state == *state);
+            let found: BTreeSet<i64> = found.map(|version| version.version).collect();
+            // An earlier one of which nothing at all is left may have been let go of.
+            if found.last().is_none_or(|last| *last < heard.acknowledged) {
+                numbers.insert(heard.acknowledged);
+            }
+            let acknowledged = numbers.range(1..=heard.acknowledged.max(1));
+            for number in acknowledged.filter(|number| !found.contains(number)) {
+                each(Recovered::Lost {
+                    state: state.clone(),
+                    version: *number,
+                    error: unseal(self.blobs.path(DIR), UnsealError::Gone),
+                });
+            }
+        }
     }
 
     fn refused(&self, each: &mut impl FnMut(Recovered)) -> Result<(), StoreError> {

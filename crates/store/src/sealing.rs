@@ -36,6 +36,8 @@ pub enum UnsealError {
     Content,
     #[error("there is no whole frame at its place")]
     Frame,
+    #[error("there is no whole frame of it any more")]
+    Gone,
     #[error("it does not name the version before it as its parent")]
     Parent,
     #[error("it builds on version {base}, which cannot be read")]

@@ -66,9 +66,18 @@ impl Damage {
         matches!(self.error, StoreError::OldHead { .. })
     }
 
+    /// Acknowledged, not in the tables, and it does not open.
+    pub fn is_lost(&self) -> bool {
+        matches!(self.error, StoreError::Lost(_))
+    }
+
     /// Nothing is wrong with what is stored: the master key at hand is not the one it needs.
     pub fn is_of_the_key(&self) -> bool {
-        matches!(self.error, StoreError::Key(KeyError::OtherMaster { .. }))
+        match &self.error {
+            StoreError::Key(KeyError::OtherMaster { .. }) => true,
+            StoreError::Lost(lost) => lost.is_of_the_key(),
+            _ => false,
+        }
     }
 }
 
@@ -88,17 +97,19 @@ impl Store {
             }
             self.verify_state(&row, &mut verified).await?;
         }
-        for (state, behind) in self.behind_all().await? {
+        for (state, error) in self.behind_all().await? {
+            let (version, known) = match &error {
+                StoreError::Behind { behind, .. } => (behind.acknowledged, behind.known),
+                StoreError::Lost(lost) => (lost.acknowledged, lost.readable),
+                _ => continue,
+            };
             if only.is_none_or(|only| *only == state) {
                 verified.damages.push(Damage {
-                    version: Some(behind.acknowledged),
+                    version: Some(version),
                     versions: 1,
                     is_head: true,
-                    readable: (behind.known > 0).then_some(behind.known),
-                    error: StoreError::Behind {
-                        state: state.clone(),
-                        behind,
-                    },
+                    readable: (known > 0).then_some(known),
+                    error,
                     state,
                 });
             }

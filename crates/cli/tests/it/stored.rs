@@ -60,15 +60,15 @@ fn damage_is_named_with_a_way_on() {
         .split('`')
         .next()
         .unwrap();
-    assert_snapshot!(shown(&test, &said).replace(place, "PLACE").split_once("── stderr").unwrap().1, @"
+    assert_snapshot!(shown(&test, &said).replace(place, "PLACE").split_once("── stderr").unwrap().1, @r#"
 
     error: version 2, the newest, of state `k3v9qd/app` is damaged
            could not read `ROOT/home/segments/1@PLACE`
            there is no whole frame at its place
     hint: restore the file from a backup, then verify again
-    hint: or go on from version 1: `terrane state pull k3v9qd/app --version 1`
+    hint: or go on from version 1: `terrane state rollback k3v9qd/app --to 1 --reason "…"`
     [exit 1]
-    ");
+    "#);
     // Nor does it hide the others.
     let older = ["state", "show", "app", "--version", "1"];
     let older = test.cli(&older).expect(0).stdout;
@@ -116,9 +116,7 @@ fn the_database_is_made_again_from_the_files() {
     let test = applied_twice();
     let pull = || test.cli(&["state", "pull", "app"]);
     let pulled = pull().expect(0).stdout;
-    for file in TABLES {
-        let _ = fs::remove_file(home(&test).join(file));
-    }
+    lose_tables(&test);
     let lost = pull().expect(1);
     assert!(
         lost.stderr.contains("`terrane state recover --into-home`"),
@@ -140,6 +138,170 @@ fn the_database_is_made_again_from_the_files() {
     drop(test.cli(&["state", "verify"]).expect(0));
     test.write("app/main.tf", "output \"text\" { value = \"third\" }\n");
     drop(test.cli(&["apply", "--auto-approve"]).expect(0));
+}
+
+/// Changes a byte of what the newest version holds.
+fn damage_newest(test: &TestTerrane) {
+    let segment = home(test).join("segments/1.seg");
+    let mut bytes = fs::read(&segment).unwrap();
+    let newest = b"\"version\":2,";
+    let at = bytes
+        .windows(newest.len())
+        .position(|window| window == newest);
+    let line = bytes[at.unwrap()..].iter().position(|byte| *byte == b'\n');
+    bytes[at.unwrap() + line.unwrap() + 20] ^= 1;
+    fs::write(&segment, bytes).unwrap();
+}
+
+fn lose_tables(test: &TestTerrane) {
+    for file in TABLES {
+        let _ = fs::remove_file(home(test).join(file));
+    }
+}
+
+#[test]
+fn a_lost_version_is_named_and_a_person_may_go_on_without_it() {
+    let test = applied_twice();
+    damage_newest(&test);
+    lose_tables(&test);
+    let said = test.cli(&["state", "recover", "--into-home"]).expect(1);
+    assert_snapshot!(shown(&test, &said), @r#"
+    ── stderr
+    The database has 1 version of 1 state again: `k3v9qd/app`.
+    warning: locks, runs and tokens that the database had are not in the files, nor that a state was
+             deleted
+    hint: `terrane state verify` checks what is there
+    error: version 2 of state `k3v9qd/app` was acknowledged, and the newest that opens is version 1
+           could not read `ROOT/home/segments/1.seg`
+           there is no whole frame at its place
+    hint: restore the file from a backup, then `terrane state recover --into-home` again
+    hint: or go on from version 1:
+          `terrane state recover --into-home --accept-loss k3v9qd/app@1 --reason "…"`
+    [exit 1]
+    "#);
+    let said = test.cli(&["state", "verify"]).expect(1);
+    let told = "error: version 2, the newest, of state `k3v9qd/app` is not in the database";
+    assert!(said.stderr.contains(told), "{said}");
+    let home_dir = home(&test).display().to_string();
+    let to = ["state", "recover", "--data", &home_dir, "--to", "out"];
+    let said = test.cli(&to).expect(1);
+    let told = "error: could not read version 2 of state `k3v9qd/app`";
+    assert!(said.stderr.contains(told), "{said}");
+
+    let accept = |word: &str, code| {
+        let args = ["state", "recover", "--into-home", "--accept-loss", word];
+        let reason = ["--reason", "the disk lost it"];
+        test.cli(&[&args[..], &reason].concat()).expect(code)
+    };
+    assert_snapshot!(shown(&test, &accept("app@2", 64)), @"
+    ── stderr
+    error: state `k3v9qd/app` has no version 2 that opens
+    hint: `terrane state recover --into-home` names what is lost, and what opens
+    [exit 64]
+    ");
+    assert_snapshot!(shown(&test, &accept("app@1", 0)), @"
+    ── stderr
+    State `k3v9qd/app` goes on with version 3, serial 3. The record of it stays open.
+    ");
+    let pulled = test.cli(&["state", "pull", "app"]).expect(0).stdout;
+    assert!(pulled.contains("first"), "{pulled}");
+    drop(test.cli(&["state", "verify"]).expect(0));
+    drop(test.cli(&["apply", "--auto-approve"]).expect(0));
+    let versions = test.cli(&["state", "versions", "app", "--json"]).expect(0);
+    let versions: serde_json::Value = serde_json::from_str(&versions.stdout).unwrap();
+    let numbers: Vec<i64> = versions["versions"]
+        .as_array()
+        .unwrap_or_else(|| panic!("{versions}"))
+        .iter()
+        .filter_map(|one| one["version"].as_i64())
+        .collect();
+    assert_eq!(numbers, [4, 3, 1], "a number stands for two versions");
+}
+
+#[test]
+fn a_damaged_newest_version_is_followed_by_what_a_person_pushes() {
+    let test = applied_twice();
+    damage_newest(&test);
+    let by_hand = ["--reason", "the disk", "--auto-approve"];
+    let rollback = [&["state", "rollback", "app", "--to", "1"][..], &by_hand].concat();
+    let said = test.cli(&rollback).expect(0);
+    let words = said.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+    let told = "warning: version 2, the newest, is damaged, so what changes cannot be told: could not read";
+    assert!(words.contains(told), "{said}");
+    assert!(
+        words.contains("Done: version 3 of `app`, serial 3."),
+        "{said}"
+    );
+    let pulled = test.cli(&["state", "pull", "app"]).expect(0).stdout;
+    assert!(pulled.contains("first"), "{pulled}");
+    // The damaged one is kept, for a backup to mend.
+    let verified = test.cli(&["state", "verify"]).expect(1);
+    let told = "version 2 of state `k3v9qd/app` is damaged";
+    assert!(verified.stderr.contains(told), "{verified}");
+
+    let test = applied_twice();
+    test.write(
+        "older.tfstate",
+        &pulled.replace("\"serial\": 3", "\"serial\": 1"),
+    );
+    damage_newest(&test);
+    let push = ["state", "push", "app", "older.tfstate", "--force"];
+    let said = test.cli(&[&push[..], &by_hand].concat()).expect(0);
+    assert!(
+        said.stderr.contains("Done: version 3 of `app`, serial 3."),
+        "{said}"
+    );
+}
+
+#[test]
+fn keys_that_do_not_open_are_said_without_the_database_too() {
+    let test = applied_twice();
+    lose_tables(&test);
+    let key = home(&test).join("keys/k3v9qd~app/1");
+    let whole = fs::read(&key).unwrap();
+    fs::write(&key, "").unwrap();
+    for command in [
+        &["recover", "--into-home"][..],
+        &["verify"],
+        &["verify", "app"],
+    ] {
+        let said = test.cli(&[&["state"], command].concat()).expect(1);
+        assert!(
+            said.stderr
+                .contains("version 2 of state `k3v9qd/app` was acknowledged"),
+            "{said}"
+        );
+        assert!(said.stderr.contains("is not a wrapped key"), "{said}");
+    }
+    fs::write(&key, whole).unwrap();
+
+    let master = test.root().join("user/.config/terrane/master.key");
+    let right = fs::read_to_string(&master).unwrap();
+    fs::remove_file(&master).unwrap();
+    let other = test.root().join("other").display().to_string();
+    test.write("f", "{\"version\":4,\"serial\":1,\"lineage\":\"l\"}");
+    let push = [
+        "state",
+        "push",
+        "x/y",
+        "f",
+        "--data",
+        &other,
+        "--reason",
+        "r",
+        "--auto-approve",
+    ];
+    drop(test.cli(&push).expect(0));
+    for command in [&["recover", "--into-home"][..], &["verify"]] {
+        let said = test.cli(&[&["state"], command].concat()).expect(1);
+        assert!(
+            said.stderr.contains("cannot be read with this master key"),
+            "{said}"
+        );
+    }
+    fs::write(&master, right).unwrap();
+    drop(test.cli(&["state", "recover", "--into-home"]).expect(0));
+    drop(test.cli(&["state", "verify"]).expect(0));
 }
 
 fn keep_tables(test: &TestTerrane) -> PathBuf {

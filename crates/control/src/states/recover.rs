@@ -9,13 +9,20 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use model::state::{StateName, StateVersion};
+use jiff::Timestamp;
+use model::break_glass::Act;
+use model::lock::LockInfo;
+use model::state::{Contents, ExpectedHead, Mark, StateName, StateVersion, with_identity};
 use serde::Serialize;
-pub use store::Rebuilt;
-use store::{OpenStoreError, Recovered, Standing, StoreError, file_name};
+use store::{
+    Appended, ByHand, OpenStoreError, Record, Recovered, Standing, Store, StoreError, file_name,
+};
+pub use store::{Lost, Rebuilt};
 
+use crate::hidden;
 use crate::home::{Home, make_private};
 use crate::keys::{KeySource, ReadKeyError};
+use crate::locks::held::Reason;
 
 #[derive(Debug, thiserror::Error)]
 pub enum RecoverError {
@@ -48,10 +55,45 @@ pub enum RebuildError {
     },
     #[error("could not write the tables of `{home}` from its files")]
     Rebuild { home: String, source: StoreError },
+    #[error("nothing of state `{state}` is lost")]
+    NothingLost { state: String },
+    #[error(
+        "no version of state `{state}` opens with this master key, and another one may open them all"
+    )]
+    OtherMaster { state: StateName },
+    #[error("state `{state}` has no version {version} that opens")]
+    NoVersion { state: StateName, version: i64 },
+    #[error("could not go on from version {version} of state `{state}`")]
+    GoOn {
+        state: StateName,
+        version: i64,
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
 }
 
-/// Writes what a home's files know, and its tables do not, into its tables.
-pub async fn into_home(home: &Home) -> Result<Rebuilt, RebuildError> {
+/// A person's word that a state goes on from an older version, although newer ones were acknowledged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AcceptedLoss {
+    /// As it was written: `PROJECT/NAME`, or the name alone in its own project.
+    pub state: String,
+    pub version: i64,
+}
+
+/// What `into_home` did.
+#[derive(Debug)]
+pub struct IntoHome {
+    pub rebuilt: Rebuilt,
+    /// The versions that states go on with whose newest ones are lost.
+    pub went_on: Vec<StateVersion>,
+}
+
+/// Writes what a home's files know, and its tables do not, into its tables. A state whose newest versions do not open
+/// stays as it is, unless somebody says which version it is to go on from.
+pub async fn into_home(
+    home: &Home,
+    accepted: &[AcceptedLoss],
+    reason: Option<&Reason>,
+) -> Result<IntoHome, RebuildError> {
     let name = home.store().describe();
     // Nothing is made here but tables: a new home, or a new key, would hold nothing.
     if home.store().directory().is_some_and(|dir| !dir.is_dir()) {
@@ -68,7 +110,98 @@ pub async fn into_home(home: &Home) -> Result<Rebuilt, RebuildError> {
         source: Box::new(source),
     })?;
     let rebuilt = store.rebuild().await;
-    rebuilt.map_err(|source| RebuildError::Rebuild { home: name, source })
+    let mut rebuilt = rebuilt.map_err(|source| RebuildError::Rebuild { home: name, source })?;
+    let mut went_on = Vec::new();
+    for loss in accepted {
+        let is_its = |lost: &Lost| {
+            let is_here = lost.state.project == home.project() && lost.state.name == loss.state;
+            is_here || lost.state.to_string() == loss.state
+        };
+        let at = rebuilt.lost.iter().position(is_its);
+        let (Some(at), Some(reason)) = (at, reason) else {
+            let state = loss.state.clone();
+            return Err(RebuildError::NothingLost { state });
+        };
+        went_on.push(go_on(&store, &rebuilt.lost[at], loss.version, reason).await?);
+        rebuilt.lost.remove(at);
+    }
+    Ok(IntoHome { rebuilt, went_on })
+}
+
+/// Makes the content of an older version the newest again, with a number and a serial that nothing lost had: what was
+/// written is never taken back, and what is lost is never taken for something else.
+async fn go_on(
+    store: &Store,
+    lost: &Lost,
+    version: i64,
+    reason: &Reason,
+) -> Result<StateVersion, RebuildError> {
+    let state = &lost.state;
+    if lost.is_of_the_key() {
+        let state = state.clone();
+        return Err(RebuildError::OtherMaster { state });
+    }
+    let old = store.state_version_get(state, version).await;
+    let old = old.map_err(not_gone_on(state, version))?;
+    let Some(old) = old else {
+        let state = state.clone();
+        return Err(RebuildError::NoVersion { state, version });
+    };
+    let body = store.state_version_read(&old).await;
+    let mut body = body.map_err(not_gone_on(state, version))?;
+    // An encrypted one has its serial inside, where nobody without the key can change it.
+    if old.contents != Contents::Encrypted {
+        let next = with_identity(&body, lost.serial, &old.lineage);
+        body = next.map_err(not_gone_on(state, version))?;
+    }
+    let info = LockInfo {
+        id: uuid::Uuid::new_v4().to_string(),
+        operation: "state-push".to_owned(),
+        info: reason.text.clone(),
+        who: reason.actor.clone(),
+        version: concat!("terrane ", env!("CARGO_PKG_VERSION")).to_owned(),
+        created: Timestamp::now().to_string(),
+        ..LockInfo::default()
+    };
+    let expected = ExpectedHead::Any;
+    let lock = store.lock_acquire(state, &info, None, expected).await;
+    lock.map_err(not_gone_on(state, version))?;
+    let by_hand = ByHand {
+        lock_id: info.id.clone(),
+        mark: Some(Mark::RolledBack),
+        surgery: true,
+        beyond: lost.acknowledged,
+        record: Record {
+            act: Act::StateRolledBack,
+            actor: reason.actor.clone(),
+            reason: reason.text.clone(),
+            detail: format!(
+                "content of version {version} (serial {}) again: what came after it, up to version {}, is lost",
+                old.serial, lost.acknowledged
+            ),
+        },
+    };
+    hidden::follow(store, state, &body).await;
+    let appended = store
+        .state_version_append_by_hand(state, by_hand, body)
+        .await;
+    let released = store.lock_release(state, &info.id).await;
+    let (Appended::New(wrote) | Appended::Same(wrote)) =
+        appended.map_err(not_gone_on(state, version))?;
+    drop(released);
+    Ok(wrote)
+}
+
+fn not_gone_on<E: std::error::Error + Send + Sync + 'static>(
+    state: &StateName,
+    version: i64,
+) -> impl FnOnce(E) -> RebuildError {
+    let state = state.clone();
+    move |err| RebuildError::GoOn {
+        state,
+        version,
+        source: Box::new(err),
+    }
 }
 
 const INDEX: &str = "index.json";
@@ -219,6 +352,15 @@ impl<'a> Output<'a> {
                 why: why(&err),
                 version: Some(version.version),
                 state: version.state,
+            }),
+            Recovered::Lost {
+                state,
+                version,
+                error,
+            } => self.report.damaged.push(DamagedPiece {
+                why: why(&error),
+                version: Some(version),
+                state,
             }),
             Recovered::Refused {
                 state,

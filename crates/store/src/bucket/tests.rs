@@ -280,8 +280,8 @@ async fn a_copy_of_a_bucket_is_recovered_without_the_tables() {
                 assert_eq!(*body.unwrap(), wide(40, version.serial));
                 found.push(standing);
             }
-            Recovered::Refused { .. } | Recovered::Artifacts { .. } => {
-                panic!("nothing was refused, and no stack wrote a file")
+            Recovered::Lost { .. } | Recovered::Refused { .. } | Recovered::Artifacts { .. } => {
+                panic!("nothing was lost or refused, and no stack wrote a file")
             }
         };
         recover(&home.path().join("bucket"), keyring, each).unwrap();

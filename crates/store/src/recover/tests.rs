@@ -3,6 +3,7 @@
 use std::fs;
 
 use super::*;
+use crate::segments::frame::scan;
 use crate::testing::{TestHome, append, body, network};
 use crate::{Appended, Store};
 
@@ -31,6 +32,7 @@ fn found(home: &TestHome) -> Vec<String> {
                     text.unwrap_or_else(|err| std::error::Error::source(&err).unwrap().to_string());
                 format!("{} {} {standing:?} {text}", version.state, version.version)
             }
+            Recovered::Lost { state, version, .. } => format!("{state} {version} lost"),
             Recovered::Refused { state, body, .. } => {
                 let body = body.unwrap();
                 format!("{state} refused {}", String::from_utf8_lossy(&body))

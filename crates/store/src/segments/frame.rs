@@ -62,19 +62,42 @@ pub(crate) fn open(mut bytes: Vec<u8>) -> Result<(Vec<u8>, Digest), UnsealError>
     Ok((bytes, digest))
 }
 
+/// What lies where a frame begins.
+#[derive(Debug)]
+pub(crate) enum Piece<'a> {
+    Whole(Found<'a>),
+    /// What is there in the place of a sealed file: torn by a crash, or changed since.
+    Damaged(&'a [u8]),
+}
+
 /// Every whole frame, in the order of the bytes.
 pub(crate) fn scan(bytes: &[u8]) -> impl Iterator<Item = Found<'_>> {
+    pieces(bytes).filter_map(|piece| match piece {
+        Piece::Whole(found) => Some(found),
+        Piece::Damaged(_) => None,
+    })
+}
+
+/// The same, and what is damaged between them, as far as its length is known.
+pub(crate) fn pieces(bytes: &[u8]) -> impl Iterator<Item = Piece<'_>> {
     let mut next = 0;
     std::iter::from_fn(move || {
         while next < bytes.len() {
             if let Some(found) = at(bytes, next) {
                 next += found.length;
-                return Some(found);
+                return Some(Piece::Whole(found));
             }
-            // Torn or damaged: the next one begins at the next magic word.
-            let rest = bytes.get(next + 1..)?;
-            let step = rest.windows(MAGIC.len()).position(|word| word == MAGIC)?;
-            next += 1 + step;
+            let here = bytes.get(next..)?;
+            let length = peek(here).and_then(|length| usize::try_from(length).ok());
+            let damaged = length.and_then(|length| here.get(PREFIX..length - DIGEST));
+            // The next one begins at the next magic word.
+            let mut words = here.get(1..)?.windows(MAGIC.len());
+            next = words
+                .position(|word| word == MAGIC)
+                .map_or(bytes.len(), |step| next + 1 + step);
+            if let Some(damaged) = damaged {
+                return Some(Piece::Damaged(damaged));
+            }
         }
         None
     })

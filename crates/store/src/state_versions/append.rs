@@ -52,6 +52,8 @@ pub struct Writer {
     pub outsider: bool,
     /// Who it is; if nobody says, whoever took the lock.
     pub actor: String,
+    /// Versions up to this one were acknowledged and are lost: the next one has a higher number.
+    pub beyond: i64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -193,6 +195,8 @@ impl Store {
             }
             let mark = match verdict {
                 PushVerdict::Accept { mark } => write.mark.or(mark),
+                // The newest that is there is not the newest that was.
+                PushVerdict::Same if write.writer.beyond > seen.last => write.mark,
                 PushVerdict::Same => {
                     let head = seen.head.ok_or_else(|| failed(StoreError::Interrupted))?;
                     return Ok(Appended::Same(head.version));
@@ -510,7 +514,7 @@ impl Moment {
     ) -> StateVersion {
         StateVersion {
             state: write.state.clone(),
-            version: self.last + 1,
+            version: self.last.max(write.writer.beyond) + 1,
             serial: facts.serial,
             lineage: facts.lineage.clone(),
             content: content.to_owned(),

@@ -79,6 +79,8 @@ pub(crate) struct Line<'a> {
     /// Of a version.
     #[serde(default)]
     pub(crate) created_at: Option<Timestamp>,
+    #[serde(default)]
+    pub(crate) serial: Option<u64>,
 }
 
 impl<'a> Line<'a> {

@@ -15,6 +15,8 @@ pub struct ByHand {
     pub mark: Option<Mark>,
     /// Over the rules for serial and lineage; the lock's operation must be one that may be.
     pub surgery: bool,
+    /// Versions up to this one are lost; 0 if none is.
+    pub beyond: i64,
     pub record: Record,
 }
 
@@ -39,6 +41,7 @@ impl Store {
         let writer = Writer {
             lock_id: Some(by_hand.lock_id),
             surgery: by_hand.surgery,
+            beyond: by_hand.beyond,
             actor: by_hand.record.actor.clone(),
             ..Writer::default()
         };

@@ -78,6 +78,9 @@ fn check_recovery(home: &TestHome, acknowledged: &BTreeMap<StateName, u64>, dice
             let key = (version.state, version.serial);
             found.entry(key).or_insert(standing);
         }
+        Recovered::Lost { state, version, .. } => {
+            panic!("version {version} of `{state}` is lost, {dice}")
+        }
         Recovered::Refused { .. } | Recovered::Artifacts { .. } => {
             panic!("nothing was refused, and no stack wrote a file, {dice}")
         }

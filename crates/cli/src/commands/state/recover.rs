@@ -7,17 +7,22 @@ use std::path::PathBuf;
 use control::home::{Settings, StorePlace};
 use control::keys::KeySource;
 use control::states::recover::{
-    self as recovery, RebuildError, Rebuilt, RecoverError, RecoverReport, RecoveredStanding,
-    RecoveredVersion,
+    self as recovery, AcceptedLoss, IntoHome, Lost, RebuildError, Rebuilt, RecoverError,
+    RecoverReport, RecoveredStanding, RecoveredVersion,
 };
-use model::state::StateName;
+use model::state::{StateName, StateVersion};
 use serde_json::json;
 
 use crate::args::Global;
+use crate::commands::by_hand::ReasonArg;
 use crate::commands::place::at_home;
 use crate::commands::read_project;
+use crate::view::text::count;
 use crate::view::{Look, errors};
 use crate::{CommandError, ExitStatus, Process, report};
+
+pub(super) const OTHER_KEY: &str =
+    "name the right key (`TERRANE_KEY_FILE`); `terrane key list` says which are needed";
 
 /// Decrypt everything a home holds, with its files and the key alone
 ///
@@ -29,7 +34,8 @@ use crate::{CommandError, ExitStatus, Process, report};
 /// gets what it lacks. Locks, runs and tokens are in the database only, and so is that a state was deleted.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  terrane state recover --data /mnt/backup/home --key master.key --to recovered\n  terrane state recover --data copy-of-bucket --to recovered --json\n  terrane state recover --into-home"
+    after_help = "Examples:\n  terrane state recover --data /mnt/backup/home --key master.key --to recovered\n  terrane state recover --data copy-of-bucket --to recovered --json\n  terrane state recover --into-home\n  \
+                  terrane state recover --into-home --accept-loss shop/network@41 --reason \"the disk lost version 42\""
 )]
 pub(crate) struct RecoverArgs {
     /// The master key, if it is not where `TERRANE_KEY…` says or in its usual place
@@ -46,6 +52,27 @@ pub(crate) struct RecoverArgs {
     /// Write what the files know into the database of the home
     #[arg(long)]
     into_home: bool,
+    /// Go on from this version, although newer ones were acknowledged and do not open; for each state that is named so
+    #[arg(
+        long,
+        value_name = "NAME@VERSION",
+        value_parser = read_loss,
+        requires = "into_home",
+        requires = "reason"
+    )]
+    accept_loss: Vec<AcceptedLoss>,
+    /// Why the loss is accepted, in a sentence: it stays in the record
+    #[arg(long, value_name = "TEXT", requires = "accept_loss")]
+    reason: Option<String>,
+}
+
+fn read_loss(word: &str) -> Result<AcceptedLoss, String> {
+    let parsed = word.rsplit_once('@').and_then(|(state, version)| {
+        let version = version.parse().ok()?;
+        let state = state.to_owned();
+        Some(AcceptedLoss { state, version })
+    });
+    parsed.ok_or_else(|| "write the state and the version to go on from: `NAME@VERSION`".to_owned())
 }
 
 pub(crate) async fn recover(
@@ -58,7 +85,7 @@ pub(crate) async fn recover(
         settings.key = KeySource::File(process.key_file("--key", key)?);
     }
     let Some(to) = &args.to else {
-        return into_home(&settings, global, process).await;
+        return into_home(args, &settings, global, process).await;
     };
     let data = match settings.named_home {
         Some(StorePlace::Directory(dir)) => dir,
@@ -102,6 +129,7 @@ pub(crate) async fn recover(
 }
 
 async fn into_home(
+    args: &RecoverArgs,
     settings: &Settings,
     global: &Global,
     process: &Process,
@@ -113,14 +141,24 @@ async fn into_home(
             .bare_home()
             .ok_or_else(|| err.hint("or name a home: `--data DIR`"))?,
     };
-    let rebuilt = recovery::into_home(&home).await.map_err(|err| {
+    let reason = args.reason.clone().map(ReasonArg::from);
+    let reason = reason
+        .map(|reason| reason.read(global, process))
+        .transpose()?;
+    let done = recovery::into_home(&home, &args.accept_loss, reason.as_ref()).await;
+    let IntoHome { rebuilt, went_on } = done.map_err(|err| {
         let shown = CommandError::from_error(&err);
         match err {
             RebuildError::NoKey { .. } => shown.hint("name the key: `--key FILE`"),
             RebuildError::NoHome { .. } => shown.hint("name the home: `--data DIR`"),
-            RebuildError::Key(_) | RebuildError::Open { .. } | RebuildError::Rebuild { .. } => {
-                shown
-            }
+            RebuildError::OtherMaster { .. } => shown.hint(OTHER_KEY),
+            RebuildError::NothingLost { .. } | RebuildError::NoVersion { .. } => shown
+                .hint("`terrane state recover --into-home` names what is lost, and what opens")
+                .status(ExitStatus::Usage),
+            RebuildError::Key(_)
+            | RebuildError::Open { .. }
+            | RebuildError::Rebuild { .. }
+            | RebuildError::GoOn { .. } => shown,
         }
     })?;
     if global.json {
@@ -131,22 +169,116 @@ async fn into_home(
             "artifacts": rebuilt.artifacts,
             "not_provably_acknowledged": rebuilt.unproven,
             "broken": rebuilt.broken,
+            "lost": rebuilt.lost.iter().map(lost_document).collect::<Vec<_>>(),
+            "damaged": rebuilt.unread.iter().map(|(state, version, error)| json!({
+                "state": state,
+                "version": version,
+                "causes": all_causes(error),
+            })).collect::<Vec<_>>(),
+            "went_on": went_on,
         }))?;
     } else {
-        let text = told(&rebuilt, process.look(global));
+        let look = process.look(global);
+        let mut text = told(&rebuilt, !went_on.is_empty(), look);
+        text.push_str(&told_of_losses(&rebuilt, look));
+        for version in &went_on {
+            _ = writeln!(
+                text,
+                "State `{}` goes on with version {}, serial {}. The record of it stays open.",
+                version.state, version.version, version.serial
+            );
+        }
         report::say(&at_home(&text, global))?;
     }
-    Ok(if rebuilt.broken.is_empty() {
+    let all_opens =
+        rebuilt.broken.is_empty() && rebuilt.lost.is_empty() && rebuilt.unread.is_empty();
+    Ok(if all_opens || accepted_all(&rebuilt, &went_on) {
         ExitStatus::Done
     } else {
         ExitStatus::Failed
     })
 }
 
-fn told(rebuilt: &Rebuilt, look: Look) -> String {
+/// What is left of it was said, and decided about.
+fn accepted_all(rebuilt: &Rebuilt, went_on: &[StateVersion]) -> bool {
+    let decided = |state: &StateName| went_on.iter().any(|version| version.state == *state);
+    rebuilt.lost.is_empty()
+        && rebuilt.broken.iter().all(|version| decided(&version.state))
+        && rebuilt.unread.iter().all(|(state, ..)| decided(state))
+}
+
+fn all_causes(error: &(dyn std::error::Error + 'static)) -> Vec<String> {
+    let mut causes = vec![error.to_string()];
+    causes.extend(errors::causes(error));
+    causes
+}
+
+fn lost_document(lost: &Lost) -> serde_json::Value {
+    json!({
+        "state": lost.state,
+        "acknowledged": lost.acknowledged,
+        "opens": (lost.readable > 0).then_some(lost.readable),
+        "causes": errors::causes(lost),
+    })
+}
+
+fn told_of_losses(rebuilt: &Rebuilt, look: Look) -> String {
+    let mut text = String::new();
+    let (of_the_key, others): (Vec<&Lost>, Vec<&Lost>) =
+        rebuilt.lost.iter().partition(|lost| lost.is_of_the_key());
+    if let Some(first) = of_the_key.first() {
+        let names: Vec<String> = of_the_key
+            .iter()
+            .map(|lost| format!("`{}`", lost.state))
+            .collect();
+        let message = format!(
+            "{} cannot be read with this master key: {}",
+            count(of_the_key.len(), "state"),
+            names.join(", ")
+        );
+        let hints = [OTHER_KEY.to_owned()];
+        text.push_str(&errors::render(
+            &message,
+            &errors::causes(*first),
+            &hints,
+            look,
+        ));
+    }
+    for lost in others {
+        let hints = ways_on(&lost.state, lost.readable);
+        let message = lost.to_string();
+        text.push_str(&errors::render(
+            &message,
+            &errors::causes(lost),
+            &hints,
+            look,
+        ));
+    }
+    for (state, version, error) in &rebuilt.unread {
+        let message = format!("version {version} of state `{state}` is damaged, and was left out");
+        let hint = "restore the file from a backup, and begin again without the database; else the state goes on without this version".to_owned();
+        text.push_str(&errors::render(&message, &all_causes(error), &[hint], look));
+    }
+    text
+}
+
+/// What helps against a loss: also said by `verify`.
+pub(super) fn ways_on(state: &StateName, readable: i64) -> Vec<String> {
+    let restore = "restore the file from a backup, then `terrane state recover --into-home` again";
+    let mut hints = vec![restore.to_owned()];
+    if readable > 0 {
+        hints.push(format!(
+            "or go on from version {readable}: `terrane state recover --into-home --accept-loss {state}@{readable} --reason \"…\"`"
+        ));
+    }
+    hints
+}
+
+fn told(rebuilt: &Rebuilt, went_on: bool, look: Look) -> String {
     let plural =
         |count: usize, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
     let mut text = match rebuilt.states.as_slice() {
+        [] if went_on || !(rebuilt.lost.is_empty() && rebuilt.broken.is_empty()) => String::new(),
         [] if rebuilt.artifacts == 0 && rebuilt.heads == 0 => {
             "The database knows all that the files know.\n".to_owned()
         }

@@ -113,6 +113,16 @@ fn show(
     if let Some(summary) = &proposal.summary {
         return report::say(&view::render(summary, look));
     }
+    if let (Some(unread), Some(head)) = (&proposal.unread, &proposal.head) {
+        let mut causes = vec![unread.to_string()];
+        causes.extend(errors::causes(unread));
+        let said = format!(
+            "version {}, the newest, is damaged, so what changes cannot be told: {}. It stays as it is, and this follows it",
+            head.version,
+            causes.join(": ")
+        );
+        return report::say(&errors::render_warning(&said, &[], look));
+    }
     let said = "the engine has encrypted this state: what changes cannot be told, and its serial cannot be changed";
     report::say(&errors::render_warning(said, &[], look))
 }

@@ -7,6 +7,7 @@ use control::states::{self, Damage, Refusal, Verified};
 use model::retention::{REFUSED_BYTES, REFUSED_COUNT};
 use serde_json::json;
 
+use super::recover::{OTHER_KEY, ways_on};
 use crate::args::Global;
 use crate::commands::place::{Place, at_home};
 use crate::view::text::count;
@@ -136,6 +137,8 @@ fn told(damage: &Damage, look: Look) -> String {
     let newest = if damage.is_head { ", the newest," } else { "" };
     let found = if damage.is_of_the_key() {
         "cannot be read with this master key"
+    } else if damage.is_lost() {
+        "is not in the database, and does not open"
     } else if damage.is_behind() {
         "is not in the database"
     } else if damage.versions > 1 {
@@ -167,10 +170,10 @@ fn told(damage: &Damage, look: Look) -> String {
 
 fn remedy(damage: &Damage) -> Vec<String> {
     if damage.is_of_the_key() {
-        return vec![
-            "name the right key (`TERRANE_KEY_FILE`); `terrane key list` says which are needed"
-                .to_owned(),
-        ];
+        return vec![OTHER_KEY.to_owned()];
+    }
+    if damage.is_lost() {
+        return ways_on(&damage.state, damage.readable.unwrap_or_default());
     }
     if damage.is_behind() {
         return vec!["`terrane state recover --into-home` writes it into the database".to_owned()];
@@ -183,7 +186,7 @@ fn remedy(damage: &Damage) -> Vec<String> {
     }
     if let Some(readable) = damage.readable.filter(|_| damage.is_head) {
         hints.push(format!(
-            "or go on from version {readable}: `terrane state pull {} --version {readable}`",
+            "or go on from version {readable}: `terrane state rollback {} --to {readable} --reason \"…\"`",
             damage.state
         ));
     }
