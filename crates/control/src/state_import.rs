@@ -142,8 +142,11 @@ impl ImportError {
             }
             Self::Backend(err) => err.hint(),
             Self::NoStack { .. } => Some("name a file, a directory or a URL".to_owned()),
+            Self::Changed { path } => Some(format!(
+                "bring back `{}` as it was exported; a copy of it elsewhere is imported as it is, and what runs hid in it is shown",
+                path.display()
+            )),
             Self::File { .. }
-            | Self::Changed { .. }
             | Self::Nothing { .. }
             | Self::Http(_)
             | Self::Credential(_)
@@ -247,7 +250,7 @@ pub async fn import_state(
             (body, OldHome::NoLock, None)
         }
         Place::Directory(dir) => {
-            let path = dir.join(file_in_directory(&state.name));
+            let path = notes::file_in(dir, state)?;
             let body = read_file(&path)?;
             notes = Notes::of(&path, &body)?;
             (body, OldHome::NoLock, None)

@@ -1,16 +1,16 @@
 //! What goes with a state to another home, so that its secrets stay hidden there: where they stand, never what they are.
 
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use drivers::snapshot::sha256;
+use model::state::StateName;
 use model::state::hidden::Place;
 use model::state::passages::Passage;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::{ImportError, LIST, read_file};
+use super::{ImportError, LIST, file_in_directory, read_file};
 use crate::state_export::Entry;
 
 /// Of one version. Written to files: fields are only added.
@@ -53,7 +53,6 @@ impl Notes {
     /// Those of a state's file, which lie beside it or in the list of all; none if they do not.
     pub(super) fn of(path: &Path, body: &[u8]) -> Result<Self, ImportError> {
         let beside = notes_beside(path);
-        let list = path.with_file_name(LIST);
         let (place, of, notes) = if beside.exists() {
             match read(&beside)? {
                 Beside::Places(hidden) => {
@@ -62,13 +61,12 @@ impl Notes {
                 }
                 Beside::Notes { sha256, notes } => (beside, sha256, notes),
             }
-        } else if list.exists() {
-            let entries: Vec<Entry> = read(&list)?;
-            let is_its = |entry: &Entry| path.file_name() == Some(OsStr::new(&entry.file));
-            match entries.into_iter().find(is_its) {
-                Some(entry) => (list, entry.sha256, entry.notes),
-                None => return Ok(Self::default()),
+        } else if let Some((list, entry)) = listed(path)? {
+            if entry.notes.earlier.is_empty() && entry.sha256 != sha256(body) {
+                let path = path.to_owned();
+                return Err(ImportError::Changed { path });
             }
+            (list, entry.sha256, entry.notes)
         } else {
             return Ok(Self::default());
         };
@@ -81,6 +79,42 @@ impl Notes {
         }
         Ok(notes)
     }
+}
+
+/// A file's entry in the list of all, and the list: beside it, or above, where states of other projects lie below.
+fn listed(path: &Path) -> Result<Option<(PathBuf, Entry)>, ImportError> {
+    // However it was named.
+    let whole = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    for top in whole.ancestors().skip(1).take(3) {
+        let (list, Ok(below)) = (top.join(LIST), whole.strip_prefix(top)) else {
+            continue;
+        };
+        if !list.exists() {
+            continue;
+        }
+        let entries: Vec<Entry> = read(&list)?;
+        let mut entries = entries.into_iter();
+        if let Some(entry) = entries.find(|entry| Path::new(&entry.file) == below) {
+            return Ok(Some((list, entry)));
+        }
+    }
+    Ok(None)
+}
+
+/// Where a directory has the file of a state: where its list says, if it has one that knows the state.
+pub(super) fn file_in(dir: &Path, state: &StateName) -> Result<PathBuf, ImportError> {
+    let list = dir.join(LIST);
+    let entries: Vec<Entry> = if list.exists() {
+        read(&list)?
+    } else {
+        Vec::new()
+    };
+    let is_its = |entry: &&Entry| entry.project == state.project && entry.state == state.name;
+    let file = match entries.iter().find(is_its) {
+        Some(entry) => entry.file.clone(),
+        None => file_in_directory(&state.name),
+    };
+    Ok(dir.join(file))
 }
 
 fn read<T: DeserializeOwned>(path: &Path) -> Result<T, ImportError> {
@@ -110,6 +144,44 @@ mod tests {
         let notes = Notes::of(&path, b"{}").unwrap();
         let expected = BTreeSet::from([Place::value("output.url", "a")]);
         assert_eq!((notes.hidden, notes.earlier), (expected, Vec::new()));
+    }
+
+    /// As the export of a server's home has it.
+    #[test]
+    fn a_state_of_another_project_is_listed_above() {
+        let dir = tempfile::tempdir().unwrap();
+        let (state, body) = (StateName::new("shop", "app"), br#"{"a": "xyz"}"#);
+        let hidden = BTreeSet::from([Place::value("output.url", "a")]);
+        let entry = Entry {
+            project: state.project.clone(),
+            state: state.name.clone(),
+            file: "other/shop/app.tfstate".to_owned(),
+            version: 1,
+            serial: 1,
+            lineage: "l".to_owned(),
+            copy: false,
+            sha256: sha256(body),
+            notes: Notes {
+                hidden,
+                earlier: Vec::new(),
+            },
+        };
+        let below = dir.path().join("other/shop");
+        std::fs::create_dir_all(&below).unwrap();
+        let list = serde_json::to_vec(&[&entry]).unwrap();
+        std::fs::write(dir.path().join(LIST), list).unwrap();
+        let path = below.join("app.tfstate");
+        std::fs::write(&path, body).unwrap();
+
+        assert_eq!(file_in(dir.path(), &state).unwrap(), path);
+        assert_eq!(file_in(&below, &state).unwrap(), path);
+        assert_eq!(Notes::of(&path, body).unwrap(), entry.notes);
+        let edited = Notes::of(&path, b"{}");
+        assert!(matches!(edited, Err(ImportError::Changed { .. })));
+        // What only has the same name is not what was exported.
+        let other = dir.path().join("app.tfstate");
+        std::fs::write(&other, b"{}").unwrap();
+        assert_eq!(Notes::of(&other, b"{}").unwrap(), Notes::default());
     }
 
     #[test]
