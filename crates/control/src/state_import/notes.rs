@@ -92,8 +92,7 @@ fn listed(path: &Path) -> Result<Option<(PathBuf, Entry)>, ImportError> {
         if !list.exists() {
             continue;
         }
-        let entries: Vec<Entry> = read(&list)?;
-        let mut entries = entries.into_iter();
+        let mut entries = entries(&list)?.into_iter();
         if let Some(entry) = entries.find(|entry| Path::new(&entry.file) == below) {
             return Ok(Some((list, entry)));
         }
@@ -104,8 +103,8 @@ fn listed(path: &Path) -> Result<Option<(PathBuf, Entry)>, ImportError> {
 /// Where a directory has the file of a state: where its list says, if it has one that knows the state.
 pub(super) fn file_in(dir: &Path, state: &StateName) -> Result<PathBuf, ImportError> {
     let list = dir.join(LIST);
-    let entries: Vec<Entry> = if list.exists() {
-        read(&list)?
+    let entries = if list.exists() {
+        entries(&list)?
     } else {
         Vec::new()
     };
@@ -115,6 +114,16 @@ pub(super) fn file_in(dir: &Path, state: &StateName) -> Result<PathBuf, ImportEr
         None => file_in_directory(&state.name),
     };
     Ok(dir.join(file))
+}
+
+/// None if the file is whole and of somebody else, who gave it the same name.
+fn entries(list: &Path) -> Result<Vec<Entry>, ImportError> {
+    let found: serde_json::Value = read(list)?;
+    if found.is_array() {
+        read(list)
+    } else {
+        Ok(Vec::new())
+    }
 }
 
 fn read<T: DeserializeOwned>(path: &Path) -> Result<T, ImportError> {
@@ -182,6 +191,8 @@ mod tests {
         let other = dir.path().join("app.tfstate");
         std::fs::write(&other, b"{}").unwrap();
         assert_eq!(Notes::of(&other, b"{}").unwrap(), Notes::default());
+        std::fs::write(below.join(LIST), r#"{"of": "somebody else"}"#).unwrap();
+        assert_eq!(Notes::of(&path, body).unwrap(), entry.notes);
     }
 
     #[test]
