@@ -47,6 +47,8 @@ pub enum ExportError {
     Backend(#[from] BackendError),
     #[error(transparent)]
     Http(#[from] HttpBackendError),
+    #[error("{place} holds {what}")]
+    InTheWay { place: String, what: String },
     #[error(
         "the state was {}written to {place}, which could not be unlocked",
         if *.is_written { "" } else { "not " }
@@ -67,6 +69,10 @@ impl ExportError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::There { .. } => Some("name a path that is free".to_owned()),
+            Self::InTheWay { .. } => Some(
+                "nothing was written; if that one may go, remove it there first, or name another address"
+                    .to_owned(),
+            ),
             Self::LeftLocked { id, .. } => Some(format!(
                 "`{id}` is its lock: `force-unlock {id}` of an engine with that backend frees it"
             )),
@@ -168,14 +174,25 @@ pub async fn export_state(
             let lock = lock_info(export.who, "migration destination state");
             http.lock(&lock).await?;
             let place = format!("`{}`", nameable(address));
-            let written = http.write(&lock.id, body).await;
+            let written = async {
+                let there = http.read().await?;
+                if let Some(what) = there.and_then(|there| in_the_way(&there, &body)) {
+                    let place = place.clone();
+                    return Err(ExportError::InTheWay { place, what });
+                }
+                Ok(http.write(&lock.id, body).await?)
+            };
+            let written = written.await;
             let freed = http.unlock(&lock).await;
             if let Err(err) = freed {
                 return Err(ExportError::LeftLocked {
                     place,
                     id: lock.id,
                     is_written: written.is_ok(),
-                    source: written.err().unwrap_or(err),
+                    source: match written {
+                        Err(ExportError::Http(source)) => source,
+                        _ => err,
+                    },
                 });
             }
             written?;
@@ -187,6 +204,29 @@ pub async fn export_state(
         version,
         place,
         notes,
+    })
+}
+
+/// What a backend holds that ours would replace and does not come from.
+fn in_the_way(there: &[u8], ours: &[u8]) -> Option<String> {
+    if there == ours || there.is_empty() {
+        return None;
+    }
+    let (Ok(there), Ok(ours)) = (StateFacts::read(there), StateFacts::read(ours)) else {
+        return Some("something else already".to_owned());
+    };
+    if there.lineage != ours.lineage {
+        return Some(format!(
+            "a state of another lineage, serial {}",
+            there.serial
+        ));
+    }
+    let is_newer = there.serial >= ours.serial;
+    is_newer.then(|| {
+        format!(
+            "serial {} already, and ours is {}",
+            there.serial, ours.serial
+        )
     })
 }
 

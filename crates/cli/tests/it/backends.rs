@@ -533,7 +533,22 @@ fn a_state_goes_to_an_http_backend_as_it_is() {
             .expect(0),
     );
     assert_eq!(new.state().as_deref(), Some(STATE));
-    assert_eq!(new.log(), "LOCK POST UNLOCK");
+    assert_eq!(new.log(), "LOCK GET POST UNLOCK");
+
+    // What is newer there, or somebody else's, stays.
+    for other in [
+        STATE.replace("\"serial\":41", "\"serial\":77"),
+        STATE.replace("\"lineage\":\"old\"", "\"lineage\":\"other\""),
+    ] {
+        assert_ne!(other, STATE);
+        let taken = HttpBackend::start(Some(&other));
+        let export = ["state", "export", "app", "--to", taken.address()];
+        let said = test.cli(&[&export[..], &["--credential", "env:OLD_HOME"]].concat());
+        let words = said.expect(1).stderr;
+        assert!(words.contains(" holds "), "{words}");
+        assert_eq!(taken.state(), Some(other));
+        assert!(!taken.is_locked(), "{words}");
+    }
 }
 
 #[test]
