@@ -42,8 +42,18 @@ impl Store {
         const OLD: &str = "SELECT object FROM blob_intent WHERE at <= $1 ORDER BY at, object";
         self.blobs_settle().await?;
         let mut swept = Swept::default();
-        for row in self.db.fetch_all(OLD, &[cutoff.into()]).await? {
-            swept.removed += usize::from(self.blob_sweep(row.text(0)?).await?);
+        let old = self.db.fetch_all(OLD, &[cutoff.into()]).await?;
+        let live = if old.is_empty() || matches!(self.blobs, Blobs::Disk(_)) {
+            Live::default()
+        } else {
+            let mut tx = self.db.begin_write().await?;
+            tx.frames_live().await?
+        };
+        for row in old {
+            let object = row.text(0)?;
+            if !self.is_acknowledged(object, &live).await? {
+                swept.removed += usize::from(self.blob_sweep(object).await?);
+            }
         }
         if let Blobs::Disk(disk) = &self.blobs {
             // As the only writer: no frame becomes a version's while this looks.
@@ -67,6 +77,18 @@ impl Store {
             self.blob_sweep(row.text(0)?).await?;
         }
         Ok(())
+    }
+
+    /// Whether an object of a bucket holds what older tables announced and newer ones acknowledged: then these are a copy
+    /// of before. What came to nothing stays until its state has moved on.
+    async fn is_acknowledged(&self, object: &str, live: &Live) -> Result<bool, StoreError> {
+        if matches!(self.blobs, Blobs::Disk(_)) || !object.starts_with(DIR) {
+            return Ok(false);
+        }
+        let (blobs, object) = (self.blobs.clone(), object.to_owned());
+        let held = blocking(move || blobs.read_optional(&object)).await?;
+        // Markers that came with it are written anew.
+        Ok(held.is_some_and(|held| headers(&held).any(|header| live.never_knew(&header))))
     }
 
     /// False if somebody else was first.
@@ -137,17 +159,25 @@ fn sweep_segments(disk: &Disk, live: &Live, cutoff: Timestamp) -> Result<Swept, 
 /// Whether a marker of a version that is still there lies here, or a version that the tables never let go of: an
 /// older copy of the tables, or new ones, know nothing of what was acknowledged since.
 fn is_needed(segment: &[u8], live: &Live) -> bool {
-    scan(segment).any(|found| {
-        let header = header_line(found.sealed).ok().and_then(Header::parse);
-        match header {
-            Some(Header::Marker(marker)) => live.digests.contains(&marker.digest),
-            Some(Header::Version(header)) => {
-                let newest = live.newest.get(&header.version.state);
-                newest.is_none_or(|newest| header.version.version > *newest)
-            }
-            None => false,
-        }
+    headers(segment).any(|header| match &header {
+        Header::Marker(marker) => live.digests.contains(&marker.digest),
+        Header::Version(_) => live.never_knew(&header),
     })
+}
+
+fn headers(segment: &[u8]) -> impl Iterator<Item = Header> {
+    scan(segment).filter_map(|found| header_line(found.sealed).ok().and_then(Header::parse))
+}
+
+impl Live {
+    /// Whether it is of a version that the tables never let go of.
+    fn never_knew(&self, header: &Header) -> bool {
+        let Header::Version(header) = header else {
+            return false;
+        };
+        let newest = self.newest.get(&header.version.state);
+        newest.is_none_or(|newest| header.version.version > *newest)
+    }
 }
 
 #[cfg(test)]

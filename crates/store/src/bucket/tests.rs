@@ -115,6 +115,34 @@ async fn an_upload_that_came_to_nothing_is_swept() {
     assert!(store.state_verify(None).await.unwrap().damages.is_empty());
 }
 
+/// A dump of a running server's tables names the uploads that it announced: what they became is not its to remove.
+#[tokio::test]
+async fn what_newer_tables_acknowledged_is_not_swept() {
+    let home = TestHome::new();
+    let store = open(&home).await;
+    for serial in 1..=3 {
+        push(&store, serial).await.unwrap();
+    }
+    store.blobs_settle().await.unwrap();
+    let before = objects(&store).await;
+    let sql = |sql: &'static str| store.db.execute(sql, &[]);
+    sql(
+        "INSERT INTO blob_intent (object, at) SELECT substr(blob, 1, instr(blob, '@') - 1), 0 \
+         FROM state_version WHERE version = 3",
+    )
+    .await
+    .unwrap();
+    sql("UPDATE state SET head = (SELECT id FROM state_version WHERE version = 2)")
+        .await
+        .unwrap();
+    sql("DELETE FROM state_version WHERE version = 3")
+        .await
+        .unwrap();
+    assert_eq!(intents(&store).await, 1);
+    assert_eq!(store.blobs_sweep(later()).await.unwrap().removed, 0);
+    assert_eq!(objects(&store).await, before);
+}
+
 #[tokio::test]
 async fn a_server_announces_many_uploads_at_once() {
     let home = TestHome::new();
