@@ -360,6 +360,7 @@ fn what_a_dead_job_left_in_the_line_is_not_applied_by_a_laptop() {
     let _ = first.wait();
     testkit::kill(story.runner("r1"));
     story.kill_engine("r1");
+    story.settle(); // its lock goes with the last process that held it
     let said = story.cli_with(&LAPTOP, &["plan", "free"]).expect(0);
     story.settle();
     assert_eq!(story.made(), Vec::<String>::new());
