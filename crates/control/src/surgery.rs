@@ -314,6 +314,20 @@ pub async fn take_out(
     })
 }
 
+/// The lock under which a person changes a state.
+pub(crate) fn lock_by_hand(reason: &Reason, now: Timestamp) -> LockInfo {
+    LockInfo {
+        id: uuid::Uuid::new_v4().to_string(),
+        // The name under which a person's push is known to every client, and to the rules.
+        operation: "state-push".to_owned(),
+        info: reason.text.clone(),
+        who: reason.actor.clone(),
+        version: concat!("terrane ", env!("CARGO_PKG_VERSION")).to_owned(),
+        created: now.to_string(),
+        ..LockInfo::default()
+    }
+}
+
 /// Carries a proposal out, if the state is still what it was when it was shown.
 pub async fn carry_out(
     control: &Control,
@@ -322,16 +336,7 @@ pub async fn carry_out(
 ) -> Result<Done, SurgeryError> {
     let (state, store) = (&proposal.state, &control.store);
     let reason = &reason.kept(control, state).await;
-    let info = LockInfo {
-        id: uuid::Uuid::new_v4().to_string(),
-        // The name under which a person's push is known to every client, and to the rules.
-        operation: "state-push".to_owned(),
-        info: reason.text.clone(),
-        who: reason.actor.clone(),
-        version: concat!("terrane ", env!("CARGO_PKG_VERSION")).to_owned(),
-        created: control.now().to_string(),
-        ..LockInfo::default()
-    };
+    let info = lock_by_hand(reason, control.now());
     let head = proposal.head.as_ref().map(|head| head.version);
     let expected = ExpectedHead::Exactly(head);
     let lock = store.lock_acquire(state, &info, None, expected).await;

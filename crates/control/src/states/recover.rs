@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use model::break_glass::Act;
-use model::lock::LockInfo;
 use model::state::{Contents, ExpectedHead, Mark, StateName, StateVersion, with_identity};
 use serde::Serialize;
 use store::{
@@ -23,6 +22,7 @@ use crate::hidden;
 use crate::home::{Home, make_private};
 use crate::keys::{KeySource, ReadKeyError};
 use crate::locks::held::Reason;
+use crate::surgery::lock_by_hand;
 
 #[derive(Debug, thiserror::Error)]
 pub enum RecoverError {
@@ -154,15 +154,7 @@ async fn go_on(
         let next = with_identity(&body, lost.serial, &old.lineage);
         body = next.map_err(not_gone_on(state, version))?;
     }
-    let info = LockInfo {
-        id: uuid::Uuid::new_v4().to_string(),
-        operation: "state-push".to_owned(),
-        info: reason.text.clone(),
-        who: reason.actor.clone(),
-        version: concat!("terrane ", env!("CARGO_PKG_VERSION")).to_owned(),
-        created: Timestamp::now().to_string(),
-        ..LockInfo::default()
-    };
+    let info = lock_by_hand(reason, Timestamp::now());
     let expected = ExpectedHead::Any;
     let lock = store.lock_acquire(state, &info, None, expected).await;
     lock.map_err(not_gone_on(state, version))?;

@@ -129,7 +129,7 @@ pub(crate) static DISCOVER: Block = Block {
         attr(
             "glob",
             Kind::Text,
-            "directories that are stacks, if they hold files of the engine",
+            "directories that are stacks, if they hold files of the engine and Git does not ignore them",
         )
         .required(),
         attr(
