@@ -4,6 +4,9 @@
 //! Such a number travels as an object with one secret key, so that everything that carries values carries
 //! it. Not here: computing with it; that is refused.
 
+use std::borrow::Cow;
+
+use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
@@ -15,7 +18,7 @@ const EXACT: usize = 15;
 
 /// Reads JSON; what a machine's number would round is kept as text.
 pub fn read(text: &str) -> Result<Value, serde_json::Error> {
-    if !may_exceed(text) {
+    if !may_exceed(text.as_bytes()) {
         return serde_json::from_str(text);
     }
     let text = text.trim();
@@ -26,13 +29,10 @@ pub fn read(text: &str) -> Result<Value, serde_json::Error> {
             let items = items.into_iter().map(|item| read(item.get()));
             Value::Array(items.collect::<Result<_, _>>()?)
         }
-        Some(b'-' | b'0'..=b'9') => {
-            let rounded: Value = serde_json::from_str(text)?;
-            if rounded.is_i64() || rounded.is_u64() || significant(text) <= EXACT {
-                rounded
-            } else {
-                of_digits(text)
-            }
+        Some(b'-' | b'0'..=b'9') if !survives(text) => {
+            // What is no number is no JSON.
+            let _: &RawValue = serde_json::from_str(text)?;
+            of_digits(text)
         }
         _ => serde_json::from_str(text)?,
     })
@@ -40,23 +40,77 @@ pub fn read(text: &str) -> Result<Value, serde_json::Error> {
 
 /// Writes JSON with all digits that [`read`] kept.
 pub fn write(value: &Value) -> String {
-    if let Some(digits) = digits(value) {
-        return digits.to_owned();
-    }
-    match value {
-        Value::Array(items) => {
-            let items: Vec<String> = items.iter().map(write).collect();
-            format!("[{}]", items.join(","))
+    serde_json::to_string(&Exact(value)).unwrap_or_else(|_| value.to_string())
+}
+
+/// The same over several lines.
+pub fn write_lines(value: &Value) -> String {
+    serde_json::to_string_pretty(&Exact(value)).unwrap_or_else(|_| value.to_string())
+}
+
+struct Exact<'a>(&'a Value);
+
+impl Serialize for Exact<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let kept = digits(self.0).and_then(|digits| RawValue::from_string(digits.to_owned()).ok());
+        match (kept, self.0) {
+            (Some(kept), _) => kept.serialize(serializer),
+            (None, Value::Array(items)) => serializer.collect_seq(items.iter().map(Exact)),
+            (None, Value::Object(fields)) => {
+                serializer.collect_map(fields.iter().map(|(key, field)| (key, Exact(field))))
+            }
+            (None, leaf) => leaf.serialize(serializer),
         }
-        Value::Object(fields) => {
-            let field = |(key, value): (&String, &Value)| {
-                format!("{}:{}", Value::from(key.as_str()), write(value))
-            };
-            let fields: Vec<String> = fields.iter().map(field).collect();
-            format!("{{{}}}", fields.join(","))
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.to_string(),
     }
+}
+
+/// JSON in which what a machine's number would round is a text: for those who compare and show, not compute.
+pub(crate) fn rounded_as_text(json: &[u8]) -> Cow<'_, [u8]> {
+    if !may_exceed(json) {
+        return Cow::Borrowed(json);
+    }
+    let mut written = Vec::with_capacity(json.len() + 64);
+    let mut rest = json;
+    while let Some(&first) = rest.first() {
+        let length = match first {
+            b'"' => string_length(rest),
+            b'-' | b'0'..=b'9' => rest.iter().take_while(|byte| is_of_number(**byte)).count(),
+            _ => 1,
+        };
+        let (token, after) = rest.split_at(length);
+        let rounds = matches!(first, b'-' | b'0'..=b'9')
+            && str::from_utf8(token).is_ok_and(|number| !survives(number));
+        if rounds {
+            written.push(b'"');
+        }
+        written.extend_from_slice(token);
+        if rounds {
+            written.push(b'"');
+        }
+        rest = after;
+    }
+    Cow::Owned(written)
+}
+
+/// With both quotes; to the end if it is not closed.
+fn string_length(text: &[u8]) -> usize {
+    let mut escaped = false;
+    let end = text.iter().skip(1).position(|byte| {
+        let ends = *byte == b'"' && !escaped;
+        escaped = *byte == b'\\' && !escaped;
+        ends
+    });
+    end.map_or(text.len(), |end| end + 2)
+}
+
+fn is_of_number(byte: u8) -> bool {
+    matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-')
+}
+
+/// Whether a machine's number has the same digits.
+pub(crate) fn survives(number: &str) -> bool {
+    serde_json::from_str::<Value>(number)
+        .is_ok_and(|read| significance(&read.to_string()) == significance(number))
 }
 
 /// The digits, if this is a number kept as text.
@@ -85,25 +139,37 @@ fn fields(text: &str) -> Result<Map<String, Value>, serde_json::Error> {
 }
 
 /// Whether any number in a text could be too long: a quick look that may err to the safe side.
-fn may_exceed(text: &str) -> bool {
+fn may_exceed(text: &[u8]) -> bool {
     let mut run = 0;
-    text.bytes().any(|byte| {
+    text.iter().any(|byte| {
         run = match byte {
             b'0'..=b'9' => run + 1,
-            b'.' | b'e' | b'E' | b'+' | b'-' if run > 0 => run + 1,
+            _ if run > 0 && is_of_number(*byte) => run + 1,
             _ => 0,
         };
         run > EXACT
     })
 }
 
-/// How many digits of a number carry its value; an exponent may take it anywhere.
-fn significant(text: &str) -> usize {
-    if text.contains(['e', 'E']) {
-        return usize::MAX;
+/// The digits that count and where they stand, however the number is written.
+fn significance(text: &str) -> (bool, String, i64) {
+    let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+    let negative = mantissa.starts_with('-');
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let all: String = [whole.trim_start_matches('-'), fraction].concat();
+    let kept = all.trim_end_matches('0');
+    let zeros = i64::try_from(all.len() - kept.len()).unwrap_or(i64::MAX);
+    let fraction = i64::try_from(fraction.len()).unwrap_or(i64::MAX);
+    let exponent: i64 = exponent
+        .trim_start_matches('+')
+        .parse()
+        .unwrap_or(i64::MAX / 2);
+    let kept = kept.trim_start_matches('0').to_owned();
+    if kept.is_empty() {
+        return (false, kept, 0);
     }
-    let digits: String = text.chars().filter(char::is_ascii_digit).collect();
-    digits.trim_start_matches('0').len()
+    let place = exponent.saturating_sub(fraction).saturating_add(zeros);
+    (negative, kept, place)
 }
 
 /// Fields in the order in which they are written.
@@ -163,7 +229,21 @@ mod tests {
     fn what_fits_is_a_number() {
         assert_eq!(read("18446744073709551615").unwrap(), Value::from(u64::MAX));
         assert_eq!(read("0.000000000000000001").unwrap(), Value::from(1e-18));
-        assert!(digits(&read("1e400000").unwrap_or_default()).is_none());
+        assert_eq!(
+            read("0.1234567890123456").unwrap(),
+            Value::from(0.123_456_789_012_345_6)
+        );
+    }
+
+    #[test]
+    fn what_would_be_rounded_is_a_text_to_those_who_compare() {
+        let json = r#"{"n":12345678901234567890123,"d":[0.30000000000000000001,-1.5,1e400],"s":"a \"12345678901234567890123"}"#;
+        let written = rounded_as_text(json.as_bytes());
+        assert_eq!(
+            str::from_utf8(&written).unwrap(),
+            r#"{"n":"12345678901234567890123","d":["0.30000000000000000001",-1.5,"1e400"],"s":"a \"12345678901234567890123"}"#
+        );
+        assert!(matches!(rounded_as_text(b"[18, 1.5]"), Cow::Borrowed(_)));
     }
 
     #[test]

@@ -60,13 +60,15 @@ pub struct Mask {
 
 impl Mask {
     pub fn new(secrets: &[Secret]) -> Self {
-        Self::with_token(secrets, None)
+        Self::of(secrets, Vec::new())
     }
 
     /// The same beside a token that was made for one run: it is looked for in fewer forms, since every run has one.
-    pub fn with_token(secrets: &[Secret], token: Option<&Secret>) -> Self {
-        let token = token.map(|token| coats_of_token(token.expose()));
-        let mut forms = token.unwrap_or_default();
+    pub fn with_token(secrets: &[Secret], token: &Secret) -> Self {
+        Self::of(secrets, coats_of_token(token.expose()))
+    }
+
+    fn of(secrets: &[Secret], mut forms: Vec<String>) -> Self {
         let mut short = Vec::new();
         let mut numbers = BTreeSet::new();
         for (index, secret) in secrets.iter().enumerate() {

@@ -159,7 +159,7 @@ fn a_document_with_escapes_in_escapes_may_hold_anything() {
 fn a_token_is_found_as_it_stands_and_in_headers() {
     let token = Secret::new("kJ3v-9aXqLmB7_zR2tYw0PdFhG5s");
     let secrets = [Secret::new("hunter2!")];
-    let mask = Mask::with_token(&secrets, Some(&token));
+    let mask = Mask::with_token(&secrets, &token);
     let said = "pw=hunter2! TF_HTTP_PASSWORD=kJ3v-9aXqLmB7_zR2tYw0PdFhG5s\n";
     assert_eq!(
         mask.mask_text(said),

@@ -363,6 +363,23 @@ fn paths_and_shapes() {
 }
 
 #[test]
+fn numbers_differ_to_their_last_digit() {
+    let plan = r#"{"format_version":"1.2","output_changes":{"n":{"actions":["update"],
+        "before":12345678901234567890123,"after":12345678901234567890124,"after_unknown":false}}}"#;
+    insta::assert_snapshot!(outline(plan), @r#"
+    output n Update: "12345678901234567890123" -> "12345678901234567890124"
+    PlanCounts { create: 0, update: 0, replace: 0, delete: 0, import: 0, moved: 0, forget: 0, outputs: 1 }
+    "#);
+    let digest = |value: &Value| value.to_string();
+    let of = |plan: &str| format!("{:?}", difference(plan.as_bytes(), &digest).unwrap());
+    assert_ne!(
+        of(plan),
+        of(&plan.replace("890124", "890125")),
+        "another plan was taken for the one that was approved"
+    );
+}
+
+#[test]
 fn unknown_inside_of_known() {
     check(
         &json!({"actions": ["update"], "before": {"a": {"x": 1, "y": [1, 2]}}, "after": {"a": {"x": 1, "y": [1, null]}},

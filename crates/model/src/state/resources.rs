@@ -13,6 +13,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::sensitivity;
+use crate::digits::survives;
 use crate::plan::Mode;
 use crate::secret::Secret;
 
@@ -284,7 +285,7 @@ fn exact_value(raw: &RawValue, depth: usize) -> Result<Value, Opaque> {
             let items = items.into_iter().map(|item| exact_value(item, depth + 1));
             Value::Array(items.collect::<Result<_, _>>()?)
         }
-        Some(b'-' | b'0'..=b'9') => exact_number(text),
+        Some(b'-' | b'0'..=b'9') if !survives(text) => Value::String(text.to_owned()),
         _ => serde_json::from_str(text).map_err(wrong)?,
     })
 }
@@ -331,34 +332,6 @@ fn is_type(ty: &Value, or_simple: bool) -> bool {
         },
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => false,
     }
-}
-
-fn exact_number(text: &str) -> Value {
-    match serde_json::from_str::<Value>(text) {
-        Ok(number) if digits(&number.to_string()) == digits(text) => number,
-        _ => Value::String(text.to_owned()),
-    }
-}
-
-/// The digits that count and where they stand, however the number is written.
-fn digits(text: &str) -> (bool, String, i64) {
-    let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
-    let negative = mantissa.starts_with('-');
-    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let all: String = [whole.trim_start_matches('-'), fraction].concat();
-    let kept = all.trim_end_matches('0');
-    let zeros = i64::try_from(all.len() - kept.len()).unwrap_or(i64::MAX);
-    let fraction = i64::try_from(fraction.len()).unwrap_or(i64::MAX);
-    let exponent: i64 = exponent
-        .trim_start_matches('+')
-        .parse()
-        .unwrap_or(i64::MAX / 2);
-    let kept = kept.trim_start_matches('0').to_owned();
-    if kept.is_empty() {
-        return (false, kept, 0);
-    }
-    let place = exponent.saturating_sub(fraction).saturating_add(zeros);
-    (negative, kept, place)
 }
 
 /// The fields of an object, in order, each still text.

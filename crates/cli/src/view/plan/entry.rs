@@ -1,5 +1,6 @@
 //! One attribute or output of a plan: its name, the value before and the value after.
 
+use model::digits;
 use model::ids::StackName;
 use model::plan::PlanValue;
 use serde_json::Value;
@@ -279,8 +280,8 @@ fn as_document(text: &str) -> Option<String> {
     if !text.trim_start().starts_with(['{', '[']) {
         return None;
     }
-    let document: Value = serde_json::from_str(text).ok()?;
-    serde_json::to_string_pretty(&document).ok()
+    let document = digits::read(text).ok()?;
+    Some(digits::write_lines(&document))
 }
 
 fn text_diff(before: &str, after: &str, sheet: Sheet) -> Shown {

@@ -97,6 +97,11 @@ fn values_that_change() {
                 known(json!(r#"{"a":1}"#)),
                 known(json!(r#"{ "a": 1 }"#)),
             ),
+            attribute(
+                "digits",
+                known(json!(r#"{"id":12345678901234567890123}"#)),
+                known(json!(r#"{"id":12345678901234567890124}"#)),
+            ),
         ],
     );
     change.unchanged = 14;
@@ -121,6 +126,11 @@ fn values_that_change() {
                   ]
                 }
             spaces        JSON, the same content written differently
+            digits        JSON
+                {
+              -   "id": 12345678901234567890123
+              +   "id": 12345678901234567890124
+                }
           … 14 unchanged
 
     Plan: 0 to add, 1 to change, 0 to replace, 0 to destroy.
