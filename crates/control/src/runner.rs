@@ -13,6 +13,8 @@ use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
 use std::pin::Pin;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD as URL_SAFE_NO_PAD;
 use model::changeset::ChangeSet;
 use model::context::When;
 use model::ids::RunId;
@@ -67,8 +69,8 @@ pub(crate) use plan::{file_path as plan_file, view_path as plan_view};
 pub use usage::{USAGE_FILE, note_usage};
 pub(crate) use workspace::{sweep_lost, write_override, write_private};
 
-/// Brings up a run's state endpoint; given by `cli`, which knows `server`.
-pub type Serve = fn(StateAccess, TcpListener) -> io::Result<Endpoint>;
+/// Brings up a run's state endpoint, which a token opens; given by `cli`, which knows `server`.
+pub type Serve = fn(StateAccess, TcpListener, Secret) -> io::Result<Endpoint>;
 
 /// An endpoint that answers as long as `serving` is polled.
 pub struct Endpoint {
@@ -85,6 +87,8 @@ pub(crate) struct Job<'a> {
     spec: &'a RunSpec,
     asker: &'a Asker,
     serve: Serve,
+    /// Opens the state endpoint to its engines, in whatever stage.
+    token: Secret,
     /// The run's lock, which its engines inherit.
     lock: RunLock,
     interrupts: &'a Mutex<Interrupts>,
@@ -224,6 +228,8 @@ pub enum RunnerError {
     Session(#[source] io::Error),
     #[error("could not sign the lock of run `{run}`")]
     Sign { run: RunId, source: io::Error },
+    #[error("could not make a token for the run's engines")]
+    Token(#[source] io::Error),
     #[error("could not read what run `{run}` is about")]
     Read { run: RunId, source: ChangeSetError },
     #[error(transparent)]
@@ -410,6 +416,7 @@ async fn carry_out(
         spec: &spec,
         asker,
         serve,
+        token: new_token().map_err(RunnerError::Token)?,
         lock,
         interrupts,
         carried: Mutex::new(None),
@@ -425,10 +432,14 @@ async fn carry_out(
         keeps_plan: set.request.keeps_plans,
         is_bundled: set.request.bundle.is_some(),
     };
+    let mut fence = None;
     // Boxed each: their stacks need not lie beside one another.
     loop {
-        let fence = control.store.lane_fence(&set).await;
-        let fence = fence.map_err(|source| RunnerError::Read { run, source })?;
+        // The turn before committed under the hold that it had: it has it still.
+        if fence.is_none() {
+            let held = control.store.lane_fence(&set).await;
+            fence = held.map_err(|source| RunnerError::Read { run, source })?;
+        }
         *job.fence.lock().await = fence.clone();
         let happened = match (stage, &spec.exec) {
             (Stage::Preparing | Stage::Planning, None) => {
@@ -474,6 +485,12 @@ async fn carry_out(
         };
         stage = next;
     }
+}
+
+fn new_token() -> io::Result<Secret> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes).map_err(io::Error::other)?;
+    Ok(Secret::new(URL_SAFE_NO_PAD.encode(bytes)))
 }
 
 /// The upstream values that a run is planned without.

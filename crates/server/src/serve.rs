@@ -194,7 +194,7 @@ fn protocol() -> auto::Builder<TokioExecutor> {
 }
 
 /// Without descriptors left, trying again at once would only burn the processor that could free some.
-async fn pause_after(err: &io::Error) {
+pub(crate) async fn pause_after(err: &io::Error) {
     if err.kind() != io::ErrorKind::ConnectionAborted {
         tracing::error!(error = %err, "could not accept a connection");
         tokio::time::sleep(Duration::from_millis(100)).await;

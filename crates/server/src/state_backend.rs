@@ -4,17 +4,19 @@
 //! Not here: the protocol (`wire`), what a run may do (`control::state`).
 
 use std::convert::Infallible;
-use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 
-use axum::Router;
-use axum::extract::{Request, State};
-use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
-use axum::routing::any;
-use axum::serve::ListenerExt as _;
+use axum::body::Body;
+use axum::http::{Request, StatusCode};
+use axum::response::{IntoResponse as _, Response};
 use control::state::StateAccess;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use hyper_util::server::graceful::GracefulShutdown;
 use model::secret::Secret;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -22,6 +24,7 @@ use tokio::sync::mpsc;
 use crate::auth::RunToken;
 use crate::body::{IDLE, Room};
 use crate::error::ApiError;
+use crate::serve::pause_after;
 use crate::wire::{self, Access, Deed, Setting};
 
 const PATH: &str = "/state";
@@ -73,32 +76,48 @@ impl RunEndpoint {
     }
 
     /// Answers until `end` comes, then finishes what it has begun.
-    pub async fn serve(
-        self,
-        listener: TcpListener,
-        end: impl Future<Output = ()> + Send + 'static,
-    ) -> io::Result<()> {
-        let listener = listener.tap_io(|stream| {
+    pub async fn serve(self, listener: TcpListener, end: impl Future<Output = ()>) {
+        let (busy, mut idle) = mpsc::channel(1);
+        let serving = Arc::new(Serving {
+            endpoint: self,
+            busy,
+        });
+        let graceful = GracefulShutdown::new();
+        let mut end = pin!(end);
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                () = &mut end => break,
+            };
+            let stream = match accepted {
+                Ok((stream, _)) => stream,
+                Err(err) => {
+                    pause_after(&err).await;
+                    continue;
+                }
+            };
             // Answers are small and awaited; without this they wait for one another's receipts.
             let _ = stream.set_nodelay(true);
-        });
-        let (busy, mut idle) = mpsc::channel(1);
-        let router = Router::new()
-            .route(PATH, any(answer))
-            .fallback(async || ApiError::forbidden())
-            .with_state(Arc::new(Serving {
-                endpoint: self,
-                busy,
-            }));
-        axum::serve(listener, router)
-            .with_graceful_shutdown(end)
-            .await?;
+            let serving = Arc::clone(&serving);
+            let service = service_fn(move |request: Request<Incoming>| {
+                let answered = answer(Arc::clone(&serving), request.map(Body::new));
+                async { Ok::<_, Infallible>(answered.await) }
+            });
+            // Engines speak HTTP/1.1 where there is no TLS.
+            let connection = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+            tokio::spawn(graceful.watch(connection));
+        }
+        drop(listener);
+        drop(serving);
+        graceful.shutdown().await;
         // Nothing is ever sent: this ends when the last deed that holds a sender has ended.
         let None::<Infallible> = idle.recv().await;
-        Ok(())
     }
 
-    async fn answer(&self, request: Request) -> Result<Response, ApiError> {
+    async fn answer(&self, request: Request<Body>) -> Result<Response, ApiError> {
+        if request.uri().path() != PATH {
+            return Err(ApiError::forbidden());
+        }
         if !self.token.admits(request.headers()) {
             return Err(ApiError::unauthorised());
         }
@@ -119,7 +138,7 @@ fn room(limit: usize) -> Room {
 
 /// A request that came whole is carried through even if its sender is gone: an engine that was
 /// killed after its last write has written.
-async fn answer(State(serving): State<Arc<Serving>>, request: Request) -> Response {
+async fn answer(serving: Arc<Serving>, request: Request<Body>) -> Response {
     let deed = tokio::spawn(async move {
         let busy = serving.busy.clone();
         let answered = serving.endpoint.answer(request).await;

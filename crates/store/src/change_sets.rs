@@ -230,10 +230,14 @@ async fn list_open(tx: &mut Tx, project: &str) -> Result<Vec<ChangeSet>, ChangeS
 const SELECT_OPEN: &str = change_set_sql!("WHERE is_over = 0 AND project = $1 ORDER BY id");
 
 pub(crate) async fn get(tx: &mut Tx, id: ChangeSetId) -> Result<ChangeSet, ChangeSetError> {
+    read(&row(tx, id).await?)
+}
+
+async fn row(tx: &mut Tx, id: ChangeSetId) -> Result<Row, ChangeSetError> {
     let row = tx
         .fetch_optional(change_set_sql!("WHERE id = $1"), &[id.into()])
         .await?;
-    read(&row.ok_or(ChangeSetError::Missing(id))?)
+    row.ok_or(ChangeSetError::Missing(id))
 }
 
 pub(crate) fn read(row: &Row) -> Result<ChangeSet, ChangeSetError> {
@@ -251,12 +255,13 @@ fn read_with(row: &Row, request: Request) -> Result<ChangeSet, ChangeSetError> {
     })
 }
 
-/// The request that was read last: who watches a change set reads it at every move, and it hardly ever changes.
+/// The request that was read last: who watches or carries out a change set reads it at every move, and it hardly ever
+/// changes.
 #[derive(Debug, Default)]
 pub(crate) struct KnownRequest(Mutex<Option<(String, Request)>>);
 
 impl KnownRequest {
-    fn read(&self, row: &Row) -> Result<ChangeSet, ChangeSetError> {
+    pub(crate) fn read(&self, row: &Row) -> Result<ChangeSet, ChangeSetError> {
         let text = row.text(2)?;
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((of, request)) = &*known

@@ -8,7 +8,7 @@ use model::ids::ChangeSetId;
 
 use crate::Store;
 use crate::change_sets::{ChangeSetError, from_json};
-use crate::db::{DbError, Tx};
+use crate::db::{DbError, Row, Tx, Value};
 
 /// Which hold of its lanes a run acts under. Each time lanes are taken their epochs rise: whoever shows those of an
 /// earlier hold has lost it, even if the same change set holds them again.
@@ -45,22 +45,32 @@ impl Store {
 
     /// Refuses who acts under a hold that was lost.
     pub async fn lane_check(&self, fence: &Fence) -> Result<(), ChangeSetError> {
-        let mut tx = self.db.begin_write().await?;
-        check(&mut tx, fence).await
+        for args in fence.args() {
+            fence.expect(self.db.fetch_optional(HELD, &args).await?)?;
+        }
+        Ok(())
     }
 }
 
+const HELD: &str = "SELECT 1 FROM lane WHERE name = $1 AND change_set = $2 AND epoch = $3";
+
+impl Fence {
+    /// Of [`HELD`], for each lane.
+    fn args(&self) -> impl Iterator<Item = [Value; 3]> {
+        let epochs = self.epochs.iter();
+        epochs.map(|(name, epoch)| [name.as_str().into(), self.set.into(), (*epoch).into()])
+    }
+
+    fn expect(&self, held: Option<Row>) -> Result<(), ChangeSetError> {
+        let lost = ChangeSetError::LaneLost { set: self.set };
+        held.map(|_| ()).ok_or(lost)
+    }
+}
+
+/// The same for what is written in this transaction only if it holds.
 pub(crate) async fn check(tx: &mut Tx, fence: &Fence) -> Result<(), ChangeSetError> {
-    for (name, epoch) in &fence.epochs {
-        let row = tx
-            .fetch_optional(
-                "SELECT 1 FROM lane WHERE name = $1 AND change_set = $2 AND epoch = $3",
-                &[name.as_str().into(), fence.set.into(), (*epoch).into()],
-            )
-            .await?;
-        if row.is_none() {
-            return Err(ChangeSetError::LaneLost { set: fence.set });
-        }
+    for args in fence.args() {
+        fence.expect(tx.fetch_optional(HELD, &args).await?)?;
     }
     Ok(())
 }

@@ -229,6 +229,10 @@ impl Tx {
             source,
         };
         let failed_db = |err: DbError| failed(err.into());
+        if want.expected == ExpectedHead::Exactly(None) {
+            // Who expects no version most likely expects a state that nobody has locked before.
+            self.state_insert(state).await.map_err(failed_db)?;
+        }
         let taken = self.lock_take(state, want).await;
         if let Some(epoch) = taken.map_err(failed)? {
             return Ok(epoch);

@@ -7,9 +7,9 @@ use model::changeset::{ChangeSet, Request};
 use model::ids::{ChangeSetId, RunId, StackName};
 use model::run::{Outcome, Run, RunEvent, RunSpec, RunState, advance};
 
+use crate::Store;
 use crate::change_sets::{ChangeSetError, expect_row, from_json, timestamp, to_json};
 use crate::db::{Row, Tx};
-use crate::{Store, change_sets};
 
 mod known;
 
@@ -213,7 +213,7 @@ impl Store {
             .await?;
         let row = expect_row(row)?;
         let spec = from_json(row.text(4)?, || format!("run `{id}`"))?;
-        Ok((change_sets::read(&row)?, spec))
+        Ok((self.known_request.read(&row)?, spec))
     }
 
     /// Commits what happened to a run: event and new state together, or neither.

@@ -169,7 +169,10 @@ async fn attend(control: &Control, begun: Begun) -> Result<ExitStatus, CommandEr
                     .fold(shown, CommandError::hint)
                     .status(status)
             }
-            AttendError::Store { .. } | AttendError::Lock(_) | AttendError::Taken => shown,
+            AttendError::Store { .. }
+            | AttendError::Lock(_)
+            | AttendError::Token(_)
+            | AttendError::Taken => shown,
         }
     })?;
     Ok(ExitStatus::Engine(exit.code().unwrap_or(1)))

@@ -10,6 +10,7 @@ use control::runner::{self as runners, Endpoint};
 use control::state::StateAccess;
 use model::ids::RunId;
 use model::run::Stage;
+use model::secret::Secret;
 use server::auth::RunToken;
 use server::state_backend::RunEndpoint;
 use tokio::net::TcpListener;
@@ -82,13 +83,16 @@ pub(crate) async fn runner(args: RunnerArgs) -> Result<ExitStatus, CommandError>
 }
 
 /// The state endpoint of one run, which `control` cannot know of.
-pub(super) fn endpoint(access: StateAccess, listener: TcpListener) -> std::io::Result<Endpoint> {
-    let token = RunToken::random().map_err(std::io::Error::other)?;
-    let endpoint = RunEndpoint::new(access, token);
+pub(super) fn endpoint(
+    access: StateAccess,
+    listener: TcpListener,
+    token: Secret,
+) -> std::io::Result<Endpoint> {
+    let endpoint = RunEndpoint::new(access, RunToken::new(token));
     let environment = endpoint.environment(listener.local_addr()?);
     let serving = async move {
         // It ends with the stage, by being dropped; what it could not answer the engine reports.
-        drop(endpoint.serve(listener, std::future::pending()).await);
+        endpoint.serve(listener, std::future::pending()).await;
     };
     Ok(Endpoint {
         environment,

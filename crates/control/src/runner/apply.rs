@@ -86,7 +86,9 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
         scratch.remove();
         return Err(refused);
     }
-    scratch.write_variables(&inputs.variables)?;
+    if !goes_on {
+        scratch.hand_over(job, &inputs)?;
+    }
     let expected = ExpectedHead::Exactly(plan.seal.head.as_ref().map(|head| head.version));
     let store = &job.control.store;
     let state = job.control.state_name(&job.spec.stack.state);
@@ -95,8 +97,7 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
         .holding(spool)
         .hiding(&inputs.mask);
     let environment = inputs.environment.clone();
-    let mut caller = Caller::new(job, &workspace, environment, access.clone()).await?;
-    *mask = inputs.hide(&mut caller, &scratch)?;
+    let caller = Caller::new(job, &workspace, environment, mask, access.clone()).await?;
     let var_files = workspace.var_files(job, &scratch);
     let hidden = mask.clone();
     let hooks = Hooks::of(job, &workspace, &inputs, mask, Some(scratch.plan()), limit);

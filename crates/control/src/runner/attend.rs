@@ -18,7 +18,7 @@ use super::interrupts::Interrupts;
 use super::limit::Limit;
 use super::plan::initialise;
 use super::workspace::{Scratch, Workspace};
-use super::{Failure, Job, Serve, failed, inputs};
+use super::{Failure, Job, Serve, failed, inputs, new_token};
 use crate::Control;
 use crate::asker::Asker;
 use crate::locks::RunLock;
@@ -33,6 +33,8 @@ pub enum AttendError {
     },
     #[error("could not take the lock of the run")]
     Lock(#[source] std::io::Error),
+    #[error("could not make a token for the run's engines")]
+    Token(#[source] std::io::Error),
     #[error("somebody else carries it out already")]
     Taken,
     #[error("{message}")]
@@ -73,6 +75,7 @@ pub async fn attend(
         spec: &spec,
         asker,
         serve,
+        token: new_token().map_err(AttendError::Token)?,
         lock,
         interrupts: &interrupts,
         carried: Mutex::new(None),
@@ -159,14 +162,13 @@ async fn try_attend(job: &Job<'_>, exec: &Exec, mask: &mut Mask) -> Result<Exit,
     workspace.mount(&inputs.files)?;
     let workspace = workspace;
     let scratch = Scratch::open(job)?;
-    scratch.write_variables(&inputs.variables)?;
+    scratch.hand_over(job, &inputs)?;
     let mut environment = inputs.environment.clone();
     // Who is talked to wants to know on what kind of terminal.
     if let Ok(kind) = std::env::var("TERM") {
         environment.set("TERM", kind);
     }
-    let mut caller = Caller::new(job, &workspace, environment, access).await?;
-    *mask = inputs.hide(&mut caller, &scratch)?;
+    let caller = Caller::new(job, &workspace, environment, &inputs.mask, access).await?;
     let var_files = workspace.var_files(job, &scratch);
     let hooks = Hooks::of(job, &workspace, &inputs, mask, None, limit);
     initialise(job, &caller, &workspace, &inputs, &var_files, limit, &hooks).await?;

@@ -13,7 +13,6 @@ use model::engine_event::{EngineEvent, EventKind, EventReader};
 use model::masking::{Mask, MaskStream};
 use model::project::Backend;
 use model::run::{EngineDiagnostic, EnginePin, Stage};
-use model::secret::Secret;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -35,8 +34,6 @@ pub(super) struct Caller<'a> {
     environment: Environment,
     access: StateAccess,
     endpoint: Option<tokio::task::JoinHandle<()>>,
-    /// Opens the state endpoint.
-    token: Option<Secret>,
     /// What must not be in any log.
     mask: Mask,
 }
@@ -70,22 +67,19 @@ impl<'a> Caller<'a> {
         job: &'a Job<'a>,
         workspace: &'a Workspace,
         mut environment: Environment,
+        mask: &Mask,
         access: StateAccess,
     ) -> Result<Self, Failure> {
         let mut endpoint = None;
-        let mut token = None;
         if job.spec.target.backend == Backend::Terrane {
             let failed = |err: std::io::Error| Failure::because("could not serve the state", &err);
             let listener = TcpListener::bind(("127.0.0.1", 0)).await.map_err(failed)?;
-            let up = (job.serve)(access.clone(), listener).map_err(failed)?;
+            let up = (job.serve)(access.clone(), listener, job.token.clone()).map_err(failed)?;
             for (name, value) in up.environment {
                 // There are commands that only read, lock all the same, and have no option not to.
                 let is_lock = matches!(name, "TF_HTTP_LOCK_ADDRESS" | "TF_HTTP_UNLOCK_ADDRESS");
                 if is_lock && job.spec.only_reads() {
                     continue;
-                }
-                if name == "TF_HTTP_PASSWORD" {
-                    token = Some(value.clone());
                 }
                 environment.set_secret(name, value);
             }
@@ -99,14 +93,8 @@ impl<'a> Caller<'a> {
             environment,
             access,
             endpoint,
-            token,
-            mask: Mask::default(),
+            mask: mask.clone(),
         })
-    }
-
-    /// From here on this is hidden in all that the engine says.
-    pub(super) fn hide(&mut self, mask: Mask) {
-        self.mask = mask;
     }
 
     pub(super) fn mask(&self) -> &Mask {
@@ -116,10 +104,6 @@ impl<'a> Caller<'a> {
     /// What the engine sees of a state of ours.
     pub(super) fn access(&self) -> &StateAccess {
         &self.access
-    }
-
-    pub(super) fn token(&self) -> Option<&Secret> {
-        self.token.as_ref()
     }
 
     pub(super) fn engine(&self) -> &Engine {

@@ -122,7 +122,7 @@ async fn try_exec(job: &Job<'_>, exec: &Exec, mask: &mut Mask) -> Result<RunEven
     let workspace = workspace;
     let left = Leftovers::of(job.run, job.spec, &workspace.dir, &plan);
     nothing_left_over(job, left).await?;
-    scratch.write_variables(&inputs.variables)?;
+    scratch.hand_over(job, &inputs)?;
     let state = job.control.state_name(&job.spec.stack.state);
     let spool = Spool::new(job.control.home.run_dir(job.run), job.run);
     // The engine reads under its lock: whatever is the head then is what it changes.
@@ -130,8 +130,7 @@ async fn try_exec(job: &Job<'_>, exec: &Exec, mask: &mut Mask) -> Result<RunEven
     let access = StateAccess::for_apply(store, state, job.run, ExpectedHead::Any, true);
     let access = access.holding(spool).hiding(&inputs.mask);
     let environment = inputs.environment.clone();
-    let mut caller = Caller::new(job, &workspace, environment, access.clone()).await?;
-    *mask = inputs.hide(&mut caller, &scratch)?;
+    let caller = Caller::new(job, &workspace, environment, mask, access.clone()).await?;
     let var_files = workspace.var_files(job, &scratch);
     let hooks = Hooks::of(job, &workspace, &inputs, mask, None, limit);
     let work = hooks.before_and(HookStage::Apply, async {

@@ -19,9 +19,7 @@ use model::secret::{Secret, is_secret_variable};
 use serde_json::{Map, Value};
 
 use super::ahead::Ahead;
-use super::engine::Caller;
 use super::limit::Limit;
-use super::workspace::Scratch;
 use super::{Failure, Job};
 use crate::asker::{self, Asker};
 use crate::bundle::digests::{Purpose, digester};
@@ -34,6 +32,7 @@ pub(super) use contexts::ReadyHook;
 pub(super) struct Inputs {
     pub(super) variables: Map<String, Value>,
     pub(super) environment: Environment,
+    /// What is hidden in all that an engine says: its values, and the key to its state.
     pub(super) mask: Mask,
     pub(super) hidden: Vec<Secret>,
     /// Of contexts, by path from the stack's directory.
@@ -59,16 +58,6 @@ impl Inputs {
     /// Says which secrets are not masked, or refuses them where the project says so.
     pub(super) fn check_short(&self, job: &Job<'_>) -> Result<(), Failure> {
         check_short(job, &self.short, "the engine says")
-    }
-
-    /// What is masked in all that an engine says: its values, and the key to its state. It is noted, too,
-    /// for whoever has to do that in our place.
-    pub(super) fn hide(&self, caller: &mut Caller<'_>, scratch: &Scratch) -> Result<Mask, Failure> {
-        let all: Vec<Secret> = self.hidden.iter().chain(caller.token()).cloned().collect();
-        scratch.write_hidden(&all)?;
-        let mask = Mask::with_token(&self.hidden, caller.token());
-        caller.hide(mask.clone());
-        Ok(mask)
     }
 }
 
@@ -230,7 +219,7 @@ pub(super) async fn gather_ahead(
         files,
         hooks,
         environment,
-        mask: Mask::new(&hidden),
+        mask: Mask::with_token(&hidden, &job.token),
         hidden,
         digest,
         each,

@@ -4,7 +4,7 @@
 //! us: if this process dies the engine goes on writing, and whoever finds the run makes the rest of the copy.
 
 use std::fs::{self, File};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -25,9 +25,10 @@ pub(super) struct LogCopy {
     copy: PathBuf,
     /// Made when there is something to copy: most engines have no complaints.
     open: Option<File>,
-    /// What the engine writes, read so far.
+    /// What the engine writes: where it began, and how far it was read.
     source: Option<File>,
-    read: usize,
+    begin: u64,
+    read: u64,
     stream: MaskStream,
     /// Of an apply: what was done must be known even if the machine dies.
     is_durable: bool,
@@ -56,15 +57,14 @@ impl LogCopy {
 
     /// What comes now goes behind what earlier calls of the same attempt said.
     pub(super) fn new(raw: PathBuf, copy: &Path, mask: Mask) -> io::Result<Self> {
-        if raw.exists() {
-            fs::remove_file(&raw)?;
-        }
+        let begin = length(&raw)?;
         Ok(Self {
             raw,
             copy: copy.to_owned(),
             open: None,
             source: None,
-            read: 0,
+            begin,
+            read: begin,
             stream: MaskStream::new(mask),
             is_durable: false,
             synced: Instant::now(),
@@ -78,19 +78,11 @@ impl LogCopy {
 
     /// Copies what is new.
     pub(super) fn follow(&mut self) -> io::Result<()> {
-        let mut new = Vec::new();
-        let source = match &mut self.source {
-            Some(source) => source,
-            none => match File::open(&self.raw) {
-                Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(()),
-                source => none.insert(source?),
-            },
-        };
-        source.read_to_end(&mut new)?;
+        let new = self.read_from(self.read)?;
         if new.is_empty() {
             return Ok(());
         }
-        self.read += new.len();
+        self.read += new.len() as u64;
         let masked = self.stream.push(&new);
         self.write(&masked)?;
         if self.synced.elapsed() > SYNC {
@@ -98,6 +90,20 @@ impl LogCopy {
             self.synced = Instant::now();
         }
         Ok(())
+    }
+
+    fn read_from(&mut self, place: u64) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        if length(&self.raw)? <= place {
+            return Ok(bytes);
+        }
+        let source = match &mut self.source {
+            Some(source) => source,
+            none => none.insert(File::open(&self.raw)?),
+        };
+        source.seek(SeekFrom::Start(place))?;
+        source.read_to_end(&mut bytes)?;
+        Ok(bytes)
     }
 
     fn write(&mut self, masked: &[u8]) -> io::Result<()> {
@@ -118,19 +124,24 @@ impl LogCopy {
         }
     }
 
-    /// The engine is gone: all of what it wrote, as it wrote it. Only the copy stays.
+    /// The engine is gone: all of what it wrote, as it wrote it.
     pub(super) fn finish(mut self) -> io::Result<Vec<u8>> {
-        let bytes = match fs::read(&self.raw) {
-            Err(err) if err.kind() == io::ErrorKind::NotFound => Vec::new(),
-            bytes => bytes?,
-        };
-        let mut masked = self.stream.push(bytes.get(self.read..).unwrap_or_default());
+        let bytes = self.read_from(self.begin)?;
+        let copied = usize::try_from(self.read - self.begin).unwrap_or(usize::MAX);
+        let mut masked = self.stream.push(bytes.get(copied..).unwrap_or_default());
         let stream = std::mem::replace(&mut self.stream, MaskStream::new(Mask::default()));
         masked.extend(stream.finish());
         self.write(&masked)?;
         self.sync()?;
-        drop(fs::remove_file(&self.raw));
         Ok(bytes)
+    }
+}
+
+/// Of what is not there yet: none.
+fn length(path: &Path) -> io::Result<u64> {
+    match fs::metadata(path) {
+        Err(err) if err.kind() == io::ErrorKind::NotFound => Ok(0),
+        found => Ok(found?.len()),
     }
 }
 

@@ -67,12 +67,12 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
     inputs.check_short(job)?;
     let mut workspace = limit::apart_from(&mut limit, Workspace::prepare(job)).await?;
     let scratch = Scratch::open(job)?;
-    scratch.write_variables(&inputs.variables)?;
+    scratch.hand_over(job, &inputs)?;
     workspace.mount(&inputs.files)?;
     let workspace = workspace;
     let access = access.hiding(&inputs.mask);
-    let mut caller = Caller::new(job, &workspace, inputs.environment.clone(), access).await?;
-    *mask = inputs.hide(&mut caller, &scratch)?;
+    let environment = inputs.environment.clone();
+    let caller = Caller::new(job, &workspace, environment, &inputs.mask, access).await?;
     let var_files = workspace.var_files(job, &scratch);
     let hooks = Hooks::of(job, &workspace, &inputs, mask, Some(scratch.plan()), limit);
     let planned = hooks.around(HookStage::Plan, async {

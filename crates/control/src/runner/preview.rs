@@ -127,9 +127,9 @@ async fn look(
     let workspace = workspace;
     let rewritten = rewrite_source(job, &workspace, &inputs)?;
     let scratch = Scratch::open(job)?;
-    scratch.write_variables(&inputs.variables)?;
-    let mut caller = Caller::new(job, &workspace, inputs.environment.clone(), access).await?;
-    *mask = inputs.hide(&mut caller, &scratch)?;
+    scratch.hand_over(job, &inputs)?;
+    let environment = inputs.environment.clone();
+    let caller = Caller::new(job, &workspace, environment, &inputs.mask, access).await?;
     let var_files = workspace.var_files(job, &scratch);
     let hooks = Hooks::of(job, &workspace, &inputs, mask, Some(scratch.plan()), limit);
     let planned = hooks.around(HookStage::Plan, async {

@@ -13,9 +13,10 @@ use model::masking::Mask;
 use model::project::Backend;
 use model::run::RunSpec;
 use model::secret::Secret;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use store::Scope;
 
+use super::inputs::Inputs;
 use super::{Failure, Job};
 use crate::home::{OVERRIDE_FILE, make_private};
 use crate::locks::try_lock;
@@ -346,17 +347,20 @@ impl Scratch {
         self.dir.join("show.json")
     }
 
-    pub(super) fn write_variables(&self, variables: &Map<String, Value>) -> Result<(), Failure> {
-        write_private(
-            &self.variables(),
-            digits::write(&Value::Object(variables.clone())).as_bytes(),
-        )
-        .map_err(|err| Failure::because("could not hand over the inputs", &err))
+    /// The values of its variables for the engine; and what must not stay in a log, for whoever looks after a runner
+    /// that was lost.
+    pub(super) fn hand_over(&self, job: &Job<'_>, inputs: &Inputs) -> Result<(), Failure> {
+        let variables = digits::write(&Value::Object(inputs.variables.clone()));
+        write_private(&self.variables(), variables.as_bytes())
+            .map_err(|err| Failure::because("could not hand over the inputs", &err))?;
+        self.write_hidden(inputs.hidden.iter().chain([&job.token]))
     }
 
-    /// What must not stay in a log, for whoever looks after a runner that was lost.
-    pub(super) fn write_hidden(&self, hidden: &[Secret]) -> Result<(), Failure> {
-        let values: Vec<&str> = hidden.iter().map(Secret::expose).collect();
+    pub(super) fn write_hidden<'s>(
+        &self,
+        hidden: impl Iterator<Item = &'s Secret>,
+    ) -> Result<(), Failure> {
+        let values: Vec<&str> = hidden.map(Secret::expose).collect();
         let bytes = json!(values).to_string();
         write_private(&self.dir.join(HIDDEN), bytes.as_bytes())
             .map_err(|err| Failure::because("could not note what to hide", &err))

@@ -27,7 +27,7 @@ pub(crate) struct Endpoint {
     pub(crate) environment: Vec<(&'static str, Secret)>,
     token: RunToken,
     end: oneshot::Sender<()>,
-    served: tokio::task::JoinHandle<std::io::Result<()>>,
+    served: tokio::task::JoinHandle<()>,
 }
 
 pub(crate) fn network() -> StateName {
@@ -107,7 +107,7 @@ impl Home {
 async fn serve(access: StateAccess, limit: Option<usize>) -> Endpoint {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let token = RunToken::random().unwrap();
+    let token = RunToken::new(Secret::new("a token of this test"));
     let mut endpoint = RunEndpoint::new(access, token.clone());
     if let Some(limit) = limit {
         endpoint = endpoint.with_body_limit(limit);
@@ -146,7 +146,7 @@ impl Endpoint {
 
     pub(crate) async fn end(self) {
         drop(self.end);
-        self.served.await.unwrap().unwrap();
+        self.served.await.unwrap();
     }
 
     pub(crate) fn credentials(&self) -> String {

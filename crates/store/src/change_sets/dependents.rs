@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::changeset::{ChangeSet, can_be_undermined};
+use model::changeset::ChangeSet;
 use model::ids::{ChangeSetId, StackName};
 use model::run::{Run, RunSpec};
 use model::state::Contents;
@@ -48,9 +48,6 @@ pub(super) async fn being_destroyed(
     runs: &[Run],
 ) -> Result<BTreeMap<StackName, (StackName, ChangeSetId)>, ChangeSetError> {
     let mut found = BTreeMap::new();
-    if !can_be_undermined(set, runs) {
-        return Ok(found);
-    }
     let rows = tx
         .fetch_all(
             "SELECT r.stack, c.id FROM change_set AS c JOIN run AS r ON r.change_set = c.id

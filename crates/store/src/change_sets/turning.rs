@@ -5,13 +5,14 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use model::approval::Approval;
 use model::changeset::{
-    Around, ChangeSet, Front, Say, SetEvent, Status, Step, hear, next, still_needed, undermined,
+    Around, ChangeSet, Front, Say, SetEvent, Status, Step, can_be_undermined, hear, next,
+    still_needed, undermined,
 };
 use model::hold::Hold;
 use model::ids::{ChangeSetId, RunId};
 use model::run::{Run, RunEvent, Skip, Stage};
 
-use super::{ChangeSetError, Turn, dependents, get, record};
+use super::{ChangeSetError, Turn, dependents, get, record, row};
 use crate::db::Tx;
 use crate::lanes::{self, Fence};
 use crate::{Store, approvals, holds, runs};
@@ -46,7 +47,7 @@ impl Store {
         if let Some(fence) = fence {
             lanes::check(&mut tx, fence).await?;
         }
-        let set = get(&mut tx, id).await?;
+        let set = self.known_request.read(&row(&mut tx, id).await?)?;
         let holds = holds::active(&mut tx, &set.request.project, now).await?;
         let runs = self.run_list_in(&mut tx, id).await?;
         let approvals = approvals::list(&mut tx, &set, &runs).await?;
@@ -68,6 +69,8 @@ impl Store {
             table.carry_out(&mut tx, steps, claim).await?;
         }
         let mut front;
+        // Others write nothing while we do.
+        let mut destroyed = None;
         loop {
             front = None;
             if table.set.status == Status::Waiting {
@@ -80,9 +83,16 @@ impl Store {
             let standing = dependents::standing(&mut tx, &table.set).await?;
             let needed = still_needed(&table.set, &table.runs, &standing);
             table.carry_out(&mut tx, needed, claim).await?;
-            let going = dependents::being_destroyed(&mut tx, &table.set, &table.runs).await?;
-            let lost = undermined(&table.set, &table.runs, &going);
-            table.carry_out(&mut tx, lost, claim).await?;
+            if can_be_undermined(&table.set, &table.runs) {
+                let going = match &destroyed {
+                    Some(going) => going,
+                    None => destroyed.insert(
+                        dependents::being_destroyed(&mut tx, &table.set, &table.runs).await?,
+                    ),
+                };
+                let lost = undermined(&table.set, &table.runs, going);
+                table.carry_out(&mut tx, lost, claim).await?;
+            }
             let steps = next(&table.set, &table.runs, &table.around());
             if !table.carry_out(&mut tx, steps, claim).await? {
                 break;

@@ -47,7 +47,7 @@ async fn prepare<'a>(
 ) -> Result<(Hooks<'a>, Scratch), Failure> {
     let values = job.unless_stopped(None, for_hooks(job)).await?;
     let scratch = Scratch::open(job)?;
-    scratch.write_hidden(&values.hidden)?;
+    scratch.write_hidden(values.hidden.iter())?;
     workspace.mount(&values.files)?;
     let hooks = Hooks {
         job,
