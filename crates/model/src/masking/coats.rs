@@ -224,8 +224,9 @@ fn in_hex(value: &str, before: &str) -> String {
     text
 }
 
-/// As it stands between single quotes (shells, Python's `shlex`, YAML and SQL), and as `printf %q` writes it.
-fn in_quotes(value: &str) -> [String; 4] {
+/// As it stands between single quotes (shells, Python's `shlex`, YAML and SQL), and as `printf %q` writes it: plainly, or
+/// between `$'` and `'` if it has control characters. Python's `repr` leaves single quotes as they are if it can.
+fn in_quotes(value: &str) -> [String; 6] {
     let quotes = [r"'\''", r#"'"'"'"#, "''"].map(|inside| value.replace('\'', inside));
     let mut escaped = String::new();
     for c in value.chars() {
@@ -234,8 +235,10 @@ fn in_quotes(value: &str) -> [String; 4] {
         }
         escaped.push(c);
     }
+    let repr = PLAIN.escaped(value).replace("\\\"", "\"");
+    let dollar = repr.replace('\'', "\\'");
     let [shell, python, yaml] = quotes;
-    [shell, python, yaml, escaped]
+    [shell, python, yaml, escaped, repr, dollar]
 }
 
 /// As it stands in XML and HTML, with and without quotes escaped.

@@ -66,6 +66,10 @@ fn other_encoders_are_known() {
     check(r"p@ss\word", r"'p@ss\\word'", "'(secret)'");
     check("p\"assé", r#""\"p\\\"ass\\u00e9\"""#, r#""\"(secret)\"""#);
     check("Hunter-Two", "x-key: hunter-two", "x-key: (secret)");
+    // bash's `printf %q` and Python's `repr` of what has control characters
+    let secret = "pa\"s's\\w0rd-\tx9";
+    check(secret, r#"$'pa"s\'s\\w0rd-\tx9'"#, "$'(secret)'");
+    check("pa\"ss\\w0rd-\tx9", r#"'pa"ss\\w0rd-\tx9'"#, "'(secret)'");
 }
 
 #[test]
