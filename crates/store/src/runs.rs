@@ -134,11 +134,11 @@ impl Store {
         let rows = self
             .db
             .fetch_all(
-                "SELECT r.id, c.request FROM run AS r JOIN change_set AS c ON c.id = r.change_set
+                "SELECT r.id, c.request FROM run_left AS l JOIN run AS r ON r.id = l.run
+                 JOIN change_set AS c ON c.id = r.change_set
                  WHERE r.id > (SELECT MAX(id) FROM run) - 1000 AND (r.state LIKE '%\"left\":{%'
-                 OR ((r.state NOT LIKE '{\"stage\":\"finished\"%'
+                 OR r.state NOT LIKE '{\"stage\":\"finished\"%'
                  OR r.state LIKE '{\"stage\":\"finished\",\"outcome\":{\"kind\":\"skipped\"%')
-                 AND EXISTS (SELECT 1 FROM run_event AS e WHERE e.run = r.id AND e.body LIKE '%\"left\":{%')))
                  AND NOT EXISTS (SELECT 1 FROM run AS later
                  WHERE later.stack = r.stack AND later.id > r.id AND later.state
                  LIKE '{\"stage\":\"finished\",\"outcome\":{\"kind\":\"applied\"%')
@@ -276,6 +276,10 @@ pub(crate) async fn record(
         &[id.into(), to_json(&run.state, "a run")?.into(), at.into()],
     )
     .await?;
+    if event.left().is_some() {
+        let sql = "INSERT INTO run_left (run) VALUES ($1) ON CONFLICT DO NOTHING";
+        tx.execute(sql, &[id.into()]).await?;
+    }
     let is_done = matches!(
         &run.state,
         RunState::Finished {

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 
 use super::{Outcome, Preview, Problem, RunEvent, RunState, Stage};
+use crate::import_proposal::Left;
 use crate::policy::{Point, Remark};
 
 /// An event that cannot happen in the state the run is in.
@@ -268,6 +269,15 @@ fn reached(
 }
 
 impl RunEvent {
+    /// What an engine left that no state knows.
+    pub fn left(&self) -> Option<&Left> {
+        match self {
+            Self::Failed { problem } => problem.left.as_deref(),
+            Self::RunnerLost { left, .. } => left.as_deref(),
+            _ => None,
+        }
+    }
+
     fn word(&self) -> &'static str {
         match self {
             Self::PlanStarted => "plan started",
