@@ -12,7 +12,7 @@ use crate::commands::{
     secret::SecretArgs, server::ServerArgs, state::StateArgs, token::TokenArgs,
     validate::ValidateArgs, verify::VerifyArgs,
 };
-use crate::{ExitStatus, Process, report};
+use crate::{CommandError, ExitStatus, Process, report};
 
 /// A control plane for OpenTofu and Terraform: ordered stacks, kept state, sealed plans
 #[derive(Debug, Parser)]
@@ -111,6 +111,9 @@ impl Command {
             Self::Plan(_) | Self::Apply(_) | Self::Destroy(_) | Self::Exec(_)
         )
     }
+
+    /// The same by their words.
+    const TELLING: [&str; 4] = ["plan", "apply", "destroy", "exec"];
 }
 
 impl Args {
@@ -130,9 +133,25 @@ impl Args {
             if let Some(hint) = std::env::args().find_map(|word| two_dashes(&word)) {
                 drop(report::say(&format!("\n{hint}\n")));
             }
+            if status == ExitStatus::Usage && wants_events(std::env::args()) {
+                let message = err.render().to_string();
+                let message = message.lines().next().unwrap_or_default();
+                let message = message.strip_prefix("error: ").unwrap_or(message);
+                let said = CommandError::new(message).status(status);
+                drop(said.events().iter().try_for_each(report::json_line));
+            }
             std::process::exit(i32::from(status.code()))
         })
     }
+}
+
+/// Whether a command line that cannot be read asks for a stream of events, as far as one can see: who reads one waits for
+/// its last.
+fn wants_events(words: impl Iterator<Item = String>) -> bool {
+    let ours: Vec<String> = words.skip(1).take_while(|word| word != "--").collect();
+    let command = ours.iter().find(|word| !word.starts_with('-'));
+    let tells = command.is_some_and(|word| Command::TELLING.contains(&word.as_str()));
+    tells && ours.iter().any(|word| word == "--json")
 }
 
 /// A runner is started for every run: it does not wait for the tree of all commands to be built.

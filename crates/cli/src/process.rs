@@ -86,6 +86,11 @@ impl Process {
         }
     }
 
+    /// Whether a picture that moves can be drawn on standard error.
+    pub(crate) fn can_draw(&self) -> bool {
+        self.stderr_is_terminal && self.var("TERM") != Some("dumb")
+    }
+
     fn look_of(&self, global: &Global, is_terminal: bool) -> Look {
         let color = match global.color {
             Color::Always => true,

@@ -34,7 +34,7 @@ const TICK: Duration = Duration::from_millis(80);
 /// Where nothing moves on the screen: the longer it takes, the less often, between these.
 const TICKS: (Duration, Duration) = (Duration::from_millis(40), Duration::from_millis(250));
 /// How often lost runners are looked for, and lanes asked for again.
-const LOOK_AFTER: Duration = Duration::from_millis(500);
+const LOOK_AFTER: Duration = Duration::from_secs(1);
 /// Who is first in the line takes its turn sooner than this, if it is alive.
 const OVERDUE: Duration = Duration::from_secs(5);
 /// After so long without a move it is asked whether something is in the way.
@@ -329,7 +329,7 @@ impl<'a> Watcher<'a> {
         let tick = if self.display.is_live() {
             TICK
         } else {
-            (self.begun.elapsed() / 40).clamp(TICKS.0, TICKS.1)
+            (self.begun.elapsed() / 25).clamp(TICKS.0, TICKS.1)
         };
         tokio::select! {
             () = tokio::time::sleep(tick) => false,

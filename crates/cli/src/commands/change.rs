@@ -85,6 +85,9 @@ pub(crate) async fn carry_out(
         Action::Destroy => &["empty-project"],
         Action::Plan | Action::Apply | Action::Exec => &[],
     };
+    if let Some(file) = &change.out {
+        bundled::check_place(file, process)?;
+    }
     let (open, project) = sound_but_for(but_for, global, process)?;
     let (open, project) = match &change.destroying.from {
         None => (open, project),

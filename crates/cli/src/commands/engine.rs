@@ -256,7 +256,7 @@ async fn watched(
         io::stderr(),
         wish.flavor,
         look,
-        process.stderr_is_terminal,
+        process.can_draw(),
     ));
     let with = |deed: &dyn Fn(&mut Teller<io::Stderr>)| {
         deed(&mut teller.lock().unwrap_or_else(PoisonError::into_inner));

@@ -24,7 +24,7 @@ impl Display {
         let look: Look = process.look(global);
         if global.json {
             Self::Silent
-        } else if process.stderr_is_terminal {
+        } else if process.can_draw() {
             let size = Size {
                 width: look.width,
                 height: process.height(),

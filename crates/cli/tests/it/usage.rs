@@ -126,6 +126,16 @@ fn wrong_usage_ends_with_its_own_code() {
     For more information, try '--help'.
     [exit 64]
     ");
+    // Who reads events waits for the last one.
+    let events = test.cli(&["plan", "--json", "-j", "0"]).expect(64);
+    assert_snapshot!(events, @r#"
+    {"event":"outcome","change_set":null,"exit":64,"stacks":{},"error":{"message":"invalid value '0' for '--jobs <N>': give a whole number, 1 or more","causes":[],"hints":[]}}
+    ── stderr
+    error: invalid value '0' for '--jobs <N>': give a whole number, 1 or more
+
+    For more information, try '--help'.
+    [exit 64]
+    "#);
     assert_snapshot!(test.cli(&["output"]).expect(64), @"
     ── stderr
     error: the following required arguments were not provided:

@@ -53,6 +53,29 @@ pub(crate) fn named(words: &[String], process: &Process) -> Result<Option<PathBu
 }
 
 /// Writes the plans of a change set that is over into a file, and says so.
+/// Before anything is planned: whether a file can be there at all.
+pub(super) fn check_place(file: &Path, process: &Process) -> Result<(), CommandError> {
+    let path = process.cwd.join(file);
+    let dir = path.parent().unwrap_or(&process.cwd);
+    if dir.is_dir() && !path.is_dir() {
+        return Ok(());
+    }
+    let (file, dir) = (file.display(), dir.display());
+    let (why, hint) = if path.is_dir() {
+        (
+            format!("`{file}` is a directory"),
+            "name a file in it".to_owned(),
+        )
+    } else {
+        (
+            format!("there is no directory `{dir}`"),
+            format!("`mkdir -p {dir}` makes it"),
+        )
+    };
+    let said = CommandError::new(format!("the plan cannot be written to `{file}`: {why}"));
+    Err(said.hint(hint))
+}
+
 pub(super) async fn write(
     watcher: &Watcher<'_>,
     file: &Path,
