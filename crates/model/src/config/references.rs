@@ -134,6 +134,14 @@ impl Evaluator<'_> {
             Some(TraversalOperator::GetAttr(name)) => Some(name.as_str().to_owned()),
             _ => None,
         };
+        // As the engines name what stands elsewhere.
+        if let ("target", Some(word)) = (root, attribute.as_deref())
+            && word != "name"
+        {
+            let message = "`target` is the stack's own, and has a `name` alone";
+            let hint = format!("a target is named by a string: `\"{word}\"`");
+            return Err(Problem::new(span(whole), message).hint(Some(hint)));
+        }
         let Some(value) = self.names.get(root) else {
             if self.late_names && matches!(root, "target" | "stack") {
                 return Ok(Val::Unknown);

@@ -222,7 +222,7 @@ pub(crate) fn inner_blocks<'b>(
 }
 
 /// Whether an attribute that is missing is there under a name that is nearly its own, which is said of that.
-fn is_misspelt(name: &str, block: &HclBlock, attrs: &[&'static Attr]) -> bool {
+pub(crate) fn is_misspelt(name: &str, block: &HclBlock, attrs: &[&'static Attr]) -> bool {
     let known = || attrs.iter().map(|attr| attr.name);
     // Nobody writes more; looking for words that are near costs.
     block.body.attributes().take(100).any(|attribute| {

@@ -5,7 +5,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hcl_edit::expr::{Expression, ObjectKey};
-use hcl_edit::structure::Block;
 use serde_json::json;
 
 use super::expand::Instance;
@@ -13,7 +12,7 @@ use super::kinds;
 use super::paths;
 use super::project::{Item, approval, engine};
 use super::reader::{Field, Fields, Reader, Scope, each_unknown};
-use super::shape::{inner_blocks, label_span};
+use super::shape::{attrs, inner_blocks, is_misspelt, label_span};
 use super::stack_schema::PUBLISH;
 use super::stage_check;
 use super::value::Val;
@@ -63,8 +62,9 @@ impl Flawed {
     }
 
     /// The inputs that a block writes and that did not become any.
-    fn add(&mut self, block: &Block, fields: &Fields) {
-        let Some(written) = block.body.get_attribute("inputs") else {
+    fn add(&mut self, item: &Item<'_>, fields: &Fields) {
+        let Some(written) = item.block.body.get_attribute("inputs") else {
+            self.any |= is_misspelt("inputs", item.block, &attrs(item.block, item.spec));
             return;
         };
         let (Expression::Object(object), Some(read)) = (&written.value, fields.get("inputs"))
@@ -169,7 +169,7 @@ pub(crate) fn read(
         flawed: Flawed::default(),
     };
     for (item, fields) in &layers.fields {
-        draft.flawed.add(item.block, fields);
+        draft.flawed.add(item, fields);
     }
     let state = &draft.stack.state;
     let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '/');
