@@ -64,8 +64,8 @@ impl Serialize for Exact<'_> {
     }
 }
 
-/// JSON in which what a machine's number would round is a text: for those who compare and show, not compute.
-pub(crate) fn rounded_as_text(json: &[u8]) -> Cow<'_, [u8]> {
+/// JSON as [`read`] would read it, to be read into other types: what a machine's number would round is such an object.
+pub(crate) fn kept(json: &[u8]) -> Cow<'_, [u8]> {
     if !may_exceed(json) {
         return Cow::Borrowed(json);
     }
@@ -81,11 +81,11 @@ pub(crate) fn rounded_as_text(json: &[u8]) -> Cow<'_, [u8]> {
         let rounds = matches!(first, b'-' | b'0'..=b'9')
             && str::from_utf8(token).is_ok_and(|number| !survives(number));
         if rounds {
-            written.push(b'"');
+            written.extend_from_slice(br#"{"\u0000digits":""#);
         }
         written.extend_from_slice(token);
         if rounds {
-            written.push(b'"');
+            written.extend_from_slice(br#""}"#);
         }
         rest = after;
     }
@@ -236,14 +236,11 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_rounded_is_a_text_to_those_who_compare() {
+    fn what_is_read_into_other_types_keeps_its_digits() {
         let json = r#"{"n":12345678901234567890123,"d":[0.30000000000000000001,-1.5,1e400],"s":"a \"12345678901234567890123"}"#;
-        let written = rounded_as_text(json.as_bytes());
-        assert_eq!(
-            str::from_utf8(&written).unwrap(),
-            r#"{"n":"12345678901234567890123","d":["0.30000000000000000001",-1.5,"1e400"],"s":"a \"12345678901234567890123"}"#
-        );
-        assert!(matches!(rounded_as_text(b"[18, 1.5]"), Cow::Borrowed(_)));
+        let kept = serde_json::from_slice(&kept(json.as_bytes())).unwrap();
+        assert_eq!(write(&kept), json);
+        assert!(matches!(super::kept(b"[18, 1.5]"), Cow::Borrowed(_)));
     }
 
     #[test]

@@ -203,11 +203,11 @@ fn a_planned_value_that_is_known_is_passed_on() {
 
     base  ~ 1 output
       outputs
-        + size   1234567890.1234567
+        + size   1234567890.1234567890123456789
 
     top   + 1 add                                deferred: planned after `base`
       + terraform_data.x[0]
-          input   1234567890.1234567
+          input   1234567890.1234567890123456789
           known after apply: id, output
 
     Plan: 1 to add, 0 to change, 0 to replace, 0 to destroy, in 2 of 2 stacks.

@@ -5,6 +5,7 @@
 
 use serde_json::Value;
 
+use crate::digits::digits;
 use crate::plan::{AttributeChange, PlanValue, words};
 
 /// A value with the engine's marks: trees of the same shape in which `true` stands for a whole branch.
@@ -162,6 +163,7 @@ impl<'a> Marks<'a> {
             return words::of("(sensitive)");
         }
         match self.value {
+            number if digits(number).is_some() => number.clone(),
             Value::Array(_) => {
                 let indexes = (0..self.length()).map(Segment::Index);
                 indexes.map(|index| self.at(&index).flattened()).collect()
@@ -205,7 +207,9 @@ impl<'a> Marks<'a> {
     fn is_leaf(self) -> bool {
         match self.value {
             Value::Array(items) => items.is_empty() && self.length() == 0,
-            Value::Object(fields) => fields.is_empty() && self.keys().next().is_none(),
+            Value::Object(fields) => {
+                fields.is_empty() && self.keys().next().is_none() || digits(self.value).is_some()
+            }
             _ => true,
         }
     }
@@ -246,7 +250,8 @@ struct Comparison<'a> {
 impl Comparison<'_> {
     fn walk(&mut self, before: Marks<'_>, after: Marks<'_>) {
         let hidden = before.is_sensitive() || after.is_sensitive();
-        if hidden || before.is_unknown() || after.is_unknown() {
+        let is_number = digits(before.value).or(digits(after.value)).is_some();
+        if hidden || is_number || before.is_unknown() || after.is_unknown() {
             return self.leaf(before, after);
         }
         let one_sided = before.is_absent() || after.is_absent();

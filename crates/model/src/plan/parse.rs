@@ -14,13 +14,13 @@ use serde_json::Value;
 use super::diff::{Digest, Marks, Segment, compare, render_path};
 use super::fit::{Change, Difference};
 use super::{Action, Mode, OutputChange, Plan, ResourceChange};
-use crate::digits::rounded_as_text;
+use crate::digits;
 use crate::masking::Mask;
 use crate::secret::Secret;
 
 /// Reads plan JSON of any engine version with a format version of 1.
 pub fn parse(json: &[u8]) -> Result<Plan, ParsePlanError> {
-    let json = rounded_as_text(json);
+    let json = digits::kept(json);
     let raw: RawPlan<'_> = serde_json::from_slice(&json).map_err(ParsePlanError::NotPlanJson)?;
     if raw.format_version.split('.').next() != Some("1") {
         return Err(ParsePlanError::UnknownFormat {
@@ -63,7 +63,7 @@ pub fn difference(
     json: &[u8],
     digest: &dyn Fn(&Value) -> String,
 ) -> Result<Difference, ParsePlanError> {
-    let json = rounded_as_text(json);
+    let json = digits::kept(json);
     let raw: RawPlan<'_> = serde_json::from_slice(&json).map_err(ParsePlanError::NotPlanJson)?;
     let mut difference = Difference::default();
     for change in &raw.resource_changes {

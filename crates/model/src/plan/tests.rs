@@ -79,7 +79,7 @@ fn show(value: &PlanValue) -> String {
         // Ids differ at each recording.
         PlanValue::Known(Value::String(text)) if text.len() == 36 => "ID".to_owned(),
         PlanValue::Masked { digest } => format!("#{digest}"),
-        PlanValue::Known(value) => value.to_string(),
+        PlanValue::Known(value) => crate::digits::write(value),
         PlanValue::KnownAfter { stacks } => format!("known after {stacks:?}"),
     }
 }
@@ -367,7 +367,7 @@ fn numbers_differ_to_their_last_digit() {
     let plan = r#"{"format_version":"1.2","output_changes":{"n":{"actions":["update"],
         "before":12345678901234567890123,"after":12345678901234567890124,"after_unknown":false}}}"#;
     insta::assert_snapshot!(outline(plan), @r#"
-    output n Update: "12345678901234567890123" -> "12345678901234567890124"
+    output n Update: 12345678901234567890123 -> 12345678901234567890124
     PlanCounts { create: 0, update: 0, replace: 0, delete: 0, import: 0, moved: 0, forget: 0, outputs: 1 }
     "#);
     let digest = |value: &Value| value.to_string();

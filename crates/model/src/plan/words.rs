@@ -3,6 +3,8 @@
 
 use serde_json::{Map, Value};
 
+use crate::digits::digits;
+
 /// No field of an engine's value is called this.
 const KEY: &str = "\u{0}words";
 
@@ -16,11 +18,11 @@ pub fn words(value: &Value) -> Option<&str> {
     fields.get(KEY)?.as_str()
 }
 
-/// The same as JSON for others, to whom words are text.
+/// The same as JSON for others, to whom words are text, and so is a number that theirs would round.
 #[must_use]
 pub fn as_text(value: Value) -> Value {
-    if let Some(words) = words(&value) {
-        return words.into();
+    if let Some(text) = words(&value).or_else(|| digits(&value)) {
+        return text.into();
     }
     match value {
         Value::Array(items) => items.into_iter().map(as_text).collect(),
