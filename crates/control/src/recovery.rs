@@ -6,7 +6,7 @@ use std::fs;
 use model::changeset::{ChangeSet, Status};
 use model::ids::RunId;
 use model::run::{Run, RunEvent, RunState, Stage};
-use store::{ChangeSetError, Store};
+use store::{Brief, ChangeSetError, Store};
 
 use crate::Control;
 use crate::home::Home;
@@ -148,7 +148,7 @@ pub async fn stop_if_gone(
 
 /// Whether a run may still have a process: its lock is held, or only another machine could tell.
 pub(crate) async fn may_be_alive(store: &Store, home: &Home, run: RunId) -> bool {
-    let Ok((set, _)) = store.run_brief(run).await else {
+    let Ok(Brief { set, .. }) = store.run_brief(run).await else {
         return RunLock::is_held(home, run);
     };
     let is_here = set.request.machine == home.machine();

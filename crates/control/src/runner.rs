@@ -23,7 +23,7 @@ use model::masking::Mask;
 use model::policy::Verdict;
 use model::run::{Awaited, EngineDiagnostic, Problem, Run, RunEvent, RunSpec, RunState, Stage};
 use model::secret::Secret;
-use store::{ChangeSetError, Fence};
+use store::{Brief, ChangeSetError, Fence};
 use tokio::net::TcpListener;
 use tokio::sync::Mutex;
 
@@ -91,6 +91,8 @@ pub(crate) struct Job<'a> {
     token: Secret,
     /// The run's lock, which its engines inherit.
     lock: RunLock,
+    /// Where it stands, as was last committed. While its lock is held nobody else moves it.
+    state: Mutex<RunState>,
     interrupts: &'a Mutex<Interrupts>,
     /// What the plan was made with, if the same process goes on to apply it.
     carried: Mutex<Option<Carried>>,
@@ -127,6 +129,20 @@ impl Job<'_> {
         has_hooks
             .then_some(Stage::Applying)
             .or_else(|| self.first_stage())
+    }
+
+    /// The upstream values that it is planned without.
+    async fn awaits(&self) -> Vec<Awaited> {
+        match &*self.state.lock().await {
+            RunState::Planning { awaits, .. } => awaits.clone(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Whether its engine is done, and only the hooks after its apply are left.
+    async fn is_applied(&self) -> bool {
+        let is_completing = matches!(*self.state.lock().await, RunState::Completing { .. });
+        is_completing && hooks::has(self.spec, Stage::Applying, Some(When::After))
     }
 
     /// Refuses to start an engine that changes something without the lanes it was claimed under.
@@ -408,7 +424,7 @@ async fn carry_out(
     lock.sign(std::process::id())
         .map_err(|source| RunnerError::Sign { run, source })?;
     let brief = control.store.run_brief(run).await;
-    let (set, spec) = brief.map_err(|source| RunnerError::Read { run, source })?;
+    let Brief { set, spec, state } = brief.map_err(|source| RunnerError::Read { run, source })?;
     let job = Job {
         control,
         set: &set,
@@ -418,6 +434,7 @@ async fn carry_out(
         serve,
         token: new_token().map_err(RunnerError::Token)?,
         lock,
+        state: Mutex::new(state),
         interrupts,
         carried: Mutex::new(None),
         place: Mutex::new(None),
@@ -442,14 +459,12 @@ async fn carry_out(
         }
         *job.fence.lock().await = fence.clone();
         let happened = match (stage, &spec.exec) {
-            (Stage::Preparing | Stage::Planning, None) => {
-                match awaits(control, run).await?.as_slice() {
-                    [] if spec.no_state => Box::pin(preview::without_state(&job)).await,
-                    [] => Box::pin(plan::plan(&job)).await,
-                    awaits => Box::pin(preview::preview(&job, awaits)).await,
-                }
-            }
-            (Stage::Applying, _) if is_applied(control, run, &spec).await? => {
+            (Stage::Preparing | Stage::Planning, None) => match job.awaits().await.as_slice() {
+                [] if spec.no_state => Box::pin(preview::without_state(&job)).await,
+                [] => Box::pin(plan::plan(&job)).await,
+                awaits => Box::pin(preview::preview(&job, awaits)).await,
+            },
+            (Stage::Applying, _) if job.is_applied().await => {
                 Box::pin(hooks::after_apply(&job)).await
             }
             (Stage::Applying, None) => Box::pin(apply::apply(&job)).await,
@@ -474,15 +489,18 @@ async fn carry_out(
             worker::turn(control, set.id, None, asker, Some(own)).await
         };
         let standing = insist(worker::TurnError::is_outage, commit).await?;
+        let own: Vec<Run> = standing
+            .runs
+            .into_iter()
+            .filter(|other| other.id == run)
+            .collect();
         let Some(next) = standing.own else {
-            let own: Vec<Run> = standing
-                .runs
-                .into_iter()
-                .filter(|other| other.id == run)
-                .collect();
             crate::recovery::tidy_after(control, &standing.set, &own).await;
             return Ok(standing.next);
         };
+        if let [run] = own.as_slice() {
+            *job.state.lock().await = run.state.clone();
+        }
         stage = next;
     }
 }
@@ -491,27 +509,6 @@ fn new_token() -> io::Result<Secret> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).map_err(io::Error::other)?;
     Ok(Secret::new(URL_SAFE_NO_PAD.encode(bytes)))
-}
-
-/// The upstream values that a run is planned without.
-async fn awaits(control: &Control, run: RunId) -> Result<Vec<Awaited>, RunnerError> {
-    let found = control.store.run_get(run).await;
-    let found = found.map_err(|source| RunnerError::Read { run, source })?;
-    Ok(match found.map(|run| run.state) {
-        Some(RunState::Planning { awaits, .. }) => awaits,
-        _ => Vec::new(),
-    })
-}
-
-/// Whether its engine is done, and only the hooks after its apply are left.
-async fn is_applied(control: &Control, run: RunId, spec: &RunSpec) -> Result<bool, RunnerError> {
-    if !hooks::has(spec, Stage::Applying, Some(When::After)) {
-        return Ok(false);
-    }
-    let found = control.store.run_get(run).await;
-    let found = found.map_err(|source| RunnerError::Read { run, source })?;
-    let state = found.map(|run| run.state);
-    Ok(matches!(state, Some(RunState::Completing { .. })))
 }
 
 /// The lock this process was started with. It is ours in one place only: dropped there, it is free, unless an engine

@@ -69,7 +69,7 @@ pub use recover::{Recovered, Standing, recover};
 pub use refusals::{Decider, Decision, NewRefusal, Refusal};
 pub use retention::RemovedVersion;
 use runs::KnownRuns;
-pub use runs::Settled;
+pub use runs::{Brief, Settled};
 pub use scratch::Scratch;
 pub use sealing::{KeyedDigester, UnsealError};
 pub use state_index::{Appearance, BROUGHT, LastChange, VersionSummary};

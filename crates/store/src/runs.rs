@@ -34,6 +34,14 @@ pub struct Settled {
     pub serial: Option<i64>,
 }
 
+/// A run with its change set, what it is about, and where it stands.
+#[derive(Clone, Debug)]
+pub struct Brief {
+    pub set: ChangeSet,
+    pub spec: RunSpec,
+    pub state: RunState,
+}
+
 impl Store {
     pub async fn run_get(&self, id: RunId) -> Result<Option<Run>, ChangeSetError> {
         let row = self
@@ -201,19 +209,23 @@ impl Store {
             .collect()
     }
 
-    /// All that a runner needs to begin: the run's change set and what it is about.
-    pub async fn run_brief(&self, id: RunId) -> Result<(ChangeSet, RunSpec), ChangeSetError> {
+    /// All that a runner needs to begin.
+    pub async fn run_brief(&self, id: RunId) -> Result<Brief, ChangeSetError> {
         let row = self
             .db
             .fetch_optional(
-                "SELECT c.id, c.status, c.request, c.created_at, r.spec
+                "SELECT c.id, c.status, c.request, c.created_at, r.spec, r.state
                  FROM run AS r JOIN change_set AS c ON c.id = r.change_set WHERE r.id = $1",
                 &[id.into()],
             )
             .await?;
         let row = expect_row(row)?;
-        let spec = from_json(row.text(4)?, || format!("run `{id}`"))?;
-        Ok((self.known_request.read(&row)?, spec))
+        let what = || format!("run `{id}`");
+        Ok(Brief {
+            set: self.known_request.read(&row)?,
+            spec: from_json(row.text(4)?, what)?,
+            state: from_json(row.text(5)?, what)?,
+        })
     }
 
     /// Commits what happened to a run: event and new state together, or neither.

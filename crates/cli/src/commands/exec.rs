@@ -155,7 +155,7 @@ fn one_stack(
 /// Here, on this terminal.
 async fn attend(control: &Control, begun: Begun) -> Result<ExitStatus, CommandError> {
     let serve = runner::endpoint;
-    let ended = runners::attend(control, begun.id, &begun.asker, serve).await;
+    let ended = Box::pin(runners::attend(control, begun.id, &begun.asker, serve)).await;
     let exit = ended.map_err(|err| {
         let shown = CommandError::from_error(&err);
         match err {

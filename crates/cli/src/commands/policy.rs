@@ -82,12 +82,12 @@ async fn eval(
     let place = Place::open(global, process).await?;
     let control = &place.control;
     let run = find_run(&args.what, &place).await?;
-    let (set, spec) = control
+    let brief = control
         .store
         .run_brief(run)
         .await
         .map_err(|err| CommandError::from_error(&err))?;
-    let case = policy::recall(control, run, &spec)
+    let case = policy::recall(control, run, &brief.spec)
         .await
         .map_err(|err| shown(&err))?;
     let policies = if args.files.is_empty() {
@@ -105,19 +105,19 @@ async fn eval(
         }
         let project = open.loaded.project.as_ref();
         project.map_or_else(Vec::new, |project| {
-            policy::current(project, &spec.stack.name)
+            policy::current(project, &brief.spec.stack.name)
         })
     } else {
         read_files(&args.files, process)?
     };
     let case = Case { policies, ..case };
     let asking = Asking {
-        set: &set,
+        set: &brief.set,
         run,
-        spec: &spec,
+        spec: &brief.spec,
         point: point(&args.at),
         approvals: Vec::new(),
-        actor: policy::author(&set.request),
+        actor: policy::author(&brief.set.request),
         now: jiff::Timestamp::now(),
     };
     if args.input {

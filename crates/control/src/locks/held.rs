@@ -118,10 +118,9 @@ pub async fn applying(control: &Control, stack: &StackName) -> Option<RunId> {
         if !RunLock::is_held(&control.home, run) {
             continue;
         }
-        let state = control.store.run_get(run).await.ok()??.state;
-        let (set, _) = control.store.run_brief(run).await.ok()?;
-        let is_ours = set.request.project == control.home.project();
-        if is_ours && matches!(state, RunState::Applying { .. }) {
+        let brief = control.store.run_brief(run).await.ok()?;
+        let is_ours = brief.set.request.project == control.home.project();
+        if is_ours && matches!(brief.state, RunState::Applying { .. }) {
             return Some(run);
         }
     }

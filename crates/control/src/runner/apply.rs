@@ -302,10 +302,8 @@ pub(super) async fn head(job: &Job<'_>) -> Result<Option<SealedHead>, Failure> {
 }
 
 pub(super) async fn plan_of(job: &Job<'_>) -> Result<PlanRecord, Failure> {
-    let run = job.control.store.run_get(job.run).await;
-    let run = run.map_err(|err| Failure::because("could not read the plan", &err))?;
-    match run.map(|run| run.state) {
-        Some(RunState::Applying { plan, .. }) => Ok(plan),
+    match &*job.state.lock().await {
+        RunState::Applying { plan, .. } => Ok(plan.clone()),
         _ => Err(Failure::new("there is no plan to apply")),
     }
 }

@@ -67,7 +67,8 @@ pub async fn attend(
     if begun.await.map_err(store)?.starts.is_empty() {
         return Err(AttendError::Taken);
     }
-    let (whole, spec) = control.store.run_brief(run).await.map_err(store)?;
+    let brief = control.store.run_brief(run).await.map_err(store)?;
+    let (whole, spec) = (brief.set, brief.spec);
     let job = Job {
         control,
         set: &whole,
@@ -77,6 +78,7 @@ pub async fn attend(
         serve,
         token: new_token().map_err(AttendError::Token)?,
         lock,
+        state: Mutex::new(brief.state),
         interrupts: &interrupts,
         carried: Mutex::new(None),
         place: Mutex::new(None),

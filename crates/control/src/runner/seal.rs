@@ -198,7 +198,7 @@ async fn written(job: &Job<'_>, head: &StateVersion) -> String {
         Some(run) => store.run_brief(run).await.ok(),
         None => None,
     };
-    let request = brief.map(|(set, _)| set.request);
+    let request = brief.map(|brief| brief.set.request);
     let by = request.as_ref().and_then(|request| request.asker.clone());
     let by = by.or_else(|| Some(head.actor.clone()));
     let written = Written {
