@@ -3,13 +3,15 @@
 //! know it again (`rebuild`).
 //!
 //! Looked at when a home is opened, and cheap: of the segments only the frames that came since the last look, and of
-//! those only their first lines. Of a bucket only whether a database that knows nothing is beside it.
+//! those only their first lines. How that is known of a bucket: `bucket`.
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
+use std::sync::{PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use model::state::StateName;
@@ -21,7 +23,16 @@ use crate::sealing::header_line;
 use crate::segments::frame::{PREFIX, peek, scan};
 use crate::segments::{DIR, Segments};
 use crate::state_versions::blob::Line;
-use crate::{OpenStoreError, Store, StoreError, blocking};
+use crate::{OpenStoreError, Store, StoreError, Use, blocking};
+use tokio::sync::Mutex;
+
+mod bucket;
+
+/// A server looks at its bucket again after so long: its database may be put back to an older one under it.
+const AGAIN_AFTER: Duration = Duration::from_mins(1);
+
+/// A bucket that did not answer is asked again after so long.
+const TRIED_AGAIN_AFTER: Duration = Duration::from_secs(10);
 
 /// So much of the segments is looked at again and again before the tables remember that it was.
 const REMEMBERED_AFTER: u64 = 16 * 1024;
@@ -56,32 +67,144 @@ pub(crate) struct Heard {
     pub(crate) serial: u64,
 }
 
+/// What is known of it, and since when.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    states: RwLock<BTreeMap<StateName, Behind>>,
+    looked: RwLock<Looked>,
+    /// Held by who looks again.
+    looking: Mutex<()>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+enum Looked {
+    /// Whoever opened it does not ask.
+    #[default]
+    Never,
+    At(Instant),
+    /// The bucket did not answer.
+    Failed(Instant),
+}
+
+impl Known {
+    /// Nothing if the bucket did not answer.
+    pub(crate) fn new(found: Option<BTreeMap<StateName, Behind>>) -> Self {
+        let now = Instant::now();
+        let (states, looked) = match found {
+            Some(states) => (states, Looked::At(now)),
+            None => (BTreeMap::new(), Looked::Failed(now)),
+        };
+        Self {
+            states: RwLock::new(states),
+            looked: RwLock::new(looked),
+            looking: Mutex::default(),
+        }
+    }
+
+    fn states(&self) -> BTreeMap<StateName, Behind> {
+        let states = self.states.read().unwrap_or_else(PoisonError::into_inner);
+        states.clone()
+    }
+
+    fn get(&self, state: &StateName) -> Option<Behind> {
+        let states = self.states.read().unwrap_or_else(PoisonError::into_inner);
+        states.get(state).cloned()
+    }
+
+    fn looked(&self) -> Looked {
+        *self.looked.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, looked: Looked, states: Option<BTreeMap<StateName, Behind>>) {
+        if let Some(states) = states {
+            *self.states.write().unwrap_or_else(PoisonError::into_inner) = states;
+        }
+        *self.looked.write().unwrap_or_else(PoisonError::into_inner) = looked;
+    }
+}
+
+impl Heard {
+    fn join(&mut self, other: Self) {
+        self.acknowledged = self.acknowledged.max(other.acknowledged);
+        self.serial = self.serial.max(other.serial);
+        self.written.extend(other.written);
+    }
+}
+
 impl Store {
     /// Refuses if there is any state of which the tables know too little: for who wants all of them.
-    pub fn state_check_all_current(&self) -> Result<(), StoreError> {
-        let mut behind = self.behind.keys();
-        behind
-            .next()
-            .map_or(Ok(()), |state| self.check_current(state))
+    pub async fn state_check_all_current(&self) -> Result<(), StoreError> {
+        self.behind_look_if_due().await;
+        let behind = self.behind.states();
+        match behind.into_iter().next() {
+            None => Ok(()),
+            Some((state, behind)) => Err(StoreError::Behind { state, behind }),
+        }
     }
 
     /// The states of which the tables know too little; the tables may not have heard of one at all.
-    pub fn state_list_behind(&self) -> impl Iterator<Item = (&StateName, StoreError)> {
-        let refused = |(state, behind): (&StateName, &Behind)| StoreError::Behind {
-            state: state.clone(),
-            behind: behind.clone(),
+    pub fn state_list_behind(&self) -> Vec<(StateName, StoreError)> {
+        let refused = |(state, behind): (StateName, Behind)| {
+            let own = state.clone();
+            (own, StoreError::Behind { state, behind })
         };
-        self.behind.iter().map(move |one| (one.0, refused(one)))
+        self.behind.states().into_iter().map(refused).collect()
     }
 
     /// Refuses a state of which the tables know too little.
-    pub(crate) fn check_current(&self, state: &StateName) -> Result<(), StoreError> {
+    pub(crate) async fn check_current(&self, state: &StateName) -> Result<(), StoreError> {
+        self.behind_look_if_due().await;
         match self.behind.get(state) {
             None => Ok(()),
             Some(behind) => Err(StoreError::Behind {
                 state: state.clone(),
-                behind: behind.clone(),
+                behind,
             }),
+        }
+    }
+
+    /// Before anything is written to a bucket it must have been looked at.
+    pub(crate) async fn behind_look_before_writing(&self) -> Result<(), StoreError> {
+        match self.behind.looked() {
+            Looked::Failed(_) => self.behind_look_again().await,
+            Looked::Never | Looked::At(_) => Ok(()),
+        }
+    }
+
+    /// A bucket that does not answer keeps nobody from what the tables alone know.
+    async fn behind_look_if_due(&self) {
+        let is_due = match self.behind.looked() {
+            Looked::Never => false,
+            Looked::Failed(at) => at.elapsed() > TRIED_AGAIN_AFTER,
+            Looked::At(at) => self.how == Use::Serving && at.elapsed() > AGAIN_AFTER,
+        };
+        if is_due && let Ok(_turn) = self.behind.looking.try_lock() {
+            drop(self.behind_look_now().await);
+        }
+    }
+
+    /// As when it was opened. Segments of this machine lie beside their tables: nobody puts only one of them back while
+    /// they are used.
+    pub(crate) async fn behind_look_again(&self) -> Result<(), StoreError> {
+        let _turn = self.behind.looking.lock().await;
+        self.behind_look_now().await
+    }
+
+    async fn behind_look_now(&self) -> Result<(), StoreError> {
+        let (Blobs::Bucket(bucket), Looked::At(_) | Looked::Failed(_)) =
+            (&self.blobs, self.behind.looked())
+        else {
+            return Ok(());
+        };
+        match bucket::look(&self.db, bucket).await {
+            Ok(states) => {
+                self.behind.set(Looked::At(Instant::now()), Some(states));
+                Ok(())
+            }
+            Err(err) => {
+                self.behind.set(Looked::Failed(Instant::now()), None);
+                Err(err)
+            }
         }
     }
 }
@@ -110,12 +233,13 @@ impl Reach {
     }
 }
 
-/// The states that are not to be served. An error if tables and blobs cannot belong together.
+/// The states that are not to be served; nothing if a bucket does not answer. An error if tables and blobs cannot belong
+/// together.
 pub(crate) async fn look(
     db: &Db,
     blobs: &Blobs,
     reach: &Reach,
-) -> Result<BTreeMap<StateName, Behind>, OpenStoreError> {
+) -> Result<Option<BTreeMap<StateName, Behind>>, OpenStoreError> {
     let failed = OpenStoreError::Compare;
     match blobs {
         Blobs::Disk(disk) => {
@@ -124,10 +248,11 @@ pub(crate) async fn look(
                 if matches!(Reach::of(blobs)?, Reach(None)) {
                     check_gone(db, disk.path(DIR)).await?;
                 }
-                return Ok(BTreeMap::new());
+                return Ok(Some(BTreeMap::new()));
             };
             disk.segments.expect_some();
-            look_at_segments(db, disk, end).await.map_err(failed)
+            let found = look_at_segments(db, disk, end).await.map_err(failed)?;
+            Ok(Some(found))
         }
         Blobs::Bucket(bucket) => {
             let knows_none = !knows_a_state(db).await?;
@@ -141,8 +266,13 @@ pub(crate) async fn look(
                     false => {}
                 }
             }
-            binding::check(db, bucket).await?;
-            Ok(BTreeMap::new())
+            if !binding::check(db, bucket).await? {
+                return Ok(None);
+            }
+            match bucket::look(db, bucket).await {
+                Err(StoreError::Object { .. }) => Ok(None),
+                found => found.map(Some).map_err(failed),
+            }
         }
     }
 }

@@ -18,17 +18,17 @@ const OBJECT: &str = "home";
 /// A bucket that does not answer keeps nobody from what the tables alone know; what needs it says so then.
 const LONGEST_WAIT: Duration = Duration::from_secs(3);
 
-/// Refuses a bucket that is not this database's; binds the two if they have just met.
-pub(crate) async fn check(db: &Db, bucket: &Bucket) -> Result<(), OpenStoreError> {
+/// Refuses a bucket that is not this database's; binds the two if they have just met. False if that is not known yet.
+pub(crate) async fn check(db: &Db, bucket: &Bucket) -> Result<bool, OpenStoreError> {
     let Ok(Ok(found)) = tokio::time::timeout(LONGEST_WAIT, bucket.find(OBJECT)).await else {
-        return Ok(());
+        return Ok(false);
     };
     let failed = OpenStoreError::Compare;
     let other = || OpenStoreError::OtherBlobs {
         place: bucket.path(""),
     };
     match (word(db).await.map_err(failed)?, found) {
-        (Some(known), Some(found)) if known.as_bytes() == found => Ok(()),
+        (Some(known), Some(found)) if known.as_bytes() == found => Ok(true),
         (Some(_), _) => Err(other()),
         (None, found) => {
             // A database from before there were words.
@@ -41,7 +41,7 @@ pub(crate) async fn check(db: &Db, bucket: &Bucket) -> Result<(), OpenStoreError
             };
             let bound = bind(db, &String::from_utf8_lossy(&found)).await;
             let is_ours = bound.map_err(failed)?.as_bytes() == found;
-            is_ours.then_some(()).ok_or_else(other)
+            is_ours.then_some(true).ok_or_else(other)
         }
     }
 }

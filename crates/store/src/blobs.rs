@@ -22,7 +22,7 @@ mod announced;
 mod disk;
 mod names;
 
-pub(crate) use announced::Announced;
+pub(crate) use announced::{Announced, name_of, number_of};
 pub(crate) use disk::{Disk, make_dir};
 pub use names::encode as file_name;
 pub(crate) use names::{state_dir, state_of_dir};

@@ -1,5 +1,5 @@
 //! A bucket that several machines share: S3 and what speaks like it, Azure Blob, Google Cloud Storage, or a
-//! directory. Objects are only ever created, under names that nobody else will choose (a key that is
+//! directory. Objects are only ever created, under names that are given out once (a key that is
 //! wrapped anew excepted), so that nothing is asked of the service but that a name is written once.
 //!
 //! Not here: which objects count, and when one is removed (`sweeping`).
@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::TryStreamExt as _;
 use object_store::aws::AmazonS3Builder;
 use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
@@ -16,7 +17,8 @@ use object_store::local::LocalFileSystem;
 use object_store::path::Path as ObjectPath;
 use object_store::prefix::PrefixStore;
 use object_store::{
-    ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, PutPayload, RetryConfig,
+    GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, PutPayload,
+    RetryConfig,
 };
 use tokio::runtime::Handle;
 
@@ -197,6 +199,49 @@ impl Bucket {
         Ok(names)
     }
 
+    /// What lies in a directory behind a name, in the order of names.
+    pub(crate) async fn list_after(
+        &self,
+        dir: &str,
+        name: &str,
+    ) -> Result<Vec<String>, StoreError> {
+        let (dir, offset) = (object(dir), object(&format!("{dir}/{name}")));
+        let listing = self.objects.list_with_offset(Some(&dir), &offset);
+        let found: Vec<ObjectMeta> = listing
+            .try_collect()
+            .await
+            .map_err(self.failed("list", dir.as_ref()))?;
+        let locations = found.iter().map(|meta| &meta.location);
+        let mut names: Vec<String> = locations
+            .filter_map(|location| location.filename().map(str::to_owned))
+            .collect();
+        names.sort();
+        Ok(names)
+    }
+
+    /// At most so many bytes of an object, from a place in it, and how long all of it is; nothing if it is not there.
+    pub(crate) async fn find_part(
+        &self,
+        name: &str,
+        offset: u64,
+        length: u64,
+    ) -> Result<Option<(Vec<u8>, u64)>, StoreError> {
+        let options = GetOptions {
+            range: Some((offset..offset.saturating_add(length)).into()),
+            ..GetOptions::default()
+        };
+        let read = async {
+            let found = self.objects.get_opts(&object(name), options).await?;
+            let size = found.meta.size;
+            Ok((found.bytes().await?.into(), size))
+        };
+        match read.await {
+            Ok(part) => Ok(Some(part)),
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(err) => Err(self.failed("read", name)(err)),
+        }
+    }
+
     pub(crate) fn remove(&self, name: &str) -> Result<(), StoreError> {
         let path = object(name);
         match self.runtime.block_on(self.objects.delete(&path)) {
@@ -249,14 +294,18 @@ impl Bucket {
         }
     }
 
-    /// Writes down the markers that no object carried along yet, under a name of their own.
-    pub(crate) fn put_markers(&self) -> Result<(), StoreError> {
+    pub(crate) fn has_markers(&self) -> bool {
+        !self.waiting().is_empty()
+    }
+
+    /// Writes down the markers that no object carried along yet, as an object of their own.
+    pub(crate) fn put_markers(&self, object: &str) -> Result<(), StoreError> {
         let markers = self.take_markers();
-        if markers.is_empty() {
-            return Ok(());
+        let put = self.create(object, markers.clone());
+        if put.is_err() {
+            self.waiting().extend(markers);
         }
-        let name = format!("{}/{}", crate::segments::DIR, uuid::Uuid::new_v4().simple());
-        self.create(&name, markers)
+        put
     }
 
     fn take_markers(&self) -> Vec<u8> {

@@ -102,7 +102,7 @@ pub struct Store {
     pub(crate) large: Arc<Semaphore>,
     how: Use,
     /// States that the tables know too little of.
-    pub(crate) behind: Arc<BTreeMap<StateName, Behind>>,
+    pub(crate) behind: Arc<behind::Known>,
     /// The database, where it is a file.
     file: Option<PathBuf>,
     pub(crate) known_runs: Arc<KnownRuns>,
@@ -249,6 +249,16 @@ impl StoreError {
             _ => false,
         }
     }
+
+    /// Whether something lies where nothing was expected.
+    pub(crate) fn is_taken(&self) -> bool {
+        match self {
+            Self::Object { source, .. } => {
+                matches!(source.0, object_store::Error::AlreadyExists { .. })
+            }
+            _ => false,
+        }
+    }
 }
 
 /// How the database's files looked; another look says whether anything was committed since. Where it is no
@@ -347,11 +357,11 @@ impl Store {
             TablesAt::Postgres(url) => (Db::open_postgres(url.expose()).await?, None),
         };
         let behind = match comparison {
-            Comparison::Made => Arc::new(behind::look(&db, &blobs, &reach).await?),
-            Comparison::Left => Arc::default(),
+            Comparison::Made => behind::Known::new(behind::look(&db, &blobs, &reach).await?),
+            Comparison::Left => behind::Known::default(),
         };
         Ok(Self {
-            behind,
+            behind: Arc::new(behind),
             db,
             keys: Arc::new(Keys::new(keyring, blobs.clone())),
             blobs,

@@ -123,7 +123,7 @@ impl Store {
             state: state.clone(),
             source,
         };
-        self.check_current(state).map_err(failed)?;
+        self.check_current(state).await.map_err(failed)?;
         let state = state.clone();
         // If the machine dies, the run does, and its lock with it. What is stored under the lock is durable with it.
         let lasts = match want.run {
@@ -152,6 +152,7 @@ impl Store {
             state: state.clone(),
             source,
         };
+        self.blobs_settle_in_brief().await;
         let cleared = self.db.write_one(CLEAR, clear_args(state, id)).await;
         if !cleared.map_err(|err| failed(err.into()))?.is_empty() {
             return Ok(Released::Now);
@@ -165,6 +166,7 @@ impl Store {
         state: &StateName,
         id: &str,
     ) -> Result<Released, ReleaseLockError> {
+        self.blobs_settle_in_brief().await;
         self.lock_end_for(Lasts::WhileUp, state, id).await
     }
 

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use model::state::{StateName, StateVersion};
 
 use crate::behind::{Behind, Heard, hear};
-use crate::blobs::Blobs;
+use crate::blobs::{Blobs, number_of};
 use crate::db::Tx;
 use crate::keys::{Keys, Scope};
 use crate::sealing::{UnsealError, header_line, hex, open_file};
@@ -79,6 +79,8 @@ struct Files {
     proven: HashSet<String>,
     /// What all of them say, genuine or not.
     heard: BTreeMap<StateName, Heard>,
+    /// The highest number that an object of a bucket has.
+    number: i64,
     /// Versions whose frames do not open.
     unread: BTreeMap<StateName, BTreeMap<i64, StoreError>>,
 }
@@ -116,6 +118,15 @@ impl Store {
                 rebuilt.unread.extend(earlier);
             }
             rebuilt.lost.extend(lost);
+        }
+        if let Blobs::Bucket(_) = &self.blobs {
+            let mut tx = self.db.begin_write().await?;
+            tx.blob_number_raise(files.number).await?;
+            for lost in &rebuilt.lost {
+                tx.state_behind_note(&lost.state, lost.acknowledged, None)
+                    .await?;
+            }
+            tx.commit().await?;
         }
         Ok(rebuilt)
     }
@@ -166,6 +177,7 @@ impl Files {
     fn read(blobs: &Blobs, keys: &Keys) -> Result<Self, StoreError> {
         let mut files = Self::default();
         for name in blobs.list(DIR)? {
+            files.number = files.number.max(number_of(&name).unwrap_or_default());
             let bytes = blobs.read(&format!("{DIR}/{name}"))?;
             let object = format!("{DIR}/{}", name.strip_suffix(".seg").unwrap_or(&name));
             let damaged = |source| StoreError::Unseal {

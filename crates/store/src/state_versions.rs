@@ -95,7 +95,7 @@ const CHAIN: &str = concat!(
 impl Store {
     /// The newest version, without its bytes.
     pub async fn state_head(&self, state: &StateName) -> Result<Option<StateVersion>, StoreError> {
-        self.check_current(state)?;
+        self.check_current(state).await?;
         let row = self.db.fetch_optional(HEAD, &name_args(state)).await?;
         Ok(row
             .as_ref()
@@ -109,7 +109,7 @@ impl Store {
         &self,
         state: &StateName,
     ) -> Result<Option<(StateVersion, Arc<Vec<u8>>)>, StoreError> {
-        self.check_current(state)?;
+        self.check_current(state).await?;
         let row = self.db.fetch_optional(HEAD, &name_args(state)).await?;
         let Some(stored) = row.as_ref().map(Stored::read).transpose()? else {
             return Ok(None);
@@ -123,7 +123,7 @@ impl Store {
         &self,
         state: &StateName,
     ) -> Result<Vec<StateVersion>, StoreError> {
-        self.check_current(state)?;
+        self.check_current(state).await?;
         let rows = self.db.fetch_all(ALL, &name_args(state)).await?;
         rows.iter()
             .map(|row| Stored::read(row).map(|stored| stored.version))
@@ -135,7 +135,7 @@ impl Store {
         state: &StateName,
         version: i64,
     ) -> Result<Option<StateVersion>, StoreError> {
-        self.check_current(state)?;
+        self.check_current(state).await?;
         Ok(self
             .stored(state, version)
             .await?

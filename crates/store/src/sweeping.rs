@@ -15,7 +15,7 @@ use crate::sealing::{header_line, hex};
 use crate::segments::frame::scan;
 use crate::segments::{DIR, Place};
 use crate::state_versions::blob::Header;
-use crate::{Store, StoreError, blocking};
+use crate::{Store, StoreError, Use, blocking};
 
 /// What a sweep found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,14 +80,14 @@ impl Store {
     }
 
     /// Whether an object of a bucket holds what older tables announced and newer ones acknowledged: then these are a copy
-    /// of before. What came to nothing stays until its state has moved on.
+    /// of before. What came to nothing stays until its state has moved on. Markers of what is known go with it: the tables
+    /// know as much.
     async fn is_acknowledged(&self, object: &str, live: &Live) -> Result<bool, StoreError> {
         if matches!(self.blobs, Blobs::Disk(_)) || !object.starts_with(DIR) {
             return Ok(false);
         }
         let (blobs, object) = (self.blobs.clone(), object.to_owned());
         let held = blocking(move || blobs.read_optional(&object)).await?;
-        // Markers that came with it are written anew.
         Ok(held.is_some_and(|held| headers(&held).any(|header| live.never_knew(&header))))
     }
 
@@ -104,13 +104,30 @@ impl Store {
         Ok(ours)
     }
 
+    /// The same for a brief process, which nobody asks to: whoever gives up a lock has written all that it wanted to.
+    pub(crate) async fn blobs_settle_in_brief(&self) {
+        if self.how == Use::Brief {
+            // The versions are stored and acknowledged whatever becomes of this.
+            drop(self.blobs_settle().await);
+        }
+    }
+
     /// Writes down what nobody waited for: the markers of versions that were acknowledged last.
     pub async fn blobs_settle(&self) -> Result<(), StoreError> {
         match &self.blobs {
             Blobs::Disk(_) => Ok(()),
             Blobs::Bucket(bucket) => {
-                let bucket = bucket.clone();
-                blocking(move || bucket.put_markers()).await
+                if !bucket.has_markers() {
+                    return Ok(());
+                }
+                let object = self.blob_announced().await?;
+                let (bucket, own) = (bucket.clone(), object.clone());
+                blocking(move || bucket.put_markers(&own)).await?;
+                self.db
+                    .write(move |tx| {
+                        Box::pin(async move { tx.blob_intent_take(&object).await.map(drop) })
+                    })
+                    .await
             }
         }
     }
@@ -160,8 +177,8 @@ fn sweep_segments(disk: &Disk, live: &Live, cutoff: Timestamp) -> Result<Swept, 
 /// older copy of the tables, or new ones, know nothing of what was acknowledged since.
 fn is_needed(segment: &[u8], live: &Live) -> bool {
     headers(segment).any(|header| match &header {
-        Header::Marker(marker) => live.digests.contains(&marker.digest),
-        Header::Version(_) => live.never_knew(&header),
+        Header::Marker(marker) if live.digests.contains(&marker.digest) => true,
+        Header::Marker(_) | Header::Version(_) => live.never_knew(&header),
     })
 }
 
@@ -172,11 +189,12 @@ fn headers(segment: &[u8]) -> impl Iterator<Item = Header> {
 impl Live {
     /// Whether it is of a version that the tables never let go of.
     fn never_knew(&self, header: &Header) -> bool {
-        let Header::Version(header) = header else {
-            return false;
+        let (state, version) = match header {
+            Header::Version(header) => (&header.version.state, header.version.version),
+            Header::Marker(marker) => (&marker.state, marker.version),
         };
-        let newest = self.newest.get(&header.version.state);
-        newest.is_none_or(|newest| header.version.version > *newest)
+        let newest = self.newest.get(state);
+        newest.is_none_or(|newest| version > *newest)
     }
 }
 

@@ -151,3 +151,92 @@ fn what_a_stack_wrote_on_one_machine_is_there_on_another() {
     let read = one.cli(&["output", "app", "read", "--raw"]).expect(0);
     assert_eq!(read.stdout, "of one machine\n");
 }
+
+/// Last night's dump was restored; the bucket says what was acknowledged since.
+#[test]
+fn a_database_that_is_older_than_its_bucket_is_noticed() {
+    let (minio, postgres) = (Minio::start(), Postgres::start());
+    let (home, _) = home(&minio);
+    let test = on_minio(&home, &minio);
+    drop(test.cli(&["apply", "--auto-approve"]).expect(0));
+    let (address, rest) = home.split_once('?').unwrap();
+    let (server, name) = address.rsplit_once('/').unwrap();
+    let copy = format!("CREATE DATABASE {name}_night TEMPLATE {name}");
+    drop(postgres.psql("postgres", &copy));
+    test.write("app/main.tf", "output \"text\" { value = \"since\" }\n");
+    drop(test.cli(&["apply", "--auto-approve"]).expect(0));
+
+    let restored = format!("{server}/{name}_night?{rest}");
+    let test = on_minio(&restored, &minio);
+    let list = test.cli(&["state", "list"]).expect(1);
+    let export = test
+        .cli(&["state", "export", "--all", "--to", "out"])
+        .expect(1);
+    let apply = test.cli(&["apply", "--auto-approve"]).expect(1);
+    for said in [list.stderr, export.stderr, apply.stderr] {
+        let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+        let says = "version 2 of state `k3v9qd/app` was acknowledged";
+        assert!(said.contains(says), "{said}");
+        assert!(
+            said.contains("`terrane state recover --into-home`"),
+            "{said}"
+        );
+    }
+    drop(test.cli(&["state", "recover", "--into-home"]).expect(0));
+    let output = test.cli(&["output", "app", "text", "--raw"]).expect(0);
+    assert_eq!(output.stdout, "since");
+    drop(test.cli(&["apply", "--auto-approve"]).expect(0));
+    drop(test.cli(&["state", "verify"]).expect(0));
+}
+
+/// A copy of a bucket that was made while it was written to, and no database: markers say what is missing.
+#[test]
+fn what_was_acknowledged_and_is_missing_in_a_bucket_is_not_passed_over() {
+    let postgres = Postgres::start();
+    let test = terrane();
+    let bucket = test.root().join("bucket");
+    let at = |database: String| format!("{database}&blobs=file://{}", bucket.display());
+    let key = format!("terrane-key-1 abcd1234 {KEY}");
+    let on = |home: &str, arguments: &[&str]| {
+        test.cli_with(&[("TERRANE_HOME", home), ("TERRANE_KEY", &key)], arguments)
+    };
+    test.write("terrane.hcl", &format!("{HEAD}{}", stack("app", "")));
+    let home = at(postgres.database());
+    let objects = || files(&bucket.join("segments"));
+    let mut before = Vec::new();
+    for text in ["first", "second", "third"] {
+        before = objects();
+        let module = format!("output \"text\" {{ value = \"{text}\" }}\n");
+        test.write("app/main.tf", &module);
+        drop(on(&home, &["apply", "--auto-approve"]).expect(0));
+    }
+    let newest = objects();
+    let newest: Vec<_> = newest
+        .iter()
+        .filter(|path| !before.contains(path))
+        .collect();
+    let [version, _marker] = newest[..] else {
+        panic!("{newest:?}")
+    };
+    fs::remove_file(version).unwrap();
+
+    let home = at(postgres.database());
+    let said = on(&home, &["state", "recover", "--into-home"])
+        .expect(1)
+        .stderr;
+    assert!(said.contains("version 3 of state `k3v9qd/app` was acknowledged, and the newest that opens is version 2"), "{said}");
+    assert!(said.contains("--accept-loss k3v9qd/app@2"), "{said}");
+    let listed = on(&home, &["state", "list"]).expect(1).stderr;
+    assert!(listed.contains("version 3 of state"), "{listed}");
+    let bucket = bucket.to_str().unwrap();
+    let to = ["state", "recover", "--data", bucket, "--to", "out"];
+    let said = on(&home, &to).expect(1).stderr;
+    assert!(said.contains("version 3 of state `k3v9qd/app`"), "{said}");
+    let accept = "state recover --into-home --accept-loss app@2 --reason lost";
+    let accept: Vec<&str> = accept.split(' ').collect();
+    drop(on(&home, &accept).expect(0));
+    let output = on(&home, &["output", "app", "text", "--raw"]).expect(0);
+    assert_eq!(output.stdout, "second");
+    drop(on(&home, &["apply", "--auto-approve"]).expect(0));
+    drop(on(&home, &["state", "verify"]).expect(0));
+}

@@ -53,8 +53,8 @@ pub async fn list(control: &Control, pick: Pick) -> Result<Listing, AskStateErro
         }
     }
     for (state, source) in control.store.state_list_behind() {
-        if !known.contains(state) {
-            listing.unread.push(store_failed("list", state)(source));
+        if !known.contains(&state) {
+            listing.unread.push(store_failed("list", &state)(source));
         }
     }
     Ok(listing)

@@ -1,7 +1,8 @@
 //! Names under which a server may upload, announced in the tables before anybody asks for one: a write does not wait for
 //! a commit of its own to say what it is about to do. Names that nobody used go with the sweeper, who finds nothing there.
 //!
-//! A brief process announces the one name it needs.
+//! Each is a number, and the tables remember the highest: an object with a higher one was announced by newer tables
+//! (`behind`). A brief process announces the one name it needs.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -9,12 +10,14 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use tokio::sync::Mutex;
 
-use crate::db::Value;
+use crate::db::{Tx, Value};
 use crate::segments::DIR;
 use crate::{Store, StoreError, Use};
 
-/// So many at once, in one statement.
-const TOGETHER: usize = 16;
+/// So many at once, in one commit.
+const TOGETHER: u16 = 16;
+
+const ANNOUNCE_ONE: &str = "INSERT INTO blob_intent (object, at) VALUES ($2, $1)";
 
 const ANNOUNCE: &str = "INSERT INTO blob_intent (object, at) VALUES ($2, $1), ($3, $1), ($4, $1), ($5, $1), \
     ($6, $1), ($7, $1), ($8, $1), ($9, $1), ($10, $1), ($11, $1), ($12, $1), ($13, $1), ($14, $1), \
@@ -23,31 +26,52 @@ const ANNOUNCE: &str = "INSERT INTO blob_intent (object, at) VALUES ($2, $1), ($
 /// An older one is left to the sweeper, who must never meet an upload.
 const FRESH: Duration = Duration::from_mins(5);
 
+/// Sorts behind the names that were made before there were numbers.
+const NUMBERED: &str = "n";
+
 /// Those that are left.
 #[derive(Debug, Default)]
 pub(crate) struct Announced(Mutex<VecDeque<(String, Instant)>>);
 
 impl Store {
     /// A name that nobody else uploads under, and that the sweeper knows of.
-    pub(super) async fn blob_announced(&self) -> Result<String, StoreError> {
-        if self.how == Use::Brief {
-            let name = new_name();
-            self.blob_intend(&name).await?;
-            return Ok(name);
-        }
+    pub(crate) async fn blob_announced(&self) -> Result<String, StoreError> {
+        let count = match self.how {
+            Use::Brief => 1,
+            Use::Serving => TOGETHER,
+        };
         // Who comes while more are announced waits for them.
         let mut left = self.announced.0.lock().await;
         left.retain(|(_, since)| since.elapsed() < FRESH);
         if left.is_empty() {
+            self.behind_look_before_writing().await?;
             let since = Instant::now();
-            let names: Vec<String> = (0..TOGETHER).map(|_| new_name()).collect();
-            let mut args: Vec<Value> = vec![Timestamp::now().into()];
-            args.extend(names.iter().map(|name| Value::from(name.as_str())));
-            self.db.execute(ANNOUNCE, &args).await?;
+            let given = self
+                .db
+                .write(move |tx| Box::pin(async move { tx.blobs_announce(count).await }));
+            let names = given.await?;
             left.extend(names.into_iter().map(|name| (name, since)));
         }
         let (name, _) = left.pop_front().ok_or(StoreError::Interrupted)?;
         Ok(name)
+    }
+}
+
+impl Tx {
+    async fn blobs_announce(&mut self, count: u16) -> Result<Vec<String>, StoreError> {
+        const GIVE: &str = "INSERT INTO blob_number (id, number) VALUES (1, $1) \
+            ON CONFLICT (id) DO UPDATE SET number = blob_number.number + $1 RETURNING number";
+        let (count, now) = (i64::from(count), Timestamp::now());
+        let given = self.fetch_optional(GIVE, &[count.into()]).await?;
+        let last = given.ok_or(StoreError::Interrupted)?.int(0)?;
+        let names: Vec<String> = (last - count + 1..=last)
+            .map(|number| format!("{DIR}/{}", name_of(number)))
+            .collect();
+        let mut args: Vec<Value> = vec![now.into()];
+        args.extend(names.iter().map(|name| Value::from(name.as_str())));
+        let announce = if count == 1 { ANNOUNCE_ONE } else { ANNOUNCE };
+        self.execute(announce, &args).await?;
+        Ok(names)
     }
 }
 
@@ -58,6 +82,12 @@ impl Announced {
     }
 }
 
-fn new_name() -> String {
-    format!("{DIR}/{}", uuid::Uuid::new_v4().simple())
+/// The last word of an object's name.
+pub(crate) fn name_of(number: i64) -> String {
+    format!("{NUMBERED}{number:016x}")
+}
+
+/// Nothing if it was made before there were numbers.
+pub(crate) fn number_of(name: &str) -> Option<i64> {
+    i64::from_str_radix(name.strip_prefix(NUMBERED)?, 16).ok()
 }

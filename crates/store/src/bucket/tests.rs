@@ -9,10 +9,12 @@ use model::artifact::{Artifact, ArtifactSet};
 use model::retention::RetentionPolicy;
 
 use super::*;
-use crate::testing::{TestHome, append, expire, network, wide};
+use model::state::{ExpectedHead, StateName};
+
+use crate::testing::{TestHome, append, expire, lock_info, network, wide};
 use crate::{
     AppendError, BlobsAt, Keyring, OpenStoreError, Recovered, Standing, Store, TablesAt, Use,
-    blocking, recover,
+    Writer, blocking, recover,
 };
 
 async fn open(home: &TestHome) -> Store {
@@ -151,9 +153,10 @@ async fn a_server_announces_many_uploads_at_once() {
         push(&store, serial).await.unwrap();
     }
     assert_eq!((objects(&store).await, intents(&store).await), (20, 12));
-    // A clock that jumped: what is left is taken for old. One write is refused, the next announces anew.
+    // A clock that jumped: what is left, but for the name that the markers took, is taken for old. One write is refused,
+    // the next announces anew.
     let swept = store.blobs_sweep(later()).await.unwrap();
-    assert_eq!((swept.removed, intents(&store).await), (12, 0));
+    assert_eq!((swept.removed, intents(&store).await), (11, 0));
     push(&store, 21).await.unwrap_err();
     push(&store, 21).await.unwrap();
     assert!(store.state_verify(None).await.unwrap().damages.is_empty());
@@ -387,4 +390,167 @@ async fn artifacts_are_objects_and_are_found_without_the_tables() {
     let (keys, blobs) = (store.keys.clone(), store.blobs.clone());
     let gone = blocking(move || crate::artifacts::open(&keys, &blobs, &network(), &first)).await;
     assert!(gone.is_err());
+}
+
+/// The tables as they are now, put back later.
+struct Dump(PathBuf, Vec<u8>);
+
+impl Dump {
+    async fn of(home: &TestHome, store: &Store) -> Self {
+        let file = home.path().join("tables/terrane.db");
+        let copy = home.path().join("dump.db");
+        drop(fs::remove_file(&copy));
+        let path = copy.to_str().unwrap().to_owned();
+        let sql = "VACUUM INTO $1";
+        store.db.execute(sql, &[path.into()]).await.unwrap();
+        Self(file, fs::read(copy).unwrap())
+    }
+
+    fn restore(&self) {
+        let Self(file, bytes) = self;
+        for log in ["db-wal", "db-shm"] {
+            drop(fs::remove_file(file.with_extension(log)));
+        }
+        fs::write(file, bytes).unwrap();
+    }
+}
+
+async fn said(store: &Store) -> String {
+    let head = store.state_head(&network()).await;
+    head.map_or_else(
+        |err| err.to_string(),
+        |head| format!("{}", head.unwrap().version),
+    )
+}
+
+/// As after a restore of last night's dump.
+#[tokio::test]
+async fn older_tables_beside_a_bucket_are_noticed() {
+    let other = StateName::new("p", "other");
+    // A server that is at work has announced the names of the next uploads when it is dumped.
+    for (how, later) in [(Use::Brief, 2), (Use::Serving, 2), (Use::Serving, 40)] {
+        let home = TestHome::new();
+        let url = local(&home);
+        let store = open_for(&home, &url, how).await;
+        append(&store, other.clone(), wide(40, 1)).await.unwrap();
+        push(&store, 1).await.unwrap();
+        let dump = Dump::of(&home, &store).await;
+        for serial in 2..=1 + later {
+            push(&store, serial).await.unwrap();
+        }
+        store.blobs_settle().await.unwrap();
+        drop(store);
+        dump.restore();
+        for again in [false, true] {
+            let store = open_for(&home, &url, how).await;
+            let said = said(&store).await;
+            let start = format!(
+                "version {} of state `p/network` was acknowledged",
+                later + 1
+            );
+            assert!(said.starts_with(&start), "{how:?} {later} {again}: {said}");
+            push(&store, 2).await.unwrap_err();
+            store.state_check_all_current().await.unwrap_err();
+            // What did not move is served as ever, and no name is used twice.
+            let serial = 2 + u64::from(again);
+            append(&store, other.clone(), wide(40, serial))
+                .await
+                .unwrap();
+        }
+        let store = open_to_rebuild(&home, &url).await;
+        let rebuilt = store.rebuild().await.unwrap();
+        assert_eq!((rebuilt.versions as u64, rebuilt.lost.len()), (later, 0));
+        let store = open_for(&home, &url, how).await;
+        push(&store, later + 2).await.unwrap();
+        assert_eq!(said(&store).await, (later + 2).to_string());
+        assert!(store.state_verify(None).await.unwrap().damages.is_empty());
+    }
+}
+
+async fn open_to_rebuild(home: &TestHome, url: &str) -> Store {
+    let keyring = Keyring::open_or_create(&home.path().join("config/master.key")).unwrap();
+    let settings = BTreeMap::new();
+    let blobs = BlobsAt::Bucket {
+        url,
+        settings: &settings,
+    };
+    let file = home.path().join("tables/terrane.db");
+    let opened = Store::open_to_rebuild(TablesAt::File(&file), blobs, keyring).await;
+    opened.unwrap()
+}
+
+/// A job that ends leaves nobody behind who would say later what was acknowledged.
+#[tokio::test]
+async fn what_a_brief_process_wrote_is_marked_when_it_gives_up_its_lock() {
+    let home = TestHome::new();
+    let url = local(&home);
+    let store = open_at(&home, &url).await;
+    let dump = Dump::of(&home, &store).await;
+    let (state, info) = (network(), lock_info("a"));
+    let locked = store.lock_acquire(&state, &info, None, ExpectedHead::Any);
+    locked.await.unwrap();
+    let writer = Writer {
+        lock_id: Some("a".to_owned()),
+        ..Writer::default()
+    };
+    let written = store.state_version_append(&state, &writer, wide(40, 1));
+    written.await.unwrap();
+    store.lock_release(&state, "a").await.unwrap();
+    drop(store);
+    dump.restore();
+    let opened = try_open(&home, &url, Use::Brief).await;
+    assert!(matches!(opened, Err(OpenStoreError::TablesEmpty { .. })));
+    let store = open_to_rebuild(&home, &url).await;
+    let rebuilt = store.rebuild().await.unwrap();
+    assert_eq!((rebuilt.versions, rebuilt.unproven.len()), (1, 0));
+}
+
+/// Somebody else's tables gave the name out, and their object lies there.
+#[tokio::test]
+async fn a_name_that_is_taken_costs_no_write() {
+    let home = TestHome::new();
+    let store = open_for(&home, &local(&home), Use::Serving).await;
+    push(&store, 1).await.unwrap();
+    for number in 2..20 {
+        let name = crate::blobs::name_of(number);
+        fs::write(home.path().join("bucket/segments").join(name), "x").unwrap();
+    }
+    push(&store, 2).await.unwrap();
+    let head = store.state_head(&network()).await.unwrap().unwrap();
+    assert_eq!(head.version, 2);
+}
+
+/// Its marker lies in the object of another state.
+#[tokio::test]
+async fn an_acknowledged_version_whose_object_is_gone_is_named_and_not_passed_over() {
+    let home = TestHome::new();
+    let url = local(&home);
+    let store = open_at(&home, &url).await;
+    for serial in 1..=3 {
+        push(&store, serial).await.unwrap();
+    }
+    let other = StateName::new("p", "other");
+    append(&store, other.clone(), wide(40, 1)).await.unwrap();
+    store.blobs_settle().await.unwrap();
+    let place = "SELECT blob FROM state_version WHERE version = 3";
+    let row = store.db.fetch_optional(place, &[]).await.unwrap().unwrap();
+    let place = Place::parse(row.text(0).unwrap()).unwrap();
+    fs::remove_file(home.path().join("bucket").join(place.object)).unwrap();
+    drop(store);
+    fs::remove_dir_all(home.path().join("tables")).unwrap();
+    for again in [false, true] {
+        let store = open_to_rebuild(&home, &url).await;
+        let rebuilt = store.rebuild().await.unwrap();
+        let lost = &rebuilt.lost[0];
+        assert_eq!((lost.acknowledged, lost.readable), (3, 1), "{again}");
+        drop(store);
+        let store = open_at(&home, &url).await;
+        let said = said(&store).await;
+        let start = "version 3 of state `p/network` was acknowledged";
+        assert!(said.starts_with(start), "{again}: {said}");
+        push(&store, 2).await.unwrap_err();
+        store.state_head(&other).await.unwrap();
+        let verified = store.state_verify(None).await.unwrap();
+        assert!(verified.damages[0].is_lost(), "{:?}", verified.damages);
+    }
 }

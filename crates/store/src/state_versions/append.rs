@@ -270,10 +270,17 @@ impl Store {
     pub(super) async fn commit(&self, ready: &Arc<Ready>) -> Result<bool, StoreError> {
         let staged = match &self.blobs {
             Blobs::Disk(_) => None, // appended by the deed, and synced with what others append
-            Blobs::Bucket(_) => Some(
-                self.blobs_stage(vec![Arc::clone(&ready.blob.frame)])
-                    .await?,
-            ),
+            Blobs::Bucket(_) => {
+                match self.blobs_stage(vec![Arc::clone(&ready.blob.frame)]).await {
+                    Err(err) if err.is_taken() => {
+                        // Newer tables gave this name out, or an answer got lost: both are seen by another look.
+                        self.announced.forget().await;
+                        self.behind_look_again().await?;
+                        return Ok(false);
+                    }
+                    staged => Some(staged?),
+                }
+            }
         };
         let (blobs, one) = (self.blobs.clone(), Arc::clone(ready));
         let moved = self.db.write(move |tx| {
@@ -293,7 +300,7 @@ impl Store {
 
     /// A look without a transaction; the statement that moves the head checks what rests on it.
     async fn look(&self, write: &Write) -> Result<Moment, StoreError> {
-        self.check_current(&write.state)?;
+        self.check_current(&write.state).await?;
         let args = name_args(&write.state);
         let found = self.db.fetch_optional(STATE_AND_HEAD, &args).await?;
         let (row, head) = match found {
