@@ -34,11 +34,28 @@ impl Store {
     ) -> Result<(), StoreError> {
         const UPSERT: &str = "INSERT INTO hidden (project, name, place) VALUES ($1, $2, $3) \
             ON CONFLICT (project, name, place) DO UPDATE SET ended = NULL";
+        if places.is_empty() {
+            return Ok(());
+        }
         let mut tx = self.db.begin_write().await?;
         for place in places {
             tx.execute(UPSERT, &place_args(state, place)).await?;
         }
         tx.commit().await?;
+        self.notes_keep_places(state, places).await
+    }
+
+    /// The same of what the files say; what ended meanwhile stays so.
+    pub(crate) async fn hidden_note(
+        &self,
+        state: &StateName,
+        places: &BTreeSet<Place>,
+    ) -> Result<(), StoreError> {
+        const INSERT: &str = "INSERT INTO hidden (project, name, place) VALUES ($1, $2, $3) \
+            ON CONFLICT (project, name, place) DO NOTHING";
+        for place in places {
+            self.db.execute(INSERT, &place_args(state, place)).await?;
+        }
         Ok(())
     }
 

@@ -1,7 +1,8 @@
 //! The one door to SQL and blobs.
 //!
 //! A home is a directory: `terrane.db` (tables), `segments/` (every version, sealed), `keys/` (wrapped data
-//! keys), `artifacts/` (files that stacks wrote, sealed), `refused/` (what was not accepted). Several processes may
+//! keys), `artifacts/` (files that stacks wrote, sealed), `notes/` (what is to stay hidden, sealed), `refused/` (what was
+//! not accepted). Several processes may
 //! open it at once. A shared home has its tables in a database and the rest in a bucket.
 //!
 //! Not here: what may happen (`model`), and in which order (`control`).
@@ -30,6 +31,7 @@ mod keyring;
 mod keys;
 mod lanes;
 mod locks;
+mod notes;
 mod outage;
 mod outputs;
 mod readiness;

@@ -38,6 +38,8 @@ pub struct Rebuilt {
     pub lost: Vec<Lost>,
     /// Earlier versions that were acknowledged and do not open; the state goes on without them.
     pub unread: Vec<(StateName, i64, StoreError)>,
+    /// Notes of what is hidden in states that do not open: it may be shown.
+    pub notes_unread: Vec<(StateName, StoreError)>,
 }
 
 /// A version that was acknowledged, is newer than all that the tables know or can be told, and does not open.
@@ -102,7 +104,9 @@ impl Store {
             }
         }
         rebuilt.artifacts = self.artifacts_rebuild().await?;
-        for state in files.heard.keys().cloned().collect::<Vec<_>>() {
+        let states: Vec<StateName> = files.heard.keys().cloned().collect();
+        rebuilt.notes_unread = self.notes_rebuild(&states).await?;
+        for state in states {
             let known = self.stored_all(&state).await?;
             let numbers: HashSet<i64> = known.iter().map(|one| one.version.version).collect();
             let newest = known.last().map(|one| &one.version);

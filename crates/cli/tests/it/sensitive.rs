@@ -338,11 +338,32 @@ fn a_secret_stays_hidden_in_another_home() {
         let home = ["--data", home];
         let import = [&home[..], &["state", "import", "--no-plan"], from].concat();
         drop(story.cli(&import).expect(0));
-        let shown = story.cli(&[&home[..], &["state", "show", "only"]].concat());
-        let shown = shown.expect(0);
-        assert!(shown.stdout.contains("terraform_data.db"), "{shown}");
-        check_absent(&[shown], secret);
+        for again in [false, true] {
+            if again {
+                make_tables_again(&story, home[1]);
+            }
+            let shown = story.cli(&[&home[..], &["state", "show", "only"]].concat());
+            let shown = shown.expect(0);
+            assert!(shown.stdout.contains("terraform_data.db"), "{shown}");
+            check_absent(&[shown], secret);
+        }
     }
+}
+
+/// The database is lost, and made again from the files.
+fn make_tables_again(story: &Story, home: &str) {
+    let home = story.root().join("project").join(home);
+    for file in ["terrane.db", "terrane.db-wal", "terrane.db-shm"] {
+        drop(std::fs::remove_file(home.join(file)));
+    }
+    let home = ["--data", home.to_str().unwrap()];
+    let recover = [&home[..], &["state", "recover", "--into-home"]].concat();
+    let said = story.cli(&recover).expect(0);
+    assert!(
+        said.stderr
+            .contains("The database has 1 version of 1 state again"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -421,6 +442,10 @@ fn a_secret_that_was_changed_stays_hidden_where_its_old_value_stands() {
         let home = ["--data", home];
         let import = [&home[..], &["state", "import", "--no-plan"], from].concat();
         drop(story.cli(&import).expect(0));
+        let show = story.cli(&[&home[..], &["state", "show", "app"]].concat());
+        assert!(show.stdout.contains("user_data   (sensitive)"), "{show}");
+        said.push(show);
+        make_tables_again(&story, home[1]);
         let show = story.cli(&[&home[..], &["state", "show", "app"]].concat());
         assert!(show.stdout.contains("user_data   (sensitive)"), "{show}");
         said.push(show);

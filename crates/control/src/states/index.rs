@@ -105,16 +105,20 @@ pub(super) async fn learn_before_they_go(
     digests: &Digests,
 ) -> Result<BTreeSet<i64>, StoreError> {
     let mut known = Known::of(store, state, digests).await?;
-    let mut read = BTreeSet::new();
+    let (mut read, mut sensitive) = (BTreeSet::new(), Vec::new());
     for version in versions {
         match hidden::document(store, version).await {
-            Ok(Ok(document)) => known.learn(version, &document).await?,
+            Ok(Ok(document)) => {
+                sensitive.extend(document.sensitive_values());
+                known.learn(version, &document).await?;
+            }
             Ok(Err(_)) | Err(StoreError::Unseal { .. }) => {}
             // Somebody may bring it back, or the key to it.
             Err(_) => continue,
         }
         read.insert(version.version);
     }
+    store.notes_keep_secrets(state, &sensitive).await?;
     Ok(read)
 }
 

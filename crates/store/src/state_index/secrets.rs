@@ -35,6 +35,19 @@ impl Store {
         version: i64,
         secrets: &[Secret],
     ) -> Result<(), StoreError> {
+        if version == BROUGHT {
+            // No version says it: the tables must not be all that does.
+            self.notes_keep_secrets(state, secrets).await?;
+        }
+        self.secrets_note(state, version, secrets).await
+    }
+
+    pub(crate) async fn secrets_note(
+        &self,
+        state: &StateName,
+        version: i64,
+        secrets: &[Secret],
+    ) -> Result<(), StoreError> {
         const FIND: &str = "SELECT h.sealed FROM state_index_secret AS h \
             JOIN state AS s ON s.id = h.state \
             WHERE s.project = $1 AND s.name = $2 AND h.version = $3";

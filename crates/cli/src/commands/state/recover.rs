@@ -175,6 +175,10 @@ async fn into_home(
                 "version": version,
                 "causes": all_causes(error),
             })).collect::<Vec<_>>(),
+            "notes_damaged": rebuilt.notes_unread.iter().map(|(state, error)| json!({
+                "state": state,
+                "causes": all_causes(error),
+            })).collect::<Vec<_>>(),
             "went_on": went_on,
         }))?;
     } else {
@@ -192,7 +196,8 @@ async fn into_home(
     }
     let all_opens =
         rebuilt.broken.is_empty() && rebuilt.lost.is_empty() && rebuilt.unread.is_empty();
-    Ok(if all_opens || accepted_all(&rebuilt, &went_on) {
+    let is_decided = all_opens || accepted_all(&rebuilt, &went_on);
+    Ok(if is_decided && rebuilt.notes_unread.is_empty() {
         ExitStatus::Done
     } else {
         ExitStatus::Failed
@@ -258,6 +263,12 @@ fn told_of_losses(rebuilt: &Rebuilt, look: Look) -> String {
         let message = format!("version {version} of state `{state}` is damaged, and was left out");
         let hint = "restore the file from a backup, and begin again without the database; else the state goes on without this version".to_owned();
         text.push_str(&errors::render(&message, &all_causes(error), &[hint], look));
+    }
+    for (state, error) in &rebuilt.notes_unread {
+        let message = format!("what else is to be hidden in state `{state}` is not known any more");
+        let hint = "restore the file from a backup, then `terrane state recover --into-home` again; until then values may be shown that were hidden";
+        let hints = [hint.to_owned()];
+        text.push_str(&errors::render(&message, &all_causes(error), &hints, look));
     }
     text
 }
