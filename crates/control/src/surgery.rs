@@ -8,6 +8,9 @@ use jiff::Timestamp;
 use model::break_glass::Act;
 use model::ids::RunId;
 use model::lock::LockInfo;
+use model::masking::Mask;
+use model::secret::Secret;
+use model::state::resources::Document;
 use model::state::{
     Contents, ExpectedHead, HeldLock, InvalidState, Mark, PushRefusal, ReadResourcesError,
     RemoveError, StateFacts, StateName, StateVersion, Summary, remove, summary, with_identity,
@@ -19,6 +22,7 @@ use store::{
 use crate::Control;
 use crate::hidden;
 use crate::locks::held::Reason;
+use crate::states::ask;
 
 mod target;
 
@@ -298,6 +302,7 @@ pub async fn take_out(
         state: state.clone(),
         source,
     })?;
+    let mask = mask_of(control, state, &[compared]).await;
     Ok(Proposal {
         summary: told(control, state, compared, &removal.body).await?,
         unread: None,
@@ -309,7 +314,7 @@ pub async fn take_out(
         act: Act::StateEdited,
         mark: Some(Mark::Edited),
         force: false,
-        detail: format!("without {}", removal.removed.join(", ")),
+        detail: mask.mask_text(&format!("without {}", removal.removed.join(", "))),
         decides: Vec::new(),
     })
 }
@@ -500,14 +505,26 @@ async fn told(
     // Of whatever version.
     let hidden = control.store.hidden_list(state, Some(0)).await;
     let hidden = hidden.map_err(|source| failed(state, "read", source))?;
+    let mask = mask_of(control, state, &[before, Some(after)]).await;
     match summary(before, after) {
-        Ok(summary) => Ok(Some(summary.hiding(&hidden))),
+        Ok(summary) => Ok(Some(summary.hiding(&hidden).masked(&mask))),
         Err(ReadResourcesError::Encrypted) => Ok(None),
         Err(source) => Err(SurgeryError::Resources {
             state: state.clone(),
             source,
         }),
     }
+}
+
+/// What is sensitive in these bodies, or was in any version.
+async fn mask_of(control: &Control, state: &StateName, bodies: &[Option<&[u8]>]) -> Mask {
+    let bodies = bodies.iter().flatten();
+    let documents = bodies.filter_map(|body| Document::read(body).ok());
+    let mut secrets: Vec<Secret> = documents
+        .flat_map(|document| document.sensitive_values())
+        .collect();
+    secrets.extend(ask::secrets(control, state).await);
+    Mask::new(&secrets)
 }
 
 fn not_locked(state: &StateName, err: AcquireLockError) -> SurgeryError {

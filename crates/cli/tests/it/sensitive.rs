@@ -456,3 +456,66 @@ fn a_secret_that_was_changed_stays_hidden_where_its_old_value_stands() {
     let shown = story.cli(&shown).expect(0);
     assert!(shown.stdout.contains("TOKEN=first-secret"), "{shown}");
 }
+
+/// A secret may be a key of a map, or name an instance.
+#[test]
+fn a_secret_that_is_a_name_is_hidden_and_found_by_who_knows_all_of_it() {
+    let story = Story::new("tofu").stack("app", "", "");
+    let push = |serial: u64, secret: &str| {
+        let state = format!(
+            r#"{{"version":4,"serial":{serial},"lineage":"l",
+                "outputs":{{"p":{{"value":"same-secret-9","type":"string"}}}},
+                "resources":[{{"mode":"managed","type":"x_y","name":"n","provider":"p","instances":[
+                    {{"index_key":"same-secret-9","attributes":{{"id":"{serial}","pw":"{secret}","copy":"same-secret-9",
+                      "text":"u=same-secret-9","tags":{{"same-secret-9":"v{serial}"}}}},
+                      "sensitive_attributes":[[{{"type":"get_attr","value":"pw"}}]]}}]}}]}}"#
+        );
+        story.write("../by-hand.tfstate", &state);
+        let push = ["state", "push", "app", "../by-hand.tfstate", "--force"];
+        let yes = ["--reason", "test", "--auto-approve"];
+        story.cli(&[&push[..], &yes[..]].concat()).expect(0)
+    };
+    // In the newest version it is no longer marked anywhere.
+    let mut said = vec![push(1, "same-secret-9"), push(2, "other-secret-9")];
+    let name = "x_y.n[\"(secret)\"]";
+    let rollback = ["state", "rollback", "app", "--to", "1", "--reason", "x"];
+    let rollback = [&rollback[..], &["--dry-run"]].concat();
+    let remove = ["state", "rm", "app", "x_y.n", "--reason", "x", "--dry-run"];
+    let questions: [&[&str]; 11] = [
+        &["state", "list", "app"],
+        &["state", "show", "app"],
+        &["state", "show", "app", name],
+        &["state", "show", "app", "x_y.none"],
+        &["state", "blame", "app", name],
+        &["state", "blame", "app", "x_y.n", "none"],
+        &["state", "search", "x_y.n"],
+        &["state", "search", "x_y.n", "--all-versions"],
+        &["state", "diff", "app"],
+        &rollback,
+        &remove,
+    ];
+    for question in questions {
+        said.push(story.cli(question));
+        said.push(story.cli(&[question, &["--json"]].concat()));
+    }
+    // Not letter by letter.
+    for part in ["same-secret", "9\"]"] {
+        for range in [&[][..], &["--all-versions"]] {
+            let found = story.cli(&[&["state", "search", part], range].concat());
+            assert!(found.expect(0).stderr.contains("Nothing found"), "{part}");
+        }
+    }
+    check_absent(&said, "same-secret-9");
+    let found = story.cli(&["state", "search", "same-secret-9"]).expect(0);
+    for place in [
+        name,
+        "    copy   (sensitive",
+        "    text   (sensitive",
+        "output.p",
+    ] {
+        assert!(found.stdout.contains(place), "{found}");
+    }
+    check_absent(&[found], "same-secret-9");
+    let shown = story.cli(&["state", "show", "app"]).expect(0);
+    assert!(shown.stdout.contains("tags.(secret)"), "{shown}");
+}

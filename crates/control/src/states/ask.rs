@@ -1,6 +1,8 @@
 //! One version of a state, looked into: which one is meant, what it holds, what may be shown of it.
 
 use model::break_glass::Act;
+use model::masking::Mask;
+use model::secret::Secret;
 use model::state::pick::Pick;
 use model::state::resources::{Document, Opaque};
 use model::state::{StateName, StateVersion};
@@ -211,27 +213,25 @@ pub async fn document(
     state: &StateName,
     which: Pick,
 ) -> Result<Asked, AskStateError> {
-    let mut asked = addresses(control, state, which).await?;
+    let version = pick(control, state, which).await?;
+    let read = look_into(&control.store, &version).await?;
+    let mut document = read.map_err(|source| AskStateError::Opaque {
+        state: state.clone(),
+        version: version.version,
+        source,
+    })?;
     let digests = Digests::of(&control.store).await?;
-    asked.document.elsewhere = index::secrets(&control.store, state, &digests).await?;
-    Ok(asked)
+    document.elsewhere = index::secrets(&control.store, state, &digests).await?;
+    Ok(Asked { version, document })
 }
 
-/// The same for who shows no value: what is sensitive in other versions is not looked for.
-pub async fn addresses(
-    control: &Control,
-    state: &StateName,
-    which: Pick,
-) -> Result<Asked, AskStateError> {
-    let version = pick(control, state, which).await?;
-    match look_into(&control.store, &version).await? {
-        Ok(document) => Ok(Asked { version, document }),
-        Err(source) => Err(AskStateError::Opaque {
-            state: state.clone(),
-            version: version.version,
-            source,
-        }),
-    }
+/// What was sensitive in any version, as far as they can be read.
+pub(crate) async fn secrets(control: &Control, state: &StateName) -> Vec<Secret> {
+    let Ok(digests) = Digests::of(&control.store).await else {
+        return Vec::new();
+    };
+    let found = index::secrets(&control.store, state, &digests).await;
+    found.unwrap_or_default()
 }
 
 /// What a version holds, or why that cannot be known.
@@ -260,10 +260,9 @@ impl Asked {
     pub fn only(mut self, address: &str) -> Result<Self, AskStateError> {
         let not_there = self.no_address(address);
         let output = address.strip_prefix("output.");
-        self.document.instances.retain(|instance| {
-            let rest = instance.address.strip_prefix(address);
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['[', ' ']))
-        });
+        let mask = self.document.mask();
+        let instances = &mut self.document.instances;
+        instances.retain(|instance| is_at(&instance.address, address, &mask));
         self.document
             .outputs
             .retain(|name, _| Some(name.as_str()) == output);
@@ -273,11 +272,20 @@ impl Asked {
         Ok(self)
     }
 
+    /// As it is shown to who is told no secret.
+    #[must_use]
+    pub fn hiding_names(mut self) -> Self {
+        self.document = self.document.hiding_names();
+        self
+    }
+
     pub fn no_address(&self, address: &str) -> AskStateError {
         let last = address.rsplit('.').next().unwrap_or(address).to_lowercase();
         let outputs = || self.document.outputs.keys();
+        let mask = self.document.mask();
         let all = || {
-            let resources = self.document.instances.iter().map(|it| it.address.clone());
+            let resources = self.document.instances.iter();
+            let resources = resources.map(|it| mask.mask_text(&it.address));
             resources.chain(outputs().map(|name| format!("output.{name}")))
         };
         let mut near: Vec<String> = all()
@@ -296,6 +304,15 @@ impl Asked {
             near,
         }
     }
+}
+
+/// Whether an address is meant: as it is, or as it is shown; the resource's is that of all its instances.
+pub(super) fn is_at(found: &str, asked: &str, mask: &Mask) -> bool {
+    let begins = |found: &str| {
+        let rest = found.strip_prefix(asked);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['[', ' ']))
+    };
+    begins(found) || begins(&mask.mask_text(found))
 }
 
 /// Records that sensitive values were shown, before they are.

@@ -8,7 +8,7 @@ use model::state::leaves::Entry;
 use model::state::pick::Pick;
 use model::state::{StateName, StateVersion};
 
-use super::ask::{self, AskStateError, Asked, Digests, store_failed};
+use super::ask::{self, AskStateError, Asked, Digests, is_at, store_failed};
 use super::author::{Author, Authors};
 use super::index;
 use crate::Control;
@@ -76,12 +76,15 @@ pub async fn blame(
             .map(|change| (change.path, change.version))
             .collect();
         let mut lines = Vec::new();
-        for (path, value) in leaf_values(&entry.leaves, &mask, showing) {
-            if !attribute.is_none_or(|attribute| is_below(&path, attribute)) {
+        let values = leaf_values(&entry.leaves, &mask, showing);
+        for (leaf, (path, value)) in entry.leaves.iter().zip(values) {
+            let is_meant =
+                |attribute| is_below(&path, attribute) || is_below(&leaf.path, attribute);
+            if !attribute.is_none_or(is_meant) {
                 continue;
             }
             // Written while we looked: the newest is the best that is known.
-            let number = since.get(&path).copied();
+            let number = since.get(&leaf.path).copied();
             let number = number.unwrap_or(asked.version.version);
             let version = versions.get(&number).cloned();
             let author = match &version {
@@ -97,17 +100,20 @@ pub async fn blame(
             });
         }
         if lines.is_empty() && attribute.is_some() {
-            let paths = entry.leaves.iter().map(|leaf| leaf.path.clone());
+            let paths = entry.leaves.iter().map(|leaf| mask.mask_text(&leaf.path));
             let mut near: Vec<String> = paths.collect();
             near.truncate(12);
             return Err(AskStateError::NoAttribute {
-                address: entry.address,
+                address: mask.mask_text(&entry.address),
                 attribute: attribute.unwrap_or_default().to_owned(),
                 near,
             });
         }
         objects.push(BlamedObject {
-            address: entry.address,
+            address: match showing {
+                Showing::Revealed => entry.address,
+                Showing::Masked(_) => mask.mask_text(&entry.address),
+            },
             lines,
         });
     }
@@ -116,11 +122,9 @@ pub async fn blame(
 
 fn entries_at<'a>(asked: &'a Asked, address: &str) -> Result<Vec<Entry<'a>>, AskStateError> {
     let all = asked.document.entries().into_iter();
+    let mask = asked.document.mask();
     let found: Vec<Entry<'a>> = all
-        .filter(|entry| {
-            let rest = entry.address.strip_prefix(address);
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['[', ' ']))
-        })
+        .filter(|entry| is_at(&entry.address, address, &mask))
         .collect();
     if found.is_empty() {
         return Err(asked.no_address(address));

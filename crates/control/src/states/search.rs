@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use jiff::Timestamp;
-use model::masking::Mask;
+use model::masking::{MASKED, Mask};
 use model::plan::PlanValue;
 use model::secret::Secret;
 use model::state::glob::Glob;
@@ -114,7 +114,7 @@ impl<'a> Seeker<'a> {
             return Ok(());
         };
         found.states += 1;
-        if self.finds_a_value(&document) {
+        if self.finds_something(&document) {
             document.elsewhere = self.secrets(&version.state).await?;
         }
         let mask = document.mask();
@@ -125,17 +125,19 @@ impl<'a> Seeker<'a> {
             }
             let hit = |value| Hit {
                 state: version.state.clone(),
-                address: entry.address.clone(),
+                address: mask.mask_text(&entry.address),
                 value,
                 first: version.version,
                 last,
             };
-            if self.is_in(&entry.address) {
+            if self.is_in_name(&entry.address, &mask) {
                 found.hits.push(hit(None));
             }
             for leaf in &entry.leaves {
                 if let Some(value) = self.value(leaf, &mask) {
-                    found.hits.push(hit(Some((leaf.path.clone(), value))));
+                    found
+                        .hits
+                        .push(hit(Some((mask.mask_text(&leaf.path), value))));
                 }
             }
         }
@@ -155,10 +157,10 @@ impl<'a> Seeker<'a> {
         let failed = &store_failed("search", state);
         let mut hits = Vec::new();
         for entry in store.state_index_entries(state).await.map_err(failed)? {
-            if self.fits(&entry.type_name) && self.is_in(&entry.address) {
+            if self.fits(&entry.type_name) && self.is_in_name(&entry.address, &mask) {
                 hits.push(Hit {
                     state: state.clone(),
-                    address: entry.address,
+                    address: mask.mask_text(&entry.address),
                     value: None,
                     first: entry.first_version,
                     last: entry.last_version,
@@ -192,8 +194,8 @@ impl<'a> Seeker<'a> {
                     if let Some(value) = self.value(leaf, &mask) {
                         hits.push(Hit {
                             state: state.clone(),
-                            address: place.0,
-                            value: Some((place.1, value)),
+                            address: mask.mask_text(&place.0),
+                            value: Some((mask.mask_text(&place.1), value)),
                             first: version.version,
                             last: *last,
                         });
@@ -212,14 +214,14 @@ impl<'a> Seeker<'a> {
         index::secrets(&self.control.store, state, &self.digests).await
     }
 
-    /// Whether a value would be shown, so that all has to be known that must not be.
-    fn finds_a_value(&self, document: &Document) -> bool {
+    /// Whether something would be shown, so that all has to be known that must not be.
+    fn finds_something(&self, document: &Document) -> bool {
         let nothing = Mask::default();
         let entries = document.entries();
         let mut fitting = entries.iter().filter(|entry| self.fits(entry.type_name));
         fitting.any(|entry| {
             let mut leaves = entry.leaves.iter();
-            leaves.any(|leaf| self.value(leaf, &nothing).is_some())
+            self.is_in(&entry.address) || leaves.any(|leaf| self.value(leaf, &nothing).is_some())
         })
     }
 
@@ -250,33 +252,62 @@ impl<'a> Seeker<'a> {
         text.to_lowercase().contains(&self.lower)
     }
 
+    /// Whether an address fits. One that holds a secret is found by its other parts, and by who knows all of the secret.
+    fn is_in_name(&self, address: &str, mask: &Mask) -> bool {
+        let shown = mask.mask_text(address).replace(MASKED, "\0");
+        self.is_in(&shown) || (self.is_secret(mask) && address.contains(&self.text))
+    }
+
+    /// Whether the text that is looked for is a whole secret: who knows it may know where it stands.
+    fn is_secret(&self, mask: &Mask) -> bool {
+        let mut text = Value::from(self.text.as_str());
+        mask.mask_value(&mut text);
+        text == MASKED
+    }
+
     /// The value as it may be shown, if it fits.
     fn value(&self, leaf: &Leaf<'_>, mask: &Mask) -> Option<PlanValue> {
         if self.text.is_empty() {
             return None;
         }
-        let text = match leaf.value {
-            Value::String(text) => text.clone(),
-            Value::Number(number) => number.to_string(),
-            Value::Bool(yes) => yes.to_string(),
-            Value::Null | Value::Array(_) | Value::Object(_) => return None,
-        };
-        if leaf.is_sensitive {
-            let is_whole = text == self.text;
-            return is_whole.then(|| PlanValue::Masked {
+        let masked = |is_found: bool| {
+            is_found.then(|| PlanValue::Masked {
                 digest: self.digests.short(leaf.value),
-            });
+            })
+        };
+        let is_known =
+            |text: &str| text == self.text || (text.contains(&self.text) && self.is_secret(mask));
+        if leaf.is_sensitive {
+            return masked(any_text(leaf.value, &is_known));
         }
+        let text = text_of(leaf.value)?;
         let mut shown = PlanValue::Known(leaf.value.clone());
         mask.mask_plan_value(&mut shown);
         match &shown {
-            // A secret inside of another text must not be found letter by letter.
             PlanValue::Known(_) => self.is_in(&text).then_some(shown),
-            PlanValue::Absent
-            | PlanValue::Unknown
-            | PlanValue::KnownAfter { .. }
-            | PlanValue::Sensitive
-            | PlanValue::Masked { .. } => None,
+            // A secret inside of another text must not be found letter by letter.
+            PlanValue::Sensitive | PlanValue::Masked { .. } => masked(is_known(&text)),
+            PlanValue::Absent | PlanValue::Unknown | PlanValue::KnownAfter { .. } => None,
+        }
+    }
+}
+
+fn text_of(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Bool(yes) => Some(yes.to_string()),
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+/// Whether this is so of any text in a branch that is hidden as a whole.
+fn any_text(value: &Value, is_it: &dyn Fn(&str) -> bool) -> bool {
+    match value {
+        Value::Array(items) => items.iter().any(|item| any_text(item, is_it)),
+        Value::Object(fields) => fields.values().any(|field| any_text(field, is_it)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+            text_of(value).is_some_and(|text| is_it(&text))
         }
     }
 }

@@ -67,7 +67,7 @@ pub fn diff(before: &Document, after: &Document, showing: Showing<'_>) -> StateD
     StateDiff { changes, outputs }
 }
 
-/// Leaves as they may be shown, with their paths.
+/// Leaves as they may be shown, with their paths: a key of a map may be a secret, too.
 pub fn leaf_values(
     leaves: &[Leaf<'_>],
     mask: &Mask,
@@ -85,7 +85,11 @@ pub fn leaf_values(
                 known
             }
         };
-        (leaf.path.clone(), value)
+        let path = match showing {
+            Showing::Revealed => leaf.path.clone(),
+            Showing::Masked(_) => mask.mask_text(&leaf.path),
+        };
+        (path, value)
     });
     shown.collect()
 }
@@ -193,7 +197,12 @@ fn output_change(
 }
 
 fn mask(mask: &Mask, changes: &mut [ResourceChange], outputs: &mut BTreeMap<String, OutputChange>) {
+    for change in &mut *changes {
+        change.address = mask.mask_text(&change.address);
+        change.module = mask.mask_text(&change.module);
+    }
     for attribute in changes.iter_mut().flat_map(|change| &mut change.attributes) {
+        attribute.path = mask.mask_text(&attribute.path);
         mask.mask_plan_value(&mut attribute.before);
         mask.mask_plan_value(&mut attribute.after);
     }

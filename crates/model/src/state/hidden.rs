@@ -122,6 +122,22 @@ impl Document {
         self
     }
 
+    /// The same with addresses without values that are sensitive in it.
+    #[must_use]
+    pub fn hiding_names(mut self) -> Self {
+        let mask = self.mask();
+        if mask.is_empty() {
+            return self;
+        }
+        for instance in &mut self.instances {
+            let names = [&mut instance.address, &mut instance.module].into_iter();
+            for name in names.chain(&mut instance.dependencies) {
+                *name = mask.mask_text(name);
+            }
+        }
+        self
+    }
+
     fn values(&self) -> impl Iterator<Item = (String, &Value)> {
         let resources = self.instances.iter();
         let resources = resources.map(|it| (it.address.clone(), &it.attributes));
@@ -132,6 +148,19 @@ impl Document {
 }
 
 impl Summary {
+    /// The same with names without these secrets.
+    #[must_use]
+    pub fn masked(mut self, mask: &Mask) -> Self {
+        let changed = self.changed.iter_mut();
+        let changed =
+            changed.flat_map(|it| std::iter::once(&mut it.address).chain(&mut it.attributes));
+        let others = self.added.iter_mut().chain(&mut self.removed);
+        for name in changed.chain(others) {
+            *name = mask.mask_text(name);
+        }
+        self
+    }
+
     /// The same with addresses without their secrets.
     #[must_use]
     pub fn hiding(mut self, places: &BTreeSet<Place>) -> Self {

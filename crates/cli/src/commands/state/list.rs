@@ -65,10 +65,10 @@ pub(crate) async fn list(
         return not_all(&listing.unread);
     };
     let state = place.state(word).await?;
-    let asked = ask::addresses(&place.control, &state, args.pick.pick()?)
+    let asked = ask::document(&place.control, &state, args.pick.pick()?)
         .await
         .map_err(|err| shown(&err))?;
-    let asked = filtered(asked, args)?;
+    let asked = filtered(asked.hiding_names(), args)?;
     if global.json {
         report::json(&view::json::resources(&asked))?;
         return Ok(ExitStatus::Done);

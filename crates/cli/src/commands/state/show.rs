@@ -54,6 +54,9 @@ pub(crate) async fn show(
     } else {
         Showing::Masked(&short)
     };
+    if !revealed {
+        asked = asked.hiding_names();
+    }
     let sheet = view::show::Sheet {
         asked: &asked,
         is_whole: args.address.is_none(),
