@@ -70,6 +70,8 @@ pub enum ImportError {
     Changed { path: PathBuf },
     #[error("`{}` says where secrets stand in another file than `{}`", notes.display(), path.display())]
     OtherNotes { path: PathBuf, notes: PathBuf },
+    #[error("`{}` does not say where secrets stand, as an export writes it", path.display())]
+    NoNotes { path: PathBuf },
     #[error(
         "state `{state}` is not of a stack here, so there is no engine that knows where it was"
     )]
@@ -131,6 +133,9 @@ impl ImportError {
                 path.display(),
                 notes.display()
             )),
+            Self::NoNotes { .. } => Some(
+                "bring it back as it was exported; without it the state is imported as it is, and what was hidden by it is shown".to_owned(),
+            ),
             Self::LeftLocked { id, imported, .. } => {
                 let done = match imported {
                     Some(_) => "; the import need not be repeated",

@@ -132,8 +132,7 @@ impl SurgeryError {
                 Some(format!("did you mean {}?", near.join(" or ")))
             }
             Self::NoVersion { state, .. } | Self::NotYet { state, .. } => Some(format!(
-                "`terrane state versions {}` shows all that are kept",
-                state.name
+                "`terrane state versions {state}` shows all that are kept"
             )),
             Self::NothingRefused { .. } => {
                 Some("`terrane state verify` lists what is kept, with its number".to_owned())
@@ -298,11 +297,11 @@ pub async fn take_out(
     let now = Now::read(control, state).await?;
     let (head, head_body) = now.there(state)?;
     let compared = Some(head_body.as_slice());
+    let mask = mask_of(control, state, &[compared]).await;
     let removal = remove(&head_body, addresses).map_err(|source| SurgeryError::Remove {
         state: state.clone(),
-        source,
+        source: source.masked(&mask),
     })?;
-    let mask = mask_of(control, state, &[compared]).await;
     Ok(Proposal {
         summary: told(control, state, compared, &removal.body).await?,
         unread: None,

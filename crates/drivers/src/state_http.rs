@@ -15,6 +15,8 @@ pub struct HttpBackend {
     address: String,
     /// `USER:PASSWORD`, or a token alone.
     credential: Option<Secret>,
+    /// So long a lock is waited for, and that it is given up.
+    patience: Duration,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -37,18 +39,23 @@ pub enum HttpBackendError {
     },
 }
 
+/// A backend that says nothing for so long is not waited for.
+const PATIENCE: Duration = Duration::from_mins(1);
+
 impl HttpBackend {
     pub fn new(address: &str, credential: Option<Secret>) -> Result<Self, HttpBackendError> {
         // A redirect would turn a write into a read that looks like success.
         let client = reqwest::Client::builder()
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(Duration::from_secs(30))
+            .read_timeout(PATIENCE)
             .build()
             .map_err(HttpBackendError::Client)?;
         Ok(Self {
             client,
             address: address.to_owned(),
             credential,
+            patience: PATIENCE,
         })
     }
 
@@ -73,6 +80,7 @@ impl HttpBackend {
         let deed = "lock";
         let request = self
             .request(method("LOCK"), &self.address)
+            .timeout(self.patience)
             .body(info.to_json());
         let answer = self.send(deed, request).await?;
         match answer.status() {
@@ -107,6 +115,7 @@ impl HttpBackend {
         let deed = "unlock";
         let request = self
             .request(method("UNLOCK"), &self.address)
+            .timeout(self.patience)
             .body(info.to_json());
         let answer = self.send(deed, request).await?;
         match answer.status() {
@@ -177,7 +186,22 @@ fn method(word: &'static str) -> Method {
 
 #[cfg(test)]
 mod tests {
-    use super::nameable;
+    use super::*;
+
+    #[tokio::test]
+    async fn a_backend_that_says_nothing_is_not_waited_for_for_ever() {
+        let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("http://{}/state", silent.local_addr().unwrap());
+        let mut backend = HttpBackend::new(&address, None).unwrap();
+        backend.patience = Duration::from_millis(50);
+        let info = LockInfo::default();
+        assert!(backend.lock(&info).await.is_err());
+        let given_up = backend.unlock(&info).await.unwrap_err();
+        let HttpBackendError::Send { source, .. } = given_up else {
+            panic!("{given_up}")
+        };
+        assert!(source.is_timeout(), "{source}");
+    }
 
     #[test]
     fn an_address_is_shown_without_what_opens_it() {

@@ -7,6 +7,7 @@ mod body;
 mod error;
 mod failures;
 mod guests;
+mod idle;
 mod metrics;
 mod peers;
 mod pulse;

@@ -26,6 +26,8 @@ struct Now {
     under_way: usize,
     /// Since when a head is awaited that has begun.
     begun: Option<Instant>,
+    /// When something came or went last.
+    last: Instant,
 }
 
 /// A request, until it is answered.
@@ -44,6 +46,7 @@ impl Pulse {
         let now = Mutex::new(Now {
             under_way: 0,
             begun: Some(Instant::now()),
+            last: Instant::now(),
         });
         Self { in_turn, now }
     }
@@ -69,14 +72,23 @@ impl Pulse {
         }
     }
 
+    /// How long nothing has come or gone; nothing while a request is under way.
+    pub(crate) fn still(&self) -> Option<Duration> {
+        self.change(|now| (now.under_way == 0).then(|| now.last.elapsed()))
+    }
+
     fn felt(&self) {
-        if self.in_turn {
-            self.change(|now| {
-                if now.under_way == 0 && now.begun.is_none() {
-                    now.begun = Some(Instant::now());
-                }
-            });
-        }
+        self.change(|now| {
+            now.last = Instant::now();
+            if self.in_turn && now.under_way == 0 && now.begun.is_none() {
+                now.begun = Some(now.last);
+            }
+        });
+    }
+
+    /// Something went.
+    fn sent(&self) {
+        self.change(|now| now.last = Instant::now());
     }
 
     fn change<T>(&self, deed: impl FnOnce(&mut Now) -> T) -> T {
@@ -89,6 +101,7 @@ impl Drop for Beat {
         self.0.change(|now| {
             now.under_way -= 1;
             now.begun = None;
+            now.last = Instant::now();
         });
     }
 }
@@ -120,7 +133,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Felt<S> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        if written.is_ready() {
+            self.pulse.sent();
+        }
+        written
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -136,7 +153,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Felt<S> {
         context: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, parts)
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, parts);
+        if written.is_ready() {
+            self.pulse.sent();
+        }
+        written
     }
 
     fn is_write_vectored(&self) -> bool {

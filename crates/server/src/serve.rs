@@ -23,6 +23,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 use crate::guests::{Guest, Guests};
+use crate::idle::Idle;
 use crate::peers::Peers;
 use crate::pulse::{FIRST, Felt, Pulse};
 use crate::service::Serving;
@@ -51,11 +52,12 @@ pub(crate) async fn connections(
     let connections = serving.server.connections();
     let places = Arc::new(Semaphore::new(connections));
     let guests = Arc::new(Guests::new(connections / 2));
+    let idle = Arc::new(Idle::default());
     let peers = Arc::new(Peers::new(serving.server.per_address()));
     let mut end = pin!(end);
     loop {
         let accepted = async {
-            let place = Arc::clone(&places).acquire_owned().await;
+            let place = idle.place(&places).await;
             (place, listener.accept().await)
         };
         let (place, accepted) = tokio::select! {
@@ -81,6 +83,7 @@ pub(crate) async fn connections(
         let connection = Connection {
             peer,
             guest: Arc::new(Guests::admit(&guests)),
+            idle: Arc::clone(&idle),
             protocol: protocol.clone(),
             serving: Arc::clone(&serving),
             watcher: graceful.watcher(),
@@ -99,6 +102,7 @@ pub(crate) async fn connections(
 struct Connection {
     peer: SocketAddr,
     guest: Arc<Guest>,
+    idle: Arc<Idle>,
     protocol: auto::Builder<TokioExecutor>,
     serving: Arc<Serving>,
     watcher: Watcher,
@@ -134,6 +138,7 @@ impl Connection {
         let Self {
             peer,
             guest,
+            idle,
             protocol,
             serving,
             watcher,
@@ -144,6 +149,7 @@ impl Connection {
             protocol.http1_only()
         };
         let pulse = Arc::new(Pulse::new(!is_h2));
+        let stay = Idle::enter(&idle, &pulse);
         let felt = Arc::clone(&pulse);
         let asking = Arc::clone(&guest);
         let service = service_fn(move |mut request: Request<Incoming>| {
@@ -166,6 +172,9 @@ impl Connection {
             }
             () = guest.has_to_go() => {
                 return tracing::debug!(%peer, "no token, and others want its place");
+            }
+            () = stay.has_to_go() => {
+                return tracing::debug!(%peer, "it was still, and others want its place");
             }
         };
         if let Err(err) = ended {

@@ -17,11 +17,11 @@ pub(crate) fn levelled(story: &Story, said: &Said) -> String {
             if bare.len() == 36 && bare.matches('-').count() == 4 {
                 return word.replace(bare, "ID");
             }
-            if let Some((_, rest)) = word.split_once("`story-") {
-                return format!(
-                    "`story/{}",
-                    rest.split_once('/').map_or(rest, |(_, name)| name)
-                );
+            if let Some((before, rest)) = word.split_once("story-")
+                && ["", "`"].contains(&before)
+            {
+                let name = rest.split_once('/').map_or(rest, |(_, name)| name);
+                return format!("{before}story/{name}");
             }
             match word.split_once('@') {
                 Some(_) => "USER@HOST".to_owned(),

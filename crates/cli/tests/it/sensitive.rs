@@ -481,7 +481,16 @@ fn a_secret_that_is_a_name_is_hidden_and_found_by_who_knows_all_of_it() {
     let rollback = ["state", "rollback", "app", "--to", "1", "--reason", "x"];
     let rollback = [&rollback[..], &["--dry-run"]].concat();
     let remove = ["state", "rm", "app", "x_y.n", "--reason", "x", "--dry-run"];
-    let questions: [&[&str]; 11] = [
+    let near = [
+        "state",
+        "rm",
+        "app",
+        "x_y.n[\"none\"]",
+        "--reason",
+        "x",
+        "--dry-run",
+    ];
+    let questions: [&[&str]; 12] = [
         &["state", "list", "app"],
         &["state", "show", "app"],
         &["state", "show", "app", name],
@@ -493,6 +502,7 @@ fn a_secret_that_is_a_name_is_hidden_and_found_by_who_knows_all_of_it() {
         &["state", "diff", "app"],
         &rollback,
         &remove,
+        &near,
     ];
     for question in questions {
         said.push(story.cli(question));

@@ -355,7 +355,7 @@ fn what_is_not_there_is_said() {
     assert_snapshot!(test.cli(&["state", "diff", "app", "7"]).expect(1), @"
     ── stderr
     error: state `k3v9qd/app` has no version 7
-    hint: `terrane state versions app` shows all that are kept
+    hint: `terrane state versions k3v9qd/app` shows all that are kept
     [exit 1]
     ");
     assert_snapshot!(test.cli(&["state", "diff", "app", "yesterday"]).expect(64), @"
@@ -368,7 +368,7 @@ fn what_is_not_there_is_said() {
     assert_snapshot!(test.cli(&["state", "show", "app", "--at", "2020-01-01"]).expect(1), @"
     ── stderr
     error: state `k3v9qd/app` was not there at 2020-01-01T00:00:00Z
-    hint: `terrane state versions app` shows all that are kept
+    hint: `terrane state versions k3v9qd/app` shows all that are kept
     [exit 1]
     ");
     assert_snapshot!(test.cli(&["state", "search", "nowhere"]).expect(0), @"
@@ -449,14 +449,14 @@ resource "terraform_data" "web" { input = "w" }
     ── stderr
     error: nothing is known about what version 1 of state `k3v9qd/app` holds: it is encrypted by the
            engine, and only the engine has the key
-    hint: versions are kept byte for byte: `terrane state pull app`, and ask the engine
+    hint: versions are kept byte for byte: `terrane state pull k3v9qd/app`, and ask the engine
     [exit 1]
     ");
     assert_snapshot!(test.cli(&["state", "diff", "app"]).expect(1), @"
     ── stderr
     error: nothing is known about what version 1 of state `k3v9qd/app` holds: it is encrypted by the
            engine, and only the engine has the key
-    hint: versions are kept byte for byte: `terrane state pull app`, and ask the engine
+    hint: versions are kept byte for byte: `terrane state pull k3v9qd/app`, and ask the engine
     [exit 1]
     ");
     assert_snapshot!(test.cli(&["state", "search", "web"]).expect(0), @"

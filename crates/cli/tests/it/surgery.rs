@@ -99,7 +99,7 @@ fn rollback_by_serial_and_by_time() {
     assert_snapshot!(levelled(&story, &to("9").expect(1)), @"
     ── stderr
     error: state `story/base` has no version 9
-    hint: `terrane state versions base` shows all that are kept
+    hint: `terrane state versions story/base` shows all that are kept
     [exit 1]
     ");
     assert_snapshot!(levelled(&story, &to("2").expect(1)), @"
@@ -110,7 +110,7 @@ fn rollback_by_serial_and_by_time() {
     assert_snapshot!(levelled(&story, &to("2001-01-01T00:00:00Z").expect(1)), @"
     ── stderr
     error: state `story/base` had no version on 2001-01-01 00:00:00 UTC yet
-    hint: `terrane state versions base` shows all that are kept
+    hint: `terrane state versions story/base` shows all that are kept
     [exit 1]
     ");
     let _ = to("soon").expect(64);

@@ -1,6 +1,7 @@
 //! What goes with a state to another home, so that its secrets stay hidden there: where they stand, never what they are.
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use drivers::snapshot::sha256;
@@ -54,7 +55,13 @@ impl Notes {
     pub(super) fn of(path: &Path, body: &[u8]) -> Result<Self, ImportError> {
         let beside = notes_beside(path);
         let (place, of, notes) = if beside.exists() {
-            match read(&beside)? {
+            let found = read(&beside).map_err(|err| match err {
+                ImportError::File { path, source } if source.kind() == ErrorKind::InvalidData => {
+                    ImportError::NoNotes { path }
+                }
+                other => other,
+            });
+            match found? {
                 Beside::Places(hidden) => {
                     let earlier = Vec::new();
                     return Ok(Self { hidden, earlier });
@@ -213,5 +220,15 @@ mod tests {
         assert_eq!(Notes::of(&path, body).unwrap(), notes);
         let other = Notes::of(&path, br#"{"b": 1, "a": "xyz"}"#);
         assert!(matches!(other, Err(ImportError::OtherNotes { .. })));
+    }
+
+    #[test]
+    fn what_is_no_note_is_said() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.tfstate");
+        std::fs::write(notes_beside(&path), "{}").unwrap();
+        let said = Notes::of(&path, b"{}").unwrap_err().to_string();
+        let end = "does not say where secrets stand, as an export writes it";
+        assert!(said.ends_with(end), "{said}");
     }
 }

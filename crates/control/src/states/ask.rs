@@ -84,10 +84,9 @@ impl AskStateError {
             Self::NoAddress { near, .. } if !near.is_empty() => {
                 Some(format!("it has {}", quoted(near)))
             }
-            Self::NoAddress { state, .. } => Some(format!(
-                "`terrane state list {}` shows what it has",
-                state.name
-            )),
+            Self::NoAddress { state, .. } => {
+                Some(format!("`terrane state list {state}` shows what it has"))
+            }
             Self::NoAttribute { near, .. } if !near.is_empty() => {
                 Some(format!("it has {}", quoted(near)))
             }
@@ -107,8 +106,7 @@ impl AskStateError {
                 state,
                 ..
             } => Some(format!(
-                "versions are kept byte for byte: `terrane state pull {}`, and ask the engine",
-                state.name
+                "versions are kept byte for byte: `terrane state pull {state}`, and ask the engine"
             )),
             Self::Opaque { .. }
             | Self::NoAttribute { .. }
@@ -127,8 +125,7 @@ impl From<ReadStateError> for AskStateError {
 }
 
 fn see_versions(state: &StateName) -> String {
-    let name = &state.name;
-    format!("`terrane state versions {name}` shows all that are kept")
+    format!("`terrane state versions {state}` shows all that are kept")
 }
 
 /// What the store could not do with a state.

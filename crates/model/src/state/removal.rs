@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::spans::{ReadResourcesError, Resource, list, resources};
 use super::{InvalidState, StateFacts, splice, with_identity};
+use crate::masking::Mask;
 
 #[derive(Debug)]
 pub struct Removal {
@@ -21,6 +22,20 @@ pub enum RemoveError {
     Read(#[from] ReadResourcesError),
     #[error("this is not a state")]
     Invalid(#[from] InvalidState),
+}
+
+impl RemoveError {
+    /// The same without these secrets in the names it tells.
+    #[must_use]
+    pub fn masked(self, mask: &Mask) -> Self {
+        match self {
+            Self::Unknown { address, near } => Self::Unknown {
+                address,
+                near: near.iter().map(|name| mask.mask_text(name)).collect(),
+            },
+            Self::Read(_) | Self::Invalid(_) => self,
+        }
+    }
 }
 
 /// Removes instances (`aws_subnet.a[0]`), resources with all instances (`aws_subnet.a`) and modules with all

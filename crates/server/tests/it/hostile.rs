@@ -74,6 +74,30 @@ async fn strangers_do_not_take_all_places() {
     assert_eq!(answered.expect("a place"), "404");
 }
 
+/// Who has shown a token and says nothing more keeps nobody out either: not a probe, not another client.
+#[tokio::test]
+async fn who_is_still_gives_its_place_up() {
+    let home = Home::new().await;
+    let server = home.serve_at_most(None, 1024, 4).await;
+    let client = home.client(&server, TokenScope::Write).await;
+    let head = format!(
+        "GET /x HTTP/1.1\r\nHost: here\r\n{}\r\n",
+        basic(&client.token)
+    );
+    let mut held = Vec::new();
+    for _ in 0..4 {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer).await.unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 404");
+        held.push(stream);
+    }
+    let asked = server.stranger("GET /healthz");
+    let answered = tokio::time::timeout(Duration::from_mins(1), asked).await;
+    assert_eq!(answered.expect("a place").0, "200");
+}
+
 /// A client that is still sending must get the answer, not a reset.
 #[tokio::test]
 async fn who_sends_too_much_hears_of_it() {

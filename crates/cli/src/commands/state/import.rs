@@ -14,6 +14,7 @@ use crate::args::Global;
 use crate::commands::change::{self, Change};
 use crate::commands::place::{Place as Home, must_outlive};
 use crate::commands::{open_home, read_project, selection, sound_project};
+use crate::view::text::clean;
 use crate::{CommandError, ExitStatus, Process, report};
 
 /// Bring a state here from where it was, with its lineage and serial
@@ -132,7 +133,8 @@ async fn import_all(
             }
             Brought::Copy(state) => {
                 report::say(&format!(
-                    "State `{state}` lives in a backend of the engine: the next run keeps a copy again.\n"
+                    "State `{}` lives in a backend of the engine: the next run keeps a copy again.\n",
+                    clean(&state.to_string())
                 ))?;
                 continue;
             }
@@ -249,7 +251,9 @@ fn say(imported: &Imported) -> Result<(), CommandError> {
     };
     report::say(&format!(
         "State `{}` {word}: serial {}, lineage {}{left}.\n",
-        version.state.name, version.serial, version.lineage
+        clean(&version.state.name),
+        version.serial,
+        clean(&version.lineage)
     ))?;
     if let OldHome::LeftLocked { id } = &imported.old_home {
         report::say(&format!(
