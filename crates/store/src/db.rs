@@ -154,6 +154,14 @@ impl Db {
         }
     }
 
+    /// The same for what was learned from reading, and can be learned again: a brief process does not wait for the disk.
+    pub(crate) async fn begin_learning(&self) -> Result<Tx, DbError> {
+        match self {
+            Self::Sqlite(db) if db.group().is_none() => db.begin_lazily().await.map(Tx::Sqlite),
+            Self::Sqlite(_) | Self::Postgres(_) => self.begin_write().await,
+        }
+    }
+
     /// One statement that changes something, and the rows it returns. Like `write`, but where it shares no commit with
     /// others it needs no transaction around it.
     pub(crate) async fn write_one<const N: usize>(

@@ -195,7 +195,7 @@ impl Store {
         ];
         let mut rest: Vec<Value> = numbers.map(|number| integer(number).into()).to_vec();
         rest.push(opaque.into());
-        let mut tx = self.db.begin_write().await?;
+        let mut tx = self.db.begin_learning().await?;
         tx.execute(SUMMARY, &with(rest)).await?;
         let moved = tx.execute(MOVE, &with(vec![done.into()])).await?;
         if moved == 1 {
@@ -211,7 +211,7 @@ impl Store {
         args: impl Fn(&T) -> Vec<Value>,
     ) -> Result<(), StoreError> {
         for batch in items.chunks(BATCH) {
-            let mut tx = self.db.begin_write().await?;
+            let mut tx = self.db.begin_learning().await?;
             for item in batch {
                 tx.execute(sql, &args(item)).await?;
             }
