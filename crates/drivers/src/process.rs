@@ -7,7 +7,7 @@
 //! | [`spawn_detached`] | `terrane runner` | a log file | never |
 //! | [`capture`] | short helpers: git, versions, secret commands | bounded memory | killed at a time limit |
 //!
-//! [`remove_when_gone`] and [`kill_when_gone`] are none of them: a shell that does nothing until we are gone.
+//! [`remove_when_gone`] and [`KeptGroup`] are none of them: a shell that does nothing until we are gone.
 //!
 //! A child sees exactly the [`Environment`] it is given and, of our descriptors, exactly those it is
 //! meant to inherit. Files instead of pipes are what lets an engine outlive us: with a pipe, its next
@@ -42,7 +42,7 @@ pub use capture::{Capture, CaptureError, Captured, capture, capture_blocking};
 pub use ending::{Ended, run_to_end};
 pub use environment::{Environment, engine_environment};
 pub use holders::{FileHolder, has_open, holders};
-pub use keeper::{Keeper, kill_when_gone, remove_when_gone};
+pub use keeper::{Keeper, KeptGroup, remove_when_gone};
 pub use memory::keep_to_ourselves;
 
 /// Prepares a child with its own directory, exactly the given environment, and a process group of
@@ -77,7 +77,15 @@ pub struct ChildSpec<'a> {
 
 /// Starts a child that writes to files and outlives us if need be. Wants a tokio runtime.
 pub fn start(spec: &ChildSpec<'_>) -> Result<Running, StartError> {
+    start_in(spec, None)
+}
+
+/// In a group that is there, else in one of its own.
+fn start_in(spec: &ChildSpec<'_>, group: Option<u32>) -> Result<Running, StartError> {
     let mut command = command(spec.program, spec.dir, spec.env);
+    if let Some(group) = group.and_then(|group| i32::try_from(group).ok()) {
+        command.process_group(group);
+    }
     command
         .args(spec.args)
         .stdin(Stdio::null())
@@ -88,6 +96,7 @@ pub fn start(spec: &ChildSpec<'_>) -> Result<Running, StartError> {
     Ok(Running {
         child,
         pid,
+        group: Some(group.unwrap_or(pid)),
         is_script: is_script(spec.program),
         interrupted: false,
     })
@@ -122,6 +131,7 @@ pub fn start_in_front(
     Ok(Running {
         child,
         pid,
+        group: None,
         is_script: false,
         interrupted: false,
     })
@@ -132,6 +142,8 @@ pub fn start_in_front(
 pub struct Running {
     child: tokio::process::Child,
     pid: u32,
+    /// Nothing if it is in ours.
+    group: Option<u32>,
     is_script: bool,
     interrupted: bool,
 }
@@ -139,6 +151,11 @@ pub struct Running {
 impl Running {
     pub fn pid(&self) -> u32 {
         self.pid
+    }
+
+    /// The group that it is in, if that is not ours.
+    pub fn group(&self) -> Option<u32> {
+        self.group
     }
 
     /// Sends one SIGINT. Only the first call does: an engine takes a second SIGINT as the order to drop
@@ -155,10 +172,10 @@ impl Running {
             return Ok(());
         };
         self.interrupted = true;
-        if !self.is_script {
+        let Some(group) = self.group.filter(|_| self.is_script) else {
             return interrupt(pid);
-        }
-        match signal_group(pid, Signal::INT) {
+        };
+        match signal_group(group, Signal::INT) {
             Err(err) if err == rustix::io::Errno::SRCH => Ok(()),
             sent => Ok(sent?),
         }
@@ -282,9 +299,9 @@ pub fn interrupt(pid: u32) -> io::Result<()> {
     }
 }
 
-/// Ends a process that leads a group, and all of its group, at once. One that is gone already is no error.
-pub fn kill_group(pid: u32) -> io::Result<()> {
-    match signal_group(pid, Signal::KILL) {
+/// Ends all of a group at once. One that is gone already is no error.
+pub fn kill_group(group: u32) -> io::Result<()> {
+    match signal_group(group, Signal::KILL) {
         Err(err) if err == rustix::io::Errno::SRCH => Ok(()),
         sent => Ok(sent?),
     }
@@ -382,8 +399,8 @@ fn open_log(path: &Path) -> Result<File, StartError> {
         })
 }
 
-fn signal_group(pid: u32, signal: Signal) -> rustix::io::Result<()> {
-    let group = i32::try_from(pid).ok().and_then(Pid::from_raw);
+fn signal_group(group: u32, signal: Signal) -> rustix::io::Result<()> {
+    let group = i32::try_from(group).ok().and_then(Pid::from_raw);
     group.map_or(Ok(()), |group| {
         rustix::process::kill_process_group(group, signal)
     })

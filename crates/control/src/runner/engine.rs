@@ -242,7 +242,7 @@ impl<'a> Caller<'a> {
             .engine
             .start(call, &site)
             .map_err(|err| Failure::because("could not start the engine", &err))?;
-        self.job.note_engine(Some(running.pid()));
+        self.job.note_engine(running.group());
         let mut logs: Vec<&mut LogCopy> = match &mut output {
             Output::Logged(log) => vec![log, &mut complaints],
             Output::Document(_) => vec![&mut complaints],

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use drivers::process::{
-    ChildSpec, Environment, Exit, Running, find_program, kill_group, kill_when_gone, start,
+    ChildSpec, Environment, Exit, KeptGroup, Running, find_program, kill_group,
 };
 use model::context::{HookStage, When};
 use model::masking::Mask;
@@ -197,20 +197,17 @@ impl<'a> Hooks<'a> {
             stderr: &raw,
             inherit: &[],
         };
-        // It is there before the hook: a runner that is killed while it starts one leaves none behind.
-        let mut keeper = kill_when_gone().map_err(|err| failed(&err))?;
-        let mut running = start(&spec).map_err(|err| failed(&err))?;
-        // A shell that is gone already keeps nothing, and hinders nothing.
-        drop(keeper.watch(running.pid()));
+        let group = KeptGroup::new().map_err(|err| failed(&err))?;
+        let mut running = group.start(&spec).map_err(|err| failed(&err))?;
         // `run cancel --kill` finds it as it finds an engine.
-        self.job.note_engine(Some(running.pid()));
+        self.job.note_engine(running.group());
         // Its own limit, or what is left of its stage's.
         let own = Instant::now() + hook.limit;
         let limit = limit.filter(|limit| limit.until < own);
         let until = limit.map_or(own, |limit| limit.until);
         let ended = supervise(&mut running, &mut interrupts, until, &mut log).await;
         self.job.note_engine(None);
-        keeper.ended();
+        group.ended();
         let said = log.finish();
         let ended = ended.map_err(|err| failed(&err))?;
         judge(&name, hook, limit, &ended, &said)
@@ -333,7 +330,7 @@ async fn supervise(
     let grace = tokio::time::sleep(Duration::MAX);
     tokio::pin!(deadline, grace);
     let mut ticks = tokio::time::interval(TICK);
-    let pid = running.pid();
+    let kill_all = |running: &Running| running.group().map_or(Ok(()), kill_group);
     let mut why: Option<Ended> = None;
     loop {
         tokio::select! {
@@ -341,7 +338,7 @@ async fn supervise(
                 let exit = exit?;
                 if why.is_some() {
                     // What it started may not have heard, and goes with it.
-                    kill_group(pid)?;
+                    kill_all(running)?;
                 }
                 return Ok(why.unwrap_or(Ended::Exit(exit)));
             }
@@ -356,7 +353,7 @@ async fn supervise(
                 running.interrupt()?;
             }
             () = &mut grace, if why.is_some() => {
-                kill_group(pid)?;
+                kill_all(running)?;
                 grace.as_mut().reset(Instant::now() + GRACE);
             }
             _ = ticks.tick() => log.follow(),

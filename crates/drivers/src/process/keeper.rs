@@ -1,5 +1,5 @@
-//! What goes when we go, however that happens, a directory or a program: a shell waits for the end of a pipe that only
-//! we hold.
+//! What goes when we go, however that happens, a directory or a group of programs: a shell waits for the end of a pipe
+//! that only we hold.
 
 use std::ffi::OsStr;
 use std::io::{self, Write as _};
@@ -8,10 +8,11 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::PoisonError;
 
-use super::{Environment, SPAWNING, bare_command};
+use super::{ChildSpec, Environment, Running, SPAWNING, StartError, bare_command, start_in};
 
 const REMOVE: &str = r#"cat > /dev/null; rm -rf -- "$1""#;
-const KILL: &str = r#"read -r pid || exit 0; read -r word; [ "$word" = ended ] || kill -9 "-$pid""#;
+/// What is said to the group is not for the shell, until the end.
+const KILL: &str = "trap '' HUP INT QUIT TERM; read -r word; [ \"$word\" = ended ] || kill -9 0";
 
 /// Dropped, or with a process that is killed, the directory is gone.
 #[derive(Debug)]
@@ -22,10 +23,29 @@ pub fn remove_when_gone(dir: &Path) -> io::Result<Keeper> {
     keep(REMOVE, dir.as_os_str())
 }
 
-/// Has a program that leads a group killed, and its group, if we are gone before it. It is made before the program is
-/// born, and [told](Keeper::watch) which it is then; who sees it end [says so](Keeper::ended).
-pub fn kill_when_gone() -> io::Result<Keeper> {
-    keep(KILL, "".as_ref())
+/// A group of programs that are killed if we are gone before them. A shell leads it, which is there before them and after
+/// them: whoever is born is born into it, so nobody has to be told of anybody, and its number is nobody else's.
+#[derive(Debug)]
+pub struct KeptGroup(Keeper);
+
+impl KeptGroup {
+    pub fn new() -> io::Result<Self> {
+        keep(KILL, "".as_ref()).map(Self)
+    }
+
+    /// As [`start`](super::start), in this group. Until the program has joined it, it has our end of the pipe as well:
+    /// the shell cannot take us for gone before it would reach the program.
+    pub fn start(&self, spec: &ChildSpec<'_>) -> Result<Running, StartError> {
+        start_in(spec, Some(self.0.0.id()))
+    }
+
+    /// The program is gone by itself: what it left behind is not killed.
+    pub fn ended(mut self) {
+        if let Some(mut pipe) = self.0.0.stdin.take() {
+            // A shell that is gone kills nobody either.
+            let _ = pipe.write_all(b"ended\n");
+        }
+    }
 }
 
 fn keep(deed: &str, about: &OsStr) -> io::Result<Keeper> {
@@ -41,22 +61,6 @@ fn keep(deed: &str, about: &OsStr) -> io::Result<Keeper> {
         .stderr(Stdio::null());
     let _turn = SPAWNING.lock().unwrap_or_else(PoisonError::into_inner);
     command.spawn().map(Keeper)
-}
-
-impl Keeper {
-    /// This is the program.
-    pub fn watch(&mut self, pid: u32) -> io::Result<()> {
-        let pipe = self.0.stdin.as_mut();
-        pipe.map_or(Ok(()), |pipe| writeln!(pipe, "{pid}"))
-    }
-
-    /// The program is gone by itself: nobody is killed, whose number it might be by now.
-    pub fn ended(mut self) {
-        if let Some(mut pipe) = self.0.stdin.take() {
-            // A shell that is gone kills nobody either.
-            let _ = pipe.write_all(b"ended\n");
-        }
-    }
 }
 
 impl Drop for Keeper {

@@ -33,7 +33,16 @@ impl Stage {
     }
 
     fn start(&self, script: &str, inherit: &[BorrowedFd<'_>]) -> Running {
-        start(&ChildSpec {
+        self.start_by(script, inherit, start)
+    }
+
+    fn start_by(
+        &self,
+        script: &str,
+        inherit: &[BorrowedFd<'_>],
+        start: impl Fn(&ChildSpec<'_>) -> Result<Running, StartError>,
+    ) -> Running {
+        let spec = ChildSpec {
             program: Path::new("/bin/sh"),
             args: &["-c".into(), script.into()],
             dir: self.dir.path(),
@@ -41,8 +50,8 @@ impl Stage {
             stdout: &self.path("stdout"),
             stderr: &self.path("stderr"),
             inherit,
-        })
-        .unwrap()
+        };
+        start(&spec).unwrap()
     }
 
     fn capture(&self, script: &str, timeout: Duration, limit: usize) -> String {
@@ -151,6 +160,53 @@ async fn dropping_leaves_it_running() {
     until(|| stage.read("stdout").contains("ready")).await;
     fs::write(stage.path("stop"), "").unwrap();
     until(|| stage.read("stdout").contains("end")).await;
+}
+
+/// Nothing is said to the group's keeper between the birth and our end, which is what closes its pipe.
+#[tokio::test]
+async fn a_kept_program_goes_with_us_from_its_first_moment() {
+    let stage = Stage::new();
+    let group = KeptGroup::new().unwrap();
+    let script = "trap '' INT; sleep 600 & sleep 600";
+    let mut running = stage.start_by(script, &[], |spec| group.start(spec));
+    drop(group);
+    assert_eq!(running.wait().await.unwrap(), Exit::Signal(9));
+    let group = running.group().unwrap();
+    until(|| signal_group(group, Signal::INT).is_err()).await;
+}
+
+/// A keeper that took the interrupt for its own would keep nothing afterwards.
+#[tokio::test]
+async fn a_kept_program_is_interrupted_and_its_keeper_is_not() {
+    let stage = Stage::new();
+    let group = KeptGroup::new().unwrap();
+    let script = "trap 'touch heard' INT; touch ready; while :; do sleep 0.05; done";
+    let mut running = stage.start_by(script, &[], |spec| group.start(spec));
+    let leader = running.group().unwrap();
+    until(|| stage.path("ready").exists() && ignores_interrupts(leader)).await;
+    signal_group(leader, Signal::INT).unwrap();
+    until(|| stage.path("heard").exists()).await;
+    drop(group);
+    assert_eq!(running.wait().await.unwrap(), Exit::Signal(9));
+}
+
+fn ignores_interrupts(pid: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = u64::from_str_radix(ignored.unwrap().trim(), 16).unwrap();
+    ignored & (1 << (2 - 1)) != 0
+}
+
+#[tokio::test]
+async fn what_a_kept_program_left_behind_stays_after_its_own_end() {
+    let stage = Stage::new();
+    let group = KeptGroup::new().unwrap();
+    let script = "(until [ -e go ]; do sleep 0.05; done; touch went) & exit 0";
+    let mut running = stage.start_by(script, &[], |spec| group.start(spec));
+    assert!(running.wait().await.unwrap().success());
+    group.ended();
+    fs::write(stage.path("go"), "").unwrap();
+    until(|| stage.path("went").exists()).await;
 }
 
 #[tokio::test]
