@@ -10,8 +10,10 @@ use drivers::tree::CommitTree;
 use model::config::{self, Loaded, Surroundings};
 use model::diagnostic::Severity;
 use model::ids::StackName;
+use model::policy::AppliedPolicy;
 use model::project::{Project, Stack, Target};
 
+use crate::policy;
 use crate::projects::{FromCommit, OpenProject};
 
 /// How far back is looked, in commits that touched a project file.
@@ -28,12 +30,12 @@ pub enum AbandonedError {
     #[error("stack `{0}` is in the project now")]
     Present(StackName),
     #[error(
-        "the rules of another commit do not hold for stack `{stack}`: {commit} (\"{subject}\") is the last that has it, on \
-         target `{target}`"
+        "the rules of another commit do not hold for stack `{stack}`: {commit} (\"{subject}\") is the last that has it, {rule}"
     )]
     OtherRules {
         stack: StackName,
-        target: String,
+        /// ``on target `ci` ``
+        rule: String,
         commit: String,
         subject: String,
     },
@@ -71,6 +73,8 @@ pub struct LastSeen {
     pub protected: bool,
     /// The target it was on, with the rules that hold now.
     pub target: Target,
+    /// The policies that it was under.
+    pub policies: Vec<AppliedPolicy>,
 }
 
 impl LastSeen {
@@ -150,7 +154,8 @@ pub fn last_commit(
             if seen.contains(&candidate) {
                 continue;
             }
-            if let Some((stack, mut target)) = find_in(&load(git, env, &candidate)?, name) {
+            if let Some((stack, mut target, policies)) = find_in(&load(git, env, &candidate)?, name)
+            {
                 let (commit, subject) = git.describe(&candidate)?;
                 rule_as_now(&mut target, project);
                 return Ok(Some(LastSeen {
@@ -159,6 +164,7 @@ pub fn last_commit(
                     subject,
                     protected: stack.protected,
                     target,
+                    policies,
                 }));
             }
             seen.push(candidate);
@@ -193,28 +199,37 @@ fn load(
     Ok(config::load(&CommitTree::new(git, commit)?, &around))
 }
 
-fn find_in(loaded: &Loaded, name: &str) -> Option<(Stack, Target)> {
+fn find_in(loaded: &Loaded, name: &str) -> Option<(Stack, Target, Vec<AppliedPolicy>)> {
     let project = loaded.project.as_ref()?;
     let mut stacks = project.stacks.values();
     let stack = stacks.find(|stack| stack.name.as_str() == name || stack.state == name)?;
-    Some((stack.clone(), project.targets.get(&stack.target)?.clone()))
+    let target = project.targets.get(&stack.target)?.clone();
+    Some((stack.clone(), target, policy::applied(project, &stack.name)))
 }
 
-/// Whether somebody else may apply, or must agree, than where the stack was last.
+/// Whether somebody else may apply, or must agree, than where the stack was last, or a policy is not asked that was there.
 pub fn check_rules(
+    then: &Project,
     stack: &StackName,
-    then: &Target,
     last: &LastSeen,
 ) -> Result<(), AbandonedError> {
-    let is_same = then.name == last.target.name
-        && then.writers == last.target.writers
-        && then.approval == last.target.approval;
-    if is_same {
-        return Ok(());
-    }
+    let target = &then.targets[&then.stacks[stack].target];
+    let is_same = target.name == last.target.name
+        && target.writers == last.target.writers
+        && target.approval == last.target.approval;
+    let asked = policy::applied(then, stack);
+    let missing = last.policies.iter().find(|policy| !asked.contains(policy));
+    let rule = match missing {
+        _ if !is_same => format!("on target `{}`", last.target.name),
+        Some(policy) => format!(
+            "with policy `{}`, which the commit that was named lacks or has otherwise",
+            policy.name
+        ),
+        None => return Ok(()),
+    };
     Err(AbandonedError::OtherRules {
         stack: stack.clone(),
-        target: last.target.name.clone(),
+        rule,
         commit: last.short_commit().to_owned(),
         subject: last.subject.clone(),
     })

@@ -113,8 +113,7 @@ pub(super) fn check(
             let Some(last) = last.map_err(|err| abandoned_error(&err))? else {
                 continue;
             };
-            let then = &project.targets[&project.stacks[name].target];
-            abandoned::check_rules(name, then, &last).map_err(|err| abandoned_error(&err))?;
+            abandoned::check_rules(project, name, &last).map_err(|err| abandoned_error(&err))?;
             if last.protected {
                 protected.insert(name);
             }

@@ -291,6 +291,44 @@ fn an_older_commit_brings_no_other_rules() {
 }
 
 #[test]
+fn an_older_commit_takes_no_policy_off() {
+    let story = Story::new("tofu")
+        .stack("base", "", &link("base"))
+        .stack("top", "", &link("top"));
+    let commit = |what: &str| {
+        story.git(&["add", "-A"]);
+        story.git(&["commit", "-qm", what]);
+        let id = story.git(&["rev-parse", "--short=12", "HEAD"]);
+        id.trim().to_owned()
+    };
+    story.git(&["init", "-q"]);
+    story.write(".gitignore", ".terrane/\n");
+    let free = commit("two stacks");
+    let _ = story.cli(&["apply", "--auto-approve"]).expect(0);
+    let file = story.read("terrane.hcl");
+    let policy = "policy \"keep\" { path = \"keep.rego\" }\n";
+    let deny = "package terrane\nimport rego.v1\ndeny contains \"no destroys here\" if input.run.destroy\n";
+    story.write("terrane.hcl", &format!("{file}{policy}"));
+    story.write("keep.rego", deny);
+    let last = commit("nothing is destroyed");
+    let (rest, _) = file.split_once("stack \"top\" {").unwrap();
+    story.write("terrane.hcl", &format!("{rest}{policy}"));
+    let _ = commit("top is not needed");
+    let destroy = |from: &str| {
+        let said = story.cli(&["destroy", "top", "--from", from, "--auto-approve"]);
+        said.expect(4).stderr.replace(&last, "LAST")
+    };
+    assert_snapshot!(destroy(&free), @r#"
+    error: the rules of another commit do not hold for stack `top`: LAST ("nothing is
+           destroyed") is the last that has it, with policy `keep`, which the commit that was named
+           lacks or has otherwise
+    hint: `terrane destroy top --from LAST` destroys it with the code of that commit
+    "#);
+    let said = destroy(&last);
+    assert!(said.contains("no destroys here"), "{said}");
+}
+
+#[test]
 fn the_last_stack_can_go_the_same_way() {
     let story = Story::new("tofu").stack("base", "", &link("base"));
     story.git(&["init", "-q"]);
