@@ -82,6 +82,14 @@ impl RunLock {
     }
 }
 
+/// The one who waits for what a run's engine left behind; nothing if there is one.
+pub(crate) fn waiter(home: &Home, run: RunId) -> io::Result<Option<File>> {
+    let mut options = OpenOptions::new();
+    let options = options.create(true).append(true).mode(0o600);
+    let file = options.open(home.run_dir(run).join("waiter.lock"))?;
+    Ok(file.try_lock().is_ok().then_some(file))
+}
+
 fn line(pid: Option<u32>) -> [u8; LINE] {
     let mut line = [b' '; LINE];
     let pid = pid.map(|pid| pid.to_string()).unwrap_or_default();

@@ -407,6 +407,11 @@ pub async fn run(
     Ok(())
 }
 
+/// Waits until a run of a confirmed change set can be begun, and has it begun.
+pub async fn wait(control: &Control, run: RunId, asker: &Asker) -> Result<(), RunnerError> {
+    Ok(worker::wait_for_stragglers(control, run, asker).await?)
+}
+
 /// Carries out a claimed run as far as it can go; says what else was claimed for us then.
 async fn carry_out(
     control: &Control,

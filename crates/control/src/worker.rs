@@ -6,20 +6,28 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
+use std::fs::File;
 use std::io;
+use std::time::Duration;
 
 use drivers::process::{self, Environment, StartError};
 use model::changeset::{ChangeSet, Front, HearError, Status};
 use model::ids::{ChangeSetId, RunId};
 use model::run::{Problem, Run, RunEvent, RunSpec, Stage};
-use store::{ChangeSetError, Fence};
+use store::{Brief, ChangeSetError, Fence};
 
 pub use model::changeset::Say;
 pub use store::ChangeMark;
 
 use crate::asker::{self, Asker};
-use crate::locks::RunLock;
-use crate::{Control, changesets, runs};
+use crate::locks::{self, RunLock};
+use crate::patience::insist;
+use crate::{Control, changesets, runs, stragglers};
+
+/// The word for a runner that only waits until its run can be begun.
+pub const WAIT: &str = "wait";
+/// How soon it is seen that a process is gone which an engine left behind.
+const STRAGGLER: Duration = Duration::from_millis(500);
 
 /// Where the change set stands after a look.
 #[derive(Debug)]
@@ -100,12 +108,16 @@ pub async fn turn(
     let (own, happened) = own.map(|own| (own.run, own.happened)).unzip();
     let happened = own.zip(happened);
     let mut locks: BTreeMap<RunId, RunLock> = BTreeMap::new();
+    let mut kept = BTreeSet::new();
     let mut claim = |run: RunId| {
         if own == Some(run) {
             return true;
         }
-        let lock = RunLock::try_take(&control.home, run).ok().flatten();
-        lock.is_some_and(|lock| locks.insert(run, lock).is_none())
+        let Some(lock) = RunLock::try_take(&control.home, run).ok().flatten() else {
+            kept.insert(run);
+            return false;
+        };
+        locks.insert(run, lock).is_none()
     };
     let done = control
         .store
@@ -132,7 +144,7 @@ pub async fn turn(
         };
         if takes_next && next.is_none() {
             next = Some(Next { run, stage, lock });
-        } else if let Err(failure) = start(control, run, stage, &values, &lock).await {
+        } else if let Err(failure) = start(control, run, word(stage), &values, lock.file()).await {
             let problem = could_not_start(stage, &failure);
             let event = RunEvent::Failed { problem };
             control
@@ -140,6 +152,12 @@ pub async fn turn(
                 .run_record(run, event, control.now())
                 .await
                 .map_err(|source| TurnError::Store { set, source })?;
+        }
+    }
+    if done.set.status == Status::Confirmed {
+        for run in kept {
+            // Without one it goes on as long as somebody watches.
+            drop(wait_apart(control, run, &values).await);
         }
     }
     if done.released {
@@ -289,21 +307,71 @@ async fn targets(control: &Control, set: Option<ChangeSetId>) -> Result<Vec<Stri
     Ok(specs.into_iter().map(|spec| spec.target.name).collect())
 }
 
-async fn start(
+/// Has a process wait in our place for those that a former engine of a run left behind, if there are any: who was
+/// confirmed goes on without a terminal. One waits for all.
+async fn wait_apart(control: &Control, run: RunId, values: &[u8]) -> Result<(), StartError> {
+    let home = &control.home;
+    let Ok(Some(turn)) = locks::waiter(home, run) else {
+        return Ok(());
+    };
+    if stragglers::of_run(home, run).is_none() {
+        return Ok(());
+    }
+    start(control, run, WAIT, values, &turn).await
+}
+
+/// What [`wait_apart`] starts: once nobody is left who holds the run's lock, it takes a turn for the change set. Until
+/// then it is one who waits for it, so that nobody takes it for abandoned.
+pub(crate) async fn wait_for_stragglers(
     control: &Control,
     run: RunId,
-    stage: Stage,
-    values: &[u8],
-    lock: &RunLock,
-) -> Result<(), StartError> {
-    let home = &control.home;
-    let word = match stage {
+    asker: &Asker,
+) -> Result<(), TurnError> {
+    let Brief { set, .. } = insist(ChangeSetError::is_outage, || control.store.run_brief(run))
+        .await
+        .map_err(TurnError::Queue)?;
+    let _watch = changesets::watch(control, set.id);
+    let are_gone = || stragglers::of_run(&control.home, run).is_none();
+    let look = async || {
+        let failed = |source| TurnError::Store {
+            set: set.id,
+            source,
+        };
+        let now = control.store.change_set_get(set.id).await.map_err(failed)?;
+        if now.status != Status::Confirmed {
+            return Ok(true);
+        }
+        if !are_gone() {
+            return Ok(false);
+        }
+        Box::pin(turn(control, set.id, None, asker, None)).await?;
+        Ok(are_gone())
+    };
+    while !insist(TurnError::is_outage, &look).await? {
+        tokio::time::sleep(STRAGGLER).await;
+    }
+    Ok(())
+}
+
+/// As the runner that carries it out is told.
+fn word(stage: Stage) -> &'static str {
+    match stage {
         Stage::Preparing | Stage::Planning => "plan",
         Stage::Applying => "apply",
         Stage::Publishing => "publish",
         Stage::Bootstrapping => "bootstrap",
         Stage::Verifying => "verify",
-    };
+    }
+}
+
+async fn start(
+    control: &Control,
+    run: RunId,
+    word: &str,
+    values: &[u8],
+    lock: &File,
+) -> Result<(), StartError> {
+    let home = &control.home;
     let mut args: Vec<OsString> = [
         "runner".into(),
         "--run".into(),
@@ -332,7 +400,7 @@ async fn start(
     // A few short-lived threads need no heaps of their own, which cost more to set up than to share.
     env.set("MALLOC_ARENA_MAX", "1");
     let log = home.runners_log();
-    process::spawn_detached(&control.program, &args, &env, values, &log, lock.file()).await?;
+    process::spawn_detached(&control.program, &args, &env, values, &log, lock).await?;
     Ok(())
 }
 

@@ -8,6 +8,7 @@ use control::home::{Home, Opened, StorePlace};
 use control::keys::KeySource;
 use control::runner::{self as runners, Endpoint};
 use control::state::StateAccess;
+use control::worker::WAIT;
 use model::ids::RunId;
 use model::run::Stage;
 use model::secret::Secret;
@@ -76,7 +77,11 @@ pub(crate) async fn runner(args: RunnerArgs) -> Result<ExitStatus, CommandError>
         program,
         cache: args.cache,
     };
-    let done = runners::run(&control, run, stage, &asker, endpoint).await;
+    let done = if args.stage == WAIT {
+        runners::wait(&control, run, &asker).await
+    } else {
+        runners::run(&control, run, stage, &asker, endpoint).await
+    };
     runners::note_usage("runner");
     done.map_err(|err| CommandError::from_error(&err))?;
     Ok(ExitStatus::Done)

@@ -264,3 +264,25 @@ fn what_an_engine_left_behind_is_named_by_who_waits_for_it() {
     let list = story.cli(&["run", "list", "--all"]).expect(0);
     assert!(!list.stdout.contains("waits for process"), "{list}");
 }
+
+#[test]
+fn what_was_resumed_goes_on_after_what_was_left_behind_without_its_terminal() {
+    let left = "sh -c 'echo $$ > ROOT/left; while [ -d ROOT ] && [ ! -e ROOT/left.go ]; do sleep 0.05; done' > /dev/null 2>&1 &";
+    let command = format!("{left} test -e ROOT/mended && echo app >> ROOT/made");
+    let story = Story::new("tofu").stack("app", "", &resource("app", "", &command));
+    let _ = story.cli(&["apply", "--auto-approve"]).expect(1);
+    std::fs::write(story.root().join("mended"), "").unwrap();
+    let resumed = story.start("resumed", &["apply", "--resume", "c1", "--auto-approve"]);
+    story.wait_until("the reason", || {
+        resumed
+            .stderr_so_far()
+            .contains("which a runner or engine that is gone left behind")
+    });
+    resumed.kill();
+    std::fs::write(story.root().join("left.go"), "").unwrap();
+    story.wait_until("the end of its run", || {
+        let shown = story.cli(&["run", "list", "--all"]).expect(0).stdout;
+        shown.contains("applied")
+    });
+    assert_eq!(story.made(), ["app"]);
+}
