@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use store::{Store, StoreError};
 use zeroize::{Zeroize, Zeroizing};
 
+use crate::changesets::PrepareError;
 use crate::facts::place_inputs;
 use crate::home::{Home, StorePlace};
 use crate::keys::KeySource;
@@ -237,12 +238,49 @@ impl Asker {
         }
         let mut bytes = Vec::new();
         for (name, value) in own.into_iter().chain(&*self.files) {
-            for text in [name, value] {
-                bytes.extend(text.len().to_le_bytes());
-                bytes.extend(text.as_bytes());
-            }
+            append(&mut bytes, [name, value]);
         }
         store.keyed_digest("asked with", bytes).await.map(Some)
+    }
+
+    /// Keyed digest of what the plan of a run takes of it: not of what only opens doors, such as credentials, which are
+    /// everybody's own. Nothing if it takes nothing.
+    pub(crate) async fn digest_for(
+        &self,
+        store: &Store,
+        spec: &RunSpec,
+    ) -> Result<Option<String>, StoreError> {
+        let mut taken: BTreeMap<String, Option<Secret>> = BTreeMap::new();
+        for needs in planned_needs_of(spec) {
+            for name in needs.env.iter().chain(&needs.env_if_set) {
+                let value = self.env.get(name).map(Secret::new);
+                taken.insert(format!("env:{name}"), value);
+            }
+            let brought = needs.secrets.iter().filter(|it| is_brought(it));
+            taken.extend(brought.map(|it| (it.clone(), self.at_hand(it))));
+        }
+        if taken.is_empty() {
+            return Ok(None);
+        }
+        let mut bytes = Vec::new();
+        for (name, value) in &taken {
+            let value = value.as_ref().map_or("", Secret::expose);
+            append(&mut bytes, [name, value]);
+        }
+        store.keyed_digest("planned with", bytes).await.map(Some)
+    }
+
+    /// Says of each run with which of our values it is asked for.
+    pub(crate) async fn sign(
+        &self,
+        store: &Store,
+        specs: &mut [RunSpec],
+    ) -> Result<(), PrepareError> {
+        for spec in specs {
+            let taken = self.digest_for(store, spec).await;
+            spec.asked_with = taken.map_err(PrepareError::Digest)?;
+        }
+        Ok(())
     }
 
     pub fn env(&self) -> &BTreeMap<String, String> {
@@ -411,6 +449,34 @@ pub(crate) fn later_secrets_of(spec: &RunSpec) -> impl Iterator<Item = &str> {
     later_needs_of(spec).flat_map(|needs| needs.secrets.iter().map(String::as_str))
 }
 
+/// Each with its length: no two pairs look like another.
+fn append(bytes: &mut Vec<u8>, pair: [&str; 2]) {
+    for text in pair {
+        bytes.extend(text.len().to_le_bytes());
+        bytes.extend(text.as_bytes());
+    }
+}
+
+/// Whether a secret comes with its asker: a command and a service are asked where it is needed.
+fn is_brought(reference: &str) -> bool {
+    match reference.parse() {
+        Ok(
+            Reference::Env(_)
+            | Reference::File(_)
+            | Reference::Sops { .. }
+            | Reference::Dotenv { .. },
+        ) => true,
+        Ok(
+            Reference::Command(_)
+            | Reference::Vault { .. }
+            | Reference::AzureKeyVault { .. }
+            | Reference::AwsSecretsManager { .. }
+            | Reference::AwsSsm { .. },
+        )
+        | Err(_) => false,
+    }
+}
+
 /// What runs take from the side of whoever asked for them, if anything: nobody else's value will do.
 pub(crate) fn wants(specs: &[RunSpec]) -> Option<&str> {
     specs.iter().find_map(|spec| {
@@ -477,6 +543,17 @@ fn needs_of(spec: &RunSpec) -> impl Iterator<Item = &Needs> {
             Input::Known(_) => None,
             Input::Expression(expression) => Some(&expression.needs),
         })
+}
+
+/// Of its inputs, and of the variables and files of its contexts: what its plan is made of.
+fn planned_needs_of(spec: &RunSpec) -> impl Iterator<Item = &Needs> {
+    let contexts = spec.contexts.iter();
+    let contexts = contexts.flat_map(|context| context.vars.values().chain(context.files.values()));
+    let inputs = spec.stack.inputs.values().chain(contexts);
+    inputs.filter_map(|input| match input {
+        Input::Known(_) => None,
+        Input::Expression(expression) => Some(&expression.needs),
+    })
 }
 
 /// The names that every engine of a target gets of this environment, and those that are always set.

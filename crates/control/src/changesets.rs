@@ -267,6 +267,7 @@ async fn prepare(
     let (exceptions, policy_override) = reasons::kept_of(control, &asker, &specs, wanted).await;
     let asked_with = asker.digest(&control.store).await;
     let asked_with = asked_with.map_err(PrepareError::Digest)?;
+    asker.sign(&control.store, &mut specs).await?;
     let request = Request {
         project: control.home.project().to_owned(),
         machine: control.home.machine().to_owned(),
@@ -499,6 +500,21 @@ pub async fn is_asked_alike(
         None => Ok(true),
         Some(asker) => Ok(asker.digest(&control.store).await? == set.request.asked_with),
     }
+}
+
+/// Whether somebody would have something else planned than whoever asked: with other values.
+pub async fn brings_other_values(
+    control: &Control,
+    id: ChangeSetId,
+    asker: &Asker,
+) -> Result<bool, PrepareError> {
+    for spec in specs(control, id).await? {
+        let brought = asker.digest_for(&control.store, &spec).await;
+        if brought.map_err(PrepareError::Digest)? != spec.asked_with {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Whether some of its values can come only from whoever asked for it.

@@ -15,7 +15,7 @@ use std::pin::Pin;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD as URL_SAFE_NO_PAD;
-use model::changeset::ChangeSet;
+use model::changeset::{ChangeSet, SetEvent};
 use model::context::When;
 use model::ids::RunId;
 use model::import_proposal::Left;
@@ -23,7 +23,7 @@ use model::masking::Mask;
 use model::policy::Verdict;
 use model::run::{Awaited, EngineDiagnostic, Problem, Run, RunEvent, RunSpec, RunState, Stage};
 use model::secret::Secret;
-use store::{Brief, ChangeSetError, Fence};
+use store::{Brief, ChangeSetError, Fence, StoreError};
 use tokio::net::TcpListener;
 use tokio::sync::Mutex;
 
@@ -248,6 +248,8 @@ pub enum RunnerError {
     Token(#[source] io::Error),
     #[error("could not read what run `{run}` is about")]
     Read { run: RunId, source: ChangeSetError },
+    #[error("could not digest the values that run `{run}` is planned with")]
+    Digest { run: RunId, source: StoreError },
     #[error(transparent)]
     Turn(#[from] worker::TurnError),
 }
@@ -463,6 +465,9 @@ async fn carry_out(
             fence = held.map_err(|source| RunnerError::Read { run, source })?;
         }
         *job.fence.lock().await = fence.clone();
+        if matches!(stage, Stage::Preparing | Stage::Planning) {
+            remember_who_planned(&job).await?;
+        }
         let happened = match (stage, &spec.exec) {
             (Stage::Preparing | Stage::Planning, None) => match job.awaits().await.as_slice() {
                 [] if spec.no_state => Box::pin(preview::without_state(&job)).await,
@@ -514,6 +519,36 @@ fn new_token() -> io::Result<Secret> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).map_err(io::Error::other)?;
     Ok(Secret::new(URL_SAFE_NO_PAD.encode(bytes)))
+}
+
+/// Who said yes and put other values in than those it was asked for with is an author of what is planned with them.
+async fn remember_who_planned(job: &Job<'_>) -> Result<(), RunnerError> {
+    let (store, spec, set) = (&job.control.store, job.spec, job.set.id);
+    let failed = |source| RunnerError::Read {
+        run: job.run,
+        source,
+    };
+    let Some(asked_with) = &spec.asked_with else {
+        return Ok(());
+    };
+    let planned_with = job.asker.digest_for(store, spec).await;
+    let planned_with = planned_with.map_err(|source| RunnerError::Digest {
+        run: job.run,
+        source,
+    })?;
+    if planned_with.as_ref() == Some(asked_with) {
+        return Ok(());
+    }
+    let events = store.change_set_events(set).await.map_err(failed)?;
+    let yes = events.into_iter().rev().find_map(|(_, event)| match event {
+        SetEvent::Confirmed { by } => by,
+        _ => None,
+    });
+    let Some(by) = yes else {
+        return Ok(());
+    };
+    let noted = store.run_planned_with(job.run, planned_with.as_deref(), &by);
+    noted.await.map_err(failed)
 }
 
 /// The lock this process was started with. It is ours in one place only: dropped there, it is free, unless an engine

@@ -77,7 +77,7 @@ pub struct Request {
     /// What is done past the usual rules after the apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exceptions: Option<Exceptions>,
-    /// Who asked for it before it was resumed: they stay its authors.
+    /// Who asked for it before it was resumed, or said yes with values of their own: they stay its authors.
     #[serde(default)]
     pub earlier_askers: Vec<String>,
     /// Opened again to go on with facts and gates of what was applied: nobody has said yes to a plan.

@@ -178,6 +178,11 @@ async fn go_on(
         let may = is_here && here.check_writer(set, process).await.is_ok();
         let values = changesets::gather_again(control, &here.open, &process.env, set).await;
         let values = values.map_err(|err| failed(&err))?;
+        let is_other = match &values {
+            Some(asker) => changesets::brings_other_values(control, set, asker).await,
+            None => Ok(false),
+        };
+        let may = may && !is_other.map_err(|err| failed(&err))?;
         let words = match values.filter(|_| may && waiter.goes_on()) {
             Some(asker) => {
                 let turned = worker::turn(control, set, None, &asker, None).await;

@@ -73,7 +73,7 @@ fn another_person_approves_and_then_it_is_confirmed() {
     assert_snapshot!(said, @"
     ── stderr
     Approved change set c1 as `ada` (not verified).
-    It does not count: `ada` asked for it.
+    It does not count for target `shared`: `ada` asked for it.
     Still owed: 0 of 1 approval; role `approver`, not the author; `ada` asked for it (target `shared`)
     ");
     let said = as_person(
@@ -529,4 +529,71 @@ fn what_waits_for_a_word_while_others_are_applied_says_so() {
     story.open("slow");
     let _ = apply.wait().expect(0);
     assert_eq!(story.made().len(), 2);
+}
+
+/// Values are what is approved as much as code is: who puts them in asks for them.
+#[test]
+fn who_says_yes_with_other_values_does_not_approve_them() {
+    let terrane = crate::story::terrane()
+        .env("CI", "true")
+        .env("GITHUB_ACTOR", "ada")
+        .env("TERRANE_HOME", "../people");
+    let story = Story::on(terrane, "tofu")
+        .block("target \"shared\" {\n  writers = [\"anyone\"]\n  approval { count = 1 }\n}")
+        .block("context \"login\" {\n  autoattach = [\"*\"]\n  env = { LOGIN = env(\"LOGIN\") }\n}")
+        .stack_on(
+            "shared",
+            "base",
+            "inputs = { from = env(\"FROM\") }",
+            &link("base"),
+        );
+    let with = |person: &str, from: &str, args: &[&str]| {
+        let values = [("GITHUB_ACTOR", person), ("FROM", from), ("LOGIN", person)];
+        story.cli_with(&values, args)
+    };
+    let _ = with("ada", "ada", &["apply", "--auto-approve"]).expect(3);
+    let _ = with("bob", "ada", &["run", "approve", "c1"]).expect(0);
+    let said = with("bob", "bob", &["run", "confirm", "c1"]).expect(3);
+    assert!(
+        said.stderr.contains("`bob` approved another plan"),
+        "{said}"
+    );
+    let said = with("bob", "bob", &["run", "approve", "c1"]).expect(0);
+    assert_snapshot!(said, @"
+    ── stderr
+    Approved change set c1 as `bob` (not verified).
+    It does not count for target `shared`: `bob` asked for it.
+    Still owed: 0 of 1 approval; not the author; `bob` approved another plan; `bob` asked for it (target `shared`)
+    ");
+    let _ = with("bob", "bob", &["run", "confirm", "c1"]).expect(3);
+    assert_eq!(story.made(), Vec::<String>::new());
+    let _ = with("eve", "bob", &["run", "approve", "c1"]).expect(0);
+    let _ = with("eve", "bob", &["run", "confirm", "c1"]).expect(0);
+    assert_eq!(story.made(), ["base"]);
+}
+
+/// What only opens doors is everybody's own.
+#[test]
+fn who_says_yes_with_a_login_of_their_own_is_no_author() {
+    let terrane = crate::story::terrane()
+        .env("CI", "true")
+        .env("GITHUB_ACTOR", "ada")
+        .env("TERRANE_HOME", "../people");
+    let story = Story::on(terrane, "tofu")
+        .block("target \"shared\" {\n  writers = [\"anyone\"]\n  approval { count = 1 }\n}")
+        .block("context \"login\" {\n  autoattach = [\"*\"]\n  env = { LOGIN = env(\"LOGIN\") }\n}")
+        .stack_on("shared", "base", "", &link("base"))
+        .stack_on(
+            "shared",
+            "top",
+            "inputs = { from = stack.base.output.id }",
+            &link("top"),
+        );
+    let with = |person: &str, args: &[&str]| {
+        story.cli_with(&[("GITHUB_ACTOR", person), ("LOGIN", person)], args)
+    };
+    let _ = with("ada", &["apply"]).expect(3);
+    let _ = with("bob", &["run", "approve", "c1"]).expect(0);
+    let _ = with("bob", &["run", "confirm", "c1"]).expect(0);
+    assert_eq!(story.made(), ["base", "top"]);
 }

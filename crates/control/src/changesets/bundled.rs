@@ -176,11 +176,12 @@ pub async fn begin_bundled(
     // Where facts stand, the home knows that publishes them.
     let standing = crate::facts::add_standing(control, project, &mut specs).await;
     standing.map_err(PrepareError::Standing)?;
+    let asker = Asker::gather(env, &open.root, &specs, &open.loaded.secrets);
+    let asker = asker.map_err(PrepareError::from)?;
+    asker.sign(&control.store, &mut specs).await?;
     let told = bundle.runs.iter().zip(&specs);
     let told = told.map(|(run, spec)| (spec.clone(), events(run, spec, wanted.auto_approve)));
     let planned: Vec<_> = told.collect();
-    let asker = Asker::gather(env, &open.root, &specs, &open.loaded.secrets);
-    let asker = asker.map_err(PrepareError::from)?;
     see_outputs(control, open, project, env, &specs).await?;
     // Until the change set is stored, nobody may take its source for left over.
     let _kept = source::hold_snapshots(control)?;

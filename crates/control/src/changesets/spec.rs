@@ -58,6 +58,7 @@ pub(super) fn spec(
         slot: source.slots.get(name).cloned().unwrap_or_default(),
         source: source.digest.clone(),
         strict_secrets: project.strict_secrets,
+        asked_with: None,
         root: open.root.to_string_lossy().into_owned(),
         init_inputs: init_inputs(&reached),
         needs_providers: reached.iter().any(|(_, module)| module.needs_providers()),

@@ -69,6 +69,9 @@ pub struct RunSpec {
     /// Stacks outside its change set that must be done, not only applied, before it is applied.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub stands_on: BTreeSet<StackName>,
+    /// Keyed digest of the values that its plan takes from whoever asked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked_with: Option<String>,
     /// A secret that is too short to be masked is an error.
     #[serde(default)]
     pub strict_secrets: bool,

@@ -52,6 +52,7 @@ fn spec(name: &str, upstreams: &[&str]) -> RunSpec {
     RunSpec {
         review: false,
         strict_secrets: false,
+        asked_with: None,
         facts: BTreeMap::new(),
         standing: Vec::new(),
         relied: model::contract::Reliance::default(),

@@ -130,15 +130,16 @@ pub(super) async fn approve(
         process.actor()
     ))?;
     let actor = process.actor();
-    let not_counted = owed
-        .iter()
-        .flat_map(|one| &one.not_counted)
-        .find(|one| one.person == actor);
-    if let Some(one) = not_counted {
-        report::say(&format!(
-            "It does not count: `{actor}` {}.\n",
-            one.because.words()
-        ))?;
+    for one in &owed {
+        // Earlier words of theirs may not count for another reason.
+        let mut not_counted = one.not_counted.iter().rev();
+        if let Some(not_counted) = not_counted.find(|one| one.person == actor) {
+            let why = not_counted.because.words();
+            report::say(&format!(
+                "It does not count for {}: `{actor}` {why}.\n",
+                one.by
+            ))?;
+        }
     }
     for one in &owed {
         report::say(&format!("Still owed: {} ({})\n", one.words(), one.by))?;
