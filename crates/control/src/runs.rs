@@ -292,40 +292,92 @@ pub async fn history(
     set: ChangeSetId,
 ) -> Result<Vec<(Timestamp, Happened)>, ChangeSetError> {
     let store = &control.store;
-    let events = store.change_set_events(set).await?;
-    let mut all: Vec<_> = events
-        .into_iter()
-        .map(|(at, event)| (at, Happened::Set(event)))
-        .collect();
+    let of_set = store.change_set_events(set).await?;
+    let mut of_runs = Vec::new();
     for run in store.run_list(set).await? {
-        let events = store.run_events(run.id).await?;
-        let events = events.into_iter();
-        all.extend(events.map(|(at, event)| (at, Happened::Run(run.id, Box::new(event)))));
+        let events = store.run_events(run.id).await?.into_iter();
+        of_runs.extend(events.map(|(at, event)| (at, run.id, event)));
     }
-    all.sort_by_key(|(at, happened)| (*at, rank(happened)));
-    Ok(all)
+    Ok(in_order(of_set, of_runs))
 }
 
-/// What happens at one moment is committed together: what begins a change set comes before its runs, what
-/// ends it after them.
-fn rank(happened: &Happened) -> u8 {
-    match happened {
-        Happened::Run(..) => 1,
-        Happened::Set(event) => match event {
-            SetEvent::Requested { .. }
-            | SetEvent::Confirmed { .. }
-            | SetEvent::LanesTaken
-            | SetEvent::Reopened { .. }
-            | SetEvent::Interrupted { .. }
-            | SetEvent::Discarded { .. }
-            | SetEvent::Rejected { .. }
-            | SetEvent::Superseded { .. }
-            | SetEvent::Abandoned { .. } => 0,
-            SetEvent::CameToRest
-            | SetEvent::Completed
-            | SetEvent::Failed { .. }
-            | SetEvent::WoundDown => 2,
-        },
+fn in_order(
+    of_set: Vec<(Timestamp, SetEvent)>,
+    of_runs: Vec<(Timestamp, RunId, RunEvent)>,
+) -> Vec<(Timestamp, Happened)> {
+    let mut all = Vec::new();
+    let mut of_set = of_set.into_iter().peekable();
+    while let Some((at, event)) = of_set.next() {
+        let is_last = of_set.peek().is_none_or(|(next, _)| *next != at);
+        let order = order_of_set(&event, is_last);
+        all.push((at, order, Happened::Set(event)));
+    }
+    for (at, run, event) in of_runs {
+        let order = order_of_run(&event);
+        all.push((at, order, Happened::Run(run, Box::new(event))));
+    }
+    all.sort_by_key(|(at, order, _)| (*at, *order));
+    let all = all.into_iter().map(|(at, _, happened)| (at, happened));
+    all.collect()
+}
+
+/// What happens at one moment is committed together: what a runner tells, what that means for the change set, what that
+/// means for its runs, and the end of the change set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Order {
+    Told,
+    Set,
+    Run,
+    End,
+}
+
+/// A change set that comes to rest and goes on at once has not ended there: its own events stay in their order.
+fn order_of_set(event: &SetEvent, is_last: bool) -> Order {
+    match event {
+        SetEvent::Requested { .. }
+        | SetEvent::Confirmed { .. }
+        | SetEvent::LanesTaken
+        | SetEvent::Reopened { .. }
+        | SetEvent::Interrupted { .. }
+        | SetEvent::Discarded { .. }
+        | SetEvent::Rejected { .. }
+        | SetEvent::Superseded { .. }
+        | SetEvent::Abandoned { .. } => Order::Set,
+        SetEvent::CameToRest
+        | SetEvent::Completed
+        | SetEvent::Failed { .. }
+        | SetEvent::WoundDown => {
+            if is_last {
+                Order::End
+            } else {
+                Order::Set
+            }
+        }
+    }
+}
+
+fn order_of_run(event: &RunEvent) -> Order {
+    match event {
+        RunEvent::Previewed { .. }
+        | RunEvent::NothingToChange { .. }
+        | RunEvent::PlanFinished { .. }
+        | RunEvent::PolicyAsked { .. }
+        | RunEvent::PlanVoided { .. }
+        | RunEvent::ApplyPutOff { .. }
+        | RunEvent::ApplyFinished { .. }
+        | RunEvent::StageFinished { .. }
+        | RunEvent::Failed { .. }
+        | RunEvent::RunnerLost { .. } => Order::Told,
+        RunEvent::PlanStarted
+        | RunEvent::PreviewStarted { .. }
+        | RunEvent::NothingConsumed { .. }
+        | RunEvent::Deferred { .. }
+        | RunEvent::Confirmed
+        | RunEvent::ApplyStarted
+        | RunEvent::StageStarted { .. }
+        | RunEvent::Skipped { .. }
+        | RunEvent::CancelAsked { .. }
+        | RunEvent::Reopened { .. } => Order::Run,
     }
 }
 
@@ -352,4 +404,58 @@ pub async fn approve(control: &Control, new: NewApproval) -> Result<Explained, C
     };
     control.store.approval_insert(&approval).await?;
     explain(control, new.set).await
+}
+
+#[cfg(test)]
+mod tests {
+    use model::run::Awaited;
+
+    use super::*;
+
+    #[test]
+    fn what_came_to_rest_and_went_on_at_once_is_told_in_that_order() {
+        let (then, now) = (Timestamp::UNIX_EPOCH, Timestamp::MAX);
+        let by = Some("ada".to_owned());
+        let of_set = vec![
+            (now, SetEvent::CameToRest),
+            (now, SetEvent::Confirmed { by }),
+            (now, SetEvent::LanesTaken),
+        ];
+        let on: Vec<Awaited> = Vec::new();
+        let review = false;
+        let preview = model::run::Preview::None;
+        let of_runs = vec![
+            (then, RunId(1), RunEvent::PlanStarted),
+            (now, RunId(1), RunEvent::ApplyStarted),
+            (
+                now,
+                RunId(2),
+                RunEvent::Previewed {
+                    on,
+                    preview,
+                    review,
+                },
+            ),
+        ];
+        let told: Vec<String> = in_order(of_set, of_runs)
+            .into_iter()
+            .map(|(_, happened)| match happened {
+                Happened::Set(event) => event.word().to_owned(),
+                Happened::Run(run, event) => match *event {
+                    RunEvent::PlanStarted => format!("{run} is planned"),
+                    RunEvent::ApplyStarted => format!("{run} is applied"),
+                    _ => format!("{run} tells"),
+                },
+            })
+            .collect();
+        let expected = [
+            "r1 is planned",
+            "r2 tells",
+            "brought to rest",
+            "confirmed",
+            "given its lanes",
+            "r1 is applied",
+        ];
+        assert_eq!(told, expected);
+    }
 }
