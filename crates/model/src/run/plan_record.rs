@@ -25,7 +25,7 @@ pub struct PlanRecord {
     /// What policies said of it.
     #[serde(default)]
     pub policy: Verdict,
-    /// What they said when they were last asked again: about a yes to it, and before its apply.
+    /// What they said when they were last asked again: about a yes to it, and before its apply; and all that they warned of.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub policy_since: BTreeMap<Point, Verdict>,
     /// From when on a person's word is about this plan. None: it had to wait for an upstream, and what was
@@ -73,7 +73,14 @@ impl PlanRecord {
     pub fn is_news(&self, at: Point, said: &Verdict) -> bool {
         let known = &self.policy;
         match self.policy_since.get(&at) {
-            Some(before) => before != said,
+            Some(before) => {
+                let but_for_warnings = |it: &Verdict| Verdict {
+                    warnings: Vec::new(),
+                    ..it.clone()
+                };
+                but_for_warnings(before) != but_for_warnings(said)
+                    || said.warnings.iter().any(|it| !before.warnings.contains(it))
+            }
             None => {
                 said.denies()
                     || said
@@ -85,9 +92,15 @@ impl PlanRecord {
         }
     }
 
-    /// With what policies say of it now.
-    pub(super) fn heard(&self, at: Point, said: Verdict) -> Self {
+    /// With what policies say of it now. What they warned others of stays.
+    pub(super) fn heard(&self, at: Point, mut said: Verdict) -> Self {
         let mut plan = self.clone();
+        if let Some(before) = plan.policy_since.remove(&at) {
+            let new = std::mem::replace(&mut said.warnings, before.warnings);
+            let new = new.into_iter();
+            let new: Vec<Remark> = new.filter(|it| !said.warnings.contains(it)).collect();
+            said.warnings.extend(new);
+        }
         plan.policy_since.insert(at, said);
         plan
     }
