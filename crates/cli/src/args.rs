@@ -106,10 +106,11 @@ pub(crate) enum Command {
 impl Command {
     /// Long work: `--json` is one event a line, and the last one tells the outcome.
     pub(crate) fn tells_events(&self) -> bool {
-        matches!(
-            self,
-            Self::Plan(_) | Self::Apply(_) | Self::Destroy(_) | Self::Exec(_)
-        )
+        match self {
+            Self::Plan(_) | Self::Apply(_) | Self::Destroy(_) | Self::Exec(_) => true,
+            Self::Run(args) => args.tells_events(),
+            _ => false,
+        }
     }
 
     /// The same by their words.

@@ -36,6 +36,12 @@ pub(crate) struct RunArgs {
     command: RunCommand,
 }
 
+impl RunArgs {
+    pub(crate) fn tells_events(&self) -> bool {
+        matches!(self.command, RunCommand::Confirm(_) | RunCommand::Retry(_))
+    }
+}
+
 #[derive(Debug, clap::Subcommand)]
 enum RunCommand {
     List(list::ListArgs),

@@ -138,3 +138,18 @@ fn a_plan_that_fails_says_why() {
     }
     "#);
 }
+
+/// Who reads a stream to its last line finds the outcome there, whatever came of it.
+#[test]
+fn a_yes_that_is_refused_ends_with_an_outcome() {
+    let test = terrane();
+    test.copy_example("quickstart");
+    for args in [["run", "confirm", "c99"], ["run", "retry", "r99"]] {
+        let said = test.cli(&[&args[..], &["--json"]].concat());
+        let last = said.stdout.lines().last().unwrap_or_default();
+        let last: Value = serde_json::from_str(last).unwrap();
+        assert_eq!(last["event"], "outcome", "{said}");
+        assert_eq!(last["exit"].as_i64(), said.code.map(i64::from), "{said}");
+        assert!(last["error"]["message"].is_string(), "{said}");
+    }
+}
