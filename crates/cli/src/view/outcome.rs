@@ -97,6 +97,8 @@ pub struct Failure {
     pub lines: Vec<String>,
     pub diagnostics: Vec<EngineDiagnostic>,
     pub kept: Option<KeptState>,
+    /// The run, such as `r44`, whose engine made what no state knows: an apply would make it again.
+    pub made_by: Option<String>,
 }
 
 /// The state that a failure left behind.
@@ -363,7 +365,23 @@ fn way_on(outcome: &Outcome, tally: &Tally) -> Vec<String> {
                 .to_owned(),
         );
     } else if is_broken {
-        hints.push(format!("fix the cause, then {command}"));
+        let made_by = outcome
+            .stacks
+            .iter()
+            .filter_map(|stack| match &stack.result {
+                StackResult::Failed(failure) => failure.made_by.as_deref(),
+                _ => None,
+            });
+        let imports: Vec<String> = made_by
+            .map(|run| format!("`terrane run imports {}`", clean(run)))
+            .collect();
+        hints.push(match imports.as_slice() {
+            [] => format!("fix the cause, then {command}"),
+            some => format!(
+                "fix the cause and import what {} names, then {command}",
+                text::list(some)
+            ),
+        });
     } else if tally.interrupted + tally.not_done > 0
         || outcome.deed == Deed::ApplyBundle && others == 0 && hints.is_empty() && tally.skipped > 0
     {

@@ -231,6 +231,7 @@ async fn result(watcher: &Watcher<'_>, run: &Run) -> Result<StackResult, Command
             lines: [lost_lines(kept.as_deref()), left_lines(run)].concat(),
             diagnostics: Vec::new(),
             kept: None,
+            made_by: made_by(run),
         }),
     })
 }
@@ -275,6 +276,7 @@ async fn failure(
         lines,
         diagnostics: diagnostics(problem, watcher.control(), run).await?,
         kept,
+        made_by: made_by(run),
     })
 }
 
@@ -380,6 +382,12 @@ pub(in crate::commands) fn unknown(run: &Run) -> Option<String> {
 }
 
 /// What its engine did that no state knows.
+/// The run itself, if its engine made what can be imported and no state knows.
+fn made_by(run: &Run) -> Option<String> {
+    let left = left_of(&run.state).filter(|left| left.importable() > 0);
+    left.map(|_| run.id.to_string())
+}
+
 fn left_lines(run: &Run) -> Vec<String> {
     let left = left_of(&run.state);
     left.map_or_else(Vec::new, |left| {

@@ -40,6 +40,7 @@ fn failure() -> Failure {
             changed: 2,
             begun: 0,
         }),
+        made_by: None,
     }
 }
 
@@ -101,6 +102,25 @@ fn a_stack_fails() {
 
     error: change set c42 stopped: 1 failed, 2 skipped, 1 unchanged
     hint: fix the cause, then `terrane apply --resume c42` runs what is left
+    ");
+}
+
+/// Who goes on at once would have it made a second time.
+#[test]
+fn a_stack_fails_whose_engine_made_what_no_state_knows() {
+    let lost = Failure {
+        made_by: Some("r44".to_owned()),
+        ..failure()
+    };
+    let set = outcome(vec![stack("network", StackResult::Failed(lost))]);
+    insta::assert_snapshot!(render(&set, Look::plain(100)), @"
+    ✗ network   failed while applying, after 3 s
+        Error: subnet is in use
+          with azurerm_subnet.nodes, on infra/azure/network/main.tf line 12
+        state kept: serial 18 (2 resources changed before the failure)
+
+    error: change set c42 stopped: 1 failed
+    hint: fix the cause and import what `terrane run imports r44` names, then `terrane apply --resume c42` runs what is left
     ");
 }
 
