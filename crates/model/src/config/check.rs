@@ -127,6 +127,18 @@ fn writers(findings: &mut Findings, known: &Known<'_>) {
                 words.clone(),
             );
         }
+        let mut names = target.target.writers.iter();
+        let first = names.next().map(String::as_str);
+        if first == Some("server") && names.all(|name| name == "server") {
+            let message = format!("nobody can apply target `{}` yet", target.target.name);
+            let finding = Finding::warning("no-writer", message)
+                .at(
+                    target.writers_at.clone(),
+                    "a server's own runners are not built yet",
+                )
+                .hint("name a `writer` block of a CI job beside it");
+            findings.push(finding);
+        }
     }
 }
 

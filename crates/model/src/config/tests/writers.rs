@@ -108,3 +108,15 @@ error invalid-name: `anyone` has a meaning of its own among writers
   terrane.hcl:34:8 call it otherwise
 "#);
 }
+
+#[test]
+fn a_target_of_servers_alone_is_applied_by_nobody_yet() {
+    let text = "target \"prod\" { writers = [\"server\"] }\n";
+    let said = check(&format!("{BASE}{STACK}{text}{MODULE}"));
+    assert_eq!(
+        said,
+        "warning no-writer: nobody can apply target `prod` yet\n  \
+         terrane.hcl:10:27 a server's own runners are not built yet\n  \
+         hint: name a `writer` block of a CI job beside it\n"
+    );
+}
