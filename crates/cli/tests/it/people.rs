@@ -531,6 +531,23 @@ fn what_waits_for_a_word_while_others_are_applied_says_so() {
     assert_eq!(story.made().len(), 2);
 }
 
+#[test]
+fn what_is_not_planned_yet_cannot_be_approved() {
+    let story = story("approval {}");
+    story.engine_script("case $1 in plan) WAIT(plan) ;; esac\nexec REAL \"$@\"\n");
+    let apply = story.start("apply", &["apply"]);
+    story.wait_for("plan");
+    assert_snapshot!(as_person(&story, "eve", &["run", "approve", "c1"]).expect(4), @"
+    ── stderr
+    error: change set c1 is still being planned: there is no plan to approve
+    hint: `terrane run show c1 --plan` shows it when it is there
+    [exit 4]
+    ");
+    story.open("plan");
+    let _ = apply.wait().expect(3);
+    let _ = as_person(&story, "eve", &["run", "approve", "c1"]).expect(0);
+}
+
 /// Values are what is approved as much as code is: who puts them in asks for them.
 #[test]
 fn who_says_yes_with_other_values_does_not_approve_them() {

@@ -271,6 +271,44 @@ require_approval contains {"msg": "somebody looks at it", "count": 1} if {
     story.wait_until("what was approved", || story.made() == ["base", "base"]);
 }
 
+/// What each of them was warned of is on the record, not only the last.
+#[test]
+fn warnings_of_all_who_approved_stay() {
+    let rego = "package terrane\n\nwarn contains sprintf(\"seen by %v\", [input.actor.name]) if input.run.phase == \"approval\"\n\
+                require_approval contains {\"msg\": \"two look at it\", \"count\": 2}\n";
+    let story = with("", rego);
+    let _ = story.cli(&["apply"]).expect(3);
+    for person in ["eve", "bob"] {
+        let _ = approve_as(&story, person, "c1").expect(0);
+    }
+    let shown = story.cli(&["run", "show", "c1"]).expect(0).stdout;
+    for person in ["eve", "bob"] {
+        assert!(shown.contains(&format!("seen by {person}")), "{shown}");
+    }
+}
+
+/// One that counts here and not there says where.
+#[test]
+fn an_approval_that_counts_for_another_requirement_says_so() {
+    let rego = "package terrane\n\nrequire_approval contains {\"msg\": \"a database\", \"role\": \"dba\"}\n";
+    let story = with("", rego);
+    let file = story.read("terrane.hcl");
+    let file = file.replace(
+        "{ writers = [\"anyone\"] }",
+        "{\n  writers = [\"anyone\"]\n  approval {}\n}",
+    );
+    story.write("terrane.hcl", &file);
+    let _ = story.cli(&["apply"]).expect(3);
+    let list = story.cli(&["run", "list"]).expect(0).stdout;
+    assert!(list.contains("(target `local`), and "), "{list}");
+    let said = approve_as(&story, "eve", "c1").expect(0);
+    assert_snapshot!(said.stderr, @"
+    Approved change set c1 as `eve` (not verified).
+    It does not count for policy `owners`: `eve` has another role.
+    Still owed: 0 of 1 approval; role `dba`, not the author; `eve` has another role (policy `owners`)
+    ");
+}
+
 fn warnings(said: &testkit::Said) -> String {
     let lines = said.stderr.lines();
     let lines: Vec<&str> = lines.filter(|line| line.starts_with("warning")).collect();

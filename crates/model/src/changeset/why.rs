@@ -94,8 +94,8 @@ fn waits_for_a_person(set: &ChangeSet, runs: &[Run], around: &Around<'_>) -> Str
         let mut runs = runs.iter();
         runs.find_map(|run| stage_held(around, run).map(|hold| (&run.stack, hold)))
     });
-    if let Some(one) = owed.first() {
-        return waits_for(one);
+    if let Some(words) = waits_for_all(owed.iter()) {
+        return words;
     }
     match held {
         Some((stack, hold)) => format!("stack `{stack}` is {}", hold.words()),
@@ -116,6 +116,17 @@ fn waits_for_a_person(set: &ChangeSet, runs: &[Run], around: &Around<'_>) -> Str
 }
 
 /// ``0 of 1 approval for r5 (target `prod`)``
+/// Each once; nothing if nothing is owed.
+fn waits_for_all<'a>(owed: impl Iterator<Item = &'a Owed>) -> Option<String> {
+    let mut all: Vec<String> = Vec::new();
+    for words in owed.map(waits_for) {
+        if !all.contains(&words) {
+            all.push(words);
+        }
+    }
+    (!all.is_empty()).then(|| all.join(", and "))
+}
+
 fn waits_for(one: &Owed) -> String {
     let what = match one.run {
         Some(run) => format!("{} for {run}", one.words()),
@@ -190,8 +201,9 @@ fn waits_inside(set: &ChangeSet, runs: &[Run], run: &Run, around: &Around<'_>) -
     }
     if set.status == Status::Confirmed && matches!(run.state, RunState::Planned { .. }) {
         let owed = owed(set, runs, around.approvals, around.now);
-        if let Some(one) = owed.iter().find(|one| one.stacks.contains(&run.stack)) {
-            return waits_for(one);
+        let of_run = owed.iter().filter(|one| one.stacks.contains(&run.stack));
+        if let Some(words) = waits_for_all(of_run) {
+            return words;
         }
     }
     if let Some(hold) = is_held(around, &run.stack) {

@@ -41,6 +41,14 @@ pub(super) async fn approve(
     let before = runs::explain(&here.control, set)
         .await
         .map_err(|err| failed(&err))?;
+    if before.set.status == Status::Planning {
+        let why = format!("change set {set} is still being planned: there is no plan to approve");
+        return Err(CommandError::new(why)
+            .hint(format!(
+                "`terrane run show {set} --plan` shows it when it is there"
+            ))
+            .status(ExitStatus::Refused));
+    }
     let is_over = before.set.status.is_over();
     let is_heard = if is_over {
         !before.owed_before_resume().is_empty()
