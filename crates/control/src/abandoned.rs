@@ -29,6 +29,8 @@ pub enum AbandonedError {
     Unsound { commit: String, why: String },
     #[error("stack `{0}` is in the project now")]
     Present(StackName),
+    #[error("the state of stack `{stack}` is that of stack `{now}` in the project now")]
+    Renamed { stack: StackName, now: StackName },
     #[error(
         "the rules of another commit do not hold for stack `{stack}`: {commit} (\"{subject}\") is the last that has it, {rule}"
     )]
@@ -36,6 +38,8 @@ pub enum AbandonedError {
         stack: StackName,
         /// ``on target `ci` ``
         rule: String,
+        /// What it is called there.
+        there: StackName,
         commit: String,
         subject: String,
     },
@@ -48,8 +52,11 @@ impl AbandonedError {
             Self::Present(stack) => Some(format!(
                 "without `--from`, `terrane destroy {stack}` destroys it with the code it has now"
             )),
-            Self::OtherRules { stack, commit, .. } => Some(format!(
-                "`terrane destroy {stack} --from {commit}` destroys it with the code of that commit"
+            Self::Renamed { now, .. } => Some(format!(
+                "`terrane destroy {now}` destroys it with the code it has now"
+            )),
+            Self::OtherRules { there, commit, .. } => Some(format!(
+                "`terrane destroy {there} --from {commit}` destroys it with the code of that commit"
             )),
             Self::NoRepository | Self::Unsound { .. } => None,
         }
@@ -57,7 +64,7 @@ impl AbandonedError {
 
     pub fn is_refusal(&self) -> bool {
         match self {
-            Self::Present(_) | Self::OtherRules { .. } => true,
+            Self::Present(_) | Self::Renamed { .. } | Self::OtherRules { .. } => true,
             Self::NoRepository | Self::Git(_) | Self::Unsound { .. } => false,
         }
     }
@@ -134,7 +141,7 @@ fn rule_as_now(target: &mut Target, now: &Project) {
     }
 }
 
-/// Looks for the newest commit whose project has a stack of this name, or with a state of this name.
+/// Looks for the newest commit whose project has a stack with a state of this name, or of this name.
 pub fn last_commit(
     now: &OpenProject,
     project: &Project,
@@ -173,16 +180,26 @@ pub fn last_commit(
     Ok(None)
 }
 
-/// Nothing is taken away with old code that the project has now.
+/// Nothing is taken away with old code that the project has now, whatever it is called by now.
 pub fn check_absent<'a>(
+    then: &Project,
     now: &Project,
     stacks: impl IntoIterator<Item = &'a StackName>,
 ) -> Result<(), AbandonedError> {
-    let mut stacks = stacks.into_iter();
-    match stacks.find(|stack| now.stacks.contains_key(*stack)) {
-        Some(stack) => Err(AbandonedError::Present(stack.clone())),
-        None => Ok(()),
+    for stack in stacks {
+        if now.stacks.contains_key(stack) {
+            return Err(AbandonedError::Present(stack.clone()));
+        }
+        let state = &then.stacks[stack].state;
+        let mut present = now.stacks.values();
+        if let Some(other) = present.find(|other| other.state == *state) {
+            return Err(AbandonedError::Renamed {
+                stack: stack.clone(),
+                now: other.name.clone(),
+            });
+        }
     }
+    Ok(())
 }
 
 fn load(
@@ -202,7 +219,8 @@ fn load(
 fn find_in(loaded: &Loaded, name: &str) -> Option<(Stack, Target, Vec<AppliedPolicy>)> {
     let project = loaded.project.as_ref()?;
     let mut stacks = project.stacks.values();
-    let stack = stacks.find(|stack| stack.name.as_str() == name || stack.state == name)?;
+    let of_state = stacks.clone().find(|stack| stack.state == name);
+    let stack = of_state.or_else(|| stacks.find(|stack| stack.name.as_str() == name))?;
     let target = project.targets.get(&stack.target)?.clone();
     Some((stack.clone(), target, policy::applied(project, &stack.name)))
 }
@@ -230,6 +248,7 @@ pub fn check_rules(
     Err(AbandonedError::OtherRules {
         stack: stack.clone(),
         rule,
+        there: last.stack.clone(),
         commit: last.short_commit().to_owned(),
         subject: last.subject.clone(),
     })

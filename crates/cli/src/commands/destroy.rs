@@ -107,9 +107,11 @@ pub(super) fn check(
         .filter(|name| project.stacks[*name].protected)
         .collect();
     if let Some(from) = &open.commit {
-        abandoned::check_absent(&from.now, stacks).map_err(|err| abandoned_error(&err))?;
+        abandoned::check_absent(project, &from.now, stacks).map_err(|err| abandoned_error(&err))?;
         for name in stacks {
-            let last = abandoned::last_commit(open, &from.now, &process.env, name.as_str());
+            // A state is what is destroyed, and it may have gone by another name since.
+            let state = &project.stacks[name].state;
+            let last = abandoned::last_commit(open, &from.now, &process.env, state);
             let Some(last) = last.map_err(|err| abandoned_error(&err))? else {
                 continue;
             };
@@ -119,9 +121,10 @@ pub(super) fn check(
             }
             if last.commit != from.id {
                 let said = format!(
-                    "commit {} (\"{}\") is the last that has `{name}`; `--from` names another",
+                    "commit {} (\"{}\") is the last that has `{}`; `--from` names another",
                     last.short_commit(),
-                    last.subject
+                    last.subject,
+                    last.stack
                 );
                 report::say(&errors::render_warning(&said, &[], look))?;
             }

@@ -328,6 +328,45 @@ fn an_older_commit_takes_no_policy_off() {
     assert!(said.contains("no destroys here"), "{said}");
 }
 
+/// A state is what is destroyed: its rules hold, whatever its stack was called once.
+#[test]
+fn an_older_name_takes_no_rules_off() {
+    let story = Story::new("tofu")
+        .block("target \"ci\" { writers = [\"job\"] }\nwriter \"job\" {\n  issuer = \"https://token.example.io\"\n  claims = { repository = \"example/infra\" }\n}")
+        .stack("base", "", &link("base"))
+        .stack("top", "state = \"kept\"", &link("top"));
+    let commit = |what: &str| {
+        story.git(&["add", "-A"]);
+        story.git(&["commit", "-qm", what]);
+        let id = story.git(&["rev-parse", "--short=12", "HEAD"]);
+        id.trim().to_owned()
+    };
+    story.git(&["init", "-q"]);
+    story.write(".gitignore", ".terrane/\n");
+    let open = commit("open");
+    let _ = story.cli(&["apply", "--auto-approve"]).expect(0);
+    let file = story.read("terrane.hcl");
+    let (rest, top) = file.split_once("stack \"top\" {").unwrap();
+    let closed = top.replace("\"local\"", "\"ci\"");
+    story.write("terrane.hcl", &format!("{rest}stack \"roof\" {{{closed}"));
+    let last = commit("renamed and closed");
+    let destroy = || {
+        let said = story.cli(&["destroy", "top", "--from", &open, "--auto-approve"]);
+        said.expect(4).stderr.replace(&last, "LAST")
+    };
+    assert_snapshot!(destroy(), @"
+    error: the state of stack `top` is that of stack `roof` in the project now
+    hint: `terrane destroy roof` destroys it with the code it has now
+    ");
+    story.write("terrane.hcl", rest);
+    let _ = commit("roof is not needed");
+    assert_snapshot!(destroy(), @r#"
+    error: the rules of another commit do not hold for stack `top`: LAST ("renamed and closed")
+           is the last that has it, on target `ci`
+    hint: `terrane destroy roof --from LAST` destroys it with the code of that commit
+    "#);
+}
+
 #[test]
 fn the_last_stack_can_go_the_same_way() {
     let story = Story::new("tofu").stack("base", "", &link("base"));
