@@ -14,6 +14,9 @@ use crate::kept_aside::{self, Leftovers};
 use crate::left_behind;
 use crate::locks::RunLock;
 
+/// Why a change set stops that somebody said yes to and nobody carries out any more.
+pub const GONE: &str = "its processes are gone";
+
 /// What was found and done about a run that nobody carries out any more.
 #[derive(Clone, Debug)]
 pub struct Found {
@@ -104,7 +107,7 @@ pub async fn release_abandoned(control: &Control) -> Result<Vec<ChangeSet>, Chan
             && let Some(_unwatched) = crate::changesets::unwatched(control, &set)
         {
             let why = match set.status {
-                Status::Confirmed | Status::Interrupting => "its processes are gone",
+                Status::Confirmed | Status::Interrupting => GONE,
                 Status::Planning => "nobody waits for it any more",
                 Status::AwaitingConfirm if is_stale(control, &set) => {
                     "nobody decided within 30 days"
@@ -138,7 +141,7 @@ pub async fn stop_if_gone(
     if is_elsewhere(control, set) || is_at_work(control, runs) {
         return Ok(false);
     }
-    let why = "its processes are gone";
+    let why = GONE;
     control
         .store
         .change_set_stop(set, why, control.now())

@@ -408,10 +408,17 @@ pub(super) async fn look_after_the_past(
             .run_list(set.id)
             .await
             .map_err(|err| failed(&err))?;
-        for run in runs {
-            if let Some(text) = unknown(&run) {
-                report::say(&errors::render_warning(&text, &[], look))?;
-            }
+        let lost: Vec<String> = runs.iter().filter_map(unknown).collect();
+        for text in &lost {
+            report::say(&errors::render_warning(text, &[], look))?;
+        }
+        // Somebody said yes to it, and nothing else of it would be heard of again.
+        if let Status::Stopped { why } = &set.status
+            && lost.is_empty()
+            && why == recovery::GONE
+        {
+            let fate = Fate::Stopped { why: why.clone() };
+            report::say(&told(set.id, &fate))?;
         }
     }
     let nothing = BTreeMap::new();
@@ -419,16 +426,20 @@ pub(super) async fn look_after_the_past(
     let asker = asker.map_err(|err| failed(&err))?;
     let found = worker::go_on_with_waiters(control, &asker, None).await;
     for (set, fate) in found.map_err(|err| failed(&err))? {
-        report::say(&match fate {
-            Fate::GoesOn => format!(
-                "Change set {set} goes on: what it waited for is over; `terrane run logs -f {set}` follows it.\n"
-            ),
-            Fate::Stopped { why } => format!(
-                "Change set {set}, which was confirmed, is stopped: {why}. `terrane run show {set}` has the rest.\n"
-            ),
-        })?;
+        report::say(&told(set, &fate))?;
     }
     Ok(())
+}
+
+fn told(set: ChangeSetId, fate: &Fate) -> String {
+    match fate {
+        Fate::GoesOn => format!(
+            "Change set {set} goes on: what it waited for is over; `terrane run logs -f {set}` follows it.\n"
+        ),
+        Fate::Stopped { why } => format!(
+            "Change set {set}, which was confirmed, is stopped: {why}. `terrane run show {set}` has the rest.\n"
+        ),
+    }
 }
 
 /// The plans of a change set, as whoever is asked about them sees them.

@@ -286,3 +286,19 @@ fn what_was_resumed_goes_on_after_what_was_left_behind_without_its_terminal() {
     });
     assert_eq!(story.made(), ["app"]);
 }
+
+/// Nothing that somebody said yes to goes without a word.
+#[test]
+fn what_was_confirmed_and_lost_all_its_processes_is_named() {
+    let story = Story::new("tofu").stack("app", "", &noted("app"));
+    story.engine_script("if [ \"$1\" = plan ]; then WAIT(plan); fi\nexec REAL \"$@\"\n");
+    let apply = story.start("apply", &["apply", "--auto-approve"]);
+    story.wait_for("plan");
+    apply.kill();
+    testkit::kill(story.runner("r1"));
+    story.open("plan");
+    story.settle();
+    let said = story.cli(&["plan"]).expect(0);
+    let told = "Change set c1, which was confirmed, is stopped: its processes are gone. `terrane run show c1` has the rest.";
+    assert!(said.stderr.contains(told), "{said}");
+}
