@@ -230,15 +230,14 @@ pub(crate) async fn declared(
     control: &Control,
     stack: &StackName,
 ) -> Result<BTreeSet<String>, OutputsError> {
-    let last = control
+    let declared = control
         .store
-        .run_last_settled(control.home.project(), stack)
+        .run_settled_outputs(control.home.project(), stack)
         .await;
-    let last = last.map_err(|source| OutputsError::History {
+    declared.map_err(|source| OutputsError::History {
         stack: stack.clone(),
         source,
-    })?;
-    Ok(last.map(|last| last.spec.outputs).unwrap_or_default())
+    })
 }
 
 fn exact(state: &str, value: &RawValue, sensitive: bool) -> Result<Output, OutputsError> {

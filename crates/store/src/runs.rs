@@ -2,10 +2,13 @@
 //!
 //! Not here: what an event does to a run (`model::run::advance`).
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use model::changeset::{ChangeSet, Request};
 use model::ids::{ChangeSetId, RunId, StackName};
 use model::run::{Outcome, Run, RunEvent, RunSpec, RunState, advance};
+use serde::Deserialize;
 
 use crate::Store;
 use crate::change_sets::{ChangeSetError, expect_row, from_json, timestamp, to_json};
@@ -75,15 +78,8 @@ impl Store {
         project: &str,
         stack: &StackName,
     ) -> Result<Option<Settled>, ChangeSetError> {
-        let row = self
-            .db
-            .fetch_optional(
-                "SELECT r.id, r.spec, s.consumed, s.serial FROM stack_settled s
-                 JOIN run r ON r.id = s.run WHERE s.project = $1 AND s.stack = $2",
-                &[project.into(), stack.as_str().into()],
-            )
-            .await?;
-        let Some(row) = row else {
+        let args = [project.into(), stack.as_str().into()];
+        let Some(row) = self.db.fetch_optional(LAST_SETTLED, &args).await? else {
             return Ok(None);
         };
         let id = RunId(row.int(0)?);
@@ -93,6 +89,27 @@ impl Store {
             consumed: row.opt_text(2)?.map(str::to_owned),
             serial: row.opt_int(3)?,
         }))
+    }
+
+    /// The outputs that a stack declared then. They are asked for by every dependent, and the rest of what the run was
+    /// about by none.
+    pub async fn run_settled_outputs(
+        &self,
+        project: &str,
+        stack: &StackName,
+    ) -> Result<BTreeSet<String>, ChangeSetError> {
+        #[derive(Deserialize)]
+        struct Declared {
+            #[serde(default)]
+            outputs: BTreeSet<String>,
+        }
+        let args = [project.into(), stack.as_str().into()];
+        let Some(row) = self.db.fetch_optional(LAST_SETTLED, &args).await? else {
+            return Ok(BTreeSet::new());
+        };
+        let what = || format!("run `{}`", RunId(row.int(0).unwrap_or_default()));
+        let declared: Declared = from_json(row.text(1)?, what)?;
+        Ok(declared.outputs)
     }
 
     /// The run that last applied a stack, or found it as it should be, whatever became of the stages after it.
@@ -248,6 +265,9 @@ impl Store {
         Ok(runs.remove(0))
     }
 }
+
+const LAST_SETTLED: &str = "SELECT r.id, r.spec, s.consumed, s.serial FROM stack_settled s
+    JOIN run r ON r.id = s.run WHERE s.project = $1 AND s.stack = $2";
 
 const SELECT_OF_SET: &str = "SELECT id, change_set, stack, state, upstreams, settled, stages FROM run WHERE change_set = $1 ORDER BY id";
 
