@@ -3,15 +3,16 @@
 //!
 //! Not here: which states no stack has (`states::abandoned`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use drivers::git::{GitError, Repository};
 use drivers::tree::CommitTree;
+use model::approval::ApprovalBlock;
 use model::config::{self, Loaded, Surroundings};
-use model::diagnostic::Severity;
+use model::diagnostic::{Location, Severity};
 use model::ids::StackName;
 use model::policy::AppliedPolicy;
-use model::project::{Project, Stack, Target};
+use model::project::{Project, Stack, Target, Writer};
 
 use crate::policy;
 use crate::projects::{FromCommit, OpenProject};
@@ -78,8 +79,14 @@ pub struct LastSeen {
     pub subject: String,
     /// What it said there of the stack holds, whatever commit it is destroyed with.
     pub protected: bool,
+    pub approval: Option<ApprovalBlock>,
+    /// What policies look at.
+    pub layer: String,
+    pub labels: BTreeSet<String>,
     /// The target it was on, with the rules that hold now.
     pub target: Target,
+    /// Who may apply there, and what shows that it is them.
+    pub writers: BTreeMap<String, Writer>,
     /// The policies that it was under.
     pub policies: Vec<AppliedPolicy>,
 }
@@ -161,17 +168,24 @@ pub fn last_commit(
             if seen.contains(&candidate) {
                 continue;
             }
-            if let Some((stack, mut target, policies)) = find_in(&load(git, env, &candidate)?, name)
-            {
+            let loaded = load(git, env, &candidate)?;
+            if let Some((there, stack)) = find_in(&loaded, name) {
                 let (commit, subject) = git.describe(&candidate)?;
+                let mut target = there.targets[&stack.target].clone();
                 rule_as_now(&mut target, project);
+                let mut writers = there.writers.clone();
+                writers.extend(project.writers.clone());
                 return Ok(Some(LastSeen {
-                    stack: stack.name,
+                    stack: stack.name.clone(),
                     commit,
                     subject,
                     protected: stack.protected,
+                    approval: stack.approval.clone(),
+                    layer: stack.layer.clone(),
+                    labels: stack.labels.clone(),
+                    writers: named(&writers, &target),
                     target,
-                    policies,
+                    policies: policy::applied(there, &stack.name),
                 }));
             }
             seen.push(candidate);
@@ -216,13 +230,26 @@ fn load(
     Ok(config::load(&CommitTree::new(git, commit)?, &around))
 }
 
-fn find_in(loaded: &Loaded, name: &str) -> Option<(Stack, Target, Vec<AppliedPolicy>)> {
+fn find_in<'a>(loaded: &'a Loaded, name: &str) -> Option<(&'a Project, &'a Stack)> {
     let project = loaded.project.as_ref()?;
     let mut stacks = project.stacks.values();
     let of_state = stacks.clone().find(|stack| stack.state == name);
     let stack = of_state.or_else(|| stacks.find(|stack| stack.name.as_str() == name))?;
-    let target = project.targets.get(&stack.target)?.clone();
-    Some((stack.clone(), target, policy::applied(project, &stack.name)))
+    let has_target = project.targets.contains_key(&stack.target);
+    has_target.then_some((project, stack))
+}
+
+/// Those of a target, wherever in a file they stand.
+fn named(writers: &BTreeMap<String, Writer>, target: &Target) -> BTreeMap<String, Writer> {
+    let all = writers
+        .iter()
+        .filter(|(name, _)| target.writers.contains(name));
+    let somewhere = |writer: &Writer| Writer {
+        declared_at: Location::default(),
+        ..writer.clone()
+    };
+    all.map(|(name, writer)| (name.clone(), somewhere(writer)))
+        .collect()
 }
 
 /// Whether somebody else may apply, or must agree, than where the stack was last, or a policy is not asked that was there.
@@ -231,19 +258,28 @@ pub fn check_rules(
     stack: &StackName,
     last: &LastSeen,
 ) -> Result<(), AbandonedError> {
-    let target = &then.targets[&then.stacks[stack].target];
+    let named_stack = &then.stacks[stack];
+    let target = &then.targets[&named_stack.target];
     let is_same = target.name == last.target.name
         && target.writers == last.target.writers
+        && named(&then.writers, target) == last.writers
         && target.approval == last.target.approval;
     let asked = policy::applied(then, stack);
     let missing = last.policies.iter().find(|policy| !asked.contains(policy));
-    let rule = match missing {
-        _ if !is_same => format!("on target `{}`", last.target.name),
-        Some(policy) => format!(
+    let differs = [
+        ("approval", named_stack.approval != last.approval),
+        ("layer", named_stack.layer != last.layer),
+        ("labels", named_stack.labels != last.labels),
+    ];
+    let other = differs.iter().find(|(_, differs)| *differs);
+    let rule = match (is_same, other, missing) {
+        (false, ..) => format!("on target `{}`", last.target.name),
+        (true, Some((what, _)), _) => format!("with other `{what}`"),
+        (true, None, Some(policy)) => format!(
             "with policy `{}`, which the commit that was named lacks or has otherwise",
             policy.name
         ),
-        None => return Ok(()),
+        (true, None, None) => return Ok(()),
     };
     Err(AbandonedError::OtherRules {
         stack: stack.clone(),

@@ -29,11 +29,7 @@ pub fn read(text: &str) -> Result<Value, serde_json::Error> {
             let items = items.into_iter().map(|item| read(item.get()));
             Value::Array(items.collect::<Result<_, _>>()?)
         }
-        Some(b'-' | b'0'..=b'9') if !survives(text) => {
-            // What is no number is no JSON.
-            let _: &RawValue = serde_json::from_str(text)?;
-            of_digits(text)
-        }
+        Some(b'-' | b'0'..=b'9') if is_rounded(text) => of_digits(text),
         _ => serde_json::from_str(text)?,
     })
 }
@@ -107,6 +103,25 @@ fn is_of_number(byte: u8) -> bool {
     matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-')
 }
 
+/// Whether this is a number that a machine's would not be equal to.
+pub(crate) fn is_rounded(text: &str) -> bool {
+    !survives(text) && serde_json::from_str::<&RawValue>(text).is_ok()
+}
+
+/// Numbers for those who know no others: rounded, and a text where even that does not fit.
+pub(crate) fn round(value: &mut Value) {
+    if let Some(digits) = digits(value) {
+        let rounded = serde_json::from_str(digits);
+        *value = rounded.unwrap_or_else(|_| digits.into());
+        return;
+    }
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(round),
+        Value::Object(fields) => fields.values_mut().for_each(round),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
 /// Whether a machine's number has the same digits.
 pub(crate) fn survives(number: &str) -> bool {
     serde_json::from_str::<Value>(number)
@@ -138,16 +153,21 @@ fn fields(text: &str) -> Result<Map<String, Value>, serde_json::Error> {
     fields.0.into_iter().map(field).collect()
 }
 
-/// Whether any number in a text could be too long: a quick look that may err to the safe side.
+/// Whether any number in a text could be too long, or too large: a quick look that may err to the safe side.
 fn may_exceed(text: &[u8]) -> bool {
     let mut run = 0;
-    text.iter().any(|byte| {
+    text.iter().enumerate().any(|(at, byte)| {
         run = match byte {
             b'0'..=b'9' => run + 1,
             _ if run > 0 && is_of_number(*byte) => run + 1,
             _ => 0,
         };
-        run > EXACT
+        let is_large = || {
+            let exponent = text.get(at + 1..at + 5).unwrap_or_default();
+            let exponent = exponent.strip_prefix(b"+").unwrap_or(exponent);
+            exponent.len() >= 3 && exponent[..3].iter().all(u8::is_ascii_digit)
+        };
+        run > EXACT || run > 1 && matches!(byte, b'e' | b'E') && is_large()
     })
 }
 
@@ -241,6 +261,17 @@ mod tests {
         let kept = serde_json::from_slice(&kept(json.as_bytes())).unwrap();
         assert_eq!(write(&kept), json);
         assert!(matches!(super::kept(b"[18, 1.5]"), Cow::Borrowed(_)));
+        for large in ["[1e+400]", "[1e400]", "[-2.5E308]"] {
+            let kept = serde_json::from_slice(&super::kept(large.as_bytes())).unwrap();
+            assert_eq!(
+                write(&kept),
+                large,
+                "what an engine computed cannot be planned"
+            );
+            let mut rounded = kept;
+            round(&mut rounded);
+            assert!(rounded[0].is_string(), "{rounded}");
+        }
     }
 
     #[test]

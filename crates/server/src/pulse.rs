@@ -13,6 +13,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 /// So long the head of a request may take: from the start of a connection, or from the first byte after a request before it.
 pub(crate) const FIRST: Duration = Duration::from_secs(15);
 
+/// So long somebody may take nothing of an answer.
+const PATIENCE: Duration = Duration::from_mins(1);
+
 #[derive(Debug)]
 pub(crate) struct Pulse {
     /// Whether what comes between two requests is the head of the next one. In HTTP/2 it may be anything.
@@ -28,6 +31,8 @@ struct Now {
     begun: Option<Instant>,
     /// When something came or went last.
     last: Instant,
+    /// Whether something waits to be taken by the other side.
+    is_full: bool,
 }
 
 /// A request, until it is answered.
@@ -47,6 +52,7 @@ impl Pulse {
             under_way: 0,
             begun: Some(Instant::now()),
             last: Instant::now(),
+            is_full: false,
         });
         Self { in_turn, now }
     }
@@ -72,9 +78,14 @@ impl Pulse {
         }
     }
 
-    /// How long nothing has come or gone; nothing while a request is under way.
+    /// How long nothing has come or gone; nothing while a request is under way, or its answer on its way to somebody who
+    /// takes it.
     pub(crate) fn still(&self) -> Option<Duration> {
-        self.change(|now| (now.under_way == 0).then(|| now.last.elapsed()))
+        self.change(|now| {
+            let still = now.last.elapsed();
+            let is_taken = now.is_full && still < PATIENCE;
+            (now.under_way == 0 && !is_taken).then_some(still)
+        })
     }
 
     fn felt(&self) {
@@ -88,7 +99,15 @@ impl Pulse {
 
     /// Something went.
     fn sent(&self) {
-        self.change(|now| now.last = Instant::now());
+        self.change(|now| {
+            now.last = Instant::now();
+            now.is_full = false;
+        });
+    }
+
+    /// Something cannot go yet.
+    fn waits(&self) {
+        self.change(|now| now.is_full = true);
     }
 
     fn change<T>(&self, deed: impl FnOnce(&mut Now) -> T) -> T {
@@ -136,6 +155,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Felt<S> {
         let written = Pin::new(&mut self.stream).poll_write(context, bytes);
         if written.is_ready() {
             self.pulse.sent();
+        } else {
+            self.pulse.waits();
         }
         written
     }
@@ -156,6 +177,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Felt<S> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(context, parts);
         if written.is_ready() {
             self.pulse.sent();
+        } else {
+            self.pulse.waits();
         }
         written
     }

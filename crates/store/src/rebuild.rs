@@ -126,6 +126,8 @@ impl Store {
         if let Blobs::Bucket(_) = &self.blobs {
             let mut tx = self.db.begin_write().await?;
             tx.blob_number_raise(files.number).await?;
+            // What is proven is known now; of the rest whoever asked for this is told.
+            tx.state_behind_forget().await?;
             for lost in &rebuilt.lost {
                 tx.state_behind_note(&lost.state, lost.acknowledged, None)
                     .await?;

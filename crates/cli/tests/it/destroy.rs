@@ -291,6 +291,37 @@ fn an_older_commit_brings_no_other_rules() {
 }
 
 #[test]
+fn an_older_commit_lets_nobody_else_in() {
+    let story = Story::new("tofu").stack("base", "", &link("base"));
+    let bare = story.read("terrane.hcl");
+    let commit = |what: &str, rest: &str| {
+        story.write("terrane.hcl", &format!("{bare}{rest}"));
+        story.git(&["add", "-A"]);
+        story.git(&["commit", "-qm", what]);
+        let id = story.git(&["rev-parse", "--short=12", "HEAD"]);
+        id.trim().to_owned()
+    };
+    let of = |reference: &str| {
+        format!(
+            "target \"ci\" {{ writers = [\"job\"] }}\nwriter \"job\" {{\n  issuer = \"https://token.example.io\"\n  \
+             claims = {{ ref = \"{reference}\" }}\n}}\n\
+             stack \"top\" {{\n  path = \"base\"\n  state = \"top\"\n  target = \"ci\"\n  layer = \"all\"\n}}\n"
+        )
+    };
+    story.git(&["init", "-q"]);
+    story.write(".gitignore", ".terrane/\n");
+    let loose = commit("any branch", &of("refs/heads/*"));
+    let last = commit("main alone", &of("refs/heads/main"));
+    let _ = commit("top is not needed", "");
+    let said = story.cli(&["destroy", "top", "--from", &loose, "--auto-approve"]);
+    assert_snapshot!(said.expect(4).stderr.replace(&last, "LAST"), @r#"
+    error: the rules of another commit do not hold for stack `top`: LAST ("main alone") is the
+           last that has it, on target `ci`
+    hint: `terrane destroy top --from LAST` destroys it with the code of that commit
+    "#);
+}
+
+#[test]
 fn an_older_commit_takes_no_policy_off() {
     let story = Story::new("tofu")
         .stack("base", "", &link("base"))

@@ -19,6 +19,9 @@ const KEEP_UNFINISHED: SignedDuration = SignedDuration::from_hours(24);
 
 const EVERY: Duration = Duration::from_mins(10);
 
+/// How long what a server acknowledged may be known to it and its tables alone.
+const MARKS: Duration = Duration::from_secs(1);
+
 #[derive(Debug, thiserror::Error)]
 #[error("could not {deed}")]
 pub struct KeepHouseError {
@@ -39,10 +42,21 @@ pub async fn regularly(
     policy: RetentionPolicy,
     tell: fn(Result<HouseKept, KeepHouseError>),
 ) {
-    loop {
-        tokio::time::sleep(EVERY).await;
-        tell(keep_house(&store, &policy, Timestamp::now()).await);
-    }
+    let rounds = async {
+        loop {
+            tokio::time::sleep(EVERY).await;
+            tell(keep_house(&store, &policy, Timestamp::now()).await);
+        }
+    };
+    // A server that is killed cannot say any more what it acknowledged.
+    let marks = async {
+        loop {
+            tokio::time::sleep(MARKS).await;
+            // What cannot be said now is said with the next upload.
+            drop(store.blobs_settle().await);
+        }
+    };
+    tokio::join!(rounds, marks);
 }
 
 /// Before a server ends: what was acknowledged is marked so in the bucket, too.

@@ -450,7 +450,12 @@ fn missing(findings: &mut Findings, module: &Module, draft: &StackDraft, set: &B
         .iter()
         .filter(|(_, variable)| variable.is_required())
     {
-        let is_set = draft.stack.inputs.contains_key(name) || set.contains(name);
+        // Under a name that is nearly its own, which is said of that.
+        let is_misspelt = draft.stack.inputs.keys().any(|given| {
+            let known = module.variables.keys().map(String::as_str);
+            !module.variables.contains_key(given) && suggest::nearest(given, known) == Some(name)
+        });
+        let is_set = draft.stack.inputs.contains_key(name) || set.contains(name) || is_misspelt;
         if is_set || draft.flawed.may_set(name) {
             continue;
         }

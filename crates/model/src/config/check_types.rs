@@ -6,6 +6,8 @@
 use hcl_edit::expr::{Expression, FuncCall, ObjectKey};
 use serde_json::Value;
 
+use crate::digits::digits;
+
 use super::prescan;
 
 /// What does not fit, in words without the value; none if it fits or nobody can tell.
@@ -18,6 +20,9 @@ pub(crate) fn misfit(value: &Value, declared: &str) -> Option<String> {
 fn check(value: &Value, declared: &Expression) -> Option<String> {
     if value.is_null() {
         return None; // whether it may be null is for the engine to say
+    }
+    if digits(value).is_some() {
+        return check(&Value::from(0), declared); // a number like any other
     }
     match declared {
         Expression::Variable(name) => primitive(value, name.as_str()),
@@ -106,12 +111,14 @@ mod tests {
 
     #[track_caller]
     fn check(value: &str, declared: &str, expected: &str) {
-        let value = serde_json::from_str(value).unwrap();
+        let value = crate::digits::read(value).unwrap();
         assert_eq!(misfit(&value, declared).unwrap_or_default(), expected);
     }
 
     #[test]
     fn engines_convert_between_primitives_where_they_can() {
+        check("123456789012345678901234", "number", "");
+        check("123456789012345678901234", "bool", "a number, not a bool");
         check("\"a\"", "string", "");
         check("3", "string", "");
         check("\"3\"", "number", "");

@@ -247,7 +247,7 @@ impl<'a> Evaluator<'a> {
         match expr {
             Expression::Null(_) => Ok(Val::Null),
             Expression::Bool(value) => Ok(Val::Bool(*value.value())),
-            Expression::Number(number) => operators::number(number.value(), span(expr)),
+            Expression::Number(number) => operators::number(number, span(expr)),
             Expression::String(text) => {
                 self.step(text.len() / 16, expr)?;
                 Ok(Val::text(text.as_str()))

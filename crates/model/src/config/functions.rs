@@ -8,6 +8,7 @@ use super::evaluator::{Evaluation, Evaluator, Fetched, Problem, Refs, span};
 use super::paths;
 use super::suggest;
 use super::value::Val;
+use crate::digits;
 use crate::stage::Ask;
 
 /// Every function, with how it is called and what it does: the reference page is made from this.
@@ -340,7 +341,7 @@ fn pure(name: &str, values: &[Val]) -> Result<Val, String> {
         ("lookup", [Val::Object(entries), Val::Text(key), default]) => {
             Ok(entries.get(key).unwrap_or(default).clone())
         }
-        ("jsondecode", [Val::Text(text)]) => serde_json::from_str::<serde_json::Value>(text)
+        ("jsondecode", [Val::Text(text)]) => digits::read(text)
             .map(|value| Val::from(&value))
             .map_err(|err| {
                 format!(

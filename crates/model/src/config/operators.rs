@@ -3,13 +3,23 @@
 use std::ops::Range;
 
 use hcl_edit::expr::BinaryOperator;
+use hcl_edit::repr::Formatted;
 use serde_json::Number;
 
 use super::evaluator::{Evaluation, Problem};
 use super::suggest;
 use super::value::Val;
+use crate::digits;
 
-pub(crate) fn number(number: &hcl_edit::Number, at: Range<usize>) -> Evaluation {
+pub(crate) fn number(literal: &Formatted<hcl_edit::Number>, at: Range<usize>) -> Evaluation {
+    // As it is written, where ours would round it.
+    let written = literal
+        .as_repr()
+        .map(|repr| repr.replace(char::is_whitespace, ""));
+    if let Some(long) = written.filter(|written| digits::is_rounded(written)) {
+        return Ok(Val::Digits(long));
+    }
+    let number = literal.value();
     let known = number
         .as_i64()
         .map(Number::from)

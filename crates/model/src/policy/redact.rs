@@ -2,8 +2,11 @@
 //!
 //! Not here: the plan that people are shown (`plan`).
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 
+use crate::digits;
 use crate::masking::Mask;
 use crate::plan::{ParsePlanError, sensitive_in};
 
@@ -13,7 +16,11 @@ const SENSITIVE: &str = "(sensitive)";
 /// Plan JSON whose sensitive values are gone: by their marks, and by content wherever else they stand. `mask`
 /// knows the secrets that the run was given.
 pub fn redact(json: &[u8], mask: &Mask) -> Result<Value, ParsePlanError> {
-    let mut plan: Value = serde_json::from_slice(json).map_err(ParsePlanError::NotPlanJson)?;
+    let kept = digits::kept(json);
+    let mut plan: Value = serde_json::from_slice(&kept).map_err(ParsePlanError::NotPlanJson)?;
+    if let Cow::Owned(_) = kept {
+        digits::round(&mut plan);
+    }
     let marked = sensitive_in(&plan)?;
     for list in ["/resource_changes", "/resource_drift"] {
         for change in items(plan.pointer_mut(list)) {

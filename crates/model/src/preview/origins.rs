@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::digits;
 use crate::ids::StackName;
 use crate::plan::{Plan, PlanValue};
 
@@ -65,7 +66,7 @@ impl Origins {
     /// Makes the plan of a rewritten module one of the module itself: the added resource goes, and what is
     /// unknown because of it says after which stacks it is known. `json` is what the plan was parsed from.
     pub fn explain(&self, plan: &mut Plan, json: &[u8]) -> Result<(), serde_json::Error> {
-        let raw: RawPlan = serde_json::from_slice(json)?;
+        let raw: RawPlan = serde_json::from_slice(&digits::kept(json))?;
         let root = Scope {
             module: &raw.configuration.root_module,
             locals: Some(&self.locals),

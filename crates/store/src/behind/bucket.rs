@@ -49,18 +49,24 @@ pub(super) async fn look(
         Some(number) => given.suspects(&listed, number),
         None => unnamed(db, listed.clone()).await?,
     };
+    let highest = listed.iter().filter_map(|name| number_of(name)).max();
+    let highest = highest.unwrap_or_default();
+    let is_older = given.number.is_some_and(|number| number < highest);
     let heard = listen(bucket, suspects).await?;
     let mut news = Vec::new();
     for (state, heard) in heard {
         let known = known(db, &state).await?;
-        if heard.acknowledged > known {
+        // Where other tables went on, nobody but them knows what they acknowledged last: they may have died before they
+        // said so. Whatever they wrote counts.
+        let written = heard.written.last_key_value().map(|(version, _)| *version);
+        let last = written.filter(|_| is_older).unwrap_or_default();
+        let acknowledged = heard.acknowledged.max(last);
+        if acknowledged > known {
             let since = heard.written.range(known + 1..).next().map(|(_, at)| *at);
-            news.push((state, heard.acknowledged, since));
+            news.push((state, acknowledged, since));
         }
     }
-    let highest = listed.iter().filter_map(|name| number_of(name)).max();
-    let highest = highest.unwrap_or_default();
-    if !news.is_empty() || given.number.is_none_or(|number| number < highest) {
+    if !news.is_empty() || is_older || given.number.is_none() {
         let mut tx = db.begin_write().await?;
         tx.blob_number_raise(highest).await?;
         for (state, acknowledged, since) in news {
@@ -194,6 +200,11 @@ impl Tx {
         const RAISE: &str = "INSERT INTO blob_number (id, number) VALUES (1, $1) ON CONFLICT (id) \
             DO UPDATE SET number = $1 WHERE blob_number.number < $1";
         self.execute(RAISE, &[highest.into()]).await?;
+        Ok(())
+    }
+
+    pub(crate) async fn state_behind_forget(&mut self) -> Result<(), StoreError> {
+        self.execute("DELETE FROM state_behind", &[]).await?;
         Ok(())
     }
 

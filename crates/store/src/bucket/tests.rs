@@ -467,6 +467,37 @@ async fn older_tables_beside_a_bucket_are_noticed() {
     }
 }
 
+/// As after the end of the machine that the server and its database were on.
+#[tokio::test]
+async fn what_newer_tables_wrote_last_counts_though_they_died_before_they_said_so() {
+    let home = TestHome::new();
+    let url = local(&home);
+    let store = open_for(&home, &url, Use::Serving).await;
+    push(&store, 1).await.unwrap();
+    let dump = Dump::of(&home, &store).await;
+    for serial in 2..=41 {
+        push(&store, serial).await.unwrap();
+    }
+    drop(store);
+    dump.restore();
+    let store = open_for(&home, &url, Use::Serving).await;
+    let start = "version 41 of state `p/network` was acknowledged";
+    let said = said(&store).await;
+    assert!(said.starts_with(start), "served after a crash: {said}");
+    push(&store, 2).await.unwrap_err();
+    drop(store);
+    let store = open_to_rebuild(&home, &url).await;
+    let rebuilt = store.rebuild().await.unwrap();
+    let unproven = rebuilt.unproven.len();
+    assert_eq!((rebuilt.versions + unproven, rebuilt.lost.len()), (40, 0));
+    assert!(unproven > 0, "all was said: this tests nothing");
+    drop(store);
+    // Whoever brought it back was told of those.
+    let store = open_for(&home, &url, Use::Serving).await;
+    let head = store.state_head(&network()).await.unwrap().unwrap();
+    assert_eq!(head.version, 41 - i64::try_from(unproven).unwrap());
+}
+
 async fn open_to_rebuild(home: &TestHome, url: &str) -> Store {
     let keyring = Keyring::open_or_create(&home.path().join("config/master.key")).unwrap();
     let settings = BTreeMap::new();

@@ -52,30 +52,32 @@ pub(crate) fn named(words: &[String], process: &Process) -> Result<Option<PathBu
     Ok(None)
 }
 
-/// Writes the plans of a change set that is over into a file, and says so.
 /// Before anything is planned: whether a file can be there at all.
 pub(super) fn check_place(file: &Path, process: &Process) -> Result<(), CommandError> {
     let path = process.cwd.join(file);
     let dir = path.parent().unwrap_or(&process.cwd);
-    if dir.is_dir() && !path.is_dir() {
-        return Ok(());
-    }
-    let (file, dir) = (file.display(), dir.display());
-    let (why, hint) = if path.is_dir() {
-        (
-            format!("`{file}` is a directory"),
-            "name a file in it".to_owned(),
-        )
-    } else {
-        (
-            format!("there is no directory `{dir}`"),
-            format!("`mkdir -p {dir}` makes it"),
-        )
+    let found = fs::metadata(&path).ok();
+    let (why, hint) = match &found {
+        Some(found) if found.is_dir() => ("it is a directory".to_owned(), "name a file in it"),
+        // Nobody means a device or somebody else's work to be gone.
+        Some(found) if !found.is_file() => ("it is no file".to_owned(), "name a file"),
+        Some(found) if found.len() > 0 && !bundle::is_bundle(&path).unwrap_or(false) => {
+            let why = "there is a file, and it is no plan of terrane's".to_owned();
+            (why, "name another, or remove it first")
+        }
+        Some(_) => return Ok(()),
+        None if dir.is_dir() => return Ok(()),
+        None => (
+            format!("there is no directory `{}`", dir.display()),
+            "make it first",
+        ),
     };
+    let file = file.display();
     let said = CommandError::new(format!("the plan cannot be written to `{file}`: {why}"));
     Err(said.hint(hint))
 }
 
+/// Writes the plans of a change set that is over into a file, and says so.
 pub(super) async fn write(
     watcher: &Watcher<'_>,
     file: &Path,

@@ -120,7 +120,8 @@ fn a_stack_fails_whose_engine_made_what_no_state_knows() {
         state kept: serial 18 (2 resources changed before the failure)
 
     error: change set c42 stopped: 1 failed
-    hint: fix the cause and import what `terrane run imports r44` names, then `terrane apply --resume c42` runs what is left
+    hint: fix the cause and import what `terrane run imports r44` names, then
+          `terrane apply --resume c42` runs what is left
     ");
 }
 

@@ -170,8 +170,8 @@ fn shown(entry: &Entry<'_>, room: usize, sheet: Sheet) -> Shown {
 
 /// Whether two values of the same kind have parts, and too many for a line.
 fn is_long(before: &Value, after: &Value, room: usize) -> bool {
-    let same_kind =
-        (before.is_array() && after.is_array()) || (before.is_object() && after.is_object());
+    let is_map = |value: &Value| value.is_object() && digits::digits(value).is_none();
+    let same_kind = (before.is_array() && after.is_array()) || (is_map(before) && is_map(after));
     let columns = |value| text::width(&value::one_line(value));
     same_kind && columns(before) + 3 + columns(after) > room
 }
