@@ -65,10 +65,6 @@ error missing-input: stack `low` does not set `nodes`
   terrane.hcl:5:7 the module in `m` requires it
   m/main.tf:2:10 no default here
   hint: add `nodes = …` to `inputs` (number, required)
-error missing-input: stack `low` does not set `subnet_id`
-  terrane.hcl:5:7 the module in `m` requires it
-  m/main.tf:1:10 no default here
-  hint: add `subnet_id = …` to `inputs` (string, required)
 error unknown-input: stack `low` has no input `subnet`
   terrane.hcl:9:14 the module in `m` declares no such variable
   hint: it declares `subnet_id` (string, required)
