@@ -259,6 +259,11 @@ impl Asker {
             let brought = needs.secrets.iter().filter(|it| is_brought(it));
             taken.extend(brought.map(|it| (it.clone(), self.at_hand(it))));
         }
+        let patterns: Vec<&String> = spec.contexts.iter().flat_map(|it| &it.pass_env).collect();
+        let passed = self.env.iter().filter(|(name, _)| {
+            is_variable(name) && patterns.iter().any(|pattern| matches_name(pattern, name))
+        });
+        taken.extend(passed.map(|(name, value)| (format!("env:{name}"), Some(Secret::new(value)))));
         if taken.is_empty() {
             return Ok(None);
         }
@@ -545,10 +550,20 @@ fn needs_of(spec: &RunSpec) -> impl Iterator<Item = &Needs> {
         })
 }
 
+/// What the engine takes for a variable of the module.
+fn is_variable(name: &str) -> bool {
+    name.starts_with("TF_VAR_")
+}
+
 /// Of its inputs, and of the variables and files of its contexts: what its plan is made of.
 fn planned_needs_of(spec: &RunSpec) -> impl Iterator<Item = &Needs> {
     let contexts = spec.contexts.iter();
-    let contexts = contexts.flat_map(|context| context.vars.values().chain(context.files.values()));
+    let contexts = contexts.flat_map(|context| {
+        let variables = context.env.iter().filter(|(name, _)| is_variable(name));
+        let variables = variables.map(|(_, value)| value);
+        let others = context.vars.values().chain(context.files.values());
+        variables.chain(others)
+    });
     let inputs = spec.stack.inputs.values().chain(contexts);
     inputs.filter_map(|input| match input {
         Input::Known(_) => None,

@@ -114,6 +114,8 @@ pub(crate) struct Job<'a> {
     keeps_plan: bool,
     /// Its plan was made and reviewed elsewhere, and is applied as it is.
     is_bundled: bool,
+    /// Whoever said yes put in other values than those it was asked for with: nobody has agreed to these.
+    has_other_values: bool,
 }
 
 impl Job<'_> {
@@ -432,6 +434,10 @@ async fn carry_out(
         .map_err(|source| RunnerError::Sign { run, source })?;
     let brief = control.store.run_brief(run).await;
     let Brief { set, spec, state } = brief.map_err(|source| RunnerError::Read { run, source })?;
+    let mut put_in = match stage {
+        Stage::Preparing | Stage::Planning => put_in(control, run, &spec, &set, asker).await?,
+        _ => None,
+    };
     let job = Job {
         control,
         set: &set,
@@ -455,6 +461,7 @@ async fn carry_out(
         review: set.request.action == model::changeset::Action::Plan,
         keeps_plan: set.request.keeps_plans,
         is_bundled: set.request.bundle.is_some(),
+        has_other_values: put_in.is_some(),
     };
     let mut fence = None;
     // Boxed each: their stacks need not lie beside one another.
@@ -465,9 +472,6 @@ async fn carry_out(
             fence = held.map_err(|source| RunnerError::Read { run, source })?;
         }
         *job.fence.lock().await = fence.clone();
-        if matches!(stage, Stage::Preparing | Stage::Planning) {
-            remember_who_planned(&job).await?;
-        }
         let happened = match (stage, &spec.exec) {
             (Stage::Preparing | Stage::Planning, None) => match job.awaits().await.as_slice() {
                 [] if spec.no_state => Box::pin(preview::without_state(&job)).await,
@@ -486,6 +490,12 @@ async fn carry_out(
         };
         if job.carried.lock().await.is_none() {
             job.leave_place().await;
+        }
+        if let Some(PutIn { values, by }) = put_in.take() {
+            let noted = control.store.run_planned_with(run, values.as_deref(), &by);
+            noted
+                .await
+                .map_err(|source| RunnerError::Read { run, source })?;
         }
         let happened = cancelling::name_who_asked(control, run, happened).await;
         // What happened must not be lost because the home does not answer now.
@@ -521,34 +531,36 @@ fn new_token() -> io::Result<Secret> {
     Ok(Secret::new(URL_SAFE_NO_PAD.encode(bytes)))
 }
 
-/// Who said yes and put other values in than those it was asked for with is an author of what is planned with them.
-async fn remember_who_planned(job: &Job<'_>) -> Result<(), RunnerError> {
-    let (store, spec, set) = (&job.control.store, job.spec, job.set.id);
-    let failed = |source| RunnerError::Read {
-        run: job.run,
-        source,
-    };
+/// Values of whoever said yes.
+struct PutIn {
+    /// Keyed digest.
+    values: Option<String>,
+    by: String,
+}
+
+/// Who said yes and brings other values than those it was asked for with is an author of what is planned with them.
+async fn put_in(
+    control: &Control,
+    run: RunId,
+    spec: &RunSpec,
+    set: &ChangeSet,
+    asker: &Asker,
+) -> Result<Option<PutIn>, RunnerError> {
     let Some(asked_with) = &spec.asked_with else {
-        return Ok(());
+        return Ok(None);
     };
-    let planned_with = job.asker.digest_for(store, spec).await;
-    let planned_with = planned_with.map_err(|source| RunnerError::Digest {
-        run: job.run,
-        source,
-    })?;
-    if planned_with.as_ref() == Some(asked_with) {
-        return Ok(());
+    let values = asker.digest_for(&control.store, spec).await;
+    let values = values.map_err(|source| RunnerError::Digest { run, source })?;
+    if values.as_ref() == Some(asked_with) {
+        return Ok(None);
     }
-    let events = store.change_set_events(set).await.map_err(failed)?;
+    let events = control.store.change_set_events(set.id).await;
+    let events = events.map_err(|source| RunnerError::Read { run, source })?;
     let yes = events.into_iter().rev().find_map(|(_, event)| match event {
         SetEvent::Confirmed { by } => by,
         _ => None,
     });
-    let Some(by) = yes else {
-        return Ok(());
-    };
-    let noted = store.run_planned_with(job.run, planned_with.as_deref(), &by);
-    noted.await.map_err(failed)
+    Ok(yes.map(|by| PutIn { values, by }))
 }
 
 /// The lock this process was started with. It is ours in one place only: dropped there, it is free, unless an engine

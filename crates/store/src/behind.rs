@@ -14,7 +14,7 @@ use std::sync::{PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use model::state::StateName;
+use model::state::{StateName, StateVersion};
 
 use crate::binding;
 use crate::blobs::{Blobs, Disk, file_error};
@@ -22,6 +22,7 @@ use crate::db::{Db, Tx};
 use crate::sealing::header_line;
 use crate::segments::frame::{PREFIX, peek, scan};
 use crate::segments::{DIR, Segments};
+use crate::state_versions::Stored;
 use crate::state_versions::blob::Line;
 use crate::{OpenStoreError, Store, StoreError, Use, blocking};
 use tokio::sync::Mutex;
@@ -33,6 +34,9 @@ const AGAIN_AFTER: Duration = Duration::from_mins(1);
 
 /// A bucket that did not answer is asked again after so long.
 const TRIED_AGAIN_AFTER: Duration = Duration::from_secs(10);
+
+/// Where something was found.
+const MENDED_AFTER: Duration = Duration::from_secs(5);
 
 /// So much of the segments is looked at again and again before the tables remember that it was.
 const REMEMBERED_AFTER: u64 = 16 * 1024;
@@ -72,6 +76,8 @@ pub(crate) struct Heard {
 pub(crate) struct Known {
     states: RwLock<BTreeMap<StateName, Behind>>,
     looked: RwLock<Looked>,
+    /// What this process acknowledged last: tables that say less were put back while it was at work.
+    own: RwLock<BTreeMap<StateName, i64>>,
     /// Held by who looks again.
     looking: Mutex<()>,
 }
@@ -97,6 +103,7 @@ impl Known {
         Self {
             states: RwLock::new(states),
             looked: RwLock::new(looked),
+            own: RwLock::default(),
             looking: Mutex::default(),
         }
     }
@@ -109,6 +116,16 @@ impl Known {
     fn get(&self, state: &StateName) -> Option<Behind> {
         let states = self.states.read().unwrap_or_else(PoisonError::into_inner);
         states.get(state).cloned()
+    }
+
+    fn is_sound(&self) -> bool {
+        let states = self.states.read().unwrap_or_else(PoisonError::into_inner);
+        states.is_empty()
+    }
+
+    fn own(&self, state: &StateName) -> Option<i64> {
+        let own = self.own.read().unwrap_or_else(PoisonError::into_inner);
+        own.get(state).copied()
     }
 
     fn looked(&self) -> Looked {
@@ -163,6 +180,34 @@ impl Store {
         }
     }
 
+    /// Remembers what is acknowledged now, for as long as this process serves.
+    pub(crate) fn acknowledges(&self, state: &StateName, version: i64) {
+        if self.how == Use::Serving {
+            let own = self.behind.own.write();
+            let mut own = own.unwrap_or_else(PoisonError::into_inner);
+            let last = own.entry(state.clone()).or_default();
+            *last = version.max(*last);
+        }
+    }
+
+    /// Refuses a head that is older than what this process acknowledged itself. A state that was deleted has none.
+    pub(crate) fn check_head(&self, head: Option<&Stored>) -> Result<(), StoreError> {
+        let Some(StateVersion { state, version, .. }) = head.map(|head| &head.version) else {
+            return Ok(());
+        };
+        match self.behind.own(state) {
+            Some(acknowledged) if acknowledged > *version => Err(StoreError::Behind {
+                state: state.clone(),
+                behind: Behind {
+                    known: *version,
+                    acknowledged,
+                    since: None,
+                },
+            }),
+            Some(_) | None => Ok(()),
+        }
+    }
+
     /// Before anything is written to a bucket it must have been looked at.
     pub(crate) async fn behind_look_before_writing(&self) -> Result<(), StoreError> {
         match self.behind.looked() {
@@ -176,7 +221,15 @@ impl Store {
         let is_due = match self.behind.looked() {
             Looked::Never => false,
             Looked::Failed(at) => at.elapsed() > TRIED_AGAIN_AFTER,
-            Looked::At(at) => self.how == Use::Serving && at.elapsed() > AGAIN_AFTER,
+            Looked::At(at) => {
+                // Somebody may be mending what was found.
+                let after = if self.behind.is_sound() {
+                    AGAIN_AFTER
+                } else {
+                    MENDED_AFTER
+                };
+                self.how == Use::Serving && at.elapsed() > after
+            }
         };
         if is_due && let Ok(_turn) = self.behind.looking.try_lock() {
             drop(self.behind_look_now().await);
@@ -184,19 +237,30 @@ impl Store {
     }
 
     /// As when it was opened. Segments of this machine lie beside their tables: nobody puts only one of them back while
-    /// they are used.
+    /// they are used, and they are looked at again only for what was found before.
     pub(crate) async fn behind_look_again(&self) -> Result<(), StoreError> {
         let _turn = self.behind.looking.lock().await;
         self.behind_look_now().await
     }
 
+    async fn segments_look(&self, disk: &Disk) -> Result<BTreeMap<StateName, Behind>, StoreError> {
+        match Reach::of(&self.blobs) {
+            Ok(Reach(Some(end))) => look_at_segments(&self.db, disk, end).await,
+            Ok(Reach(None)) => Ok(BTreeMap::new()),
+            Err(_) => Ok(self.behind.states()), // as it was found, until it can be read
+        }
+    }
+
     async fn behind_look_now(&self) -> Result<(), StoreError> {
-        let (Blobs::Bucket(bucket), Looked::At(_) | Looked::Failed(_)) =
-            (&self.blobs, self.behind.looked())
-        else {
+        if let Looked::Never = self.behind.looked() {
             return Ok(());
+        }
+        let found = match &self.blobs {
+            Blobs::Disk(_) if self.behind.is_sound() => return Ok(()),
+            Blobs::Disk(disk) => self.segments_look(disk).await,
+            Blobs::Bucket(bucket) => bucket::look(&self.db, bucket).await,
         };
-        match bucket::look(&self.db, bucket).await {
+        match found {
             Ok(states) => {
                 self.behind.set(Looked::At(Instant::now()), Some(states));
                 Ok(())

@@ -97,11 +97,9 @@ impl Store {
     pub async fn state_head(&self, state: &StateName) -> Result<Option<StateVersion>, StoreError> {
         self.check_current(state).await?;
         let row = self.db.fetch_optional(HEAD, &name_args(state)).await?;
-        Ok(row
-            .as_ref()
-            .map(Stored::read)
-            .transpose()?
-            .map(|stored| stored.version))
+        let head = row.as_ref().map(Stored::read).transpose()?;
+        self.check_head(head.as_ref())?;
+        Ok(head.map(|head| head.version))
     }
 
     /// The newest version and its bytes, shared with whoever else reads them.
@@ -114,6 +112,7 @@ impl Store {
         let Some(stored) = row.as_ref().map(Stored::read).transpose()? else {
             return Ok(None);
         };
+        self.check_head(Some(&stored))?;
         let body = self.body(&stored).await?;
         Ok(Some((stored.version, body)))
     }

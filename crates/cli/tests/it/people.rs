@@ -589,6 +589,42 @@ fn who_says_yes_with_other_values_does_not_approve_them() {
     assert_eq!(story.made(), ["base"]);
 }
 
+/// What was not known when it was approved is not whatever somebody puts in later.
+#[test]
+fn values_put_into_what_was_deferred_are_approved_themselves() {
+    let terrane = crate::story::terrane()
+        .env("CI", "true")
+        .env("GITHUB_ACTOR", "ada")
+        .env("TERRANE_HOME", "../people");
+    let story = Story::on(terrane, "tofu")
+        .block("target \"shared\" {\n  writers = [\"anyone\"]\n  approval { count = 1 }\n}")
+        .stack_on("shared", "base", "", &link("base"))
+        .stack_on(
+            "shared",
+            "top",
+            "inputs = { from = \"${env(\"FROM\")}-${stack.base.output.id}\" }",
+            &link("top"),
+        );
+    let with = |person: &str, from: &str, args: &[&str]| {
+        story.cli_with(&[("GITHUB_ACTOR", person), ("FROM", from)], args)
+    };
+    let _ = with("ada", "ada", &["apply", "--auto-approve"]).expect(3);
+    let _ = with("cat", "ada", &["run", "approve", "c1"]).expect(0);
+    let said = with("dan", "dan", &["run", "confirm", "c1"]).expect(3);
+    assert!(
+        said.stderr.contains("`cat` approved another plan"),
+        "{said}"
+    );
+    assert_eq!(
+        story.made(),
+        ["base"],
+        "values that nobody approved were applied"
+    );
+    let _ = with("cat", "dan", &["run", "approve", "c1"]).expect(0);
+    let _ = with("dan", "dan", &["run", "confirm", "c1"]).expect(0);
+    assert_eq!(story.made(), ["base", "top"]);
+}
+
 /// What only opens doors is everybody's own.
 #[test]
 fn who_says_yes_with_a_login_of_their_own_is_no_author() {

@@ -88,6 +88,7 @@ pub async fn attend(
         auto_approve: false,
         goes_on: false,
         is_bundled: false,
+        has_other_values: false,
         keeps_plan: false,
         review: true,
     };

@@ -157,7 +157,17 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
             is_bundle && job.auto_approve,
         )
         .await;
-        judged.map_err(|err| Failure::because("could not compare the plan", &err))?
+        let judged = judged.map_err(|err| Failure::because("could not compare the plan", &err))?;
+        if job.has_other_values {
+            // What was not known when it was approved is known now, and is somebody else's.
+            Judged {
+                fits: Some(false),
+                novelties: vec!["other values of its inputs than it was asked for with".to_owned()],
+                since: None,
+            }
+        } else {
+            judged
+        }
     };
     // Who confirmed the change set said yes to what fits what they saw; not to what nobody could see, nor to what is asked
     // for itself.

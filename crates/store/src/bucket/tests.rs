@@ -467,6 +467,26 @@ async fn older_tables_beside_a_bucket_are_noticed() {
     }
 }
 
+/// A database that is put back while its server is at work.
+#[tokio::test]
+async fn a_server_knows_what_it_acknowledged_itself() {
+    let home = TestHome::new();
+    let store = open_for(&home, &local(&home), Use::Serving).await;
+    for serial in 1..=3 {
+        push(&store, serial).await.unwrap();
+    }
+    for sql in [
+        "UPDATE state SET head = 1",
+        "DELETE FROM state_version WHERE version > 1",
+    ] {
+        store.db.execute(sql, &[]).await.unwrap();
+    }
+    let start = "version 3 of state `p/network` was acknowledged";
+    let said = said(&store).await;
+    assert!(said.starts_with(start), "an older one is served: {said}");
+    push(&store, 2).await.unwrap_err();
+}
+
 /// As after the end of the machine that the server and its database were on.
 #[tokio::test]
 async fn what_newer_tables_wrote_last_counts_though_they_died_before_they_said_so() {

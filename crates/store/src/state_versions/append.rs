@@ -291,6 +291,9 @@ impl Store {
             self.announced.forget().await;
         }
         let moved = moved?;
+        if moved {
+            self.acknowledges(&ready.write.state, ready.version.version);
+        }
         if moved && let Some(key) = self.keys.known(&Scope::State(ready.write.state.clone())) {
             let marker = blob::marker(&key, &ready.version, &ready.blob.frame.digest).ok();
             self.blobs.mark(marker.as_slice());
@@ -313,6 +316,7 @@ impl Store {
             // A state that is new here has no head.
             None => (self.state_ensure(&write.state).await?, None),
         };
+        self.check_head(head.as_ref())?;
         // The head is the newest there ever was, unless the state was deleted.
         let (last, used) = if let Some(head) = &head {
             (head.version.version, BTreeMap::new())
