@@ -12,6 +12,7 @@ use std::future::Future;
 use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD as URL_SAFE_NO_PAD;
@@ -115,7 +116,7 @@ pub(crate) struct Job<'a> {
     /// Its plan was made and reviewed elsewhere, and is applied as it is.
     is_bundled: bool,
     /// Whoever said yes put in other values than those it was asked for with: nobody has agreed to these.
-    has_other_values: bool,
+    has_other_values: AtomicBool,
 }
 
 impl Job<'_> {
@@ -434,10 +435,6 @@ async fn carry_out(
         .map_err(|source| RunnerError::Sign { run, source })?;
     let brief = control.store.run_brief(run).await;
     let Brief { set, spec, state } = brief.map_err(|source| RunnerError::Read { run, source })?;
-    let mut put_in = match stage {
-        Stage::Preparing | Stage::Planning => put_in(control, run, &spec, &set, asker).await?,
-        _ => None,
-    };
     let job = Job {
         control,
         set: &set,
@@ -461,7 +458,7 @@ async fn carry_out(
         review: set.request.action == model::changeset::Action::Plan,
         keeps_plan: set.request.keeps_plans,
         is_bundled: set.request.bundle.is_some(),
-        has_other_values: put_in.is_some(),
+        has_other_values: AtomicBool::new(false),
     };
     let mut fence = None;
     // Boxed each: their stacks need not lie beside one another.
@@ -472,6 +469,12 @@ async fn carry_out(
             fence = held.map_err(|source| RunnerError::Read { run, source })?;
         }
         *job.fence.lock().await = fence.clone();
+        let put_in = match stage {
+            Stage::Preparing | Stage::Planning => put_in(control, run, &spec, &set, asker).await?,
+            _ => None,
+        };
+        job.has_other_values
+            .store(put_in.is_some(), Ordering::Relaxed);
         let happened = match (stage, &spec.exec) {
             (Stage::Preparing | Stage::Planning, None) => match job.awaits().await.as_slice() {
                 [] if spec.no_state => Box::pin(preview::without_state(&job)).await,
@@ -491,7 +494,7 @@ async fn carry_out(
         if job.carried.lock().await.is_none() {
             job.leave_place().await;
         }
-        if let Some(PutIn { values, by }) = put_in.take() {
+        if let Some(PutIn { values, by }) = put_in {
             let noted = control.store.run_planned_with(run, values.as_deref(), &by);
             noted
                 .await

@@ -2,6 +2,8 @@
 //! since it may be talked to. Killing it harms nothing: it holds no lane and no lock, and its endpoint
 //! refuses both lock and write.
 
+use std::sync::atomic::AtomicBool;
+
 use drivers::engine::EngineCall;
 use drivers::process::Exit;
 use model::exec::Exec;
@@ -88,7 +90,7 @@ pub async fn attend(
         auto_approve: false,
         goes_on: false,
         is_bundled: false,
-        has_other_values: false,
+        has_other_values: AtomicBool::new(false),
         keeps_plan: false,
         review: true,
     };

@@ -6,6 +6,7 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
+use std::sync::atomic::Ordering;
 
 use drivers::engine::{
     self, EngineCall, Init, InitInputs, LockFile, Plan as PlanCall, PlanMode, PluginCache,
@@ -158,7 +159,7 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
         )
         .await;
         let judged = judged.map_err(|err| Failure::because("could not compare the plan", &err))?;
-        if job.has_other_values {
+        if job.has_other_values.load(Ordering::Relaxed) {
             // What was not known when it was approved is known now, and is somebody else's.
             Judged {
                 fits: Some(false),
