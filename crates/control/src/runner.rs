@@ -14,8 +14,6 @@ use std::os::fd::AsFd as _;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use base64::Engine as _;
-use base64::prelude::BASE64_URL_SAFE_NO_PAD as URL_SAFE_NO_PAD;
 use model::changeset::{ChangeSet, SetEvent};
 use model::context::When;
 use model::ids::RunId;
@@ -35,6 +33,7 @@ use crate::home::Home;
 use crate::locks::RunLock;
 use crate::patience::insist;
 use crate::state::StateAccess;
+use crate::tokens;
 use crate::worker::{self, Next, Own};
 use interrupts::Interrupts;
 use limit::Limit;
@@ -529,9 +528,8 @@ async fn carry_out(
 }
 
 fn new_token() -> io::Result<Secret> {
-    let mut bytes = [0; 32];
-    getrandom::fill(&mut bytes).map_err(io::Error::other)?;
-    Ok(Secret::new(URL_SAFE_NO_PAD.encode(bytes)))
+    let token = tokens::random().map_err(io::Error::other)?;
+    Ok(Secret::new(token))
 }
 
 /// Values of whoever said yes.
@@ -549,12 +547,9 @@ async fn put_in(
     set: &ChangeSet,
     asker: &Asker,
 ) -> Result<Option<PutIn>, RunnerError> {
-    let Some(asked_with) = &spec.asked_with else {
-        return Ok(None);
-    };
     let values = asker.digest_for(&control.store, spec).await;
     let values = values.map_err(|source| RunnerError::Digest { run, source })?;
-    if values.as_ref() == Some(asked_with) {
+    if values == spec.asked_with {
         return Ok(None);
     }
     let events = control.store.change_set_events(set.id).await;

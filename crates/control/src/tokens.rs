@@ -42,15 +42,21 @@ pub enum CreateTokenError {
     Store { name: String, source: TokenError },
 }
 
+/// What nobody guesses.
+pub(crate) fn random() -> Result<String, getrandom::Error> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes)?;
+    Ok(URL_SAFE_NO_PAD.encode(bytes))
+}
+
 /// Makes a token. What is returned is the only copy of its secret.
 pub async fn create(store: &Store, wish: &TokenWish) -> Result<Secret, CreateTokenError> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.@".contains(&byte);
     if !(1..=64).contains(&wish.name.len()) || !wish.name.bytes().all(is_plain) {
         return Err(CreateTokenError::Name);
     }
-    let mut bytes = [0; 32];
-    getrandom::fill(&mut bytes).map_err(|_| CreateTokenError::Random)?;
-    let secret = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes));
+    let random = random().map_err(|_| CreateTokenError::Random)?;
+    let secret = format!("{PREFIX}{random}");
     let new = NewToken {
         name: &wish.name,
         digest: sha256(secret.as_bytes()),
